@@ -1,0 +1,99 @@
+"""What a dataset is: the first of the study's four artefacts (dataset → checkpoint → run → exhibit).
+
+A dataset has one labelled source domain, split into training and held-out examples, and named target domains.
+`Split.x` is the *stored* form (images: uint8 on the device); `randomise` and `weak_augment` map the stored form to
+itself, `prepare` maps it to the network's input. So augmentation, storage and scaling each stand in one place.
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Modality = Literal["image", "text", "speech"]
+
+
+class DataMissing(Exception):
+    """Data that is not there and cannot be fetched; the message says what, from where, its hash and where to put it."""
+
+
+class Split(NamedTuple):
+    """Examples and their labels: x is (N, ...) in stored form, y is int64 (N,)."""
+
+    x: Tensor
+    y: Tensor
+
+    def take(self, indices: Tensor | slice) -> "Split":
+        """The examples at `indices` (int64 (M,) or a slice)."""
+        return Split(self.x[indices], self.y[indices])
+
+
+@dataclass(kw_only=True)
+class Dataset(ABC):
+    """One source domain and its target domains.
+
+    name: as the user asked for it. source: where the data came from, printed beside every number. fingerprint: SHA-256
+    over the training and test examples, part of every key. official: whether this is the paper's own data, whole;
+    only then do numbers compare with the paper's. compare_with: the name of the dataset in the paper's tables beside
+    which results are shown, or None.
+    """
+
+    modality: ClassVar[Modality]
+    name: str
+    source: str
+    fingerprint: str
+    official: bool
+    compare_with: str | None
+    class_names: tuple[str, ...]
+    train: Split
+    held_out: Split
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    @abstractmethod
+    def domain_names(self) -> tuple[str, ...]:
+        """The target domains, in the standard order of the stream."""
+
+    @abstractmethod
+    def domain(self, name: str, severity: int) -> Split:
+        """The unlabelled examples of one target domain (the labels only measure)."""
+
+    @abstractmethod
+    def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """The augmentation that every objective trains with (images: crop and flip, where the settings say so)."""
+
+    @abstractmethod
+    def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Domain randomisation, π ~ Ψ in Sec. 4.2 of the paper, in stored form."""
+
+    @abstractmethod
+    def prepare(self, x: Tensor) -> Tensor:
+        """Stored form to the network's input, float32."""
+
+
+def fingerprint(tensors: Iterable[Tensor]) -> str:
+    """SHA-256 over shapes, dtypes and bytes of `tensors`, as 16 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        array = tensor.detach().cpu().contiguous().numpy()
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()[:16]
+
+
+def split_source(x: Tensor, y: Tensor, *, train_size: int | None, held_out_fraction: float, seed: int = 0) -> tuple[Split, Split]:
+    """Draw `train_size` examples (None: all) and set the last `held_out_fraction` of them aside.
+
+    The draw has a seed of its own, not the run's: all seeds of a study share one held-out split.
+    """
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:train_size]
+    held = max(1, round(len(order) * held_out_fraction))
+    train, held_out = order[:-held].sort().values, order[-held:].sort().values
+    return Split(x[train], y[train]), Split(x[held_out], y[held_out])

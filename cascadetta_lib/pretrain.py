@@ -1,0 +1,467 @@
+"""Pre-training (Sec. 4.2, Algorithm 1): the objectives over one training loop, the meta-gradient, and its diagnostics.
+
+ψ = {φ, θ_m}. A batch is drawn, randomised by AugMix and halved into meta-train and meta-test:
+
+    inner (Eq. 3)  ψ' = ψ − α ∇_I ENT(a; meta-train)              I: what the inner step moves, θ_a fixed
+    outer (Eq. 4)  {ψ, θ_a} ← {ψ, θ_a} − β ∇[CE(z; meta-test) + λ ENT(a; meta-test)] at ψ', through the inner step
+
+With v the gradient of the outer loss at ψ', its gradient through the inner step is v − α H v_I, H the second derivatives
+of the inner loss between I and all parameters. `exact_meta_gradient` gets it by double backward and is the reference;
+`difference_meta_gradient` gets H v_I from one more plain gradient, which is faster.
+"""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+import torch
+from pydantic import BaseModel, ConfigDict
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.models import (
+    Cascade,
+    ModelConfig,
+    Parallel,
+    batch_norm_parameters,
+    batch_norms,
+    build_cascade,
+    build_parallel,
+)
+from cascadetta_lib.progress import progress
+
+STEP_EPOCHS = tuple(epoch / 75 for epoch in (20, 40, 50, 60, 70))
+"""Where the release's schedule multiplies the learning rate by 0.1, as shares of the training."""
+
+
+class TrainingConfig(BaseModel):
+    """How to train. SGD with Nesterov momentum 0.9 (appendix). The fields are explained in settings.py."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: int = 75
+    batch_size: int = 200
+    learning_rate: float = 0.1
+    schedule: Literal["linear", "steps"] = "steps"
+    weight_decay: float = 0.0
+    inner_learning_rate_ratio: float = 0.1
+    inner_parameters: Literal["all", "batchnorm_and_classifier"] = "batchnorm_and_classifier"
+    outer_loss: Literal["paper", "release"] = "release"
+    entropy_weight: float = 0.1
+    meta_gradient: Literal["exact", "difference"] = "difference"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One way to pre-train: which network, whether it learns to be adapted, on which augmentation."""
+
+    parallel: bool = False
+    auxiliary: bool = True
+    self_supervised: bool = True
+    meta: bool = False
+    randomised: bool = True
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "erm": Objective(auxiliary=False, self_supervised=False, randomised=False),
+    "multi_task": Objective(),
+    "meta": Objective(meta=True),
+    "meta_no_auxiliary": Objective(meta=True, auxiliary=False),
+    "ttt": Objective(parallel=True, randomised=False),
+    "meta_ttt": Objective(parallel=True, meta=True, randomised=False),
+}
+
+
+def build_model(config: ModelConfig, objective: str, seed: int) -> Cascade | Parallel:
+    """A fresh network for `objective`, initialised from `seed` without touching the global generator."""
+    kind = OBJECTIVES[objective]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build_parallel(config) if kind.parallel else build_cascade(config, auxiliary=kind.auxiliary)
+    # The convolutions of a CPU are faster with the channels last; values and results stay what they are.
+    return model.to(memory_format=torch.channels_last)
+
+
+# ---------------------------------------------------------------- losses
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Shannon entropy of softmax(logits) in nats: (B, C) → (B,)."""
+    log_probabilities = logits.log_softmax(1)
+    return -(log_probabilities.exp() * log_probabilities).sum(1)
+
+
+class Rotated(NamedTuple):
+    """Images turned by 0, 90, 180 or 270 degrees, and by how many quarters each."""
+
+    x: Tensor
+    quarters: Tensor
+
+
+def rotate_randomly(x: Tensor, generator: torch.Generator) -> Rotated:
+    """Turn each image of (B, C, H, H) by a random multiple of 90°, as TTT does."""
+    quarters = torch.randint(4, (len(x),), generator=generator, device=generator.device).to(x.device)
+    choices = torch.stack([x, x.rot90(1, (2, 3)), x.rot90(2, (2, 3)), x.rot90(3, (2, 3))])
+    return Rotated(choices[quarters, torch.arange(len(x), device=x.device)], quarters)
+
+
+class Half(NamedTuple):
+    """Half a batch as the network sees it; `rotated` for the rotation task only."""
+
+    x: Tensor
+    y: Tensor
+    rotated: Rotated | None
+
+
+class Losses(NamedTuple):
+    """Cross-entropy of z and the self-supervised loss (mean entropy of a, or rotation), each a scalar in nats."""
+
+    main: Tensor
+    self_supervised: Tensor
+
+
+def losses(model: nn.Module, half: Half) -> Losses:
+    """Both losses of one half. Without θ_a the entropy is that of z itself."""
+    outputs = model(half.x)
+    main = F.cross_entropy(outputs.main, half.y)
+    if half.rotated is not None:
+        assert isinstance(model, Parallel)
+        return Losses(main, F.cross_entropy(model.rotation_logits(half.rotated.x), half.rotated.quarters))
+    logits = outputs.main if outputs.auxiliary is None else outputs.auxiliary
+    return Losses(main, entropy(logits).mean())
+
+
+def self_supervised_loss(model: nn.Module, half: Half) -> Tensor:
+    """The self-supervised loss alone, without the work for the other."""
+    if half.rotated is not None:
+        assert isinstance(model, Parallel)
+        return F.cross_entropy(model.rotation_logits(half.rotated.x), half.rotated.quarters)
+    outputs = model(half.x)
+    return entropy(outputs.main if outputs.auxiliary is None else outputs.auxiliary).mean()
+
+
+# ---------------------------------------------------------------- the meta-gradient
+
+Gradients = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class MetaProblem:
+    """Eq. 3 and 4 for one batch. `inner_names`: the parameters that the inner step moves; α its learning rate."""
+
+    meta_train: Half
+    meta_test: Half
+    inner_names: tuple[str, ...]
+    inner_learning_rate: float
+    outer_loss: Literal["paper", "release"]
+    entropy_weight: float
+
+    def outer(self, model: nn.Module) -> Tensor:
+        """The loss at ψ' on the meta-test half. The release weights it by 0.1 and adds the cross-entropy at ψ."""
+        main, self_supervised = losses(model, self.meta_test)
+        total = main + self.entropy_weight * self_supervised
+        return 0.1 * total if self.outer_loss == "release" else total
+
+
+def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, ...]:
+    """What the inner step moves: `all` of ψ, or `batchnorm_and_classifier`. For TTT, `all` of φ's shared stages."""
+    if isinstance(model, Parallel):
+        moved = set(model.shared_parameters)
+    elif which == "all":
+        moved = {*model.feature_extractor.parameters(), *model.main_classifier.parameters()}
+    else:
+        moved = {*batch_norm_parameters(model.feature_extractor), *model.main_classifier.parameters()}
+    return tuple(name for name, parameter in model.named_parameters() if parameter in moved)
+
+
+class _Call(nn.Module):
+    """A function of a model as a module, so that `functional_call` can run it with other parameters."""
+
+    def __init__(self, model: nn.Module, function: Callable[[nn.Module], Tensor]) -> None:
+        super().__init__()
+        self.model, self.function = model, function
+
+    def forward(self) -> Tensor:
+        return self.function(self.model)
+
+
+def _gradients(loss: Tensor, parameters: dict[str, Tensor], **options: Any) -> Gradients:
+    found = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True, **options)
+    return dict(zip(parameters, found, strict=True))
+
+
+def _inner_losses(model: nn.Module, problem: MetaProblem) -> Losses:
+    """The inner loss and, where the release's outer loss needs it, the cross-entropy at ψ from the same forward."""
+    if problem.outer_loss == "release":
+        return losses(model, problem.meta_train)
+    inner = self_supervised_loss(model, problem.meta_train)
+    return Losses(torch.zeros_like(inner), inner)
+
+
+def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[float, Gradients]:
+    """The outer loss and its gradient on every parameter, by backward through the inner step."""
+    parameters: dict[str, Tensor] = dict(model.named_parameters())
+    inner = {name: parameters[name] for name in problem.inner_names}
+    at_psi = _inner_losses(model, problem)
+    steps = _gradients(at_psi.self_supervised, inner, create_graph=True)
+    moved = {name: inner[name] - problem.inner_learning_rate * steps[name] for name in inner}
+    call = _Call(model, problem.outer)
+    outer = functional_call(call, {f"model.{name}": value for name, value in (parameters | moved).items()}, ())
+    total = outer + at_psi.main
+    return total.item(), _gradients(total, parameters)
+
+
+DIFFERENCE_NORM = 0.1
+"""Norm of the parameter step of the difference. For ResNet-26 in float32 the whole gradient is then within 1e-4 (inner
+step on BN and θ_m) and 5e-3 (on all of ψ) of the exact one, as it is for any norm from 0.03 to 0.3, and no nearer with
+a central difference, which costs a third more. The rest is no rounding: double backward ignores the kinks of the ReLU, a
+difference sees them. On a smooth network both agree."""
+
+
+def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[float, Gradients]:
+    """The same gradient with H v_I = (∇L(ψ + ε v_I) − ∇L(ψ)) / ε, L the inner loss; ∇L(ψ) is the inner step's own."""
+    parameters: dict[str, Tensor] = dict(model.named_parameters())
+    inner = {name: parameters[name] for name in problem.inner_names}
+    before = {name: value.detach().clone() for name, value in inner.items()}
+
+    def move(direction: Gradients, length: float) -> None:
+        with torch.no_grad():
+            for name, value in inner.items():
+                torch.add(before[name], direction[name], alpha=length, out=value)
+
+    at_psi = _inner_losses(model, problem)
+    release = problem.outer_loss == "release"
+    inner_gradient = _gradients(at_psi.self_supervised, parameters, retain_graph=release)
+    at_psi_gradient = _gradients(at_psi.main, parameters) if release else {}
+    move(inner_gradient, -problem.inner_learning_rate)
+    outer = problem.outer(model)
+    total = _gradients(outer, parameters)
+    direction = {name: total[name].clone() for name in inner}
+    norm = torch.sqrt(torch.stack([value.square().sum() for value in direction.values()]).sum()).item()
+    if norm > 0:
+        epsilon = DIFFERENCE_NORM / norm
+        move(direction, epsilon)
+        with batch_statistics(model):
+            beyond = _gradients(self_supervised_loss(model, problem.meta_train), parameters)
+        for name, gradient in total.items():
+            gradient.sub_(beyond[name] - inner_gradient[name], alpha=problem.inner_learning_rate / epsilon)
+    with torch.no_grad():
+        for name, value in inner.items():
+            value.copy_(before[name])
+    for name, gradient in at_psi_gradient.items():
+        total[name] += gradient
+    return outer.item() + at_psi.main.item(), total
+
+
+META_GRADIENTS = {"exact": exact_meta_gradient, "difference": difference_meta_gradient}
+
+
+@contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Inside, BatchNorm uses the statistics of the batch and leaves its running statistics alone."""
+    norms = [(norm, norm.training, norm.track_running_stats) for norm in batch_norms(model)]
+    for norm, _, _ in norms:
+        norm.training, norm.track_running_stats = True, False
+    try:
+        yield
+    finally:
+        for norm, training, tracking in norms:
+            norm.training, norm.track_running_stats = training, tracking
+
+
+# ---------------------------------------------------------------- diagnostics
+
+
+def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
+    """What tells a collapsed θ_a, and Theorem 1's alignment, on one batch of held-out images with batch statistics.
+
+    Entropies in nats. A collapsed θ_a has entropy_auxiliary and entropy_of_mean_auxiliary near 0 and agreement (the
+    share of images with argmax a = argmax z) near 1/C; the self-supervised gradient on ψ is then next to nothing.
+    """
+    with batch_statistics(model):
+        values: dict[str, float] = {}
+        outputs = model(half.x)
+        values["entropy_main"] = entropy(outputs.main).mean().item()
+        if outputs.auxiliary is not None:
+            a = outputs.auxiliary
+            values["entropy_auxiliary"] = entropy(a).mean().item()
+            values["agreement"] = (a.argmax(1) == outputs.main.argmax(1)).float().mean().item()
+            values["entropy_of_mean_auxiliary"] = entropy(a.softmax(1).mean(0, keepdim=True).log()).item()
+        both = losses(model, half)
+        psi = {f"f.{n}": p for n, p in model.feature_extractor.named_parameters()}
+        psi |= {f"m.{n}": p for n, p in model.main_classifier.named_parameters()}
+        main = _flatten(_gradients(both.main, psi, retain_graph=True))
+        self_supervised = _flatten(_gradients(both.self_supervised, psi))
+    values["gradient_norm_main"] = main.norm().item()
+    values["gradient_norm_self_supervised"] = self_supervised.norm().item()
+    values["gradient_cosine"] = F.cosine_similarity(main, self_supervised, dim=0).item()
+    return values
+
+
+def _flatten(gradients: Gradients) -> Tensor:
+    return torch.cat([gradient.flatten() for gradient in gradients.values()])
+
+
+@torch.no_grad()
+def held_out_accuracy(model: Cascade | Parallel, dataset: Dataset, *, running_statistics: bool, batch_size: int) -> float:
+    """Accuracy on the held-out images, clean: with running statistics (ERM) or, as at test time, the batch's."""
+    correct = 0
+    model.eval()
+    for start in range(0, len(dataset.held_out.y), batch_size):
+        x, y = dataset.held_out.take(slice(start, start + batch_size))
+        if running_statistics:
+            outputs = model(dataset.prepare(x))
+        else:
+            with batch_statistics(model):
+                outputs = model(dataset.prepare(x))
+        correct += int((outputs.main.argmax(1) == y).sum())
+    return correct / len(dataset.held_out.y)
+
+
+# ---------------------------------------------------------------- the loop
+
+
+def learning_rate_at(training: TrainingConfig, share: float) -> float:
+    """The learning rate when `share` (0..1) of the training is done."""
+    if training.schedule == "linear":
+        return training.learning_rate * (1 - share)
+    return training.learning_rate * 0.1 ** sum(share >= at for at in STEP_EPOCHS)
+
+
+def pretrain(
+    dataset: Dataset, config: ModelConfig, objective: str, training: TrainingConfig, seed: int, state_file: Path | None = None
+) -> tuple[Cascade | Parallel, pd.DataFrame]:
+    """Train a network for `objective` and return it at its best epoch by held-out accuracy, and a row an epoch.
+
+    `state_file`: written whole after each epoch; a later call with it goes on from there and ends in the same weights
+    (bit for bit on a CPU), because every draw depends on the seed and the epoch alone.
+    Raises ValueError where the source has fewer images than a batch, or the loss is no longer finite.
+    """
+    kind = OBJECTIVES[objective]
+    if len(dataset.train.y) < training.batch_size:
+        raise ValueError(
+            f"the source has {len(dataset.train.y)} training examples, fewer than a batch of {training.batch_size}"
+        )
+    device = dataset.train.y.device
+    model = build_model(config, objective, seed).to(device)
+    optimizer = torch.optim.SGD(
+        model.parameters(), training.learning_rate, momentum=0.9, nesterov=True, weight_decay=training.weight_decay
+    )
+    state = TrainingState(model, optimizer, [], {})
+    if state_file is not None and state_file.exists():
+        state.load(state_file)
+    batches = len(dataset.train.y) // training.batch_size
+    epochs = range(len(state.history), training.epochs)
+    for epoch in progress(epochs, f"pre-training {objective}, seed {seed}", training.epochs, len(state.history)):
+        started = time.perf_counter()
+        generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
+        order = torch.randperm(len(dataset.train.y), generator=generator).to(device)
+        model.train()
+        loss_sum = 0.0
+        for batch in range(batches):
+            rate = learning_rate_at(training, (epoch * batches + batch) / (training.epochs * batches))
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            indices = order[batch * training.batch_size : (batch + 1) * training.batch_size]
+            loss_sum += _train_on(model, dataset, indices, kind, training, rate, generator)
+            optimizer.step()
+        if not math.isfinite(loss_sum):
+            raise ValueError(f"pre-training {objective} diverged in epoch {epoch + 1}: the loss is not finite; lower the learning rate")
+        row = {"epoch": epoch + 1, "learning_rate": rate, "loss": loss_sum / batches}
+        running = not kind.self_supervised
+        row["held_out_accuracy"] = held_out_accuracy(
+            model, dataset, running_statistics=running, batch_size=training.batch_size
+        )
+        if kind.self_supervised:
+            # The same images and rotations in every epoch, so that the rows compare.
+            first = dataset.held_out.take(slice(0, 200))
+            row |= diagnose(model, _half(dataset, first.x, first.y, kind, torch.Generator().manual_seed(0)))
+        state.end_epoch(row | {"seconds": time.perf_counter() - started})
+        if state_file is not None:
+            state.save(state_file)
+    model.load_state_dict(state.best)
+    return model.eval(), pd.DataFrame(state.history)
+
+
+def _half(dataset: Dataset, x: Tensor, y: Tensor, kind: Objective, generator: torch.Generator) -> Half:
+    prepared = dataset.prepare(x)
+    return Half(prepared, y, rotate_randomly(prepared, generator) if kind.parallel else None)
+
+
+def _train_on(
+    model: Cascade | Parallel, dataset: Dataset, indices: Tensor, kind: Objective, training: TrainingConfig, rate: float, generator: torch.Generator
+) -> float:
+    """Set the gradient of one batch on every parameter and return the loss."""
+    x, y = dataset.train.take(indices)
+    x = dataset.weak_augment(x, generator)
+    if kind.randomised:
+        x = dataset.randomise(x, generator)
+    if kind.meta:
+        middle = len(y) // 2
+        problem = MetaProblem(
+            _half(dataset, x[:middle], y[:middle], kind, generator),
+            _half(dataset, x[middle:], y[middle:], kind, generator),
+            inner_parameter_names(model, training.inner_parameters),
+            training.inner_learning_rate_ratio * rate,
+            training.outer_loss,
+            training.entropy_weight,
+        )
+        loss, gradients = META_GRADIENTS[training.meta_gradient](model, problem)
+        for name, parameter in model.named_parameters():
+            parameter.grad = gradients[name]
+        return loss
+    model.zero_grad()
+    half = _half(dataset, x, y, kind, generator)
+    if kind.self_supervised:
+        main, self_supervised = losses(model, half)
+        # TTT adds the two losses; multi-task weights the entropy by the λ of Sec. 6.4.
+        total = main + (self_supervised if kind.parallel else training.entropy_weight * self_supervised)
+    else:
+        total = F.cross_entropy(model(half.x).main, half.y)
+    total.backward()
+    return total.item()
+
+
+@dataclass
+class TrainingState:
+    """All that a killed training needs to go on: weights, momentum, best weights, history."""
+
+    model: nn.Module
+    optimizer: torch.optim.SGD
+    history: list[dict[str, Any]]
+    best: dict[str, Tensor]
+
+    def end_epoch(self, row: dict[str, Any]) -> None:
+        """Add a row; keep the weights if no earlier epoch was better on the held-out images."""
+        if all(row["held_out_accuracy"] >= earlier["held_out_accuracy"] for earlier in self.history):
+            self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+        self.history.append(row)
+
+    def save(self, path: Path) -> None:
+        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"best/{name}": value for name, value in self.best.items()}
+        for name, parameter in self.model.named_parameters():
+            tensors[f"momentum/{name}"] = self.optimizer.state[parameter]["momentum_buffer"]
+        part = path.with_suffix(".part")
+        save_file({n: v.detach().cpu().contiguous() for n, v in tensors.items()}, part, {"history": json.dumps(self.history)})
+        part.replace(path)
+
+    def load(self, path: Path) -> None:
+        device = next(self.model.parameters()).device
+        with safe_open(path, "pt") as file:
+            self.history = json.loads(file.metadata()["history"])
+            tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        self.model.load_state_dict({n.removeprefix("model/"): v for n, v in tensors.items() if n.startswith("model/")})
+        self.best = {n.removeprefix("best/"): v for n, v in tensors.items() if n.startswith("best/")}
+        for name, parameter in self.model.named_parameters():
+            self.optimizer.state[parameter]["momentum_buffer"] = tensors[f"momentum/{name}"]

@@ -1,0 +1,59 @@
+"""One table for each kind of thing that can be named in a profile (methods, datasets, architectures)."""
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Generic, TypeVar
+
+Entry = TypeVar("Entry")
+
+
+def nearest(value: str, allowed: Iterable[str]) -> str:
+    """The part of an error message that says what is allowed and which allowed name is nearest to `value`."""
+    allowed = list(allowed)
+    close = difflib.get_close_matches(value, allowed, n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"allowed are {', '.join(allowed)}{hint}"
+
+
+class Registry(Collection[str], Generic[Entry]):
+    """Names to entries. With `package`, every module of that package is imported before the first look-up, so that a
+    new file in its folder is all that a new entry needs."""
+
+    def __init__(self, kind: str, package: str | None = None) -> None:
+        self.kind, self.package = kind, package
+        self._entries: dict[str, Entry] = {}
+
+    def add(self, name: str) -> Callable[[Entry], Entry]:
+        def register(entry: Entry) -> Entry:
+            if name in self._entries:
+                raise ValueError(f"two {self.kind}s are named {name!r}")
+            self._entries[name] = entry
+            return entry
+
+        return register
+
+    def _load(self) -> None:
+        if self.package is not None:
+            package, self.package = importlib.import_module(self.package), None
+            for module in pkgutil.iter_modules(package.__path__):
+                importlib.import_module(f"{package.__name__}.{module.name}")
+
+    def __getitem__(self, name: str) -> Entry:
+        self._load()
+        if name not in self._entries:
+            raise ValueError(f"no {self.kind} is named {name!r}; {nearest(name, self._entries)}")
+        return self._entries[name]
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        self._load()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(sorted(self._entries))

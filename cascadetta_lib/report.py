@@ -1,0 +1,332 @@
+"""Exhibits: tables and figures from saved runs alone, beside the paper's numbers, each with what made it.
+
+All numbers are percent. Figures have one style and one colour a method; a band or an error bar is one standard
+deviation over seeds.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cascadetta_lib.data.corruptions import CORRUPTIONS
+from cascadetta_lib.data.image import ImageDataset
+from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error, online_errors
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.settings import ROOT, Settings, SettingsError
+from cascadetta_lib.study import Checkpoint, Run, Store, belongs
+
+PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
+"""The paper's published numbers in long form: table, dataset, setup, severity, batch_size, method, …, metric, value."""
+METRICS = {"online_error": "E", "average_accuracy": "A", "forward_transfer": "F"}
+SHORT = dict(
+    zip(
+        CORRUPTIONS,
+        "gauss shot impul defoc glass motn zoom snow frost fog brit contr elast pixel jpeg".split(),
+        strict=True,
+    )
+)
+"""The paper's column heads."""
+PALETTE = sns.color_palette("colorblind")
+
+
+# ---------------------------------------------------------------- runs and their provenance
+
+
+def profile_runs(settings: Settings, dataset: str) -> list[Run]:
+    """The stored runs that the profile asks for on `dataset`, of every seed that is there, in the profile's order."""
+    methods = list(settings.image_methods)
+    runs = [run for run in Store(settings.results_path).runs() if belongs(run, settings, dataset)]
+    return sorted(runs, key=lambda run: (methods.index(run.config.method), run.seed))
+
+
+def missing_runs(settings: Settings, runs: Sequence[Run]) -> list[str]:
+    """A line for each method and seed of the profile without a run."""
+    there = {(run.config.method, run.seed) for run in runs}
+    return [f"{m}, seed {s}: no run" for m in settings.image_methods for s in settings.seeds if (m, s) not in there]
+
+
+def comparable(runs: Sequence[Run]) -> bool:
+    """Whether numbers may be held against the paper's: its own data, whole, and three seeds or more."""
+    return all(run.provenance["official_data"] for run in runs) and len({run.seed for run in runs}) >= 3
+
+
+def label(runs: Sequence[Run]) -> str:
+    """What made these numbers, in one paragraph. Raises ValueError without runs."""
+    if not runs:
+        raise ValueError("no runs, so nothing to say where they come from")
+
+    def each(values: Sequence[Any]) -> str:
+        return ", ".join(dict.fromkeys(str(value) for value in values))
+
+    provenance = [run.provenance for run in runs]
+    config = runs[0].config
+    sizes = (
+        f"{config.checkpoint.source.train_size or 'all'} source images, "
+        f"{config.test_size or 'all'} images a domain, batch {config.batch_size}"
+    )
+    verdict = "comparable with the paper's" if comparable(runs) else "NOT comparable with the paper's"
+    return (
+        f"Data: {each([p['data_source'] for p in provenance])}; {each([p['domain_source'] for p in provenance])}; {sizes}. "
+        f"Profile {each([p['profile'] for p in provenance])}, {config.checkpoint.training.epochs} epochs, "
+        f"seeds {each(sorted({run.seed for run in runs}))}; prediction {config.predict} the update. "
+        f"Device: {each([p['device'] for p in provenance])}; torch {each([p['packages']['torch'] for p in provenance])}; "
+        f"code {each([p['code_revision'] for p in provenance])}. These numbers are {verdict}."
+    )
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def results(runs: Sequence[Run], definition: str = "paper") -> pd.DataFrame:
+    """Long form, a row a (method, seed, domain, metric): value in percent; domain `all` for E, A and F.
+
+    A stream that meets a domain several times gives the mean of its errors.
+    """
+    rows = []
+    for run in runs:
+        base = {"method": run.config.method, "seed": run.seed}
+        errors = online_errors(run.batches).groupby("domain", sort=False).mean()
+        rows += [base | {"domain": d, "metric": "online_error", "value": 100 * e} for d, e in errors.items()]
+        whole = {
+            "online_error": mean_online_error(run.batches),
+            "average_accuracy": average_accuracy(run.accuracies),
+            "forward_transfer": forward_transfer(run.accuracies, definition),  # type: ignore[arg-type]
+        }
+        rows += [base | {"domain": "all", "metric": m, "value": 100 * v} for m, v in whole.items() if v is not None]
+    return pd.DataFrame(rows, columns=["method", "seed", "domain", "metric", "value"])
+
+
+def over_seeds(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Mean, sample standard deviation (NaN from one seed) and n over seeds; a row a (method, domain, metric)."""
+    groups = numbers.groupby(["method", "domain", "metric"], sort=False)["value"]
+    return groups.agg(mean="mean", std="std", n="count").reset_index()
+
+
+def paper_numbers(runs: Sequence[Run]) -> pd.DataFrame:
+    """The paper's numbers for the same dataset, stream and severity, in the form of `over_seeds` (method by our name).
+
+    Empty where the paper has none.
+    """
+    config, compare_with = runs[0].config, runs[0].provenance["compare_with"]
+    paper = pd.read_csv(PAPER_RESULTS)
+    severities = {domain.severity for domain in config.stream}
+    if len(severities) == 1:
+        table = paper[paper["table"].isin(["tab:main-result", "tab:add-result"])]
+        table = table[table["severity"].astype(float) == severities.pop()]
+    else:
+        table = paper[paper["table"] == "tab:gradual-c10"]
+    table = table[table["dataset"] == compare_with]
+    names = {METHODS[name].label: name for name in METHODS if METHODS[name].in_paper} | {"Ours": "cascade"}
+    table = table.assign(method=table["method"].map(names), mean=table["value"], std=np.nan, n=1)
+    return table[["method", "domain", "metric", "mean", "std", "n"]].dropna(subset="method").reset_index(drop=True)
+
+
+# ---------------------------------------------------------------- tables
+
+
+def main_table(runs: Sequence[Run], definition: str = "paper") -> pd.DataFrame:
+    """tab:main-result: methods × domains, then E, A, F; ours over the paper's; the best of each column in bold.
+
+    Cells are text, `mean ± std` in percent; bold is `**…**`. Ours and the paper's are compared each among themselves.
+    """
+    ours, paper = over_seeds(results(runs, definition)), paper_numbers(runs)
+    domains = list(dict.fromkeys(domain.name for domain in runs[0].config.stream))
+    columns = [(name, "online_error") for name in domains] + [("all", metric) for metric in METRICS]
+    methods = list(dict.fromkeys(run.config.method for run in runs))
+    cells: dict[tuple[str, str], dict[str, str]] = {
+        (METHODS[m].label, source): {} for m in methods for source in ("ours", "paper")
+    }
+    for domain, metric in columns:
+        head = METRICS[metric] if domain == "all" else SHORT.get(domain, domain)
+        for source, numbers in (("ours", ours), ("paper", paper)):
+            column = numbers[(numbers["domain"] == domain) & (numbers["metric"] == metric)]
+            best = column["mean"].min() if metric == "online_error" else column["mean"].max()
+            for row in column.itertuples():
+                text = f"{row.mean:.2f}" + (f" ± {row.std:.2f}" if row.n > 1 else "")
+                if row.method in methods:
+                    cells[METHODS[row.method].label, source][head] = f"**{text}**" if row.mean == best else text
+    table = pd.DataFrame.from_dict({key: row for key, row in cells.items() if row}, orient="index")
+    heads = [METRICS[metric] if domain == "all" else SHORT.get(domain, domain) for domain, metric in columns]
+    table = table.reindex(columns=heads).fillna("–")
+    table.index = pd.MultiIndex.from_tuples(table.index, names=["method", "source"])
+    return table
+
+
+def to_markdown(table: pd.DataFrame) -> str:
+    """A table of text as Markdown, its index as columns."""
+    flat = table.reset_index()
+    lines = [list(map(str, flat.columns)), ["---"] * len(flat.columns), *flat.astype(str).to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def to_html(table: pd.DataFrame) -> str:
+    """A table of text as HTML, `**…**` in bold."""
+    html = table.to_html(border=0)
+    while "**" in html:
+        html = html.replace("**", "<b>", 1).replace("**", "</b>", 1)
+    return html
+
+
+# ---------------------------------------------------------------- figures
+
+
+def set_style() -> None:
+    """One style for every figure: seaborn's whitegrid, readable at column width."""
+    sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.0)
+    plt.rcParams |= {"figure.dpi": 110, "savefig.dpi": 200, "savefig.bbox": "tight", "legend.frameon": False}
+
+
+def colour(method: str) -> tuple[float, float, float]:
+    return PALETTE[METHODS[method].colour]
+
+
+def save(figure: Figure, name: str, caption: str, folder: str | Path = ROOT / "figures") -> Path:
+    """Write NAME.png, NAME.svg and NAME.txt, which holds the caption with what made the figure."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix in ("png", "svg"):
+        # No date in the file: the same figure is the same bytes.
+        figure.savefig(folder / f"{name}.{suffix}", metadata={"Date": None} if suffix == "svg" else None)
+    (folder / f"{name}.txt").write_text(caption + "\n")
+    return folder / f"{name}.png"
+
+
+def stream_figure(runs: Sequence[Run], window: int = 8) -> Figure:
+    """Online error along the stream: the mean of the last `window` batches of the same domain, over seeds."""
+    figure, axes = plt.subplots(figsize=(9, 3.4))
+    starts: dict[int, float] = {}
+    for method in dict.fromkeys(run.config.method for run in runs):
+        curves = []
+        for run in runs:
+            if run.config.method != method:
+                continue
+            batches = run.batches
+            sums = batches.groupby("step")[["errors", "count"]].rolling(window, min_periods=1).sum()
+            curves.append((100 * sums["errors"] / sums["count"]).to_numpy())
+            seen = batches["count"].cumsum() - batches["count"]
+            starts = seen.groupby(batches["step"]).first().to_dict()
+        stacked = np.stack(curves)
+        mean, x = stacked.mean(0), (seen + batches["count"]).to_numpy()
+        axes.plot(x, mean, color=colour(method), label=METHODS[method].label, linewidth=1.1)
+        if len(stacked) > 1:
+            std = stacked.std(0, ddof=1)
+            axes.fill_between(x, mean - std, mean + std, color=colour(method), alpha=0.2, linewidth=0)
+    config = runs[0].config
+    for step, start in starts.items():
+        axes.axvline(start, color="0.7", linewidth=0.6, zorder=0)
+        if len(starts) <= 20:
+            name = config.stream[step].name
+            axes.text(start, 1.01, " " + SHORT.get(name, name), transform=axes.get_xaxis_transform(), fontsize=7)
+    axes.set(xlabel="images of the stream", ylabel="online error (%)", xlim=(0, x[-1]), ylim=(0, None))
+    axes.grid(axis="x", visible=False)
+    axes.legend(ncols=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), columnspacing=1.2, handlelength=1.5)
+    return figure
+
+
+def metrics_figure(runs: Sequence[Run], definition: str = "paper") -> Figure:
+    """E, A and F of every method: ours as bars (± std over seeds), the paper's as open diamonds."""
+    ours, paper = over_seeds(results(runs, definition)), paper_numbers(runs)
+    methods = list(dict.fromkeys(run.config.method for run in runs))
+    figure, panels = plt.subplots(1, 3, figsize=(9, 2.8), sharey=True)
+    titles = {"online_error": "E: online error (%) ↓", "average_accuracy": "A: average accuracy (%) ↑"}
+    titles["forward_transfer"] = "F: forward transfer (points) ↑"
+    for axes, metric in zip(panels, METRICS, strict=True):
+        for place, method in enumerate(methods):
+            row = ours[(ours["method"] == method) & (ours["domain"] == "all") & (ours["metric"] == metric)]
+            if len(row):
+                error = row["std"].to_numpy() if row["n"].iloc[0] > 1 else None
+                axes.barh(place, row["mean"], xerr=error, color=colour(method), height=0.65)
+            published = paper[(paper["method"] == method) & (paper["domain"] == "all") & (paper["metric"] == metric)]
+            axes.plot(published["mean"], [place] * len(published), "D", mfc="white", mec="black", ms=5, zorder=5)
+        axes.set(title=titles[metric])
+        axes.grid(axis="y", visible=False)
+    panels[0].set_yticks(range(len(methods)), [METHODS[method].label for method in methods])
+    panels[0].invert_yaxis()
+    panels[2].axvline(0, color="black", linewidth=0.8)
+    panels[0].plot([], [], "D", mfc="white", mec="black", ms=5, label=f"paper, {runs[0].provenance['compare_with']}")
+    panels[0].plot([], [], "s", color="0.5", label="ours")
+    figure.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.09))
+    figure.tight_layout()
+    return figure
+
+
+def training_figure(checkpoints: Sequence[Checkpoint]) -> Figure:
+    """Along pre-training: held-out accuracy, entropies of z and a, agreement of their argmax, gradients on ψ."""
+    figure, panels = plt.subplots(1, 4, figsize=(11, 2.7))
+    accuracy, entropies, agreement, gradients = panels
+    for place, checkpoint in enumerate(checkpoints):
+        history, name, shade = checkpoint.history, checkpoint.config.objective, PALETTE[place]
+        accuracy.plot(history["epoch"], 100 * history["held_out_accuracy"], color=shade, label=name, marker=".")
+        if "entropy_auxiliary" in history:
+            entropies.plot(history["epoch"], history["entropy_main"], color=shade, label=f"{name}: z")
+            entropies.plot(history["epoch"], history["entropy_auxiliary"], color=shade, ls="--", label=f"{name}: a")
+            mean = history["entropy_of_mean_auxiliary"]
+            entropies.plot(history["epoch"], mean, color=shade, ls=":", label=f"{name}: mean of a")
+            agreement.plot(history["epoch"], 100 * history["agreement"], color=shade, label=name, marker=".")
+        if "gradient_norm_main" in history:
+            ratio = history["gradient_norm_self_supervised"] / history["gradient_norm_main"]
+            gradients.plot(history["epoch"], ratio, color=shade, label=f"{name}: norm ratio")
+            gradients.plot(history["epoch"], history["gradient_cosine"], color=shade, ls="--", label=f"{name}: cosine")
+    classes = checkpoints[0].config.model.classes
+    agreement.axhline(100 / classes, color="black", lw=0.8, ls=":", label="chance")
+    entropies.axhline(np.log(classes), color="black", lw=0.8, ls=":", label="uniform")
+    accuracy.set(title="held-out accuracy (%)")
+    entropies.set(title="entropy (nats)", ylim=(0, None))
+    agreement.set(title="argmax a = argmax z (%)", ylim=(0, 100))
+    gradients.set(title="self-supervised gradient on ψ")
+    for axes in panels:
+        axes.set_xlabel("epoch")
+        axes.legend(fontsize=6)
+    figure.tight_layout()
+    return figure
+
+
+def entropy_figure(runs: Sequence[Run]) -> Figure:
+    """Entropy of z and of a, a point a domain along the stream, for the methods that have θ_a at hand."""
+    figure, panels = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True)
+    for axes, column, title in zip(
+        panels, ("entropy_main", "entropy_auxiliary"), ("entropy of z (nats)", "entropy of a (nats)"), strict=True
+    ):
+        for method in dict.fromkeys(run.config.method for run in runs):
+            tables = [run.batches.groupby("step")[column].mean() for run in runs if run.config.method == method]
+            mean = pd.concat(tables, axis=1).mean(axis=1).dropna()
+            if len(mean):
+                axes.plot(mean.index, mean, color=colour(method), marker=".", label=METHODS[method].label)
+        axes.set(title=title, ylim=(0, None))
+        _name_domains(axes, runs[0])
+    panels[0].legend(fontsize=7)
+    figure.tight_layout()
+    return figure
+
+
+def _name_domains(axes: Axes, run: Run) -> None:
+    names = [SHORT.get(domain.name, domain.name) for domain in run.config.stream]
+    if len(names) <= 20:
+        axes.set_xticks(range(len(names)), names, rotation=60, fontsize=7)
+
+
+def corruption_figure(dataset: ImageDataset, severities: Sequence[int] = (1, 3, 5), image: int = 0) -> Figure:
+    """One test image through the 15 corruptions, a row a severity."""
+    figure, panels = plt.subplots(len(severities), len(CORRUPTIONS), figsize=(11, 0.85 * len(severities)))
+    for row, severity in zip(panels, severities, strict=True):
+        for axes, name in zip(row, CORRUPTIONS, strict=True):
+            axes.imshow(dataset.domain(name, severity).x[image].permute(1, 2, 0).cpu())
+            axes.set(xticks=[], yticks=[])
+            if severity == severities[0]:
+                axes.set_title(SHORT[name], fontsize=8)
+        row[0].set_ylabel(severity, rotation=0, labelpad=8, va="center")
+    figure.subplots_adjust(wspace=0.05, hspace=0.05)
+    return figure
+
+
+def require_runs(runs: Sequence[Run]) -> None:
+    """SettingsError where there is nothing to show, with what to do."""
+    if not runs:
+        raise SettingsError("no stored run belongs to this profile and dataset; run 02_adapt_image first")

@@ -1,0 +1,201 @@
+"""A profile: every parameter of the study by one flat name, checked as a whole before any work starts.
+
+Profiles are YAML files that papermill can inject as they are (`papermill … -f profiles/quick.yaml`): one name, one
+value. A notebook turns its own parameters into `Settings` by `settings_from(globals())`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from cascadetta_lib.registry import nearest
+
+ROOT = Path(__file__).resolve().parents[1]
+"""Relative folders in a profile start here, wherever a notebook is opened from."""
+PROFILES = ROOT / "profiles"
+
+
+class SettingsError(Exception):
+    """A parameter that cannot be used; the message names it, its value, what is allowed and where it came from."""
+
+
+class Settings(BaseModel):
+    """All parameters. The defaults are those of the profile `quick` (a test holds the two together)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    profile: str = Field("quick", description="the label that every result carries")
+    seed: int = Field(0, ge=0, description="the seed of one job; notebooks work on one")
+    seeds: tuple[int, ...] = Field((0,), min_length=1, description="the seeds that run_all.sh runs, a job each")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: cuda where there is one")
+    data_folder: str = Field("data", description="where archives are looked for, downloaded to and unpacked")
+    results_folder: str = Field("results", description="where checkpoints, runs and executed notebooks go")
+
+    image_dataset: str | tuple[str, ...] = Field("digits", description="a name, or npz:FOLDER; a list makes a job each")
+    image_train_size: int | None = Field(2000, ge=20, description="source images, drawn once; null: all")
+    image_test_size: int | None = Field(200, ge=1, description="images of each target domain, the first; null: all")
+    image_held_out_fraction: float = Field(0.1, gt=0, lt=1, description="share of the source images set aside")
+    image_input_scaling: Literal["symmetric", "unit"] = Field("symmetric", description="(x/255 − 0.5)/0.5, or x/255")
+    image_crop_and_flip: bool = Field(False, description="random crop (pad 4) and horizontal flip (the release)")
+    image_randomisation: Literal["augmix_batch", "augmix_image"] = Field(
+        "augmix_image", description="one AugMix mixture a batch (paper, Algorithm 1) or an image (release)"
+    )
+
+    image_architecture: Literal["auto", "resnet26", "resnet34"] = Field(
+        "auto", description="auto: resnet26 up to 64×64 pixels of CIFAR kind, resnet34 for Tiny-ImageNet"
+    )
+    image_depth: int = Field(8, ge=8, description="depth of the small ResNet, 6n + 2")
+    image_width: int = Field(8, ge=2, description="channels of its first stage; the paper's ResNet-26 has 16")
+    image_block: Literal["conv_bn_relu", "pre_activation"] = Field(
+        "pre_activation", description="residual block as the paper writes it, or as its release has it"
+    )
+    image_main_logits: Literal["plain", "relu"] = Field(
+        "plain", description="z = θ_m(φ(x)) (paper), or max(z, 0) through the release's in-place ReLU"
+    )
+
+    image_epochs: int = Field(4, ge=1)
+    image_training_batch_size: int = Field(100, ge=4, description="halved into meta-train and meta-test")
+    image_learning_rate: float = Field(0.1, gt=0)
+    image_schedule: Literal["linear", "steps"] = Field(
+        "linear", description="linear decay to 0 (paper), or ×0.1 at 20/75 40/75 50/75 60/75 70/75 of the epochs (release)"
+    )
+    image_weight_decay: float = Field(0.0, ge=0)
+    image_inner_learning_rate_ratio: float = Field(0.1, ge=0, description="α as a multiple of the learning rate")
+    image_inner_parameters: Literal["all", "batchnorm_and_classifier"] = Field(
+        "batchnorm_and_classifier", description="what Eq. 3 moves: all of ψ (paper), or BN and θ_m (release)"
+    )
+    image_outer_loss: Literal["paper", "release"] = Field(
+        "release", description="CE + λ·ENT at ψ', or 0.1·(CE + λ·ENT) at ψ' plus CE at ψ on the other half"
+    )
+    image_entropy_weight: float = Field(0.1, ge=0, description="λ of Eq. 4")
+    image_meta_gradient: Literal["exact", "difference"] = Field(
+        "difference", description="the second-order term by double backward, or by a difference of gradients"
+    )
+
+    image_methods: tuple[str, ...] = Field(
+        ("erm", "adabn", "tent", "tent_adam", "cotta", "ttt", "cascade"), min_length=1, description="test-time methods"
+    )
+    image_stream: Literal["instantaneous", "gradual"] | tuple[str, ...] = Field(
+        "instantaneous", description="or a list of domains such as [fog, 'snow:3'] (name:severity)"
+    )
+    image_severity: int = Field(5, ge=1, le=5)
+    image_batch_size: int | None = Field(32, ge=1, description="null: 32, and 64 for Tiny-ImageNet, as in the paper")
+    image_online_learning_rate: float = Field(0.001, ge=0, description="of every method that adapts")
+    image_predict: Literal["after", "before"] = Field(
+        "after", description="the recorded prediction: after the update (paper), or before it (Tent, CoTTA releases)"
+    )
+    image_last_batch: Literal["kept", "dropped"] = Field("kept", description="the last short batch of a domain")
+    image_forward_transfer: Literal["paper", "release"] = Field(
+        "paper", description="F by Eq. 2, or as the release computes it (final model less an unadapted one)"
+    )
+    image_accuracy_matrix: bool = Field(False, description="also record R(T_i | T_1:j) for every i and j")
+
+    @field_validator("image_depth")
+    @classmethod
+    def _depth(cls, depth: int) -> int:
+        if (depth - 2) % 6:
+            raise ValueError("the depth is 6n + 2: 8, 14, 20, 26, 32, …")
+        return depth
+
+    @field_validator("image_methods")
+    @classmethod
+    def _methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        from cascadetta_lib.methods import METHODS  # here, because it imports torch
+
+        for name in names:
+            METHODS[name]
+        return names
+
+    @field_validator("image_dataset")
+    @classmethod
+    def _dataset(cls, names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        from cascadetta_lib.data import check_name
+
+        for name in [names] if isinstance(names, str) else names:
+            check_name(name)
+        return names
+
+    @field_validator("image_stream")
+    @classmethod
+    def _stream(cls, stream: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        from cascadetta_lib.data.corruptions import CORRUPTIONS
+        from cascadetta_lib.streams import parse_domain
+
+        if not isinstance(stream, str):
+            for text in stream:
+                parse_domain(text, CORRUPTIONS, severity=5)
+        return stream
+
+    @property
+    def data_path(self) -> Path:
+        return ROOT / Path(self.data_folder).expanduser()
+
+    @property
+    def results_path(self) -> Path:
+        return ROOT / Path(self.results_folder).expanduser()
+
+    @property
+    def image_datasets(self) -> tuple[str, ...]:
+        return (self.image_dataset,) if isinstance(self.image_dataset, str) else self.image_dataset
+
+
+def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
+    """The first fault of `error` in one sentence: name, value, what is allowed, where it came from."""
+    fault = error.errors()[0]
+    name = str(fault["loc"][0])
+    origin = origins.get(name, "the defaults")
+    if fault["type"] == "extra_forbidden":
+        return f"{name} (from {origin}) is no parameter; {nearest(name, Settings.model_fields)}"
+    field = Settings.model_fields[name]
+    about = f" ({field.description})" if field.description else ""
+    reason = fault["msg"].removeprefix("Value error, ")
+    if isinstance(fault["input"], str) and "expected" in fault.get("ctx", {}):
+        allowed = [word for word in str(fault["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")]
+        reason = nearest(fault["input"], allowed)
+    return f"{name} = {fault['input']!r} (from {origin}): {reason}{about}"
+
+
+def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> Settings:
+    """Settings from flat `values`; `origins` says for each name where its value came from.
+
+    Raises SettingsError with one message for the first value that cannot be used.
+    """
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise SettingsError(_message(error, origins or {})) from None
+
+
+def settings_from(variables: Mapping[str, Any]) -> Settings:
+    """Settings from a notebook's own variables: `settings_from(globals())` after its parameters cell."""
+    values = {name: variables[name] for name in Settings.model_fields if name in variables}
+    settings = make_settings(values, dict.fromkeys(values, "the notebook's parameters"))
+    if len(settings.image_datasets) != 1:
+        raise SettingsError(
+            f"image_dataset = {settings.image_dataset!r} (from the notebook's parameters): a notebook works on one "
+            f"dataset; add -p image_dataset {settings.image_datasets[0]}"
+        )
+    return settings
+
+
+def load_profile(profile: str, overrides: Mapping[str, str] | None = None) -> Settings:
+    """The profile of that name in profiles/, or a YAML file at that path, with `overrides` NAME=VALUE (YAML values).
+
+    A name that a file of your own does not set has the value of `quick`. Raises SettingsError.
+    """
+    known = sorted(path.stem for path in PROFILES.glob("*.yaml"))
+    path = PROFILES / f"{profile}.yaml" if profile in known else Path(profile)
+    if not path.is_file():
+        raise SettingsError(f"--profile {profile}: no such profile or file; {nearest(profile, known)}")
+    try:
+        values = yaml.safe_load(path.read_text()) or {}
+        changes = {name: yaml.safe_load(text) for name, text in (overrides or {}).items()}
+    except yaml.YAMLError as error:
+        raise SettingsError(f"--profile {profile} or --set is not YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"--profile {profile}: the file holds no names and values")
+    origins = dict.fromkeys(values, str(path)) | dict.fromkeys(changes, "--set")
+    return make_settings({"profile": path.stem} | values | changes, origins)

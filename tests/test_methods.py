@@ -1,0 +1,184 @@
+"""Contracts that hold for every registered method, and what is particular to one."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from cascadetta_lib.data.image import ImageDataset
+from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.models import ModelConfig
+from cascadetta_lib.pretrain import OBJECTIVES, build_model, entropy
+
+CONFIG = ModelConfig(depth=8, width=4, classes=4)
+ADAPTING = [name for name in METHODS if METHODS[name].adapts]
+
+
+def make(name: str, **options: object) -> Method:
+    """The method on a fresh network whose running statistics are not those of any batch."""
+    model = build_model(CONFIG, METHODS[name].objective, seed=0)
+    return METHODS[name](model, **({"learning_rate": 0.05} | options))  # type: ignore[arg-type]
+
+
+def snapshot(method: Method) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in method.state_dict().items()}
+
+
+def test_the_six_of_the_paper_and_the_variants_are_there() -> None:
+    assert {name for name in METHODS if METHODS[name].in_paper} == {"erm", "adabn", "ttt", "tent", "cotta", "cascade"}
+    assert {"tent_adam", "cascade_fixed_classifier", "cascade_no_auxiliary"} <= set(METHODS)
+
+
+def test_labels_and_colours_are_each_taken_once() -> None:
+    assert len({METHODS[name].label for name in METHODS}) == len(list(METHODS))
+    assert len({METHODS[name].colour for name in METHODS}) == len(list(METHODS))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_objective_exists(name: str) -> None:
+    assert METHODS[name].objective in OBJECTIVES
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_logits_have_the_shape_of_the_classes(name: str, images: Tensor) -> None:
+    logits = make(name)(images)
+    assert logits.shape == (8, 4) and not logits.requires_grad
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_reset_is_bit_exact_and_repeats_the_same_predictions(name: str, images: Tensor) -> None:
+    method = make(name)
+    source, tensors = snapshot(method), {n: v.data_ptr() for n, v in method.state_dict().items()}
+    first = [method(images) for _ in range(3)]
+    method.reset()
+    for n, value in method.state_dict().items():
+        assert torch.equal(value, source[n]), n
+        assert value.data_ptr() == tensors[n], n
+    again = [method(images) for _ in range(3)]
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("name", ADAPTING)
+def test_the_optimiser_owns_the_models_tensors_after_a_reset(name: str, images: Tensor) -> None:
+    method = make(name)
+    method(images)
+    method.reset()
+    assert method.optimizer is not None
+    owned = [p for group in method.optimizer.param_groups for p in group["params"]]
+    model = {id(p) for p in method.model.parameters()}
+    assert owned and all(id(p) in model for p in owned)
+    assert {id(p) for p in owned} == {id(p) for p in method.adapted_parameters()}
+    before = [p.detach().clone() for p in owned]
+    method(images)
+    assert any(not torch.equal(a, b) for a, b in zip(before, owned, strict=True))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_nothing_but_the_declared_parameters_changes(name: str, images: Tensor) -> None:
+    method = make(name)
+    declared = {id(p) for p in method.adapted_parameters()}
+    before = {n: (v, v.detach().clone()) for n, v in method.model.state_dict(keep_vars=True).items()}
+    for _ in range(3):
+        method(images)
+    for n, (value, old) in before.items():
+        assert id(value) in declared or torch.equal(value, old), n
+    assert bool(declared) == method.adapts
+
+
+@pytest.mark.parametrize("name", ADAPTING)
+def test_with_learning_rate_0_a_method_is_adabn(name: str, images: Tensor) -> None:
+    method = make(name, learning_rate=0.0)
+    adabn = METHODS["adabn"](build_model(CONFIG, method.objective, seed=0))
+    for _ in range(2):
+        assert torch.allclose(method(images), adabn(images), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_same_seed_same_bits(name: str, images: Tensor) -> None:
+    first, second = make(name, seed=0), make(name, seed=0)
+    for _ in range(2):
+        assert torch.equal(first(images), second(images))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_batch_of_one_works(name: str, images: Tensor) -> None:
+    assert make(name)(images[:1]).isfinite().all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_predict_changes_nothing_and_has_the_batchnorm_mode_of_step(name: str, images: Tensor) -> None:
+    method = make(name)
+    before = snapshot(method)
+    predicted = method.predict(images).main
+    for n, value in method.state_dict().items():
+        assert torch.equal(value, before[n]), n
+    if name == "erm":
+        assert torch.equal(predicted, method.model(images).main)
+    else:
+        # Batch statistics: an image's logits depend on its companions.
+        assert not torch.allclose(predicted[:4], method.predict(images[:4]).main, atol=1e-4)
+    assert torch.equal(method.step(images).main, method.predict(images).main)
+
+
+@pytest.mark.parametrize("name", ["tent", "tent_adam", "cascade", "ttt"])
+def test_before_is_the_prediction_of_the_model_before_the_update(name: str, images: Tensor) -> None:
+    method = make(name, predict="before")
+    expected = method.predict(images).main
+    assert torch.allclose(method(images), expected, atol=1e-6)
+    assert not torch.allclose(method.predict(images).main, expected, atol=1e-6)
+
+
+def test_erm_uses_running_statistics(images: Tensor) -> None:
+    method = make("erm")
+    assert torch.allclose(method(images)[:3], method(images[:3]), atol=1e-5)
+
+
+def test_the_cascade_step_written_by_hand(images: Tensor) -> None:
+    method = make("cascade", learning_rate=0.1)
+    model = build_model(CONFIG, "meta", seed=0).train()
+    outputs = model(images)
+    theta_m = model.main_classifier.weight
+    (gradient,) = torch.autograd.grad(entropy(outputs.auxiliary).mean(), theta_m)
+    method(images)
+    # The first step of Nesterov momentum 0.9 moves by (1 + 0.9) times the gradient.
+    assert torch.allclose(method.model.main_classifier.weight, theta_m - 0.1 * 1.9 * gradient, atol=1e-6)
+
+
+def test_the_cascade_needs_theta_a(images: Tensor) -> None:
+    method = METHODS["cascade"](build_model(CONFIG, "meta_no_auxiliary", seed=0))
+    with pytest.raises(ValueError, match="cascade_no_auxiliary"):
+        method(images)
+
+
+def test_cotta_teacher_is_the_moving_average(images: Tensor) -> None:
+    method = make("cotta")
+    student = method.model.main_classifier.weight
+    teacher = method.teacher.main_classifier.weight  # type: ignore[union-attr]
+    source = teacher.detach().clone()
+    method(images)
+    moved = (teacher - source).abs().sum()
+    assert moved > 0
+    # Where nothing was restored, the teacher moved by 1 − 0.999 of what the student moved.
+    kept = student != source
+    assert torch.allclose((teacher - source)[kept], (0.001 * (student - source))[kept], rtol=1e-2, atol=1e-6)
+
+
+def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
+    images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cascadetta_lib.methods import cotta
+
+    calls: list[int] = []
+    real = cotta.cotta_augment
+    monkeypatch.setattr(cotta, "cotta_augment", lambda *a: calls.append(1) or real(*a))
+    make("cotta")(images)
+    assert calls == [1]
+    monkeypatch.setattr(cotta, "CONFIDENCE", 0.0)
+    make("cotta")(images)
+    assert calls == [1]
+
+
+def test_a_method_in_a_loop_of_ones_own(dataset: ImageDataset) -> None:
+    method = METHODS["tent"](build_model(CONFIG, "meta", seed=0), learning_rate=1e-3)
+    labels = [method(dataset.prepare(x)).argmax(1) for x in dataset.test.x.split(8)]
+    method.reset()
+    assert torch.cat(labels).shape == (22,)

@@ -1,0 +1,314 @@
+"""Models, objectives and the meta-gradient."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+from cascadetta_lib import pretrain as module
+from cascadetta_lib.data.image import ImageDataset
+from cascadetta_lib.models import (
+    Cascade,
+    ModelConfig,
+    Parallel,
+    batch_norm_parameters,
+    build_cascade,
+    build_parallel,
+    load_release_checkpoint,
+)
+from cascadetta_lib.pretrain import (
+    META_GRADIENTS,
+    OBJECTIVES,
+    Half,
+    MetaProblem,
+    TrainingConfig,
+    build_model,
+    diagnose,
+    difference_meta_gradient,
+    entropy,
+    exact_meta_gradient,
+    inner_parameter_names,
+    learning_rate_at,
+    losses,
+    pretrain,
+    rotate_randomly,
+    self_supervised_loss,
+)
+
+TINY = ModelConfig(depth=8, width=4, classes=4, block="pre_activation")
+SHORT = TrainingConfig(epochs=3, batch_size=16, learning_rate=0.05, schedule="linear")
+
+
+def count(parameters: object) -> int:
+    return sum(parameter.numel() for parameter in parameters)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("block", ["conv_bn_relu", "pre_activation"])
+def test_resnet26_has_the_parameters_of_the_paper(block: str) -> None:
+    model = build_cascade(ModelConfig(block=block))  # type: ignore[arg-type]
+    assert count(model.parameters()) == 368_292
+    assert count(model.main_classifier.parameters()) == 650
+    assert model.auxiliary_classifier is not None
+    assert count(model.auxiliary_classifier.parameters()) == 1_354
+    assert count(batch_norm_parameters(model)) == 1_824
+
+
+def test_resnet34_is_torchvisions_with_the_papers_theta_a() -> None:
+    model = build_cascade(ModelConfig(architecture="resnet34", classes=200))
+    assert count(model.feature_extractor.parameters()) + count(model.main_classifier.parameters()) == 21_387_272
+    assert model.auxiliary_classifier is not None
+    assert [tuple(p.shape) for p in model.auxiliary_classifier.parameters()] == [(1024, 200), (1024,), (200, 1024), (200,)]
+    outputs = model.eval()(torch.zeros(2, 3, 224, 224))
+    assert outputs.main.shape == (2, 200)
+
+
+def test_ttt_shares_all_but_the_last_stage() -> None:
+    model = build_parallel(TINY)
+    x = torch.randn(3, 3, 32, 32)
+    assert model(x).main.shape == (3, 4) and model.rotation_logits(x).shape == (3, 4)
+    model.rotation_logits(x).sum().backward()
+    touched = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    shared = {n for n, p in model.named_parameters() if any(p is q for q in model.shared_parameters)}
+    assert shared < touched
+    assert all(name.startswith("auxiliary_") for name in touched - shared)
+
+
+def test_relu_logits_change_z_itself() -> None:
+    torch.manual_seed(0)
+    plain, relu = build_cascade(TINY), build_cascade(TINY.model_copy(update={"main_logits": "relu"}))
+    relu.load_state_dict(plain.state_dict())
+    x = torch.randn(4, 3, 32, 32)
+    z = plain(x).main
+    assert (z < 0).any()
+    assert torch.equal(relu(x).main, z.clamp_min(0))
+
+
+def test_release_checkpoint_round_trip(tmp_path: Path) -> None:
+    model = build_cascade(ModelConfig(block="pre_activation", main_logits="relu"))
+    theirs = {"stage1": "layer1", "stage2": "layer2", "conv1": "conv1"}
+    state: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        part, _, rest = name.partition(".")
+        if part == "main_classifier":
+            name = f"fc.{rest}"
+        elif part == "auxiliary_classifier":
+            name = f"ssh.{rest}"
+        elif rest.startswith("private.blocks"):
+            name = rest.replace("private.blocks", "layer3")
+        elif rest.startswith("private.bn"):
+            name = rest.replace("private.bn", "bn")
+        else:
+            head, _, tail = rest.partition(".")
+            name = f"{theirs[head]}.{tail}"
+        state[f"stateless.{name}"] = torch.randn_like(tensor) if tensor.is_floating_point() else tensor
+        state[f"module.{name}"] = torch.zeros_like(tensor)
+    torch.save({"net": state}, tmp_path / "ckpt.pth")
+    loaded = load_release_checkpoint(tmp_path / "ckpt.pth")
+    assert loaded.relu_logits
+    assert torch.equal(loaded.main_classifier.weight, state["stateless.fc.weight"])
+    assert torch.equal(loaded.state_dict()["feature_extractor.stage2.3.bn1.running_mean"], state["stateless.layer2.3.bn1.running_mean"])
+
+    torch.save({"model": {}}, tmp_path / "other.pth")
+    with pytest.raises(ValueError, match="not the release's checkpoint"):
+        load_release_checkpoint(tmp_path / "other.pth")
+    torch.save({"net": {k: v for k, v in state.items() if "fc" not in k}}, tmp_path / "part.pth")
+    with pytest.raises(ValueError, match="do not fit"):
+        load_release_checkpoint(tmp_path / "part.pth")
+
+
+def test_release_checkpoint_never_runs_pickled_code(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return (pytest.fail, ("pickled code ran",))
+
+    torch.save({"net": Bomb()}, tmp_path / "bomb.pth")
+    with pytest.raises(Exception, match="(?i)weights.only"):
+        load_release_checkpoint(tmp_path / "bomb.pth")
+
+
+def test_entropy_in_nats() -> None:
+    assert entropy(torch.zeros(2, 10)).tolist() == pytest.approx([math.log(10)] * 2)
+    assert entropy(torch.tensor([[100.0, 0.0]])).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_rotation_turns_by_the_label() -> None:
+    x = torch.randn(40, 3, 8, 8)
+    rotated = rotate_randomly(x, torch.Generator().manual_seed(0))
+    assert set(rotated.quarters.tolist()) == {0, 1, 2, 3}
+    for image, turned, quarters in zip(x, rotated.x, rotated.quarters.tolist(), strict=True):
+        assert torch.equal(turned, image.rot90(quarters, (1, 2)))
+
+
+# ---------------------------------------------------------------- the meta-gradient
+
+
+def smooth_network(auxiliary: bool = True) -> Cascade:
+    """A small cascade without kinks, in float64, BatchNorm included."""
+    torch.manual_seed(1)
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(12, 6), nn.BatchNorm1d(6), nn.Tanh())
+    theta_a = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 3))
+    return Cascade(extractor, nn.Linear(6, 3), theta_a if auxiliary else None, relu_logits=False).double()
+
+
+def smooth_problem(model: Cascade, which: str, outer_loss: str) -> MetaProblem:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(16, 12, dtype=torch.float64, generator=generator)
+    y = torch.randint(3, (16,), generator=generator)
+    halves = Half(x[:8], y[:8], None), Half(x[8:], y[8:], None)
+    return MetaProblem(*halves, inner_parameter_names(model, which), 0.3, outer_loss, 0.2)  # type: ignore[arg-type]
+
+
+def meta_objective(model: nn.Module, problem: MetaProblem) -> float:
+    """The outer loss after one inner step, written down once more without autograd through the step."""
+    inner = [dict(model.named_parameters())[name] for name in problem.inner_names]
+    gradients = torch.autograd.grad(self_supervised_loss(model, problem.meta_train), inner)
+    at_psi = losses(model, problem.meta_train).main.item() if problem.outer_loss == "release" else 0.0
+    with torch.no_grad():
+        for parameter, gradient in zip(inner, gradients, strict=True):
+            parameter -= problem.inner_learning_rate * gradient
+        main, self_supervised = losses(model, problem.meta_test)
+        for parameter, gradient in zip(inner, gradients, strict=True):
+            parameter += problem.inner_learning_rate * gradient
+    total = (main + problem.entropy_weight * self_supervised).item()
+    return 0.1 * total + at_psi if problem.outer_loss == "release" else total
+
+
+@pytest.mark.parametrize("outer_loss", ["paper", "release"])
+@pytest.mark.parametrize("which", ["all", "batchnorm_and_classifier"])
+@pytest.mark.parametrize("auxiliary", [True, False])
+def test_exact_meta_gradient_against_finite_differences(which: str, outer_loss: str, auxiliary: bool) -> None:
+    model = smooth_network(auxiliary)
+    problem = smooth_problem(model, which, outer_loss)
+    loss, gradients = exact_meta_gradient(model, problem)
+    assert loss == pytest.approx(meta_objective(model, problem), rel=1e-12)
+    for name, parameter in model.named_parameters():
+        flat = parameter.data.view(-1)
+        for index in range(0, len(flat), max(1, len(flat) // 5)):
+            before = flat[index].item()
+            flat[index] = before + 1e-6
+            above = meta_objective(model, problem)
+            flat[index] = before - 1e-6
+            below = meta_objective(model, problem)
+            flat[index] = before
+            assert gradients[name].reshape(-1)[index].item() == pytest.approx((above - below) / 2e-6, abs=1e-7), name
+
+
+@pytest.mark.parametrize("outer_loss", ["paper", "release"])
+@pytest.mark.parametrize("which", ["all", "batchnorm_and_classifier"])
+def test_difference_meta_gradient_against_the_exact_one(
+    which: str, outer_loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DIFFERENCE_NORM", 1e-5)
+    model = smooth_network()
+    problem = smooth_problem(model, which, outer_loss)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    exact_loss, exact = exact_meta_gradient(model, problem)
+    after_exact = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(before)
+    loss, gradients = difference_meta_gradient(model, problem)
+    assert loss == pytest.approx(exact_loss, rel=1e-12)
+    for name in exact:
+        assert torch.allclose(gradients[name], exact[name], rtol=1e-4, atol=1e-7), name
+    # Both leave the parameters as they were and count the same two batches in the running statistics.
+    for name, value in model.state_dict().items():
+        assert torch.allclose(value, after_exact[name], rtol=0, atol=1e-12), name
+    # The second-order term matters here: without it the two would not be told apart.
+    first_order = {n: g for n, g in exact_meta_gradient(model, replace(problem, inner_learning_rate=0.0))[1].items()}
+    assert any(not torch.allclose(first_order[name], exact[name], rtol=1e-2) for name in exact)
+
+
+@pytest.mark.parametrize("which", ["all", "batchnorm_and_classifier"])
+def test_difference_route_on_a_resnet_in_float32(which: str, dataset: ImageDataset) -> None:
+    model = build_model(TINY, "meta", seed=0).train()
+    x, y = dataset.prepare(dataset.train.x[:32]), dataset.train.y[:32]
+    halves = Half(x[:16], y[:16], None), Half(x[16:], y[16:], None)
+    problem = MetaProblem(*halves, inner_parameter_names(model, which), 0.01, "paper", 0.1)
+    flat = [torch.cat([g.flatten() for g in META_GRADIENTS[r](model, problem)[1].values()]) for r in ("exact", "difference")]
+    assert ((flat[1] - flat[0]).norm() / flat[0].norm()).item() < 1e-2
+
+
+def test_inner_parameters_are_told_by_module() -> None:
+    model = build_model(TINY, "meta", seed=0)
+    names = inner_parameter_names(model, "batchnorm_and_classifier")
+    parameters = dict(model.named_parameters())
+    assert count(parameters[n] for n in names) == count(batch_norm_parameters(model)) + 4 * 16 + 4
+    everything = inner_parameter_names(model, "all")
+    assert not any(name.startswith("auxiliary") for name in everything)
+    assert len(everything) == len(parameters) - 4
+
+
+# ---------------------------------------------------------------- the loop
+
+
+def test_every_objective_learns(dataset: ImageDataset) -> None:
+    training = SHORT.model_copy(update={"epochs": 8, "batch_size": 8})
+    for objective in OBJECTIVES:
+        model, history = pretrain(dataset, TINY, objective, training, seed=0)
+        assert history["held_out_accuracy"].max() > 0.5, objective
+        assert isinstance(model, Parallel) == OBJECTIVES[objective].parallel
+        assert ("entropy_auxiliary" in history) == objective.startswith(("multi", "meta")) & (
+            "ttt" not in objective and "no_aux" not in objective
+        )
+
+
+@pytest.mark.parametrize("objective", ["meta", "ttt"])
+def test_resumed_training_ends_in_the_same_weights(
+    objective: str, dataset: ImageDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, history = pretrain(dataset, TINY, objective, SHORT, seed=3)
+    state_file = tmp_path / "training.safetensors"
+    real = module.held_out_accuracy
+    calls = []
+
+    def killed_in_the_second_epoch(*arguments: object, **options: object) -> float:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "held_out_accuracy", killed_in_the_second_epoch)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(dataset, TINY, objective, SHORT, seed=3, state_file=state_file)
+    monkeypatch.setattr(module, "held_out_accuracy", real)
+    resumed, resumed_history = pretrain(dataset, TINY, objective, SHORT, seed=3, state_file=state_file)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+    pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed_history.drop(columns="seconds"))
+
+
+def test_seed_0_differs_from_seed_1_and_equals_itself(dataset: ImageDataset) -> None:
+    first, second, other = (pretrain(dataset, TINY, "meta", SHORT, seed=seed)[0] for seed in (0, 0, 1))
+    key = "main_classifier.weight"
+    assert torch.equal(first.state_dict()[key], second.state_dict()[key])
+    assert not torch.equal(first.state_dict()[key], other.state_dict()[key])
+
+
+def test_schedules() -> None:
+    linear, steps = SHORT.model_copy(update={"learning_rate": 1.0}), TrainingConfig(learning_rate=1.0, schedule="steps")
+    assert [learning_rate_at(linear, share) for share in (0, 0.5)] == [1.0, 0.5]
+    epochs = (0, 19, 20, 40, 50, 60, 70)
+    assert [learning_rate_at(steps, e / 75) for e in epochs] == pytest.approx([1, 1, 0.1, 0.01, 1e-3, 1e-4, 1e-5])
+
+
+def test_diagnostics_tell_a_collapsed_head(dataset: ImageDataset) -> None:
+    model = build_model(TINY, "meta", seed=0)
+    assert isinstance(model, Cascade) and model.auxiliary_classifier is not None
+    half = Half(dataset.prepare(dataset.test.x), dataset.test.y, None)
+    alive = diagnose(model, half)
+    last = model.auxiliary_classifier[-1]
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.copy_(torch.tensor([50.0, 0, 0, 0]))
+    collapsed = diagnose(model, half)
+    assert collapsed["entropy_auxiliary"] < 1e-6 < alive["entropy_auxiliary"]
+    assert collapsed["entropy_of_mean_auxiliary"] < 1e-6
+    assert collapsed["gradient_norm_self_supervised"] < 1e-6 < alive["gradient_norm_self_supervised"]
+
+
+def test_too_few_images_is_said_before_training(dataset: ImageDataset) -> None:
+    with pytest.raises(ValueError, match="64 training examples, fewer than a batch of 100"):
+        pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"batch_size": 100}), seed=0)

@@ -1,0 +1,192 @@
+"""One notebook, executed by the Python that runs this file; called by the Snakefile.
+
+    execute.py run NOTEBOOK OUTPUT PARAMETERS     parameters as a JSON object
+    execute.py html NOTEBOOK OUTPUT               an executed notebook as a page without code
+
+Exit codes: 0 done, 4 a cell failed (OUTPUT's .partial.ipynb and .failure.json say how), 130 stopped.
+"""
+
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+ERROR_LINES = 8
+
+
+def partial_path(output: Path) -> Path:
+    return output.with_suffix(".partial.ipynb")
+
+
+def failure_path(output: Path) -> Path:
+    return output.with_suffix(".failure.json")
+
+
+@contextmanager
+def isolated_kernel() -> Iterator[None]:
+    """A Jupyter of our own: the kernel `python3` is this Python, whatever is installed or configured elsewhere.
+
+    JUPYTER_PREFER_ENV_PATH alone would not do: an environment without a kernelspec of its own, or a JUPYTER_PATH,
+    leaves the choice to the user's folders. The first folder of JUPYTER_PATH comes before all others.
+    """
+    with tempfile.TemporaryDirectory(prefix="cascadetta-", ignore_cleanup_errors=True) as folder:
+        kernel = Path(folder, "kernels", "python3", "kernel.json")
+        kernel.parent.mkdir(parents=True)
+        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        spec = {"argv": argv, "display_name": "Python 3", "language": "python"}
+        kernel.write_text(json.dumps(spec), encoding="utf-8")
+        for name in ("JUPYTER_PATH", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+            os.environ[name] = folder
+        os.environ |= {"JUPYTER_PREFER_ENV_PATH": "1", "JUPYTER_NO_CONFIG": "1", "JUPYTER_PLATFORM_DIRS": "1"}
+        os.environ |= {"PYTHONPATH": str(ROOT), "PYTHONNOUSERSITE": "1", "CASCADETTA_HEADLESS": "1"}
+        for name in ("PYTHONSTARTUP", "PYTHONHOME", "MPLBACKEND", "JUPYTER_CONFIG_PATH"):
+            os.environ.pop(name, None)
+        yield
+
+
+def runner_is_dead(runner: str) -> bool:
+    """Whether the process `host:pid` is gone. On another host (a cluster's node) that cannot be known."""
+    host, _, pid = runner.rpartition(":")
+    if host != socket.gethostname():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def stop_with(runner: str) -> None:
+    """Stop this process when `runner` is killed, so that the next run does not meet the old one still at work."""
+
+    def watch() -> None:
+        while not runner_is_dead(runner):
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+        os._exit(130)  # the kernel ends with its parent
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def take_gpu(gpus: str, slots: int, folder: Path) -> object:
+    """Show this process one of `gpus` ("0,1"), for `slots` jobs at a time in turn; hold the result while it runs."""
+    names = gpus.split(",")
+    for slot in range(slots):
+        handle = (folder / f".slot{slot}").open("a")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            handle.close()
+            continue
+        os.environ["CUDA_VISIBLE_DEVICES"] = names[slot % len(names)]
+        return handle
+    return None
+
+
+def last_lines(traceback: str) -> list[str]:
+    """The last lines of an error, without colours."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", traceback)
+    return [line for line in plain.splitlines() if line.strip()][-ERROR_LINES:]
+
+
+def failed_cell(partial: Path) -> str:
+    """The first line of the cell that failed or was running when the kernel died."""
+    from workflow.notebooks import code_cells
+
+    for cell in code_cells(partial) if partial.exists() else ():
+        if cell["metadata"].get("papermill", {}).get("status") in ("failed", "running"):
+            lines = [line for line in cell["source"].splitlines() if line.strip()] or [""]
+            return f"In [{cell['execution_count'] or ' '}]: {lines[0]}"
+    return "none (the kernel did not start)"
+
+
+def execute(notebook: Path, output: Path, parameters: dict[str, Any]) -> int:
+    """Execute `notebook` to `output`, which appears only when all went well."""
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+
+    partial, failure = partial_path(output), failure_path(output)
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    partial.unlink(missing_ok=True)
+    failure.unlink(missing_ok=True)
+    try:
+        papermill.execute_notebook(
+            str(notebook),
+            str(partial),
+            parameters,
+            kernel_name="python3",
+            language="python",
+            cwd=str(ROOT),
+            progress_bar=False,
+            stderr_file=sys.stdout,  # the library's lines of progress
+        )
+    except KeyboardInterrupt:
+        partial.unlink(missing_ok=True)
+        return 130
+    except Exception as error:  # a kernel can die in many ways; all are told
+        text = "\n".join(error.traceback) if isinstance(error, PapermillExecutionError) else f"{error}"
+        told = {"cell": failed_cell(partial), "error": last_lines(text) or [repr(error)], "partial": str(partial)}
+        failure.write_text(json.dumps({"notebook": str(notebook)} | told, indent=1), encoding="utf-8")
+        return 4
+    partial.rename(output)
+    return 0
+
+
+def write_html(notebook: Path, output: Path) -> None:
+    """The executed notebook as one page: no code, images inside."""
+    from nbconvert import HTMLExporter
+
+    exporter = HTMLExporter(exclude_input=True, exclude_output_prompt=True, embed_images=True)
+    page, _ = exporter.from_filename(str(notebook))
+    partial = output.with_suffix(".partial")
+    partial.write_text(page, encoding="utf-8")
+    partial.rename(output)
+
+
+def say(line: str) -> None:
+    """One line in one piece, because several jobs write at a time."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the command line says; see the top of this file."""
+    action, notebook, output = arguments[0], Path(arguments[1]).resolve(), Path(arguments[2]).resolve()
+    if action == "html":
+        write_html(notebook, output)
+        return 0
+    signal.signal(signal.SIGTERM, _interrupt)
+    if runner := os.environ.get("CASCADETTA_RUNNER"):
+        stop_with(runner)
+    gpu = None
+    if gpus := os.environ.get("CASCADETTA_GPUS"):
+        gpu = take_gpu(gpus, int(os.environ["CASCADETTA_JOBS"]), output.parent)
+    say(f"{output.stem}: started")
+    start = time.monotonic()
+    with isolated_kernel():
+        code = execute(notebook, output, json.loads(arguments[3]))
+    del gpu
+    outcome = {0: "done", 4: "FAILED", 130: "stopped"}[code]
+    say(f"{output.stem}: {outcome} after {time.monotonic() - start:.0f} s")
+    return code
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+    sys.exit(main(sys.argv[1:]))
