@@ -18,7 +18,7 @@ import yaml
 from cascadetta_lib.settings import Settings
 from workflow import run
 from workflow.environment import lacking
-from workflow.execute import failure_path, partial_path
+from workflow.execute import failure_path, partial_path, take_gpu
 from workflow.notebooks import NotebookError, find_notebooks, make_jobs, read_notebook, slug
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ REPORT = [
 
 def write_notebook(path: Path, *cells: str, tags: tuple[int, ...] = (0,)) -> Path:
     """A notebook of code cells, those numbered in `tags` tagged `parameters`."""
-    code = [
+    code: list[dict[str, object]] = [
         {
             "cell_type": "code",
             "id": f"cell{number}",
@@ -187,6 +187,16 @@ def test_a_kernel_that_dies_is_told(tmp_path: Path) -> None:
     told = json.loads(failure_path(output).read_text())
     assert "import os" in told["cell"] and told["error"]
     assert not output.exists()
+
+
+def test_jobs_at_a_time_take_different_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    for gpu in ("3", "5", "3"):
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        taken.append(take_gpu("3,5", 3, tmp_path))
+        assert taken[-1] is not None and os.environ["CUDA_VISIBLE_DEVICES"] == gpu
+    taken.pop(1)
+    assert take_gpu("3,5", 3, tmp_path) is not None and os.environ["CUDA_VISIBLE_DEVICES"] == "5"
 
 
 def test_a_second_run_of_the_same_profile_is_told_of_the_first(

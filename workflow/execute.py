@@ -11,7 +11,7 @@ import json
 import os
 import re
 import signal
-import socket
+import stat
 import sys
 import tempfile
 import threading
@@ -55,24 +55,17 @@ def isolated_kernel() -> Iterator[None]:
         yield
 
 
-def runner_is_dead(runner: str) -> bool:
-    """Whether the process `host:pid` is gone. On another host (a cluster's node) that cannot be known."""
-    host, _, pid = runner.rpartition(":")
-    if host != socket.gethostname():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    return False
+def stop_with_runner() -> None:
+    """Stop this process when the runner is killed, so that the next run does not meet the old one still at work.
 
-
-def stop_with(runner: str) -> None:
-    """Stop this process when `runner` is killed, so that the next run does not meet the old one still at work."""
+    The runner holds the other end of the standard input and never writes. Elsewhere (a cluster's node, Snakemake
+    called by hand) there is no such pipe, and nothing is watched.
+    """
+    if not ("CASCADETTA_RUNNER" in os.environ and stat.S_ISFIFO(os.fstat(0).st_mode)):
+        return
 
     def watch() -> None:
-        while not runner_is_dead(runner):
-            time.sleep(1)
+        os.read(0, 1)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
         os._exit(130)  # the kernel ends with its parent
@@ -102,14 +95,15 @@ def last_lines(traceback: str) -> list[str]:
 
 
 def failed_cell(partial: Path) -> str:
-    """The first line of the cell that failed or was running when the kernel died."""
+    """The first line of the last cell that was begun: the one that failed, or in which the kernel died."""
     from workflow.notebooks import code_cells
 
-    for cell in code_cells(partial) if partial.exists() else ():
-        if cell["metadata"].get("papermill", {}).get("status") in ("failed", "running"):
-            lines = [line for line in cell["source"].splitlines() if line.strip()] or [""]
-            return f"In [{cell['execution_count'] or ' '}]: {lines[0]}"
-    return "none (the kernel did not start)"
+    cells = list(code_cells(partial)) if partial.exists() else []
+    begun = [cell for cell in cells if cell["metadata"].get("papermill", {}).get("start_time")]
+    if not begun:
+        return "none (the kernel did not start)"
+    lines = [line for line in begun[-1]["source"].splitlines() if line.strip()] or [""]
+    return f"In [{begun[-1]['execution_count'] or ' '}]: {lines[0]}"
 
 
 def execute(notebook: Path, output: Path, parameters: dict[str, Any]) -> int:
@@ -172,8 +166,7 @@ def main(arguments: list[str]) -> int:
         write_html(notebook, output)
         return 0
     signal.signal(signal.SIGTERM, _interrupt)
-    if runner := os.environ.get("CASCADETTA_RUNNER"):
-        stop_with(runner)
+    stop_with_runner()
     gpu = None
     if gpus := os.environ.get("CASCADETTA_GPUS"):
         gpu = take_gpu(gpus, int(os.environ["CASCADETTA_JOBS"]), output.parent)

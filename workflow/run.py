@@ -210,37 +210,35 @@ def check_data(settings: "Settings", notebooks: "Sequence[Notebook]") -> None:
             raise Refusal(f"image_dataset = {name}: {error}", BAD_ARGUMENTS) from None
 
 
-@contextmanager
-def only_run(folder: Path) -> Iterator[TextIO]:
-    """Hold the lock of a results folder; it ends with the last process that holds it, however that ends."""
-    with (folder / ".lock").open("a+") as lock:
-        for attempt in range(10):  # what a killed run left behind ends within seconds
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                lock.seek(0)
-                holder = lock.read().strip()
-                if attempt == 9 or _alive(holder):
-                    message = f"another run ({holder}) is at work in {folder}; wait for it or end it"
-                    raise Refusal(message, BAD_ARGUMENTS) from None
-                time.sleep(1)
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-        lock.flush()
-        yield lock
-
-
-def _alive(holder: str) -> bool:
-    """Whether the run that wrote `holder` goes on, rather than some last process of a killed one."""
-    words = holder.split()
-    if len(words) != 4 or words[3] != socket.gethostname():
-        return True
+def _lock(file: TextIO) -> bool:
     try:
-        os.kill(int(words[1]), 0)
-    except ProcessLookupError:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def only_run(folder: Path) -> Iterator[TextIO]:
+    """Be the only run in a results folder; yields the lock that Snakemake holds on to as well.
+
+    The locks end with the processes that hold them, however those end. What a killed run leaves behind is Snakemake,
+    for some seconds, until it sees that its jobs are gone.
+    """
+    with (folder / ".lock").open("a+") as own, (folder / ".snakemake.lock").open("a") as shared:
+        own.seek(0)
+        if not _lock(own):
+            message = f"another run ({own.read()}) is at work in {folder}; wait for it or end it"
+            raise Refusal(message, BAD_ARGUMENTS)
+        own.truncate(0)
+        own.write(f"process {os.getpid()} on {socket.gethostname()}")
+        own.flush()
+        end = time.monotonic() + 30
+        while not _lock(shared):
+            if time.monotonic() > end:
+                raise Refusal(f"a Snakemake of a killed run is still at work in {folder}; end it", BAD_ARGUMENTS)
+            time.sleep(0.5)
+        yield shared
 
 
 def write_plan(jobs: "Mapping[str, Job]", selected: "Mapping[str, Job]", folder: Path) -> Path:
@@ -276,7 +274,7 @@ def job_environment(jobs: int) -> dict[str, str]:
     """The environment of the jobs: who started them, and their share of the cores and GPUs."""
     import torch
 
-    environment = os.environ | {"CASCADETTA_RUNNER": f"{socket.gethostname()}:{os.getpid()}"}
+    environment = os.environ | {"CASCADETTA_RUNNER": "1"}
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
@@ -310,7 +308,7 @@ def run_snakemake(command: list[str], environment: Mapping[str, str], log: Path 
         process = subprocess.Popen(
             command,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # its end tells the jobs that this process is gone
             stderr=chatter if log else None,
             start_new_session=True,  # Ctrl-C comes here alone, and one place decides how all of it ends
             pass_fds=[lock.fileno()],

@@ -51,10 +51,12 @@ def apply_augmix(images: Tensor, draw: AugMixDraw) -> Tensor:
         magnitude = draw.magnitude[:, :, position].flatten()
         active = (draw.depth > position).flatten()
         affine = (active & (operation >= FIRST_AFFINE)).nonzero().squeeze(1)
-        chains[affine] = _affine(chains[affine], operation[affine], magnitude[affine])
+        if len(affine):
+            chains[affine] = _affine(chains[affine], operation[affine], magnitude[affine])
         for index, function in enumerate((_autocontrast, _equalize, _posterize, _solarize)):
             chosen = (active & (operation == index)).nonzero().squeeze(1)
-            chains[chosen] = function(chains[chosen], magnitude[chosen].abs())
+            if len(chosen):
+                chains[chosen] = function(chains[chosen], magnitude[chosen].abs())
     weight = (draw.weight * draw.mix[:, None]).view(count, WIDTH, 1, 1, 1)
     mixed = (1 - draw.mix.view(-1, 1, 1, 1)) * images + (weight * chains.view(count, WIDTH, *images.shape[1:])).sum(1)
     return mixed.round_().clamp_(0, 255).to(torch.uint8)
@@ -83,7 +85,7 @@ def _equalize(x: Tensor, magnitude: Tensor) -> Tensor:
     planes = x.reshape(-1, x.shape[2] * x.shape[3]).long()
     counts = torch.zeros(len(planes), 256, dtype=torch.long, device=x.device)
     counts.scatter_add_(1, planes, torch.ones_like(planes))
-    last = counts.gather(1, planes.amax(1, keepdim=True)).squeeze(1) if len(planes) else counts.sum(1)
+    last = counts.gather(1, planes.amax(1, keepdim=True)).squeeze(1)
     step = (planes.shape[1] - last) // 255
     before = counts.cumsum(1) - counts
     table = ((before + step[:, None] // 2) // step.clamp_min(1)[:, None]).clamp_max(255)

@@ -1,0 +1,153 @@
+"""Streams, the evaluator and the metrics, against plain loops written once more."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from cascadetta_lib.data.image import ImageDataset
+from cascadetta_lib.evaluate import (
+    Evaluation,
+    Evaluator,
+    average_accuracy,
+    forward_transfer,
+    mean_online_error,
+    online_errors,
+)
+from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.models import ModelConfig
+from cascadetta_lib.pretrain import build_model
+from cascadetta_lib.streams import Domain, gradual, instantaneous, make_stream
+
+STREAM = [Domain("fog", 5), Domain("contrast", 3), Domain("fog", 1)]
+BATCH = 8  # the domains have 22 images, so the last batch is short
+
+
+def make(name: str) -> Method:
+    return METHODS[name](build_model(ModelConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0), learning_rate=0.05)
+
+
+def evaluate(name: str, dataset: ImageDataset, **options: bool) -> Evaluation:
+    return Evaluator(make(name), dataset, STREAM, BATCH).run(**options)
+
+
+def adapt_by_hand(method: Method, dataset: ImageDataset, domain: Domain) -> float:
+    """Adapt to a domain, return the online error."""
+    x, y = dataset.domain(*domain)
+    wrong = 0
+    for start in range(0, len(y), BATCH):
+        logits = method(dataset.prepare(x[start : start + BATCH]))
+        wrong += int((logits.argmax(1) != y[start : start + BATCH]).sum())
+    return wrong / len(y)
+
+
+def accuracy_by_hand(method: Method, dataset: ImageDataset, domain: Domain) -> float:
+    x, y = dataset.domain(*domain)
+    right = 0
+    for start in range(0, len(y), BATCH):
+        z = method.predict(dataset.prepare(x[start : start + BATCH])).main
+        right += int((z.argmax(1) == y[start : start + BATCH]).sum())
+    return right / len(y)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_metrics_against_a_brute_force_recomputation(name: str, dataset: ImageDataset) -> None:
+    result = evaluate(name, dataset)
+    method = make(name)
+    errors, reached = [], []
+    for domain in STREAM:
+        errors.append(adapt_by_hand(method, dataset, domain))
+        reached.append(accuracy_by_hand(method, dataset, domain))
+    final = [accuracy_by_hand(method, dataset, domain) for domain in STREAM]
+    assert online_errors(result.batches).tolist() == pytest.approx(errors)
+    assert mean_online_error(result.batches) == pytest.approx(sum(errors) / 3)
+    assert average_accuracy(result.accuracies) == pytest.approx(sum(final) / 3)
+    if not method.adapts:
+        assert forward_transfer(result.accuracies) is None
+        return
+    alone = []
+    for domain in STREAM[1:]:
+        fresh = make(name)
+        adapt_by_hand(fresh, dataset, domain)
+        alone.append(accuracy_by_hand(fresh, dataset, domain))
+    expected = sum(a - b for a, b in zip(reached[1:], alone, strict=True)) / 2
+    assert forward_transfer(result.accuracies) == pytest.approx(expected)
+
+
+def test_erm_on_a_stream_is_plain_evaluation(dataset: ImageDataset) -> None:
+    result = evaluate("erm", dataset)
+    model = build_model(ModelConfig(depth=8, width=4, classes=4), "erm", seed=0).eval()
+    for domain, error in zip(STREAM, online_errors(result.batches), strict=True):
+        x, y = dataset.domain(*domain)
+        assert error == pytest.approx((model(dataset.prepare(x)).main.argmax(1) != y).float().mean().item())
+    assert average_accuracy(result.accuracies) == pytest.approx(1 - mean_online_error(result.batches))
+
+
+def test_the_last_short_batch_is_kept_or_dropped(dataset: ImageDataset) -> None:
+    kept = Evaluator(make("adabn"), dataset, STREAM, BATCH).run()
+    assert kept.batches.groupby("step")["count"].sum().tolist() == [22, 22, 22]
+    assert kept.batches["count"].tolist() == [8, 8, 6] * 3
+    assert kept.batches["position"].tolist() == [0, 8, 16] * 3
+    dropped = Evaluator(make("adabn"), dataset, STREAM, BATCH, "dropped").run()
+    assert dropped.batches["count"].tolist() == [8, 8] * 3
+    with pytest.raises(ValueError, match="no whole batch of 30"):
+        Evaluator(make("adabn"), dataset, STREAM, 30, "dropped").run()
+
+
+@pytest.mark.parametrize("name", ["erm", "adabn", "cascade", "cotta"])
+def test_the_matrix_agrees_with_what_is_measured_without_it(name: str, dataset: ImageDataset) -> None:
+    plain, whole = evaluate(name, dataset), evaluate(name, dataset, matrix=True, unadapted=True)
+    table = whole.accuracies.pivot(index="step", columns="after", values="accuracy")
+    assert [c for c in table.columns if c >= 0] == [0, 1, 2, 3] and not table.loc[:, 0:].isna().any().any()
+    merged = plain.accuracies.merge(whole.accuracies, on=["step", "after"], suffixes=("", "_matrix"))
+    assert len(merged) == len(plain.accuracies)
+    assert merged["accuracy"].tolist() == merged["accuracy_matrix"].tolist()
+    # Without an update nothing depends on when it is measured.
+    if not METHODS[name].adapts:
+        assert (table.nunique(axis=1) == 1).all()
+
+
+def test_same_seed_same_bits(dataset: ImageDataset) -> None:
+    first, second = evaluate("cotta", dataset), evaluate("cotta", dataset)
+    pd.testing.assert_frame_equal(first.batches.drop(columns="seconds"), second.batches.drop(columns="seconds"))
+    pd.testing.assert_frame_equal(first.accuracies, second.accuracies)
+
+
+def test_records_tell_entropies(dataset: ImageDataset) -> None:
+    assert evaluate("cascade", dataset).batches["entropy_auxiliary"].notna().all()
+    erm = evaluate("erm", dataset).batches
+    assert erm["entropy_auxiliary"].isna().all() and (erm["entropy_main"] > 0).all() and (erm["seconds"] > 0).all()
+
+
+def test_forward_transfer_by_hand() -> None:
+    rows = [(0, 1, 0.5), (1, 2, 0.6), (2, 3, 0.9), (0, 3, 0.7), (1, 3, 0.8), (1, -1, 0.5), (2, -1, 0.7)]
+    accuracies = pd.DataFrame(rows, columns=["step", "after", "accuracy"])
+    assert average_accuracy(accuracies) == pytest.approx(0.8)
+    assert forward_transfer(accuracies) == pytest.approx((0.1 + 0.2) / 2)
+    with pytest.raises(ValueError, match="unadapted"):
+        forward_transfer(accuracies, "release")
+    unadapted = pd.DataFrame([(0, 0, 0.1), (1, 0, 0.2), (2, 0, 0.3)], columns=["step", "after", "accuracy"])
+    # The final model's 0.8 and 0.9 less the unadapted 0.2 and 0.3.
+    assert forward_transfer(pd.concat([accuracies, unadapted]), "release") == pytest.approx(0.6)
+
+
+def test_streams() -> None:
+    names = ("fog", "snow")
+    assert instantaneous(names, 5) == [("fog", 5), ("snow", 5)]
+    assert [d.severity for d in gradual(names)] == [1, 2, 3, 4, 5, 4, 3, 2, 1] * 2
+    assert make_stream(["snow:2", "fog"], names, 4) == [("snow", 2), ("fog", 4)]
+    assert len(make_stream("gradual", [str(i) for i in range(15)], 5)) == 135
+    for bad, message in ((["frog"], "did you mean 'fog'"), (["fog:6"], "severity"), ("gradul", "did you mean 'gradual'")):
+        with pytest.raises(ValueError, match=message):
+            make_stream(bad, names, 5)
+
+
+def test_the_real_images_run_end_to_end(real_cifar10: Path, tmp_path: Path) -> None:
+    from cascadetta_lib.data import ImageOptions, load_dataset
+
+    dataset = load_dataset(f"npz:{real_cifar10}", ImageOptions(folder=str(tmp_path), train_size=200, test_size=40))
+    model = build_model(ModelConfig(), "meta", seed=0)
+    assert isinstance(dataset, ImageDataset)
+    result = Evaluator(METHODS["cascade"](model), dataset, instantaneous(dataset.domain_names[:2], 5), 32).run()
+    assert torch.tensor(result.batches["count"].tolist()).tolist() == [32, 8] * 2
