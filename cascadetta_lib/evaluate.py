@@ -74,7 +74,9 @@ class Evaluator:
         def measured(step: int, after: int) -> None:
             accuracy = self.accuracy(domains[step])
             name, severity = self.stream[step]
-            accuracies.append({"step": step, "domain": name, "severity": severity, "after": after, "accuracy": accuracy})
+            accuracies.append(
+                {"step": step, "domain": name, "severity": severity, "after": after, "accuracy": accuracy}
+            )
 
         for step in range(len(domains)) if unadapted else []:
             measured(step, 0)
@@ -93,7 +95,9 @@ class Evaluator:
     def _describe(self, step: int) -> dict[str, object]:
         return {"step": step, "domain": self.stream[step].name, "severity": self.stream[step].severity}
 
-    def _predictions(self, domain: Split, predict: Callable[[Tensor], Outputs]) -> Iterator[tuple[slice, Outputs, Tensor, float]]:
+    def _predictions(
+        self, domain: Split, predict: Callable[[Tensor], Outputs]
+    ) -> Iterator[tuple[slice, Outputs, Tensor, float]]:
         for batch in split_batches(domain.x, self.batch_size, self.last_batch):
             x, y = domain.take(batch)
             started = time.perf_counter()

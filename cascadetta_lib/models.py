@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+Architecture = Literal["resnet26", "resnet34"]
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
@@ -27,7 +28,7 @@ class ModelConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    architecture: Literal["resnet26", "resnet34"] = "resnet26"
+    architecture: Architecture = "resnet26"
     classes: int = 10
     depth: int = 26
     width: int = 16
@@ -181,6 +182,9 @@ class Cascade(nn.Module):
     With `relu_logits`, z is max(θ_m(φ(x)), 0): the paper's release has an in-place ReLU before θ_a that changes z too.
     """
 
+    feature_extractor: nn.Module
+    main_classifier: nn.Module
+
     def __init__(
         self, feature_extractor: nn.Module, main_classifier: nn.Module, auxiliary: nn.Module | None, relu_logits: bool
     ) -> None:
@@ -199,6 +203,9 @@ class Cascade(nn.Module):
 
 class Parallel(nn.Module):
     """TTT's network: the rotation branch leaves φ before its last stage and has a last stage of its own."""
+
+    feature_extractor: nn.Module
+    main_classifier: nn.Module
 
     def __init__(self, feature_extractor: nn.Module, main_classifier: nn.Module) -> None:
         super().__init__()

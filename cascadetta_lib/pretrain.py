@@ -5,8 +5,8 @@
     inner (Eq. 3)  ψ' = ψ − α ∇_I ENT(a; meta-train)              I: what the inner step moves, θ_a fixed
     outer (Eq. 4)  {ψ, θ_a} ← {ψ, θ_a} − β ∇[CE(z; meta-test) + λ ENT(a; meta-test)] at ψ', through the inner step
 
-With v the gradient of the outer loss at ψ', its gradient through the inner step is v − α H v_I, H the second derivatives
-of the inner loss between I and all parameters. `exact_meta_gradient` gets it by double backward and is the reference;
+With v the gradient of the outer loss at ψ', that through the inner step is v − α H v_I, H the second derivatives of
+the inner loss between I and all parameters. `exact_meta_gradient` gets it by double backward and is the reference;
 `difference_meta_gradient` gets H v_I from one more plain gradient, which is faster.
 """
 
@@ -224,8 +224,8 @@ def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[float, 
 DIFFERENCE_NORM = 0.1
 """Norm of the parameter step of the difference. For ResNet-26 in float32 the whole gradient is then within 1e-4 (inner
 step on BN and θ_m) and 5e-3 (on all of ψ) of the exact one, as it is for any norm from 0.03 to 0.3, and no nearer with
-a central difference, which costs a third more. The rest is no rounding: double backward ignores the kinks of the ReLU, a
-difference sees them. On a smooth network both agree."""
+a central difference, which costs a third more. The rest is no rounding: double backward ignores the kinks of the
+ReLU, a difference sees them. On a smooth network both agree."""
 
 
 def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[float, Gradients]:
@@ -298,7 +298,7 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
             values["agreement"] = (a.argmax(1) == outputs.main.argmax(1)).float().mean().item()
             values["entropy_of_mean_auxiliary"] = entropy(a.softmax(1).mean(0, keepdim=True).log()).item()
         both = losses(model, half)
-        psi = {f"f.{n}": p for n, p in model.feature_extractor.named_parameters()}
+        psi: dict[str, Tensor] = {f"f.{n}": p for n, p in model.feature_extractor.named_parameters()}
         psi |= {f"m.{n}": p for n, p in model.main_classifier.named_parameters()}
         main = _flatten(_gradients(both.main, psi, retain_graph=True))
         self_supervised = _flatten(_gradients(both.self_supervised, psi))
@@ -313,7 +313,9 @@ def _flatten(gradients: Gradients) -> Tensor:
 
 
 @torch.no_grad()
-def held_out_accuracy(model: Cascade | Parallel, dataset: Dataset, *, running_statistics: bool, batch_size: int) -> float:
+def held_out_accuracy(
+    model: Cascade | Parallel, dataset: Dataset, *, running_statistics: bool, batch_size: int
+) -> float:
     """Accuracy on the held-out images, clean: with running statistics (ERM) or, as at test time, the batch's."""
     correct = 0
     model.eval()
@@ -339,7 +341,12 @@ def learning_rate_at(training: TrainingConfig, share: float) -> float:
 
 
 def pretrain(
-    dataset: Dataset, config: ModelConfig, objective: str, training: TrainingConfig, seed: int, state_file: Path | None = None
+    dataset: Dataset,
+    config: ModelConfig,
+    objective: str,
+    training: TrainingConfig,
+    seed: int,
+    state_file: Path | None = None,
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
     """Train a network for `objective` and return it at its best epoch by held-out accuracy, and a row an epoch.
 
@@ -376,7 +383,9 @@ def pretrain(
             loss_sum += _train_on(model, dataset, indices, kind, training, rate, generator)
             optimizer.step()
         if not math.isfinite(loss_sum):
-            raise ValueError(f"pre-training {objective} diverged in epoch {epoch + 1}: the loss is not finite; lower the learning rate")
+            raise ValueError(
+                f"pre-training {objective} diverged in epoch {epoch + 1} (loss not finite): lower the learning rate"
+            )
         row = {"epoch": epoch + 1, "learning_rate": rate, "loss": loss_sum / batches}
         running = not kind.self_supervised
         row["held_out_accuracy"] = held_out_accuracy(
@@ -399,7 +408,13 @@ def _half(dataset: Dataset, x: Tensor, y: Tensor, kind: Objective, generator: to
 
 
 def _train_on(
-    model: Cascade | Parallel, dataset: Dataset, indices: Tensor, kind: Objective, training: TrainingConfig, rate: float, generator: torch.Generator
+    model: Cascade | Parallel,
+    dataset: Dataset,
+    indices: Tensor,
+    kind: Objective,
+    training: TrainingConfig,
+    rate: float,
+    generator: torch.Generator,
 ) -> float:
     """Set the gradient of one batch on every parameter and return the loss."""
     x, y = dataset.train.take(indices)
@@ -453,14 +468,16 @@ class TrainingState:
         for name, parameter in self.model.named_parameters():
             tensors[f"momentum/{name}"] = self.optimizer.state[parameter]["momentum_buffer"]
         part = path.with_suffix(".part")
-        save_file({n: v.detach().cpu().contiguous() for n, v in tensors.items()}, part, {"history": json.dumps(self.history)})
+        save_file(
+            {n: v.detach().cpu().contiguous() for n, v in tensors.items()}, part, {"history": json.dumps(self.history)}
+        )
         part.replace(path)
 
     def load(self, path: Path) -> None:
         device = next(self.model.parameters()).device
         with safe_open(path, "pt") as file:
             self.history = json.loads(file.metadata()["history"])
-            tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            tensors = {name: file.get_tensor(name).to(device) for name in file.keys()}
         self.model.load_state_dict({n.removeprefix("model/"): v for n, v in tensors.items() if n.startswith("model/")})
         self.best = {n.removeprefix("best/"): v for n, v in tensors.items() if n.startswith("best/")}
         for name, parameter in self.model.named_parameters():

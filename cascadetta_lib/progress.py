@@ -24,5 +24,9 @@ def progress(items: Iterable[Item], description: str, total: int, initial: int =
         now = time.monotonic()
         if now - last >= HEADLESS_INTERVAL:
             left = (now - start) / count * (total - initial - count)
-            print(f"{description}: {initial + count} of {total}, about {left / 60:.0f} min left", file=sys.stderr, flush=True)
+            print(
+                f"{description}: {initial + count} of {total}, about {left / 60:.0f} min left",
+                file=sys.stderr,
+                flush=True,
+            )
             last = now

@@ -4,7 +4,12 @@ All numbers are percent. Figures have one style and one colour a method; a band 
 deviation over seeds.
 """
 
+import base64
+import io
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -19,7 +25,7 @@ from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.settings import ROOT, Settings, SettingsError
+from cascadetta_lib.settings import Settings
 from cascadetta_lib.study import Checkpoint, Run, Store, belongs
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
@@ -73,10 +79,12 @@ def label(runs: Sequence[Run]) -> str:
     )
     verdict = "comparable with the paper's" if comparable(runs) else "NOT comparable with the paper's"
     return (
-        f"Data: {each([p['data_source'] for p in provenance])}; {each([p['domain_source'] for p in provenance])}; {sizes}. "
+        f"Data: {each([p['data_source'] for p in provenance])}; "
+        f"{each([p['domain_source'] for p in provenance])}; {sizes}. "
         f"Profile {each([p['profile'] for p in provenance])}, {config.checkpoint.training.epochs} epochs, "
         f"seeds {each(sorted({run.seed for run in runs}))}; prediction {config.predict} the update. "
-        f"Device: {each([p['device'] for p in provenance])}; torch {each([p['packages']['torch'] for p in provenance])}; "
+        f"Device: {each([p['device'] for p in provenance])}; "
+        f"torch {each([p['packages']['torch'] for p in provenance])}; "
         f"code {each([p['code_revision'] for p in provenance])}. These numbers are {verdict}."
     )
 
@@ -148,10 +156,10 @@ def main_table(runs: Sequence[Run], definition: str = "paper") -> pd.DataFrame:
         for source, numbers in (("ours", ours), ("paper", paper)):
             column = numbers[(numbers["domain"] == domain) & (numbers["metric"] == metric)]
             best = column["mean"].min() if metric == "online_error" else column["mean"].max()
-            for row in column.itertuples():
-                text = f"{row.mean:.2f}" + (f" ± {row.std:.2f}" if row.n > 1 else "")
-                if row.method in methods:
-                    cells[METHODS[row.method].label, source][head] = f"**{text}**" if row.mean == best else text
+            for method, mean, std, n in column[["method", "mean", "std", "n"]].to_numpy():
+                text = f"{mean:.2f}" + (f" ± {std:.2f}" if n > 1 else "")
+                if method in methods:
+                    cells[METHODS[method].label, source][head] = f"**{text}**" if mean == best else text
     table = pd.DataFrame.from_dict({key: row for key, row in cells.items() if row}, orient="index")
     heads = [METRICS[metric] if domain == "all" else SHORT.get(domain, domain) for domain, metric in columns]
     table = table.reindex(columns=heads).fillna("–")
@@ -187,9 +195,8 @@ def colour(method: str) -> tuple[float, float, float]:
     return PALETTE[METHODS[method].colour]
 
 
-def save(figure: Figure, name: str, caption: str, folder: str | Path = ROOT / "figures") -> Path:
+def save(figure: Figure, name: str, caption: str, folder: Path) -> Path:
     """Write NAME.png, NAME.svg and NAME.txt, which holds the caption with what made the figure."""
-    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for suffix in ("png", "svg"):
         # No date in the file: the same figure is the same bytes.
@@ -201,7 +208,6 @@ def save(figure: Figure, name: str, caption: str, folder: str | Path = ROOT / "f
 def stream_figure(runs: Sequence[Run], window: int = 8) -> Figure:
     """Online error along the stream: the mean of the last `window` batches of the same domain, over seeds."""
     figure, axes = plt.subplots(figsize=(9, 3.4))
-    starts: dict[int, float] = {}
     for method in dict.fromkeys(run.config.method for run in runs):
         curves = []
         for run in runs:
@@ -211,7 +217,7 @@ def stream_figure(runs: Sequence[Run], window: int = 8) -> Figure:
             sums = batches.groupby("step")[["errors", "count"]].rolling(window, min_periods=1).sum()
             curves.append((100 * sums["errors"] / sums["count"]).to_numpy())
             seen = batches["count"].cumsum() - batches["count"]
-            starts = seen.groupby(batches["step"]).first().to_dict()
+            starts = seen[batches["position"] == 0].tolist()
         stacked = np.stack(curves)
         mean, x = stacked.mean(0), (seen + batches["count"]).to_numpy()
         axes.plot(x, mean, color=colour(method), label=METHODS[method].label, linewidth=1.1)
@@ -219,7 +225,7 @@ def stream_figure(runs: Sequence[Run], window: int = 8) -> Figure:
             std = stacked.std(0, ddof=1)
             axes.fill_between(x, mean - std, mean + std, color=colour(method), alpha=0.2, linewidth=0)
     config = runs[0].config
-    for step, start in starts.items():
+    for step, start in enumerate(starts):
         axes.axvline(start, color="0.7", linewidth=0.6, zorder=0)
         if len(starts) <= 20:
             name = config.stream[step].name
@@ -326,7 +332,123 @@ def corruption_figure(dataset: ImageDataset, severities: Sequence[int] = (1, 3, 
     return figure
 
 
-def require_runs(runs: Sequence[Run]) -> None:
-    """SettingsError where there is nothing to show, with what to do."""
-    if not runs:
-        raise SettingsError("no stored run belongs to this profile and dataset; run 02_adapt_image first")
+def augmentation_figure(dataset: ImageDataset, seed: int = 0, count: int = 12) -> Figure:
+    """Source images, and below them what a randomised training batch makes of them."""
+    x = dataset.train.x[:count]
+    generator = torch.Generator().manual_seed(seed)
+    rows = (x, dataset.randomise(dataset.weak_augment(x, generator), generator))
+    figure, panels = plt.subplots(2, count, figsize=(11, 2))
+    for row, images in zip(panels, rows, strict=True):
+        for axes, image in zip(row, images, strict=True):
+            axes.imshow(image.permute(1, 2, 0).cpu())
+            axes.set(xticks=[], yticks=[])
+    figure.subplots_adjust(wspace=0.05, hspace=0.05)
+    return figure
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+def checkpoint_table(checkpoints: Sequence[Checkpoint]) -> pd.DataFrame:
+    """A row a network: parameters, the epoch kept, its held-out accuracy (%), seconds, and where it was made."""
+    rows = []
+    for checkpoint in checkpoints:
+        history = checkpoint.history
+        kept = history[history["held_out_accuracy"] == history["held_out_accuracy"].max()].iloc[-1]
+        rows.append(
+            {
+                "objective": checkpoint.config.objective,
+                "parameters": f"{sum(p.numel() for p in checkpoint.model.parameters()):,}",
+                "epoch kept": f"{kept['epoch']:.0f} of {len(history)}",
+                "held-out accuracy (%)": round(100 * kept["held_out_accuracy"], 2),
+                "seconds": round(checkpoint.provenance["seconds"], 1),
+                "device": checkpoint.provenance["device"],
+                "code": checkpoint.provenance["code_revision"],
+            }
+        )
+    return pd.DataFrame(rows).set_index("objective")
+
+
+COLLAPSE_SHARE = 0.1
+"""θ_a counts as collapsed where the entropy of its mean prediction is below this share of the uniform's."""
+
+
+def collapse_lines(checkpoints: Sequence[Checkpoint]) -> list[str]:
+    """A sentence for each network with θ_a: whether θ_a still tells images apart at the end of the training."""
+    lines = []
+    for checkpoint in checkpoints:
+        history, classes = checkpoint.history, checkpoint.config.model.classes
+        if "entropy_of_mean_auxiliary" not in history:
+            continue
+        last = history.iloc[-1]
+        collapsed = last["entropy_of_mean_auxiliary"] < COLLAPSE_SHARE * np.log(classes)
+        verdict = "**collapsed**" if collapsed else "not collapsed"
+        lines.append(
+            f"**{checkpoint.config.objective}**: θ_a has {verdict}. In the last epoch the "
+            f"entropy of a is {last['entropy_auxiliary']:.3f} nats (z: {last['entropy_main']:.3f}), that of its mean "
+            f"prediction {last['entropy_of_mean_auxiliary']:.3f} of {np.log(classes):.3f}; argmax a = argmax z on "
+            f"{100 * last['agreement']:.0f} % of held-out images (chance {100 / classes:.0f} %)."
+        )
+    return lines
+
+
+# ---------------------------------------------------------------- the report on one image dataset
+
+
+@dataclass
+class ImageExhibits:
+    """The exhibits of one dataset under one profile, from its stored runs; a line in the place of one without runs."""
+
+    dataset: str
+    settings: Settings
+    runs: list[Run]
+
+    @property
+    def heading(self) -> str:
+        return f"<h3>{self.dataset}, {self.settings.image_stream} stream</h3>"
+
+    @property
+    def notes(self) -> list[str]:
+        """What made the numbers, and a line for each run that is missing."""
+        there = [label(self.runs)] if self.runs else [f"**{self.dataset}**: no runs; `02_adapt_image` makes them."]
+        return there + [f"- {self.dataset}: {line}" for line in missing_runs(self.settings, self.runs)]
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        if not self.runs:
+            return {}
+        definition = self.settings.image_forward_transfer
+        return {"metrics": metrics_figure(self.runs, definition), "stream": stream_figure(self.runs)}
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return main_table(self.runs, self.settings.image_forward_transfer)
+
+    def figure_html(self, name: str) -> str:
+        """A figure with its caption, as HTML that needs no other file."""
+        if not self.runs:
+            return "<p>no runs</p>"
+        buffer = io.BytesIO()
+        self.figures[name].savefig(buffer, format="png")
+        picture = base64.b64encode(buffer.getvalue()).decode()
+        return f'<img alt="{name}" src="data:image/png;base64,{picture}"/><p><small>{label(self.runs)}</small></p>'
+
+    @property
+    def table_html(self) -> str:
+        return f"{to_html(self.table)}<p><small>{label(self.runs)}</small></p>" if self.runs else "<p>no runs</p>"
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write the figures and the table (Markdown, and CSV in long form) to `folder`; nothing without runs."""
+        if not self.runs:
+            return []
+        stem = re.sub(r"\W+", "-", self.runs[0].config.checkpoint.source.dataset)
+        paths = [save(figure, f"{stem}-{name}", label(self.runs), folder) for name, figure in self.figures.items()]
+        markdown, numbers = folder / f"{stem}-table.md", folder / f"{stem}-results.csv"
+        markdown.write_text(f"{to_markdown(self.table)}\n\n{label(self.runs)}\n")
+        results(self.runs, self.settings.image_forward_transfer).to_csv(numbers, index=False, float_format="%.4f")
+        return [*paths, markdown, numbers]
+
+
+def image_exhibits(settings: Settings) -> list[ImageExhibits]:
+    """The exhibits of every image dataset of the profile. The figures are drawn when they are asked for."""
+    return [ImageExhibits(name, settings, profile_runs(settings, name)) for name in settings.image_datasets]

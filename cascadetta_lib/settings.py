@@ -33,6 +33,7 @@ class Settings(BaseModel):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="auto: cuda where there is one")
     data_folder: str = Field("data", description="where archives are looked for, downloaded to and unpacked")
     results_folder: str = Field("results", description="where checkpoints, runs and executed notebooks go")
+    figures_folder: str = Field("results/quick/figures", description="where the report saves figures and tables")
 
     image_dataset: str | tuple[str, ...] = Field("digits", description="a name, or npz:FOLDER; a list makes a job each")
     image_train_size: int | None = Field(2000, ge=20, description="source images, drawn once; null: all")
@@ -60,7 +61,8 @@ class Settings(BaseModel):
     image_training_batch_size: int = Field(100, ge=4, description="halved into meta-train and meta-test")
     image_learning_rate: float = Field(0.1, gt=0)
     image_schedule: Literal["linear", "steps"] = Field(
-        "linear", description="linear decay to 0 (paper), or ×0.1 at 20/75 40/75 50/75 60/75 70/75 of the epochs (release)"
+        "linear",
+        description="linear decay to 0 (paper), or ×0.1 at 20/75 40/75 50/75 60/75 70/75 of the epochs (release)",
     )
     image_weight_decay: float = Field(0.0, ge=0)
     image_inner_learning_rate_ratio: float = Field(0.1, ge=0, description="α as a multiple of the learning rate")
@@ -138,6 +140,10 @@ class Settings(BaseModel):
         return ROOT / Path(self.results_folder).expanduser()
 
     @property
+    def figures_path(self) -> Path:
+        return ROOT / Path(self.figures_folder).expanduser()
+
+    @property
     def image_datasets(self) -> tuple[str, ...]:
         return (self.image_dataset,) if isinstance(self.image_dataset, str) else self.image_dataset
 
@@ -153,7 +159,7 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
     about = f" ({field.description})" if field.description else ""
     reason = fault["msg"].removeprefix("Value error, ")
     if isinstance(fault["input"], str) and "expected" in fault.get("ctx", {}):
-        allowed = [word for word in str(fault["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")]
+        allowed = str(fault["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         reason = nearest(fault["input"], allowed)
     return f"{name} = {fault['input']!r} (from {origin}): {reason}{about}"
 
@@ -172,13 +178,7 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
 def settings_from(variables: Mapping[str, Any]) -> Settings:
     """Settings from a notebook's own variables: `settings_from(globals())` after its parameters cell."""
     values = {name: variables[name] for name in Settings.model_fields if name in variables}
-    settings = make_settings(values, dict.fromkeys(values, "the notebook's parameters"))
-    if len(settings.image_datasets) != 1:
-        raise SettingsError(
-            f"image_dataset = {settings.image_dataset!r} (from the notebook's parameters): a notebook works on one "
-            f"dataset; add -p image_dataset {settings.image_datasets[0]}"
-        )
-    return settings
+    return make_settings(values, dict.fromkeys(values, "the notebook's parameters"))
 
 
 def load_profile(profile: str, overrides: Mapping[str, str] | None = None) -> Settings:

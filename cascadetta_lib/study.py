@@ -30,9 +30,9 @@ from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.evaluate import Evaluation, Evaluator
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.models import Cascade, ModelConfig, Parallel
+from cascadetta_lib.models import Architecture, Cascade, ModelConfig, Parallel
 from cascadetta_lib.pretrain import TrainingConfig, build_model, pretrain
-from cascadetta_lib.settings import Settings
+from cascadetta_lib.settings import Settings, SettingsError
 from cascadetta_lib.streams import Domain, make_stream
 
 STORE_FORMAT = 1
@@ -111,7 +111,7 @@ class Run:
 
 @lru_cache(maxsize=1)
 def code_revision() -> str:
-    """The commit of the code, `-dirty` where files that are tracked differ from it, `unknown` outside a git checkout."""
+    """The commit of the code, `-dirty` where tracked files differ from it, `unknown` outside a git checkout."""
     root = Path(__file__).resolve().parents[1]
     git = ["git", "-C", str(root)]
     try:
@@ -252,14 +252,19 @@ def belongs(run: Run, settings: Settings, dataset: str) -> bool:
 class Study:
     """One dataset under one profile: what to ask for checkpoints and runs.
 
-    `settings.image_dataset` must be a single dataset. Raises DataMissing where its data is not there.
+    Raises SettingsError unless `settings.image_dataset` is a single dataset, and DataMissing where its data is absent.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.device = choose_device(settings.device)
         self.store = Store(settings.results_path)
-        (self.dataset_name,) = settings.image_datasets
+        if len(settings.image_datasets) != 1:
+            raise SettingsError(
+                f"image_dataset = {settings.image_dataset!r}: a notebook works on one dataset; "
+                f"add -p image_dataset {settings.image_datasets[0]}"
+            )
+        self.dataset_name = settings.image_datasets[0]
 
     @cached_property
     def dataset(self) -> ImageDataset:
@@ -275,7 +280,7 @@ class Study:
         return dataset
 
     @property
-    def architecture(self) -> Literal["resnet26", "resnet34"]:
+    def architecture(self) -> Architecture:
         chosen = self.settings.image_architecture
         return self.dataset.architecture if chosen == "auto" else chosen
 
@@ -356,7 +361,7 @@ class Study:
         )
 
     def run(self, method: str) -> Run:
-        """What `method` does on the profile's stream at the profile's seed, evaluated now if the store has no such run."""
+        """What `method` does on the profile's stream at its seed, evaluated now if the store has no such run."""
         config = self.run_config(method)
         path = self.store.path("runs", config)
 

@@ -71,7 +71,9 @@ def test_operations_are_pillows(pictures: Tensor, name: str, function: object, t
 )
 def test_affine_operations_are_pillows_about_the_centre(pictures: Tensor, name: str, matrix: tuple[float, ...]) -> None:
     ours = apply_augmix(pictures, one_operation(len(pictures), name, 0.2))
-    theirs = by_pillow(pictures, lambda i: i.transform((32, 32), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR))
+    theirs = by_pillow(
+        pictures, lambda i: i.transform((32, 32), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
+    )
     # Pillow leaves a pixel black whose source lies over the border, we blend it: compare the inside.
     inside = (slice(None), slice(None), slice(6, 26), slice(6, 26))
     assert (ours[inside].int() - theirs[inside].int()).abs().max() <= 2
@@ -141,6 +143,14 @@ def test_cotta_augmentation_stays_in_range_and_near_the_image(pictures: Tensor) 
 
 def test_cotta_draws_are_in_range() -> None:
     draw = draw_cotta(2000, torch.Generator().manual_seed(0))
-    for value, low, high in ((draw.brightness, 0.6, 1.4), (draw.hue, -0.06, 0.06), (draw.scale, 0.9, 1.1), (draw.shift_x, -1 / 8, 1 / 8)):
-        assert low <= value.min() < low + 0.01 * (high - low) + 1e-6 and high - 0.01 * (high - low) - 1e-6 < value.max() <= high
+    for value, low, high in (
+        (draw.brightness, 0.6, 1.4),
+        (draw.hue, -0.06, 0.06),
+        (draw.scale, 0.9, 1.1),
+        (draw.shift_x, -1 / 8, 1 / 8),
+    ):
+        assert (
+            low <= value.min() < low + 0.01 * (high - low) + 1e-6
+            and high - 0.01 * (high - low) - 1e-6 < value.max() <= high
+        )
     assert len({tuple(order) for order in draw.order.tolist()}) == 120

@@ -25,11 +25,11 @@ from PIL import Image
 from torch import Tensor
 from torchvision.datasets import CIFAR10, CIFAR100
 
+from cascadetta_lib.augment.image import PADDING, apply_crop, draw_crop
 from cascadetta_lib.data import DATASETS, ImageOptions, check_name, image, load_dataset
 from cascadetta_lib.data.archives import ARCHIVES, CIFAR_C_CONTENTS, Archive, ensure_archive, extract
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, corrupt
-from cascadetta_lib.augment.image import PADDING, apply_crop, draw_crop
 from cascadetta_lib.data.image import ImageDataset
 
 RANDOM = np.random.default_rng(0)

@@ -25,7 +25,9 @@ BATCH = 8  # the domains have 22 images, so the last batch is short
 
 
 def make(name: str) -> Method:
-    return METHODS[name](build_model(ModelConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0), learning_rate=0.05)
+    return METHODS[name](
+        build_model(ModelConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0), learning_rate=0.05
+    )
 
 
 def evaluate(name: str, dataset: ImageDataset, **options: bool) -> Evaluation:
@@ -138,7 +140,11 @@ def test_streams() -> None:
     assert [d.severity for d in gradual(names)] == [1, 2, 3, 4, 5, 4, 3, 2, 1] * 2
     assert make_stream(["snow:2", "fog"], names, 4) == [("snow", 2), ("fog", 4)]
     assert len(make_stream("gradual", [str(i) for i in range(15)], 5)) == 135
-    for bad, message in ((["frog"], "did you mean 'fog'"), (["fog:6"], "severity"), ("gradul", "did you mean 'gradual'")):
+    for bad, message in (
+        (["frog"], "did you mean 'fog'"),
+        (["fog:6"], "severity"),
+        ("gradul", "did you mean 'gradual'"),
+    ):
         with pytest.raises(ValueError, match=message):
             make_stream(bad, names, 5)
 

@@ -61,7 +61,12 @@ def test_resnet34_is_torchvisions_with_the_papers_theta_a() -> None:
     model = build_cascade(ModelConfig(architecture="resnet34", classes=200))
     assert count(model.feature_extractor.parameters()) + count(model.main_classifier.parameters()) == 21_387_272
     assert model.auxiliary_classifier is not None
-    assert [tuple(p.shape) for p in model.auxiliary_classifier.parameters()] == [(1024, 200), (1024,), (200, 1024), (200,)]
+    assert [tuple(p.shape) for p in model.auxiliary_classifier.parameters()] == [
+        (1024, 200),
+        (1024,),
+        (200, 1024),
+        (200,),
+    ]
     outputs = model.eval()(torch.zeros(2, 3, 224, 224))
     assert outputs.main.shape == (2, 200)
 
@@ -110,7 +115,9 @@ def test_release_checkpoint_round_trip(tmp_path: Path) -> None:
     loaded = load_release_checkpoint(tmp_path / "ckpt.pth")
     assert loaded.relu_logits
     assert torch.equal(loaded.main_classifier.weight, state["stateless.fc.weight"])
-    assert torch.equal(loaded.state_dict()["feature_extractor.stage2.3.bn1.running_mean"], state["stateless.layer2.3.bn1.running_mean"])
+    assert torch.equal(
+        loaded.state_dict()["feature_extractor.stage2.3.bn1.running_mean"], state["stateless.layer2.3.bn1.running_mean"]
+    )
 
     torch.save({"model": {}}, tmp_path / "other.pth")
     with pytest.raises(ValueError, match="not the release's checkpoint"):
@@ -217,7 +224,7 @@ def test_difference_meta_gradient_against_the_exact_one(
     for name, value in model.state_dict().items():
         assert torch.allclose(value, after_exact[name], rtol=0, atol=1e-12), name
     # The second-order term matters here: without it the two would not be told apart.
-    first_order = {n: g for n, g in exact_meta_gradient(model, replace(problem, inner_learning_rate=0.0))[1].items()}
+    first_order = exact_meta_gradient(model, replace(problem, inner_learning_rate=0.0))[1]
     assert any(not torch.allclose(first_order[name], exact[name], rtol=1e-2) for name in exact)
 
 
@@ -227,7 +234,9 @@ def test_difference_route_on_a_resnet_in_float32(which: str, dataset: ImageDatas
     x, y = dataset.prepare(dataset.train.x[:32]), dataset.train.y[:32]
     halves = Half(x[:16], y[:16], None), Half(x[16:], y[16:], None)
     problem = MetaProblem(*halves, inner_parameter_names(model, which), 0.01, "paper", 0.1)
-    flat = [torch.cat([g.flatten() for g in META_GRADIENTS[r](model, problem)[1].values()]) for r in ("exact", "difference")]
+    flat = [
+        torch.cat([g.flatten() for g in META_GRADIENTS[r](model, problem)[1].values()]) for r in ("exact", "difference")
+    ]
     assert ((flat[1] - flat[0]).norm() / flat[0].norm()).item() < 1e-2
 
 

@@ -403,8 +403,9 @@ def run(options: argparse.Namespace, caller: Path, notebooks_folder: Path) -> No
     outputs = [folder / "notebooks" / f"{name}.ipynb" for name in selected]
     if all(path.exists() and path.stat().st_mtime < start for path in outputs):
         print("nothing to do, all of it was done before (--force NAME executes a notebook again)")
-    if any(name.endswith(REPORT) for name in selected):
-        print(f"report: {relative(folder / 'report.html', caller)}")
+    report = folder / "report.html"
+    if any(name.endswith(REPORT) for name in selected) and report.exists():
+        print(f"report: {relative(report, caller)}")
     else:
         print(f"notebooks: {relative(folder / 'notebooks', caller)}")
 

@@ -1,8 +1,8 @@
 """AugMix in batches on the device (domain randomisation, Algorithm 1), drawn first and applied second.
 
-An AugMix image is (1 − m)·x + m·Σ_k w_k·chain_k(x): width 3 chains of 1 to 3 operations, w ~ Dirichlet(1), m ~ Beta(1, 1),
-severity 3. The operations that overlap with the benchmark's corruptions (brightness, contrast, colour, sharpness) are
-left out, so that no test domain is seen in training.
+An AugMix image is (1 − m)·x + m·Σ_k w_k·chain_k(x): 3 chains of 1 to 3 operations at severity 3, w ~ Dirichlet(1),
+m ~ Beta(1, 1). The operations that overlap with the benchmark's corruptions (brightness, contrast, colour,
+sharpness) are left out, so that no test domain is seen in training.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-OPERATIONS = ("autocontrast", "equalize", "posterize", "solarize", "rotate", "shear_x", "shear_y", "translate_x", "translate_y")
+OPERATIONS = (
+    "autocontrast",
+    "equalize",
+    "posterize",
+    "solarize",
+    "rotate",
+    "shear_x",
+    "shear_y",
+    "translate_x",
+    "translate_y",
+)
 FIRST_AFFINE = OPERATIONS.index("rotate")
 WIDTH, DEPTH, SEVERITY = 3, 3, 3
 """Chains an image, at most this many operations a chain, and the severity of an operation on AugMix's scale of 10."""
@@ -21,7 +31,9 @@ class AugMixDraw(NamedTuple):
     """What AugMix does to each of N images. Print it, apply it twice, test it."""
 
     operation: Tensor  # int64 (N, WIDTH, DEPTH), an index into OPERATIONS
-    magnitude: Tensor  # float32 (N, WIDTH, DEPTH) in [-SEVERITY/10, SEVERITY/10]: share of the largest effect, with sign
+    magnitude: (
+        Tensor  # float32 (N, WIDTH, DEPTH) in [-SEVERITY/10, SEVERITY/10]: share of the largest effect, with sign
+    )
     depth: Tensor  # int64 (N, WIDTH) in 1..DEPTH
     weight: Tensor  # float32 (N, WIDTH), sums to 1
     mix: Tensor  # float32 (N,) in [0, 1]: share of the chains in the result
@@ -107,7 +119,7 @@ def _solarize(x: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
-    """Rotation by 30°·magnitude, shear by 0.3·magnitude, translation by a third of the size·magnitude; black outside."""
+    """Rotation by 30°·magnitude, shear by 0.3·magnitude, translation by size/3·magnitude; black outside."""
     kind = [operation == OPERATIONS.index(name) for name in OPERATIONS[FIRST_AFFINE:]]
     rotate, shear_x, shear_y, translate_x, translate_y = (k.float() * magnitude for k in kind)
     angle = rotate * torch.pi / 6
@@ -252,7 +264,9 @@ def _turn_hue(x: Tensor, turns: Tensor) -> Tensor:
     red, green, blue = x.split(1, 1)
     safe = chroma.clamp_min(1e-8)
     hue = torch.where(
-        value == red, (green - blue) / safe, torch.where(value == green, 2 + (blue - red) / safe, 4 + (red - green) / safe)
+        value == red,
+        (green - blue) / safe,
+        torch.where(value == green, 2 + (blue - red) / safe, 4 + (red - green) / safe),
     )
     offsets = torch.tensor([5.0, 3.0, 1.0], device=x.device).view(1, 3, 1, 1)
     k = (offsets + hue + 6 * turns) % 6
@@ -266,5 +280,5 @@ def _blur(x: Tensor, sigma: Tensor) -> Tensor:
     kernel = (kernel / kernel.sum(1, keepdim=True)).view(-1, 5, 1, 1, 1)
     padded = F.pad(x, (2, 2, 2, 2), mode="reflect")
     height, width = x.shape[2:]
-    rows = sum(kernel[:, i] * padded[:, :, i : i + height] for i in range(5))
-    return sum(kernel[:, i] * rows[..., i : i + width] for i in range(5))
+    rows = torch.stack([kernel[:, i] * padded[:, :, i : i + height] for i in range(5)]).sum(0)
+    return torch.stack([kernel[:, i] * rows[..., i : i + width] for i in range(5)]).sum(0)

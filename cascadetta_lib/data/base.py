@@ -88,7 +88,9 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-def split_source(x: Tensor, y: Tensor, *, train_size: int | None, held_out_fraction: float, seed: int = 0) -> tuple[Split, Split]:
+def split_source(
+    x: Tensor, y: Tensor, *, train_size: int | None, held_out_fraction: float, seed: int = 0
+) -> tuple[Split, Split]:
     """Draw `train_size` examples (None: all) and set the last `held_out_fraction` of them aside.
 
     The draw has a seed of its own, not the run's: all seeds of a study share one held-out split.

@@ -20,6 +20,7 @@ from cascadetta_lib.augment.image import augmix, crop_and_flip
 from cascadetta_lib.data import ImageOptions, corruptions
 from cascadetta_lib.data.base import Dataset, Modality, Split, fingerprint, split_source
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
+from cascadetta_lib.models import Architecture
 from cascadetta_lib.registry import nearest
 
 SCALINGS = {"symmetric": (0.5, 0.5), "unit": (0.0, 1.0)}
@@ -59,7 +60,7 @@ class ImageDataset(Dataset):
     options: ImageOptions
     test: Split
     archive: DomainArchive | None = None
-    architecture: str = "resnet26"
+    architecture: Architecture = "resnet26"
     batch_size: int = 32
     input_size: int | None = None
 
@@ -132,7 +133,7 @@ def make_image_dataset(
     test: Split,
     options: ImageOptions,
     archive: DomainArchive | None = None,
-    architecture: str = "resnet26",
+    architecture: Architecture = "resnet26",
     batch_size: int = 32,
     input_size: int | None = None,
 ) -> ImageDataset:

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.models import Outputs, batch_norms
+from cascadetta_lib.models import Cascade, Outputs, Parallel, batch_norms
 
 Order = Literal["after", "before"]
 
@@ -29,10 +29,11 @@ class Method(nn.Module):
     colour: ClassVar[int]
     """Its colour in every figure: a place in seaborn's palette `colorblind` (0..9), each taken once."""
     adapts: ClassVar[bool] = True
+    model: Cascade | Parallel
 
     def __init__(
         self,
-        model: nn.Module,
+        model: Cascade | Parallel,
         *,
         learning_rate: float = 1e-3,
         predict: Order = "after",
@@ -77,7 +78,10 @@ class Method(nn.Module):
             loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return None if outputs is None else Outputs(*(part if part is None else part.detach() for part in outputs))
+        if outputs is None:
+            return None
+        auxiliary = outputs.auxiliary
+        return Outputs(outputs.main.detach(), None if auxiliary is None else auxiliary.detach())
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
