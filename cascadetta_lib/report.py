@@ -296,18 +296,20 @@ def training_figure(checkpoints: Sequence[Checkpoint]) -> Figure:
 
 def entropy_figure(runs: Sequence[Run]) -> Figure:
     """Entropy of z and of a, a point a domain along the stream, for the methods that have θ_a at hand."""
-    figure, panels = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True)
-    for axes, column, title in zip(
-        panels, ("entropy_main", "entropy_auxiliary"), ("entropy of z (nats)", "entropy of a (nats)"), strict=True
-    ):
+    uniform = np.log(runs[0].config.checkpoint.model.classes)
+    columns = {"entropy_main": "entropy of z (nats)", "entropy_auxiliary": "entropy of a (nats)"}
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3))
+    for axes, (column, title) in zip(panels, columns.items(), strict=True):
         for method in dict.fromkeys(run.config.method for run in runs):
             tables = [run.batches.groupby("step")[column].mean() for run in runs if run.config.method == method]
             mean = pd.concat(tables, axis=1).mean(axis=1).dropna()
             if len(mean):
                 axes.plot(mean.index, mean, color=colour(method), marker=".", label=METHODS[method].label)
-        axes.set(title=title, ylim=(0, None))
+        axes.axhline(uniform, color="black", lw=0.8, ls=":", label="uniform")
+        axes.set(title=title, ylim=(0, 1.05 * uniform))
         _name_domains(axes, runs[0])
-    panels[0].legend(fontsize=7)
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="upper center", ncols=len(names), bbox_to_anchor=(0.5, 0.02), fontsize=7)
     figure.tight_layout()
     return figure
 

@@ -1,0 +1,166 @@
+"""Exhibits from a tiny made-up set of runs, against numbers worked out by hand here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import pandas as pd
+import pytest
+
+from cascadetta_lib import report
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.streams import Domain
+from cascadetta_lib.study import Run, RunConfig, SourceConfig, Study, belongs, source_values
+
+
+def made_up(method: str, seed: int, errors: tuple[int, int], alone: float | None, **provenance: Any) -> Run:
+    """A run of two domains with two batches of 10 images each; all errors of a domain fall in its first batch."""
+    settings = Settings(image_stream=("fog", "snow"), image_batch_size=10, image_methods=("erm", "tent", "cascade"))
+    study = Study(settings.model_copy(update={"seed": seed}))
+    config = RunConfig.model_validate(study.run_config(method).model_dump())
+    batches = pd.DataFrame(
+        {
+            "step": [0, 0, 1, 1],
+            "domain": ["fog", "fog", "snow", "snow"],
+            "severity": 5,
+            "position": [0, 10, 0, 10],
+            "count": 10,
+            "errors": [errors[0], 0, errors[1], 0],
+            "entropy_main": 1.0,
+            "entropy_auxiliary": 0.5 if method == "cascade" else float("nan"),
+            "seconds": 0.1,
+        }
+    )
+    rows = [(0, 1, 0.5), (0, 2, 0.6), (1, 2, 0.8)] + ([(1, -1, alone)] if alone is not None else [])
+    accuracies = pd.DataFrame(rows, columns=["step", "after", "accuracy"])
+    return Run(config, batches, accuracies, {**study.provenance(1.0), **provenance})
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Run]:
+    return [
+        made_up("erm", 0, (8, 6), None),
+        made_up("erm", 1, (8, 6), None),
+        made_up("cascade", 0, (2, 4), 0.7),
+        made_up("cascade", 1, (4, 4), 0.9),
+    ]
+
+
+def test_numbers_by_hand(runs: list[Run]) -> None:
+    table = report.over_seeds(report.results(runs)).set_index(["method", "domain", "metric"])
+    cascade = table.loc["cascade"]
+    # fog: 2/20 and 4/20 wrong, so 10 % and 20 %.
+    assert cascade.loc[("fog", "online_error"), "mean"] == pytest.approx(15)
+    assert cascade.loc[("fog", "online_error"), "std"] == pytest.approx(50**0.5)
+    # E: (10 + 20)/2 = 15 and (20 + 20)/2 = 20.
+    assert cascade.loc[("all", "online_error"), "mean"] == pytest.approx(17.5)
+    # A: (0.6 + 0.8)/2; F: 0.8 − 0.7 and 0.8 − 0.9.
+    assert cascade.loc[("all", "average_accuracy"), "mean"] == pytest.approx(70)
+    assert cascade.loc[("all", "forward_transfer"), "mean"] == pytest.approx(0)
+    assert cascade.loc[("all", "forward_transfer"), "std"] == pytest.approx(200**0.5)
+    assert cascade.loc[("all", "online_error"), "n"] == 2
+    assert ("erm", "all", "forward_transfer") not in table.index
+
+
+def test_the_table_by_hand(runs: list[Run]) -> None:
+    table = report.main_table(runs)
+    assert list(table.columns) == ["fog", "snow", "E", "A", "F"]
+    ours = table.loc[("Cascade", "ours")]
+    assert ours["fog"] == "**15.00 ± 7.07**" and ours["E"] == "**17.50 ± 3.54**" and ours["F"] == "**0.00 ± 14.14**"
+    assert table.loc[("ERM", "ours"), "fog"] == "40.00 ± 0.00" and table.loc[("ERM", "ours"), "F"] == "–"
+    # The paper's, from its tab:main-result, severity 5; its best over all six methods is bold.
+    assert table.loc[("ERM", "paper"), "fog"] == "**19.49**"
+    assert table.loc[("Cascade", "paper"), ["fog", "E", "F"]].tolist() == ["19.81", "**22.99**", "**0.58**"]
+
+
+def test_one_seed_has_no_deviation(runs: list[Run]) -> None:
+    assert report.main_table(runs[2:3]).loc[("Cascade", "ours"), "fog"] == "**10.00**"
+
+
+def test_the_papers_numbers_are_those_of_the_same_severity_and_stream(runs: list[Run]) -> None:
+    def error(stream: tuple[tuple[str, int], ...]) -> float:
+        config = runs[2].config.model_copy(update={"stream": tuple(map(Domain._make, stream))})
+        paper = report.paper_numbers([Run(config, runs[2].batches, runs[2].accuracies, runs[2].provenance)])
+        row = paper[(paper["method"] == "cascade") & (paper["domain"] == "all") & (paper["metric"] == "online_error")]
+        return float(row["mean"].item())
+
+    assert error((("fog", 5), ("snow", 5))) == 22.99
+    assert error((("fog", 4), ("snow", 4))) == 19.43
+    assert error((("fog", 1), ("fog", 2))) == 17.51
+
+
+def test_the_label_says_what_made_the_numbers(runs: list[Run]) -> None:
+    text = report.label(runs)
+    for part in ("MNIST", "generated", "Profile quick", "seeds 0, 1", "after the update", "CPU", "code ", "NOT comparable"):
+        assert part in text
+    official = [made_up("cascade", seed, (2, 4), 0.7, official_data=True) for seed in (0, 1, 2)]
+    assert report.comparable(official) and "NOT" not in report.label(official)
+    assert not report.comparable(official[:2]), "two seeds are too few"
+    assert not report.comparable([*official, runs[0]]), "one run on other data spoils it"
+    with pytest.raises(ValueError, match="no runs"):
+        report.label([])
+
+
+def test_missing_runs_are_named(runs: list[Run]) -> None:
+    settings = Settings(image_methods=("erm", "cascade"), seeds=(0, 2))
+    assert report.missing_runs(settings, runs) == ["erm, seed 2: no run", "cascade, seed 2: no run"]
+
+
+def test_the_report_finds_stored_runs_of_every_seed_and_no_foreign_ones(tmp_path: Path, runs: list[Run]) -> None:
+    settings = Settings(
+        image_stream=("fog", "snow"), image_batch_size=10, image_methods=("cascade", "erm"), results_folder=str(tmp_path)
+    )
+    foreign = runs[0].config.model_copy(update={"online_learning_rate": 0.5})
+    for number, run in enumerate([*runs, Run(foreign, runs[0].batches, runs[0].accuracies, {})]):
+        folder = tmp_path / "runs" / str(number)
+        folder.mkdir(parents=True)
+        run.batches.to_csv(folder / "batches.csv", index=False)
+        run.accuracies.to_csv(folder / "accuracies.csv", index=False)
+        description = {"config": run.config.model_dump(mode="json"), "provenance": run.provenance}
+        (folder / "run.json").write_text(json.dumps(description))
+    (tmp_path / "runs" / "half.part").mkdir()
+    found = report.profile_runs(settings, "digits")
+    assert [(run.config.method, run.seed) for run in found] == [("cascade", 0), ("cascade", 1), ("erm", 0), ("erm", 1)]
+    assert report.profile_runs(settings, "cifar10") == []
+    assert belongs(found[0], settings, "digits")
+
+
+def test_exhibits_are_saved_and_say_where_they_come_from(tmp_path: Path, runs: list[Run]) -> None:
+    exhibit = report.ImageExhibits("digits", Settings(image_methods=("erm", "cascade")), runs)
+    names = {path.name for path in exhibit.save(tmp_path)}
+    assert names == {"digits-metrics.png", "digits-stream.png", "digits-table.md", "digits-results.csv"}
+    assert (tmp_path / "digits-metrics.svg").read_text().startswith("<?xml")
+    assert "NOT comparable" in (tmp_path / "digits-metrics.txt").read_text()
+    assert "| Cascade | ours | **15.00 ± 7.07** |" in (tmp_path / "digits-table.md").read_text()
+    assert "<b>15.00 ± 7.07</b>" in exhibit.table_html and "NOT comparable" in exhibit.table_html
+    assert "data:image/png;base64," in exhibit.figure_html("stream")
+
+
+def test_an_exhibit_without_runs_says_so(tmp_path: Path) -> None:
+    exhibit = report.ImageExhibits("cifar10", Settings(), [])
+    assert exhibit.save(tmp_path / "none") == [] and not (tmp_path / "none").exists()
+    assert exhibit.table_html == exhibit.figure_html("stream") == "<p>no runs</p>"
+    assert "02_adapt_image" in exhibit.notes[0] and "tent, seed 0: no run" in exhibit.notes[3]
+
+
+def test_figures_show_the_numbers(runs: list[Run]) -> None:
+    bars = [patch.get_width() for patch in report.metrics_figure(runs).axes[0].patches]  # type: ignore[attr-defined]
+    assert bars == pytest.approx([35.0, 17.5])
+    lines = {line.get_label(): line for line in report.stream_figure(runs, window=1).axes[0].lines}
+    # Seeds 0 and 1 of the cascade: 20 % and 40 % in fog's first batch, nothing in its second.
+    assert lines["Cascade"].get_ydata().tolist() == pytest.approx([30, 0, 40, 0])
+    assert lines["Cascade"].get_xdata().tolist() == [10, 20, 30, 40]
+    labels = {line.get_label() for line in report.entropy_figure(runs).axes[1].lines}
+    assert "Cascade" in labels and "ERM" not in labels
+
+
+def test_every_published_number_is_there() -> None:
+    assert len(pd.read_csv(report.PAPER_RESULTS)) == 862
+
+
+def test_source_values_are_fields_of_the_source() -> None:
+    assert set(source_values(Settings())) | {"dataset", "fingerprint"} == set(SourceConfig.model_fields)
