@@ -95,7 +95,16 @@ def test_the_papers_numbers_are_those_of_the_same_severity_and_stream(runs: list
 
 def test_the_label_says_what_made_the_numbers(runs: list[Run]) -> None:
     text = report.label(runs)
-    for part in ("MNIST", "generated", "Profile quick", "seeds 0, 1", "after the update", "CPU", "code ", "NOT comparable"):
+    for part in (
+        "MNIST",
+        "generated",
+        "Profile quick",
+        "seeds 0, 1",
+        "after the update",
+        "CPU",
+        "code ",
+        "NOT comparable",
+    ):
         assert part in text
     official = [made_up("cascade", seed, (2, 4), 0.7, official_data=True) for seed in (0, 1, 2)]
     assert report.comparable(official) and "NOT" not in report.label(official)
@@ -112,7 +121,10 @@ def test_missing_runs_are_named(runs: list[Run]) -> None:
 
 def test_the_report_finds_stored_runs_of_every_seed_and_no_foreign_ones(tmp_path: Path, runs: list[Run]) -> None:
     settings = Settings(
-        image_stream=("fog", "snow"), image_batch_size=10, image_methods=("cascade", "erm"), results_folder=str(tmp_path)
+        image_stream=("fog", "snow"),
+        image_batch_size=10,
+        image_methods=("cascade", "erm"),
+        results_folder=str(tmp_path),
     )
     foreign = runs[0].config.model_copy(update={"online_learning_rate": 0.5})
     for number, run in enumerate([*runs, Run(foreign, runs[0].batches, runs[0].accuracies, {})]):

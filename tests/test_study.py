@@ -119,7 +119,12 @@ def test_runs_of_other_settings_do_not_belong(study: Study, tmp_path: Path) -> N
     assert belongs(run, study.settings, "digits")
     assert belongs(run, settings_in(tmp_path, seed=7), "digits"), "any seed is picked up"
     assert not belongs(run, study.settings, "cifar10")
-    for change in ({"image_epochs": 9}, {"image_stream": ("fog",)}, {"image_methods": ("cascade",)}, {"image_batch_size": 9}):
+    for change in (
+        {"image_epochs": 9},
+        {"image_stream": ("fog",)},
+        {"image_methods": ("cascade",)},
+        {"image_batch_size": 9},
+    ):
         assert not belongs(run, settings_in(tmp_path, **change), "digits"), change
 
 
