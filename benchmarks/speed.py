@@ -128,7 +128,12 @@ def profile_seconds(profile: str) -> str:
     """Run a profile from nothing and again, in a results folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "workflow" / "run.py"), "--profile", profile]
-        command += ["--set", f"results_folder={folder}", f"figures_folder={folder}/figures"]
+        command += [
+            "--set",
+            f"results_folder={folder}",
+            f"figures_folder={folder}/figures",
+            f"data_folder={folder}/data",
+        ]
         times = []
         for _ in range(2):
             started = time.perf_counter()
@@ -149,8 +154,6 @@ def main() -> None:
     )
     for benchmark in (meta_step, augmix_rate, corruption_seconds, tent_overhead):
         print(benchmark(device), flush=True)
-    if device.startswith("cuda"):
-        print(f"peak GPU memory {torch.cuda.max_memory_allocated() / 2**30:.2f} GB")
     if arguments.profile:
         print(profile_seconds(arguments.profile), flush=True)
 

@@ -62,7 +62,9 @@ class Evaluator:
         unadapted: measure every domain before the first update as well (after = 0).
         Raises ValueError where a domain has no whole batch and the last short one is dropped.
         """
-        domains = [self.dataset.domain(*domain) for domain in self.stream]
+        # A gradual stream meets most domains twice; each is held once.
+        held = {domain: self.dataset.domain(*domain) for domain in dict.fromkeys(self.stream)}
+        domains = [held[domain] for domain in self.stream]
         last = len(domains) - 1
         for domain, (_, y) in zip(self.stream, domains, strict=True):
             if self.last_batch == "dropped" and len(y) < self.batch_size:

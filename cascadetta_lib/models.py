@@ -43,6 +43,11 @@ class Outputs(NamedTuple):
     auxiliary: Tensor | None
 
 
+def as_outputs(result: "Outputs | Tensor") -> Outputs:
+    """What a model returned, as Outputs: a network of somebody's own may return its logits (B, C) alone."""
+    return Outputs(result, None) if isinstance(result, Tensor) else result
+
+
 class FeatureExtractor(Protocol):
     """φ in two halves, so that TTT can branch off between them: φ(x) = private(shared(x)), (B, features)."""
 
@@ -231,6 +236,7 @@ class Parallel(nn.Module):
 
 
 def build_feature_extractor(config: ModelConfig) -> nn.Module:
+    """φ alone."""
     if config.architecture == "resnet34":
         return ResNet34()
     return SmallResNet(config.depth, config.width, config.block)

@@ -296,7 +296,8 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
             a = outputs.auxiliary
             values["entropy_auxiliary"] = entropy(a).mean().item()
             values["agreement"] = (a.argmax(1) == outputs.main.argmax(1)).float().mean().item()
-            values["entropy_of_mean_auxiliary"] = entropy(a.softmax(1).mean(0, keepdim=True).log()).item()
+            # entr(0) is 0, where a logarithm would make a fully collapsed head NaN.
+            values["entropy_of_mean_auxiliary"] = torch.special.entr(a.softmax(1).mean(0)).sum().item()
         both = losses(model, half)
         psi: dict[str, Tensor] = {f"f.{n}": p for n, p in model.feature_extractor.named_parameters()}
         psi |= {f"m.{n}": p for n, p in model.main_classifier.named_parameters()}
@@ -463,6 +464,7 @@ class TrainingState:
         self.history.append(row)
 
     def save(self, path: Path) -> None:
+        """Write everything as one file, whole or not at all."""
         tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"best/{name}": value for name, value in self.best.items()}
         for name, parameter in self.model.named_parameters():
@@ -474,6 +476,7 @@ class TrainingState:
         part.replace(path)
 
     def load(self, path: Path) -> None:
+        """Go on from what `save` wrote."""
         device = next(self.model.parameters()).device
         with safe_open(path, "pt") as file:
             self.history = json.loads(file.metadata()["history"])

@@ -1,4 +1,4 @@
-"""One table for each kind of thing that can be named in a profile (methods, datasets, architectures)."""
+"""One table for each kind of thing that can be named in a profile (methods, datasets)."""
 
 import difflib
 import importlib

@@ -7,7 +7,7 @@ deviation over seeds.
 import base64
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,8 @@ from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
-from cascadetta_lib.study import Checkpoint, Run, Store, belongs
+from cascadetta_lib.streams import Domain, gradual, instantaneous
+from cascadetta_lib.study import Checkpoint, CheckpointConfig, Run, Store, belongs
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
 """The paper's published numbers in long form: table, dataset, setup, severity, batch_size, method, …, metric, value."""
@@ -46,10 +47,21 @@ PALETTE = sns.color_palette("colorblind")
 
 
 def profile_runs(settings: Settings, dataset: str) -> list[Run]:
-    """The stored runs that the profile asks for on `dataset`, of every seed that is there, in the profile's order."""
+    """The stored runs that the profile asks for on `dataset`, of every seed that is there, in the profile's order.
+
+    All are on the same data as the newest of them: what was made before the data changed is not taken for a seed more.
+    """
     methods = list(settings.image_methods)
     runs = [run for run in Store(settings.results_path).runs() if belongs(run, settings, dataset)]
+    if runs:
+        newest = data_of(max(runs, key=lambda run: str(run.provenance["finished"])))
+        runs = [run for run in runs if data_of(run) == newest]
     return sorted(runs, key=lambda run: (methods.index(run.config.method), run.seed))
+
+
+def data_of(run: Run) -> tuple[str, str, int]:
+    """What the profile alone does not fix: the source images, where the domains come from, the batch size."""
+    return run.config.checkpoint.source.fingerprint, run.config.domain_source, run.config.batch_size
 
 
 def missing_runs(settings: Settings, runs: Sequence[Run]) -> list[str]:
@@ -59,8 +71,34 @@ def missing_runs(settings: Settings, runs: Sequence[Run]) -> list[str]:
 
 
 def comparable(runs: Sequence[Run]) -> bool:
-    """Whether numbers may be held against the paper's: its own data, whole, and three seeds or more."""
-    return all(run.provenance["official_data"] for run in runs) and len({run.seed for run in runs}) >= 3
+    """Whether numbers may be held against the paper's: its own data, whole, its network, its 75 epochs, its stream and
+    order of prediction, and three seeds or more of each method."""
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
+        seeds.setdefault(run.config.method, set()).add(run.seed)
+    return all(len(found) >= 3 for found in seeds.values()) and all(
+        run.provenance["official_data"]
+        and run.config.checkpoint.training.epochs >= 75
+        and (
+            run.config.checkpoint.model.architecture,
+            run.config.checkpoint.model.depth,
+            run.config.checkpoint.model.width,
+        )
+        in (("resnet26", 26, 16), ("resnet34", 26, 16))
+        and (run.config.predict, run.config.last_batch) == ("after", "kept")
+        and paper_table(run.config.stream) is not None
+        for run in runs
+    )
+
+
+def paper_table(stream: Sequence[Domain]) -> tuple[tuple[str, ...], int | None] | None:
+    """The paper's tables for a stream and its severity (None: gradual); None for a stream that the paper has not."""
+    if list(stream) == gradual(CORRUPTIONS):
+        return ("tab:gradual-c10",), None
+    for severity in range(1, 6):
+        if list(stream) == instantaneous(CORRUPTIONS, severity):
+            return ("tab:main-result", "tab:add-result"), severity
+    return None
 
 
 def label(runs: Sequence[Run]) -> str:
@@ -118,19 +156,16 @@ def over_seeds(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def paper_numbers(runs: Sequence[Run]) -> pd.DataFrame:
-    """The paper's numbers for the same dataset, stream and severity, in the form of `over_seeds` (method by our name).
-
-    Empty where the paper has none.
+    """The paper's numbers for the same dataset, stream, severity and batch size, in the form of `over_seeds` (method by
+    our name). Empty where the paper has none.
     """
     config, compare_with = runs[0].config, runs[0].provenance["compare_with"]
-    paper = pd.read_csv(PAPER_RESULTS)
-    severities = {domain.severity for domain in config.stream}
-    if len(severities) == 1:
-        table = paper[paper["table"].isin(["tab:main-result", "tab:add-result"])]
-        table = table[table["severity"].astype(float) == severities.pop()]
-    else:
-        table = paper[paper["table"] == "tab:gradual-c10"]
-    table = table[table["dataset"] == compare_with]
+    tables, severity = paper_table(config.stream) or ((), None)
+    table = pd.read_csv(PAPER_RESULTS)
+    table = table[table["table"].isin(tables) & (table["dataset"] == compare_with)]
+    table = table[table["batch_size"].astype(float) == config.batch_size]
+    if severity is not None:
+        table = table[pd.to_numeric(table["severity"]) == severity]
     names = {METHODS[name].label: name for name in METHODS if METHODS[name].in_paper} | {"Ours": "cascade"}
     table = table.assign(method=table["method"].map(names), mean=table["value"], std=np.nan, n=1)
     return table[["method", "domain", "metric", "mean", "std", "n"]].dropna(subset="method").reset_index(drop=True)
@@ -189,6 +224,8 @@ def set_style() -> None:
     """One style for every figure: seaborn's whitegrid, readable at column width."""
     sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.0)
     plt.rcParams |= {"figure.dpi": 110, "savefig.dpi": 200, "savefig.bbox": "tight", "legend.frameon": False}
+    # With a salt of our own the same figure is the same SVG.
+    plt.rcParams["svg.hashsalt"] = "cascadetta"
 
 
 def colour(method: str) -> tuple[float, float, float]:
@@ -201,7 +238,7 @@ def save(figure: Figure, name: str, caption: str, folder: Path) -> Path:
     for suffix in ("png", "svg"):
         # No date in the file: the same figure is the same bytes.
         figure.savefig(folder / f"{name}.{suffix}", metadata={"Date": None} if suffix == "svg" else None)
-    (folder / f"{name}.txt").write_text(caption + "\n")
+    (folder / f"{name}.txt").write_text(caption + "\n", encoding="utf-8")
     return folder / f"{name}.png"
 
 
@@ -325,7 +362,7 @@ def corruption_figure(dataset: ImageDataset, severities: Sequence[int] = (1, 3, 
     figure, panels = plt.subplots(len(severities), len(CORRUPTIONS), figsize=(11, 0.85 * len(severities)))
     for row, severity in zip(panels, severities, strict=True):
         for axes, name in zip(row, CORRUPTIONS, strict=True):
-            axes.imshow(dataset.domain(name, severity).x[image].permute(1, 2, 0).cpu())
+            axes.imshow(dataset.example(name, severity, image).permute(1, 2, 0))
             axes.set(xticks=[], yticks=[])
             if severity == severities[0]:
                 axes.set_title(SHORT[name], fontsize=8)
@@ -355,8 +392,7 @@ def checkpoint_table(checkpoints: Sequence[Checkpoint]) -> pd.DataFrame:
     """A row a network: parameters, the epoch kept, its held-out accuracy (%), seconds, and where it was made."""
     rows = []
     for checkpoint in checkpoints:
-        history = checkpoint.history
-        kept = history[history["held_out_accuracy"] == history["held_out_accuracy"].max()].iloc[-1]
+        history, kept = checkpoint.history, kept_epoch(checkpoint.history)
         rows.append(
             {
                 "objective": checkpoint.config.objective,
@@ -375,18 +411,23 @@ COLLAPSE_SHARE = 0.1
 """θ_a counts as collapsed where the entropy of its mean prediction is below this share of the uniform's."""
 
 
-def collapse_lines(checkpoints: Sequence[Checkpoint]) -> list[str]:
-    """A sentence for each network with θ_a: whether θ_a still tells images apart at the end of the training."""
+def kept_epoch(history: pd.DataFrame) -> pd.Series:
+    """The row of the epoch whose weights were kept: the last of the best by held-out accuracy."""
+    return history[history["held_out_accuracy"] == history["held_out_accuracy"].max()].iloc[-1]
+
+
+def collapse_lines(trained: Iterable[tuple[CheckpointConfig, pd.DataFrame]]) -> list[str]:
+    """A sentence for each network with θ_a, from its history: whether θ_a still tells images apart."""
     lines = []
-    for checkpoint in checkpoints:
-        history, classes = checkpoint.history, checkpoint.config.model.classes
+    for config, history in trained:
+        classes = config.model.classes
         if "entropy_of_mean_auxiliary" not in history:
             continue
-        last = history.iloc[-1]
+        last = kept_epoch(history)
         collapsed = last["entropy_of_mean_auxiliary"] < COLLAPSE_SHARE * np.log(classes)
         verdict = "**collapsed**" if collapsed else "not collapsed"
         lines.append(
-            f"**{checkpoint.config.objective}**: θ_a has {verdict}. In the last epoch the "
+            f"**{config.objective}, seed {config.seed}**: θ_a has {verdict}. In the epoch kept the "
             f"entropy of a is {last['entropy_auxiliary']:.3f} nats (z: {last['entropy_main']:.3f}), that of its mean "
             f"prediction {last['entropy_of_mean_auxiliary']:.3f} of {np.log(classes):.3f}; argmax a = argmax z on "
             f"{100 * last['agreement']:.0f} % of held-out images (chance {100 / classes:.0f} %)."
@@ -413,7 +454,16 @@ class ImageExhibits:
     def notes(self) -> list[str]:
         """What made the numbers, and a line for each run that is missing."""
         there = [label(self.runs)] if self.runs else [f"**{self.dataset}**: no runs; `02_adapt_image` makes them."]
-        return there + [f"- {self.dataset}: {line}" for line in missing_runs(self.settings, self.runs)]
+        missing = [f"- {self.dataset}: {line}" for line in missing_runs(self.settings, self.runs)]
+        return there + [f"- {line}" for line in self.collapse] + missing
+
+    @cached_property
+    def collapse(self) -> list[str]:
+        """Whether θ_a has collapsed in the networks that these runs started from."""
+        store = Store(self.settings.results_path)
+        configs = {run.config.checkpoint.key: run.config.checkpoint for run in self.runs}
+        found = [(config, store.history(config)) for config in configs.values()]
+        return collapse_lines((config, history) for config, history in found if history is not None)
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
@@ -446,7 +496,8 @@ class ImageExhibits:
         stem = re.sub(r"\W+", "-", self.runs[0].config.checkpoint.source.dataset)
         paths = [save(figure, f"{stem}-{name}", label(self.runs), folder) for name, figure in self.figures.items()]
         markdown, numbers = folder / f"{stem}-table.md", folder / f"{stem}-results.csv"
-        markdown.write_text(f"{to_markdown(self.table)}\n\n{label(self.runs)}\n")
+        text = "\n\n".join([to_markdown(self.table), label(self.runs), *self.collapse])
+        markdown.write_text(text + "\n", encoding="utf-8")
         results(self.runs, self.settings.image_forward_transfer).to_csv(numbers, index=False, float_format="%.4f")
         return [*paths, markdown, numbers]
 

@@ -109,6 +109,8 @@ class Settings(BaseModel):
 
         for name in names:
             METHODS[name]
+        if len(set(names)) < len(names):
+            raise ValueError("a method is named twice")
         return names
 
     @field_validator("image_dataset")
@@ -116,23 +118,36 @@ class Settings(BaseModel):
     def _dataset(cls, names: str | tuple[str, ...]) -> str | tuple[str, ...]:
         from cascadetta_lib.data import check_name
 
-        for name in [names] if isinstance(names, str) else names:
+        several = (names,) if isinstance(names, str) else names
+        if not several or len(set(several)) < len(several):
+            raise ValueError("name one dataset, or several different ones")
+        for name in several:
             check_name(name)
         return names
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if min(seeds) < 0 or len(set(seeds)) < len(seeds):
+            raise ValueError("seeds are different whole numbers from 0 on")
+        return seeds
 
     @field_validator("image_stream")
     @classmethod
     def _stream(cls, stream: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        from cascadetta_lib.data.corruptions import CORRUPTIONS
+        from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS
         from cascadetta_lib.streams import parse_domain
 
+        if not stream:
+            raise ValueError("the list of domains is empty")
         if not isinstance(stream, str):
             for text in stream:
-                parse_domain(text, CORRUPTIONS, severity=5)
+                parse_domain(text, CORRUPTIONS + HELD_OUT_CORRUPTIONS, severity=5)
         return stream
 
     @property
     def data_path(self) -> Path:
+        """data_folder as an absolute path; so for the next two."""
         return ROOT / Path(self.data_folder).expanduser()
 
     @property
@@ -145,7 +160,10 @@ class Settings(BaseModel):
 
     @property
     def image_datasets(self) -> tuple[str, ...]:
-        return (self.image_dataset,) if isinstance(self.image_dataset, str) else self.image_dataset
+        """The datasets by name; a relative npz:FOLDER starts at the repository."""
+        names = (self.image_dataset,) if isinstance(self.image_dataset, str) else self.image_dataset
+        kinds = [name.partition(":") for name in names]
+        return tuple(f"{kind}:{ROOT / Path(folder).expanduser()}" if folder else kind for kind, _, folder in kinds)
 
 
 def _message(error: ValidationError, origins: Mapping[str, str]) -> str:

@@ -38,12 +38,14 @@ def parse_domain(text: str, names: Sequence[str], severity: int) -> Domain:
     return Domain(name, int(level) if level else severity)
 
 
-def make_stream(stream: str | Sequence[str], names: Sequence[str], severity: int) -> list[Domain]:
-    """`instantaneous`, `gradual`, or a list of your own such as ["fog", "snow:3"]."""
+def make_stream(
+    stream: str | Sequence[str], names: Sequence[str], severity: int, extra: Sequence[str] = ()
+) -> list[Domain]:
+    """`instantaneous`, `gradual`, or a list of your own such as ["fog", "snow:3"], or of `extra` ones."""
     if stream == "instantaneous":
         return instantaneous(names, severity)
     if stream == "gradual":
         return gradual(names)
     if isinstance(stream, str):
         raise ValueError(f"no stream is named {stream!r}; {nearest(stream, ('instantaneous', 'gradual'))}")
-    return [parse_domain(text, names, severity) for text in stream]
+    return [parse_domain(text, (*names, *extra), severity) for text in stream]

@@ -22,11 +22,11 @@ from typing import Any, Literal
 import pandas as pd
 import torch
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.torch import load_file, save_file
 
 from cascadetta_lib.data import ImageOptions, load_dataset
-from cascadetta_lib.data.corruptions import CORRUPTIONS
+from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.evaluate import Evaluation, Evaluator
 from cascadetta_lib.methods import METHODS
@@ -37,6 +37,7 @@ from cascadetta_lib.streams import Domain, make_stream
 
 STORE_FORMAT = 1
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
+CODE = ("cascadetta_lib", "notebooks", "profiles", "workflow")
 PACKAGES = ("torch", "torchvision", "numpy", "pandas", "cascadetta")
 
 
@@ -106,17 +107,20 @@ class Run:
 
     @property
     def seed(self) -> int:
+        """The seed of the pre-training and of the method's random draws."""
         return self.config.checkpoint.seed
 
 
 @lru_cache(maxsize=1)
 def code_revision() -> str:
-    """The commit of the code, `-dirty` where tracked files differ from it, `unknown` outside a git checkout."""
+    """The commit of the code, `-dirty` where code differs from it or is new, `unknown` outside a git checkout."""
     root = Path(__file__).resolve().parents[1]
     git = ["git", "-C", str(root)]
     try:
         commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        status = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True)
+        status = subprocess.run(
+            [*git, "status", "--porcelain", "--", *CODE], capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return commit.stdout.strip() + ("-dirty" if status.stdout.strip() else "")
@@ -126,7 +130,14 @@ def device_name(device: str) -> str:
     """The device in words, for provenance."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
+    if device == "mps":
+        return f"{platform.machine()} GPU through Metal"
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+
+
+def peak_gpu_memory(device: str) -> float | None:
+    """Most GPU memory that this process has held at once, GB; None on a CPU."""
+    return round(torch.cuda.max_memory_allocated() / 2**30, 2) if device.startswith("cuda") else None
 
 
 def choose_device(name: str) -> str:
@@ -162,14 +173,25 @@ class Store:
         path.with_suffix(".lock").unlink(missing_ok=True)
 
     def runs(self) -> Iterator[Run]:
-        """Every whole run in the store, in the order of their keys."""
+        """Every whole run in the store that this version made or could have made, in the order of their keys."""
         for path in sorted((self.folder / "runs").glob("*/run.json")):
-            yield load_run(path.parent)
+            try:
+                run = load_run(path.parent)
+            except ValidationError:
+                continue  # an earlier version's, with other parameters
+            # The key holds STORE_FORMAT: a run under another one is no longer right.
+            if run.config.key == path.parent.name:
+                yield run
+
+    def history(self, config: CheckpointConfig) -> pd.DataFrame | None:
+        """A row an epoch of a stored checkpoint's training, None without the checkpoint. Reads no weights."""
+        path = self.path("checkpoints", config) / "history.csv"
+        return pd.read_csv(path) if path.exists() else None
 
 
 def load_run(folder: Path) -> Run:
     """The run in `folder`, from its files alone."""
-    description = json.loads((folder / "run.json").read_text())
+    description = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     return Run(
         RunConfig.model_validate(description["config"]),
         pd.read_csv(folder / "batches.csv"),
@@ -179,7 +201,7 @@ def load_run(folder: Path) -> Run:
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def source_values(settings: Settings) -> dict[str, Any]:
@@ -204,6 +226,7 @@ def model_values(settings: Settings) -> dict[str, Any]:
 
 
 def training_config(settings: Settings) -> TrainingConfig:
+    """What the profile says of the training."""
     return TrainingConfig(
         epochs=settings.image_epochs,
         batch_size=settings.image_training_batch_size,
@@ -235,7 +258,7 @@ def belongs(run: Run, settings: Settings, dataset: str) -> bool:
     kind, _, folder = dataset.partition(":")
     name = f"{kind}:{Path(folder).expanduser().resolve().name}" if folder else kind
     config, checkpoint = run.config, run.config.checkpoint
-    stream = make_stream(settings.image_stream, CORRUPTIONS, settings.image_severity)
+    stream = make_stream(settings.image_stream, CORRUPTIONS, settings.image_severity, HELD_OUT_CORRUPTIONS)
     return (
         checkpoint.source.dataset == name
         and config.method in settings.image_methods
@@ -290,7 +313,7 @@ class Study:
 
     @cached_property
     def stream(self) -> list[Domain]:
-        return make_stream(self.settings.image_stream, self.dataset.domain_names, self.settings.image_severity)
+        return make_stream(self.settings.image_stream, CORRUPTIONS, self.settings.image_severity, HELD_OUT_CORRUPTIONS)
 
     def checkpoint_config(self, objective: str) -> CheckpointConfig:
         return CheckpointConfig(
@@ -326,6 +349,7 @@ class Study:
             "compare_with": self.dataset.compare_with,
             "class_names": list(self.dataset.class_names),
             "device": device_name(self.device),
+            "peak_gpu_memory_gb": peak_gpu_memory(self.device),
             "python": platform.python_version(),
             "packages": {name: _version(name) for name in PACKAGES},
             "seconds": round(seconds, 2),
@@ -355,7 +379,7 @@ class Study:
         self.store.make_once(path, make)
         model = build_model(config.model, objective, config.seed)
         model.load_state_dict(load_file(path / "weights.safetensors"))
-        description = json.loads((path / "checkpoint.json").read_text())
+        description = json.loads((path / "checkpoint.json").read_text(encoding="utf-8"))
         return Checkpoint(
             config, model.to(self.device).eval(), pd.read_csv(path / "history.csv"), description["provenance"]
         )
@@ -374,7 +398,7 @@ class Study:
                 predict=config.predict,
                 value_range=self.dataset.value_range,
                 seed=config.checkpoint.seed,
-            ).to(self.device)
+            )
             evaluator = Evaluator(adapter, self.dataset, config.stream, config.batch_size, config.last_batch)
             result: Evaluation = evaluator.run(matrix=config.matrix, unadapted=config.unadapted)
             result.batches.to_csv(folder / "batches.csv", index=False)

@@ -48,7 +48,7 @@ def images(dataset: ImageDataset) -> Tensor:
     return dataset.prepare(dataset.test.x[:8])
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def real_cifar10() -> Path:
     """The folder of the JPEG copies of CIFAR-10; the test is skipped where they are not unpacked."""
     folder = Path(os.environ.get("CASCADETTA_DATA", "~/.cache/cascadetta-real")).expanduser() / "cifar10-jpeg"

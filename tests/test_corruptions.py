@@ -1,7 +1,6 @@
 """Corruptions: held to the statistics of the original code on real images, and to the contract of `corrupt`."""
 
 import csv
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,15 +59,9 @@ def measure(clean: Tensor, corrupted: Tensor) -> Statistics:
 
 
 @pytest.fixture(scope="module")
-def real_images() -> Tensor:
+def real_images(real_cifar10: Path) -> Tensor:
     """The first 1,000 CIFAR-10 test images, uint8 (1000, 3, 32, 32)."""
-    folder = os.environ.get("CASCADETTA_DATA")
-    if folder is None:
-        pytest.skip("CASCADETTA_DATA is not set: no real images to hold the reference statistics to")
-    path = Path(folder) / "cifar10-jpeg" / "test.npz"
-    if not path.is_file():
-        pytest.skip(f"{path} is absent: no real images to hold the reference statistics to")
-    with np.load(path) as arrays:
+    with np.load(real_cifar10 / "test.npz") as arrays:
         return torch.from_numpy(arrays["x"][:1000]).permute(0, 3, 1, 2).contiguous()
 
 
@@ -87,7 +80,8 @@ def test_matches_the_statistics_of_the_original(real_images: Tensor, corruption:
     expected = REFERENCE[corruption, severity]
     measured = measure(real_images, corrupt(real_images, corruption, severity))
     assert measured.median_psnr_db == pytest.approx(expected.median_psnr_db, abs=decibels)
-    assert measured.mean_shift == pytest.approx(expected.mean_shift, rel=share, abs=0.6)
+    # Many shifts are those of truncation alone, half a grey level, of which 10 % is less than 1,000 images resolve.
+    assert measured.mean_shift == pytest.approx(expected.mean_shift, rel=share, abs=0.25)
     assert measured.mean_image_std == pytest.approx(expected.mean_image_std, rel=share)
     assert measured.gradient_ratio == pytest.approx(expected.gradient_ratio, rel=share)
 
@@ -157,7 +151,7 @@ def test_an_empty_batch_comes_back_empty() -> None:
 @pytest.mark.parametrize(
     ("images", "corruption", "severity", "message"),
     [
-        (made_images(2, 32), "gausian_noise", 1, r"'gausian_noise': did you mean 'gaussian_noise'\? Allowed are .*fog"),
+        (made_images(2, 32), "gausian_noise", 1, r"'gausian_noise': allowed are .*fog.*did you mean 'gaussian_noise'"),
         (made_images(2, 32), "fog", 0, "severity = 0: allowed are 1, 2, 3, 4, 5"),
         (made_images(2, 32), "fog", 6, "severity = 6: allowed are 1, 2, 3, 4, 5"),
         (made_images(2, 32), "fog", 1.0, "severity = 1.0: allowed are 1, 2, 3, 4, 5"),

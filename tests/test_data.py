@@ -28,7 +28,7 @@ from torchvision.datasets import CIFAR10, CIFAR100
 from cascadetta_lib.augment.image import PADDING, apply_crop, draw_crop
 from cascadetta_lib.data import DATASETS, ImageOptions, check_name, image, load_dataset
 from cascadetta_lib.data.archives import ARCHIVES, CIFAR_C_CONTENTS, Archive, ensure_archive, extract
-from cascadetta_lib.data.base import DataMissing
+from cascadetta_lib.data.base import DataMissing, Split
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, corrupt
 from cascadetta_lib.data.image import ImageDataset
 
@@ -730,13 +730,19 @@ def test_digits(tmp_path: Path) -> None:
     assert ours == theirs
 
 
-def test_real_cifar10_copies(tmp_path: Path) -> None:
-    folder = Path(os.environ.get("CASCADETTA_DATA", "none")) / "cifar10-jpeg"
-    if not folder.is_dir():
-        pytest.skip("$CASCADETTA_DATA/cifar10-jpeg is not there")
-    dataset = load(f"npz:{folder}", tmp_path, train_size=2000, test_size=50)
+def test_real_cifar10_copies(real_cifar10: Path, tmp_path: Path) -> None:
+    dataset = load(f"npz:{real_cifar10}", tmp_path, train_size=2000, test_size=50)
     assert (dataset.name, dataset.compare_with, dataset.official) == ("npz:cifar10-jpeg", "CIFAR-10-C", False)
     assert len(dataset.test.x) == 10000 and dataset.test.y.bincount().tolist() == [1000] * 10
     assert (len(dataset.train.x), len(dataset.held_out.x)) == (1800, 200)
     assert 110 < dataset.train.x.float().mean() < 130
     assert dataset.domain("gaussian_noise", 5).x.shape == (50, 3, 32, 32)
+
+
+def test_examples_that_lie_class_by_class_are_mixed() -> None:
+    x, y = torch.arange(40).view(40, 1, 1, 1), torch.arange(40) // 10
+    by_class = image.mixed(Split(x, y))
+    assert set(by_class.y[:12].tolist()) == {0, 1, 2, 3}
+    assert torch.equal(y[by_class.x.flatten()], by_class.y), "each image keeps its label"
+    other = Split(x, torch.arange(40) % 4)
+    assert image.mixed(other) is other

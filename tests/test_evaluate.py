@@ -77,6 +77,24 @@ def test_metrics_against_a_brute_force_recomputation(name: str, dataset: ImageDa
     assert forward_transfer(result.accuracies) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("name", ["adabn", "cascade", "ttt"])
+def test_batchnorm_is_in_the_same_mode_for_e_a_and_f(name: str, dataset: ImageDataset) -> None:
+    """With learning rate 0 all three are those of a network in training mode, written down without a method."""
+    still = METHODS[name](
+        build_model(ModelConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0), learning_rate=0.0
+    )
+    result = Evaluator(still, dataset, STREAM, BATCH).run(matrix=True, unadapted=True)
+    model = build_model(ModelConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0).train()
+    right = []
+    for domain in STREAM:
+        x, y = dataset.domain(*domain)
+        logits = torch.cat([model(dataset.prepare(part)).main for part in x.split(BATCH)])
+        right.append((logits.argmax(1) == y).float().mean().item())
+    assert online_errors(result.batches).tolist() == pytest.approx([1 - accuracy for accuracy in right])
+    for row in result.accuracies.itertuples():
+        assert row.accuracy == pytest.approx(right[row.step])
+
+
 def test_erm_on_a_stream_is_plain_evaluation(dataset: ImageDataset) -> None:
     result = evaluate("erm", dataset)
     model = build_model(ModelConfig(depth=8, width=4, classes=4), "erm", seed=0).eval()

@@ -171,10 +171,18 @@ def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
     real = cotta.cotta_augment
     monkeypatch.setattr(cotta, "cotta_augment", lambda *a: calls.append(1) or real(*a))
     make("cotta")(images)
-    assert calls == [1]
+    assert len(calls) == cotta.COPIES == 32
     monkeypatch.setattr(cotta, "CONFIDENCE", 0.0)
     make("cotta")(images)
-    assert calls == [1]
+    assert len(calls) == 32
+
+
+@pytest.mark.parametrize("name", ["erm", "adabn", "tent", "tent_adam", "cotta"])
+def test_a_network_of_somebody_elses_that_returns_logits(name: str, images: Tensor) -> None:
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    )
+    assert METHODS[name](network)(images).shape == (8, 4)
 
 
 def test_a_method_in_a_loop_of_ones_own(dataset: ImageDataset) -> None:

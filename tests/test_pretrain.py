@@ -311,7 +311,7 @@ def test_diagnostics_tell_a_collapsed_head(dataset: ImageDataset) -> None:
     last = model.auxiliary_classifier[-1]
     with torch.no_grad():
         last.weight.zero_()
-        last.bias.copy_(torch.tensor([50.0, 0, 0, 0]))
+        last.bias.copy_(torch.tensor([200.0, 0, 0, 0]))
     collapsed = diagnose(model, half)
     assert collapsed["entropy_auxiliary"] < 1e-6 < alive["entropy_auxiliary"]
     assert collapsed["entropy_of_mean_auxiliary"] < 1e-6

@@ -1,6 +1,8 @@
 """Exhibits from a tiny made-up set of runs, against numbers worked out by hand here."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import pandas as pd
 import pytest
 
 from cascadetta_lib import report
+from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.settings import Settings
-from cascadetta_lib.streams import Domain
+from cascadetta_lib.streams import Domain, gradual, instantaneous
 from cascadetta_lib.study import Run, RunConfig, SourceConfig, Study, belongs, source_values
 
 
@@ -38,6 +41,22 @@ def made_up(method: str, seed: int, errors: tuple[int, int], alone: float | None
     rows = [(0, 1, 0.5), (0, 2, 0.6), (1, 2, 0.8)] + ([(1, -1, alone)] if alone is not None else [])
     accuracies = pd.DataFrame(rows, columns=["step", "after", "accuracy"])
     return Run(config, batches, accuracies, {**study.provenance(1.0), **provenance})
+
+
+def as_in_the_paper(run: Run) -> Run:
+    """The same numbers as if the network, its training and the stream had been the paper's."""
+    checkpoint = run.config.checkpoint
+    model = checkpoint.model.model_copy(update={"depth": 26, "width": 16})
+    training = checkpoint.training.model_copy(update={"epochs": 75})
+    checkpoint = checkpoint.model_copy(update={"model": model, "training": training})
+    changed = replace(run, config=run.config.model_copy(update={"checkpoint": checkpoint}))
+    return on_stream(changed, instantaneous(CORRUPTIONS, 5))
+
+
+def on_stream(run: Run, stream: list[Domain], batch_size: int = 32) -> Run:
+    """The same numbers as if they were from another stream."""
+    config = run.config.model_copy(update={"stream": tuple(stream), "batch_size": batch_size})
+    return replace(run, config=config)
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +91,11 @@ def test_the_table_by_hand(runs: list[Run]) -> None:
     ours = table.loc[("Cascade", "ours")]
     assert ours["fog"] == "**15.00 ± 7.07**" and ours["E"] == "**17.50 ± 3.54**" and ours["F"] == "**0.00 ± 14.14**"
     assert table.loc[("ERM", "ours"), "fog"] == "40.00 ± 0.00" and table.loc[("ERM", "ours"), "F"] == "–"
+    assert ("ERM", "paper") not in table.index, "the paper has no stream of these two"
+    beside = report.main_table([on_stream(run, instantaneous(CORRUPTIONS, 5)) for run in runs])
     # The paper's, from its tab:main-result, severity 5; its best over all six methods is bold.
-    assert table.loc[("ERM", "paper"), "fog"] == "**19.49**"
-    assert table.loc[("Cascade", "paper"), ["fog", "E", "F"]].tolist() == ["19.81", "**22.99**", "**0.58**"]
+    assert beside.loc[("ERM", "paper"), "fog"] == "**19.49**"
+    assert beside.loc[("Cascade", "paper"), ["fog", "E", "F"]].tolist() == ["19.81", "**22.99**", "**0.58**"]
 
 
 def test_one_seed_has_no_deviation(runs: list[Run]) -> None:
@@ -82,15 +103,16 @@ def test_one_seed_has_no_deviation(runs: list[Run]) -> None:
 
 
 def test_the_papers_numbers_are_those_of_the_same_severity_and_stream(runs: list[Run]) -> None:
-    def error(stream: tuple[tuple[str, int], ...]) -> float:
-        config = runs[2].config.model_copy(update={"stream": tuple(map(Domain._make, stream))})
-        paper = report.paper_numbers([Run(config, runs[2].batches, runs[2].accuracies, runs[2].provenance)])
+    def error(stream: list[Domain]) -> float:
+        paper = report.paper_numbers([on_stream(runs[2], stream)])
         row = paper[(paper["method"] == "cascade") & (paper["domain"] == "all") & (paper["metric"] == "online_error")]
         return float(row["mean"].item())
 
-    assert error((("fog", 5), ("snow", 5))) == 22.99
-    assert error((("fog", 4), ("snow", 4))) == 19.43
-    assert error((("fog", 1), ("fog", 2))) == 17.51
+    assert error(instantaneous(CORRUPTIONS, 5)) == 22.99
+    assert error(instantaneous(CORRUPTIONS, 4)) == 19.43
+    assert error(gradual(CORRUPTIONS)) == 17.51
+    assert report.paper_numbers([on_stream(runs[2], [Domain("fog", 1), Domain("fog", 2)])]).empty
+    assert report.paper_numbers([on_stream(runs[2], instantaneous(CORRUPTIONS, 5), batch_size=16)]).empty
 
 
 def test_the_label_says_what_made_the_numbers(runs: list[Run]) -> None:
@@ -106,10 +128,13 @@ def test_the_label_says_what_made_the_numbers(runs: list[Run]) -> None:
         "NOT comparable",
     ):
         assert part in text
-    official = [made_up("cascade", seed, (2, 4), 0.7, official_data=True) for seed in (0, 1, 2)]
+    official = [as_in_the_paper(made_up("cascade", seed, (2, 4), 0.7, official_data=True)) for seed in (0, 1, 2)]
     assert report.comparable(official) and "NOT" not in report.label(official)
     assert not report.comparable(official[:2]), "two seeds are too few"
     assert not report.comparable([*official, runs[0]]), "one run on other data spoils it"
+    assert not report.comparable([on_stream(run, [Domain("fog", 5)]) for run in official]), "a stream of one's own"
+    before = [replace(run, config=run.config.model_copy(update={"predict": "before"})) for run in official]
+    assert not report.comparable(before)
     with pytest.raises(ValueError, match="no runs"):
         report.label([])
 
@@ -126,15 +151,22 @@ def test_the_report_finds_stored_runs_of_every_seed_and_no_foreign_ones(tmp_path
         image_methods=("cascade", "erm"),
         results_folder=str(tmp_path),
     )
-    foreign = runs[0].config.model_copy(update={"online_learning_rate": 0.5})
-    for number, run in enumerate([*runs, Run(foreign, runs[0].batches, runs[0].accuracies, {})]):
-        folder = tmp_path / "runs" / str(number)
+    foreign = replace(runs[0], config=runs[0].config.model_copy(update={"online_learning_rate": 0.5}))
+    # The same profile on data that has since changed: older, so it is no seed more.
+    old_data = runs[0].config.model_copy(update={"domain_source": "an archive"})
+    old = replace(runs[0], config=old_data, provenance=runs[0].provenance | {"finished": "2020-01-01T00:00:00+00:00"})
+    for run in [*runs, foreign, old]:
+        folder = tmp_path / "runs" / run.config.key
         folder.mkdir(parents=True)
         run.batches.to_csv(folder / "batches.csv", index=False)
         run.accuracies.to_csv(folder / "accuracies.csv", index=False)
         description = {"config": run.config.model_dump(mode="json"), "provenance": run.provenance}
         (folder / "run.json").write_text(json.dumps(description))
     (tmp_path / "runs" / "half.part").mkdir()
+    # What an earlier format or an earlier version left does not count, and does no harm.
+    shutil.copytree(tmp_path / "runs" / runs[0].config.key, tmp_path / "runs" / "0123456789abcdef")
+    (tmp_path / "runs" / "fedcba9876543210").mkdir()
+    (tmp_path / "runs" / "fedcba9876543210" / "run.json").write_text('{"config": {"method": "erm"}, "provenance": {}}')
     found = report.profile_runs(settings, "digits")
     assert [(run.config.method, run.seed) for run in found] == [("cascade", 0), ("cascade", 1), ("erm", 0), ("erm", 1)]
     assert report.profile_runs(settings, "cifar10") == []
@@ -176,3 +208,17 @@ def test_every_published_number_is_there() -> None:
 
 def test_source_values_are_fields_of_the_source() -> None:
     assert set(source_values(Settings())) | {"dataset", "fingerprint"} == set(SourceConfig.model_fields)
+
+
+def test_collapse_is_told_of_the_epoch_that_was_kept(runs: list[Run]) -> None:
+    config = runs[2].config.checkpoint
+    alive = {"held_out_accuracy": 0.9, "entropy_main": 0.5, "entropy_auxiliary": 1.0, "agreement": 0.8}
+    rows = [
+        alive | {"entropy_of_mean_auxiliary": 2.0},
+        alive | {"held_out_accuracy": 0.8, "entropy_of_mean_auxiliary": 0.0},
+    ]
+    (line,) = report.collapse_lines([(config, pd.DataFrame(rows))])
+    assert "not collapsed" in line and "80 %" in line
+    (line,) = report.collapse_lines([(config, pd.DataFrame(rows[1:]))])
+    assert "**collapsed**" in line
+    assert report.collapse_lines([(config, pd.DataFrame([{"held_out_accuracy": 1.0}]))]) == []

@@ -177,6 +177,11 @@ def test_quick_is_the_defaults() -> None:
         ("image_stream", "[foog]", ["foog", "did you mean 'fog'"]),
         ("image_predict", "afterwards", ["image_predict = 'afterwards'", "did you mean 'after'"]),
         ("seeds", "[]", ["seeds = []"]),
+        ("seeds", "[1, 1]", ["seeds = [1, 1]", "different"]),
+        ("seeds", "[-1]", ["from 0 on"]),
+        ("image_dataset", "[]", ["image_dataset = []"]),
+        ("image_stream", "[]", ["empty"]),
+        ("image_methods", "[erm, erm]", ["twice"]),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed_and_where_it_came_from(

@@ -280,5 +280,10 @@ def _blur(x: Tensor, sigma: Tensor) -> Tensor:
     kernel = (kernel / kernel.sum(1, keepdim=True)).view(-1, 5, 1, 1, 1)
     padded = F.pad(x, (2, 2, 2, 2), mode="reflect")
     height, width = x.shape[2:]
-    rows = torch.stack([kernel[:, i] * padded[:, :, i : i + height] for i in range(5)]).sum(0)
-    return torch.stack([kernel[:, i] * rows[..., i : i + width] for i in range(5)]).sum(0)
+    rows = kernel[:, 0] * padded[:, :, :height]
+    for i in range(1, 5):
+        rows = rows + kernel[:, i] * padded[:, :, i : i + height]
+    blurred = kernel[:, 0] * rows[..., :width]
+    for i in range(1, 5):
+        blurred = blurred + kernel[:, i] * rows[..., i : i + width]
+    return blurred

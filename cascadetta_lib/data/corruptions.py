@@ -8,7 +8,6 @@ its decorator. Everything random comes from `draws`, at the top of the function,
 aside, whose draw depends on the image).
 """
 
-import difflib
 import hashlib
 import io
 import math
@@ -20,6 +19,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional
+
+from cascadetta_lib.registry import nearest
 
 CORRUPTIONS = (
     "gaussian_noise",
@@ -105,8 +106,7 @@ def corrupt(images: Tensor, corruption: str, severity: int, *, seed: int = 0) ->
     """
     known = CORRUPTIONS + HELD_OUT_CORRUPTIONS
     if corruption not in known:
-        close = difflib.get_close_matches(str(corruption), known, n=1, cutoff=0.0)[0]
-        raise ValueError(f"corruption = {corruption!r}: did you mean {close!r}? Allowed are {', '.join(known)}")
+        raise ValueError(f"corruption = {corruption!r}: {nearest(str(corruption), known)}")
     if not isinstance(severity, int) or severity not in SEVERITIES:
         raise ValueError(f"severity = {severity!r}: allowed are {', '.join(map(str, SEVERITIES))}")
     if images.dtype != torch.uint8:

@@ -88,6 +88,12 @@ class ImageDataset(Dataset):
             split = self._generated(name, severity)
         return to_device(split, self.options.device)
 
+    def example(self, name: str, severity: int, index: int) -> Tensor:
+        """One test image of a domain, uint8 (3, H, W) on the CPU, for pictures: without making the whole domain."""
+        if self.archive is not None:
+            return self.archive.read(name, severity, index + 1).x[index]
+        return corrupt(self.test.x[index : index + 1].cpu(), name, severity, seed=CORRUPTION_SEED)[0]
+
     def _generated(self, name: str, severity: int) -> Split:
         """The domain made from the clean test images, or read from where an earlier call has kept it."""
         clean = self.test.take(slice(self.options.test_size))
@@ -164,12 +170,21 @@ def make_image_dataset(
     )
 
 
+def mixed(split: Split) -> Split:
+    """The examples, by a fixed permutation if they lie class by class: a batch of one class says nothing about accuracy
+    under batch statistics, and a part of the first few classes is no sample."""
+    if (split.y.diff() < 0).any():
+        return split
+    return split.take(torch.randperm(len(split.y), generator=torch.Generator().manual_seed(0)))
+
+
 def channels_first(images: np.ndarray) -> Tensor:
     """uint8 images (N, H, W, 3) as a tensor (N, 3, H, W)."""
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
 
 
 def to_device(split: Split, device: str) -> Split:
+    """The split with both tensors on `device`."""
     return Split(split.x.to(device), split.y.to(device))
 
 

@@ -14,7 +14,7 @@ import torch
 
 from cascadetta_lib.data import DATASETS, ImageOptions
 from cascadetta_lib.data.base import DataMissing, Split
-from cascadetta_lib.data.image import ImageDataset, channels_first, make_image_dataset
+from cascadetta_lib.data.image import ImageDataset, channels_first, make_image_dataset, mixed
 
 SIZES = (32, 64)
 UNREADABLE = (ValueError, OSError, EOFError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -50,8 +50,8 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
         source=_source(folder) or f"the user's images in {name}",
         compare_with=PAPER_DATASETS.get((classes, size)),
         class_names=tuple(map(str, range(classes))),
-        train=Split(channels_first(train_x), torch.from_numpy(train_y)),
-        test=Split(channels_first(test_x), torch.from_numpy(test_y)),
+        train=mixed(Split(channels_first(train_x), torch.from_numpy(train_y))),
+        test=mixed(Split(channels_first(test_x), torch.from_numpy(test_y))),
         options=options,
     )
 

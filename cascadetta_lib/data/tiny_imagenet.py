@@ -17,7 +17,7 @@ from PIL import Image
 from cascadetta_lib.data import DATASETS, ImageOptions
 from cascadetta_lib.data.archives import corruptions_archive, ensure_archive
 from cascadetta_lib.data.base import DataMissing, Split
-from cascadetta_lib.data.image import ImageDataset, domain_source, make_image_dataset, write_atomically
+from cascadetta_lib.data.image import ImageDataset, domain_source, make_image_dataset, mixed, write_atomically
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
         source=f"Tiny-ImageNet, {domain_source(archive)}",
         compare_with="Tiny-ImageNet-C",
         class_names=class_names,
-        train=train,
+        train=mixed(train),  # read class by class
         test=test,
         options=options,
         archive=archive,

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.models import Cascade, Outputs, Parallel, batch_norms
+from cascadetta_lib.models import Outputs, as_outputs, batch_norms
 
 Order = Literal["after", "before"]
 
@@ -13,8 +13,9 @@ Order = Literal["after", "before"]
 class Method(nn.Module):
     """A model that adapts to each batch that it predicts: `method(x)` → main logits (B, C).
 
-    The method works on `model` itself, not on a copy. Subclasses say what they update (`adapted_parameters`), how
-    (`make_optimizer`) and by which loss (`loss`); a method without `loss` never updates.
+    The method works on `model` itself, not on a copy. ERM, AdaBN, Tent and CoTTA take any model that maps a batch to
+    logits (B, C) or to `models.Outputs`; the cascade and TTT need the parts of theirs. Subclasses say what they update
+    (`adapted_parameters`), how (`make_optimizer`) and by which loss (`loss`); one with `adapts` false never updates.
 
     predict: `after` records the prediction of the updated model (the paper), `before` that of the forward pass which
     the update was computed from (the releases of Tent and CoTTA).
@@ -29,11 +30,11 @@ class Method(nn.Module):
     colour: ClassVar[int]
     """Its colour in every figure: a place in seaborn's palette `colorblind` (0..9), each taken once."""
     adapts: ClassVar[bool] = True
-    model: Cascade | Parallel
+    model: nn.Module
 
     def __init__(
         self,
-        model: Cascade | Parallel,
+        model: nn.Module,
         *,
         learning_rate: float = 1e-3,
         predict: Order = "after",
@@ -86,7 +87,7 @@ class Method(nn.Module):
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
         """z (B, C) and a, if there is one, of the model as it is, without an update."""
-        return self.model(x)
+        return as_outputs(self.model(x))
 
     def step(self, x: Tensor) -> Outputs:
         """Adapt to a batch and predict it, in the order that was asked for."""

@@ -1,10 +1,12 @@
 """The paper's method (Sec. 4): BatchNorm of φ and all of θ_m by the entropy of θ_a's output, θ_a fixed."""
 
+from typing import cast
+
 from torch import Tensor, nn
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.models import Outputs, batch_norm_parameters
+from cascadetta_lib.models import Cascade, Outputs, batch_norm_parameters
 from cascadetta_lib.pretrain import entropy
 
 
@@ -15,7 +17,8 @@ class CascadeMethod(Method):
     label, in_paper, colour = "Cascade", True, 3
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        return [*batch_norm_parameters(self.model.feature_extractor), *self.model.main_classifier.parameters()]
+        model = cast(Cascade, self.model)
+        return [*batch_norm_parameters(model.feature_extractor), *model.main_classifier.parameters()]
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
@@ -31,7 +34,7 @@ class CascadeFixedClassifier(CascadeMethod):
     label, in_paper, colour = "Cascade, θ_m fixed", False, 5
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        return batch_norm_parameters(self.model.feature_extractor)
+        return batch_norm_parameters(cast(Cascade, self.model).feature_extractor)
 
 
 @METHODS.add("cascade_no_auxiliary")

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from cascadetta_lib.augment.image import CoTTADraw, cotta_augment, draw_cotta
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.models import Outputs
+from cascadetta_lib.models import Outputs, as_outputs
 
 TEACHER_MOMENTUM = 0.999
 CONFIDENCE = 0.92  # below this mean confidence of the anchor the target is averaged over augmented copies
@@ -39,33 +39,38 @@ class CoTTA(Method):
         ]
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        return [*self.model.feature_extractor.parameters(), *self.model.main_classifier.parameters()]
+        theta_a = getattr(self.model, "auxiliary_classifier", None)
+        apart = set() if theta_a is None else set(theta_a.parameters())
+        return [parameter for parameter in self.model.parameters() if parameter not in apart]
 
     def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.Adam(parameters, self.learning_rate, betas=(0.9, 0.999))
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
-        return self.teacher(x)
+        return as_outputs(self.teacher(x))
 
     @torch.no_grad()
     def target(self, x: Tensor) -> Outputs:
         """The teacher's logits: on x where the anchor is sure, else their mean over augmented copies of x."""
-        on_x = self.teacher(x)
-        if self.anchor(x).main.softmax(1).amax(1).mean() >= CONFIDENCE:
+        on_x = as_outputs(self.teacher(x))
+        if as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
             return on_x
         black, white = self.value_range
-        # The release's transforms see a whole batch, so one draw serves all images of a copy.
-        draw = CoTTADraw(*(part.repeat_interleave(len(x), 0) for part in draw_cotta(COPIES, self.generator)))
-        unit = ((x - black) / (white - black)).repeat(COPIES, 1, 1, 1)
-        augmented = black + (white - black) * cotta_augment(unit, draw, self.generator)
-        # One forward a copy: each is normalised by its own batch statistics, as in the release.
-        copies = torch.stack([self.teacher(copy_).main for copy_ in augmented.split(len(x))])
-        return Outputs(copies.mean(0), on_x.auxiliary)
+        unit = (x - black) / (white - black)
+        draws = draw_cotta(COPIES, self.generator)
+        copies = []
+        for number in range(COPIES):
+            # The release's transforms see a whole batch, so one draw serves all images of a copy; and each copy is a
+            # forward pass of its own, normalised by its own batch statistics.
+            draw = CoTTADraw(*(part[number : number + 1].expand(len(x), *part.shape[1:]) for part in draws))
+            augmented = black + (white - black) * cotta_augment(unit, draw, self.generator)
+            copies.append(as_outputs(self.teacher(augmented)).main)
+        return Outputs(torch.stack(copies).mean(0), on_x.auxiliary)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         target = self.target(x)
-        return F.cross_entropy(self.model(x).main, target.main.softmax(1)), target
+        return F.cross_entropy(as_outputs(self.model(x)).main, target.main.softmax(1)), target
 
     def update(self, x: Tensor) -> Outputs | None:
         outputs = super().update(x)

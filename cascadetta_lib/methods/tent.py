@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.models import Outputs, batch_norm_parameters
+from cascadetta_lib.models import Outputs, as_outputs, batch_norm_parameters
 from cascadetta_lib.pretrain import entropy
 
 
@@ -20,7 +20,7 @@ class Tent(Method):
         return batch_norm_parameters(self.model)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        outputs = self.model(x)
+        outputs = as_outputs(self.model(x))
         return entropy(outputs.main).mean(), outputs
 
 

@@ -15,7 +15,9 @@ from cascadetta_lib.pretrain import rotate_randomly
 
 @METHODS.add("ttt")
 class TTT(Method):
-    """Each image is cropped and flipped at random and turned by a random multiple of 90°; the rotation head says which.
+    """Each image is cropped and flipped at random, as in TTT's release, and turned by a random multiple of 90°; the
+    rotation head says which. Its network is pre-trained with the profile's schedule, not with TTT's own (learning rate
+    0.1, weight decay 5e-4, ×0.1 at 50 and 65 of 75 epochs), so that the networks differ by their objective alone.
 
     Statistics of the current batch as for every method here (TTT's release normalises by groups instead), plain SGD.
     The rotated images are not the images to predict, so there is no prediction before the update to record: that
