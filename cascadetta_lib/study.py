@@ -132,7 +132,8 @@ def device_name(device: str) -> str:
         return torch.cuda.get_device_name(device)
     if device == "mps":
         return f"{platform.machine()} GPU through Metal"
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def peak_gpu_memory(device: str) -> float | None:
