@@ -20,7 +20,7 @@ from torch import Tensor
 from cascadetta_lib.augment.image import augmix
 from cascadetta_lib.data.corruptions import CORRUPTIONS, corrupt
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.models import ModelConfig
+from cascadetta_lib.models import ResNetConfig
 from cascadetta_lib.pretrain import (
     META_GRADIENTS,
     Half,
@@ -58,7 +58,7 @@ def prepared(count: int, device: str) -> Tensor:
 
 
 def meta_step(device: str) -> str:
-    model = build_model(ModelConfig(), "meta", seed=0).to(device).train()
+    model = build_model(ResNetConfig(), "meta", seed=0).to(device).train()
     x, y = prepared(200, device), torch.arange(200, device=device) % 10
     halves = Half(x[:100], y[:100], None), Half(x[100:], y[100:], None)
     lines = []
@@ -97,8 +97,8 @@ def corruption_seconds(device: str) -> str:
 
 def tent_overhead(device: str) -> str:
     batches = prepared(640, device).split(32)
-    method = METHODS["tent"](build_model(ModelConfig(), "meta", seed=0).to(device), predict="before")
-    bare_model = build_model(ModelConfig(), "meta", seed=0).to(device).eval().requires_grad_(False)
+    method = METHODS["tent"](build_model(ResNetConfig(), "meta", seed=0).to(device), predict="before")
+    bare_model = build_model(ResNetConfig(), "meta", seed=0).to(device).eval().requires_grad_(False)
     optimizer = torch.optim.SGD(
         [
             p.requires_grad_(True)

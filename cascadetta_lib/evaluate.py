@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Dataset, Split
 from cascadetta_lib.methods import Method
-from cascadetta_lib.models import Outputs
+from cascadetta_lib.models import Outputs, batch_norms
 from cascadetta_lib.pretrain import entropy
 from cascadetta_lib.progress import progress
 from cascadetta_lib.streams import Domain
@@ -24,7 +24,7 @@ from cascadetta_lib.streams import Domain
 class Evaluation(NamedTuple):
     """What a method did on a stream.
 
-    batches: a row a batch: step (place in the stream, from 0), domain, severity, position (images seen of the domain
+    batches: a row a batch: step (place in the stream, from 0), domain, severity, position (examples seen of the domain
         before the batch), count, errors, entropy_main, entropy_auxiliary (nats; NaN without θ_a), seconds.
     accuracies: a row a measurement without update: step, domain, severity, after (how many domains were seen; 0 for the
         unadapted model, −1 for a source model that was adapted to this domain alone), accuracy in [0, 1].
@@ -69,6 +69,11 @@ class Evaluator:
         for domain, (_, y) in zip(self.stream, domains, strict=True):
             if self.last_batch == "dropped" and len(y) < self.batch_size:
                 raise ValueError(f"{domain} has {len(y)} examples, no whole batch of {self.batch_size}")
+            if self._single_batch(len(y)) and self._needs_two():
+                raise ValueError(
+                    f"{domain} has {len(y)} examples, so in batches of {self.batch_size} one is a single example, of "
+                    f"which this network's BatchNorm has no variance; allowed is any other batch size or test size"
+                )
         self.method.reset()
         batches: list[dict[str, object]] = []
         accuracies: list[dict[str, object]] = []
@@ -93,6 +98,14 @@ class Evaluator:
                 measured(step, -1)
         self.method.reset()
         return Evaluation(pd.DataFrame(batches), pd.DataFrame(accuracies))
+
+    def _single_batch(self, count: int) -> bool:
+        batches = split_batches(torch.empty(count), self.batch_size, self.last_batch)
+        return any(batch.stop - batch.start == 1 for batch in batches)
+
+    def _needs_two(self) -> bool:
+        """Whether the method takes a variance over the examples alone: an image has many pixels, a vector is one."""
+        return any(isinstance(norm, nn.BatchNorm1d) and norm.training for norm in batch_norms(self.method.model))
 
     def _describe(self, step: int) -> dict[str, object]:
         return {"step": step, "domain": self.stream[step].name, "severity": self.stream[step].severity}

@@ -1,4 +1,4 @@
-"""The networks: φ, θ_m and θ_a of the cascade (Sec. 4.1, appendix "Image"), and TTT's parallel network.
+"""The networks: φ, θ_m and θ_a of the cascade (Sec. 4.1, appendix), and TTT's parallel network.
 
 Cascade:   x ─ φ ─ θ_m ─► z (main logits) ─ θ_a ─► a (auxiliary logits)
 Parallel:  x ─ φ's shared stages ─┬─ last stage ─ θ_m ─► z
@@ -9,7 +9,7 @@ Which tensors belong to which part is a matter of modules (`model.feature_extrac
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, cast
 
@@ -23,8 +23,8 @@ Architecture = Literal["resnet26", "resnet34"]
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 
 
-class ModelConfig(BaseModel):
-    """What to build. depth, width and block concern resnet26 alone (a ResNet for small images, depth 6n + 2)."""
+class ResNetConfig(BaseModel):
+    """For images. depth, width and block concern resnet26 alone (a ResNet for small images, depth 6n + 2)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,6 +34,29 @@ class ModelConfig(BaseModel):
     width: int = 16
     block: Literal["conv_bn_relu", "pre_activation"] = "conv_bn_relu"
     main_logits: Literal["plain", "relu"] = "plain"
+
+
+class MLPConfig(BaseModel):
+    """For text. inputs: features of a text; hidden: the sizes of φ's layers, 1024-512 (appendix) or 50-50 (Sec. 5)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    architecture: Literal["mlp"] = "mlp"
+    classes: int = 2
+    inputs: int = 5000
+    hidden: tuple[int, ...] = (1024, 512)
+
+
+class LeNetConfig(BaseModel):
+    """For speech: log-mel spectrograms of 32 bands and 32 frames."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    architecture: Literal["lenet"] = "lenet"
+    classes: int = 30
+
+
+ModelConfig = ResNetConfig | MLPConfig | LeNetConfig
 
 
 class Outputs(NamedTuple):
@@ -48,8 +71,8 @@ def as_outputs(result: "Outputs | Tensor") -> Outputs:
     return Outputs(result, None) if isinstance(result, Tensor) else result
 
 
-class FeatureExtractor(Protocol):
-    """φ in two halves, so that TTT can branch off between them: φ(x) = private(shared(x)), (B, features)."""
+class TwoStages(Protocol):
+    """A φ in two halves, so that TTT can branch off between them: φ(x) = private(shared(x)), (B, features)."""
 
     features: int
     private: nn.Module
@@ -181,8 +204,24 @@ class ResNet34(nn.Module):
         return self.private(self.shared(x))
 
 
+def mlp_features(inputs: int, hidden: Sequence[int]) -> nn.Sequential:
+    """φ for text: fully connected layers, each with BN and ReLU. (B, inputs) → (B, hidden[-1])."""
+    layers: list[nn.Module] = []
+    for size_in, size in zip((inputs, *hidden), hidden, strict=False):
+        layers += [nn.Linear(size_in, size), nn.BatchNorm1d(size), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def lenet_features() -> nn.Sequential:
+    """φ for speech: two 5×5 convolutions with 6 and 16 channels, each with BN, ReLU and 2×2 max-pooling (LeNet).
+    (B, 1, 32, 32) → (B, 400)."""
+    first = [nn.Conv2d(1, 6, 5), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)]
+    second = [nn.Conv2d(6, 16, 5), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*first, *second, nn.Flatten())
+
+
 class Cascade(nn.Module):
-    """φ → θ_m → θ_a in a row. Input (B, 3, H, W); output z (B, C) and a (B, C), a None without θ_a.
+    """φ → θ_m → θ_a in a row. Input (B, …); output z (B, C) and a (B, C), a None without θ_a.
 
     With `relu_logits`, z is max(θ_m(φ(x)), 0): the paper's release has an in-place ReLU before θ_a that changes z too.
     """
@@ -216,14 +255,14 @@ class Parallel(nn.Module):
         super().__init__()
         self.feature_extractor = feature_extractor
         self.main_classifier = main_classifier
-        extractor = cast(FeatureExtractor, feature_extractor)
+        extractor = cast(TwoStages, feature_extractor)
         self.auxiliary_stage = copy.deepcopy(extractor.private)
         self.auxiliary_classifier = nn.Linear(extractor.features, 4)
 
     @property
     def shared_parameters(self) -> list[nn.Parameter]:
         """The parameters that both branches use."""
-        modules = cast(FeatureExtractor, self.feature_extractor).shared_modules()
+        modules = cast(TwoStages, self.feature_extractor).shared_modules()
         return [parameter for module in modules for parameter in module.parameters()]
 
     def forward(self, x: Tensor) -> Outputs:
@@ -231,31 +270,40 @@ class Parallel(nn.Module):
 
     def rotation_logits(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) → (B, 4): which multiple of 90° x was rotated by."""
-        shared = cast(FeatureExtractor, self.feature_extractor).shared(x)
+        shared = cast(TwoStages, self.feature_extractor).shared(x)
         return self.auxiliary_classifier(self.auxiliary_stage(shared))
-
-
-def build_feature_extractor(config: ModelConfig) -> nn.Module:
-    """φ alone."""
-    if config.architecture == "resnet34":
-        return ResNet34()
-    return SmallResNet(config.depth, config.width, config.block)
 
 
 def build_cascade(config: ModelConfig, *, auxiliary: bool = True) -> Cascade:
     """The cascade of `config`, θ_a left out where `auxiliary` is false. Initialised from torch's global generator."""
-    extractor = build_feature_extractor(config)
-    features = cast(FeatureExtractor, extractor).features
-    hidden = 1024 if config.architecture == "resnet34" else 64
-    main = nn.Linear(features, config.classes)
-    theta_a = nn.Sequential(nn.Linear(config.classes, hidden), nn.ReLU(), nn.Linear(hidden, config.classes))
-    return Cascade(extractor, main, theta_a if auxiliary else None, config.main_logits == "relu")
+    classes = config.classes
+    extractor: nn.Module
+    main: nn.Module
+    if isinstance(config, ResNetConfig):
+        extractor, main = _resnet(config)
+        hidden = 1024 if config.architecture == "resnet34" else 64
+        theta_a: nn.Module = nn.Sequential(nn.Linear(classes, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+        return Cascade(extractor, main, theta_a if auxiliary else None, config.main_logits == "relu")
+    if isinstance(config, MLPConfig):
+        extractor, main = mlp_features(config.inputs, config.hidden), nn.Linear(config.hidden[-1], classes)
+    else:
+        layers = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, classes)]
+        extractor, main = lenet_features(), nn.Sequential(*layers)
+    return Cascade(extractor, main, nn.Linear(classes, classes) if auxiliary else None, relu_logits=False)
 
 
 def build_parallel(config: ModelConfig) -> Parallel:
-    """TTT's network over the φ of `config`."""
-    extractor = build_feature_extractor(config)
-    return Parallel(extractor, nn.Linear(cast(FeatureExtractor, extractor).features, config.classes))
+    """TTT's network over the φ of `config`. ValueError for anything but images: its task is their rotation."""
+    if not isinstance(config, ResNetConfig):
+        raise ValueError(f"TTT predicts the rotation of images; it has no network for {config.architecture}")
+    return Parallel(*_resnet(config))
+
+
+def _resnet(config: ResNetConfig) -> tuple[nn.Module, nn.Linear]:
+    """φ and θ_m for images."""
+    small = config.architecture == "resnet26"
+    extractor = SmallResNet(config.depth, config.width, config.block) if small else ResNet34()
+    return extractor, nn.Linear(extractor.features, config.classes)
 
 
 def batch_norms(module: nn.Module) -> Iterator[nn.BatchNorm1d | nn.BatchNorm2d]:
@@ -277,7 +325,7 @@ def load_release_checkpoint(path: str | Path) -> Cascade:
     `stateless.` are those that the release ends up with. Its residual blocks are pre-activation and its logits pass
     an in-place ReLU, so z is max(z, 0). Raises ValueError where the file does not hold that state dictionary.
     """
-    model = build_cascade(ModelConfig(block="pre_activation", main_logits="relu"))
+    model = build_cascade(ResNetConfig(block="pre_activation", main_logits="relu"))
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)["net"]
     except (KeyError, TypeError) as error:

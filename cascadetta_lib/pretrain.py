@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import pandas as pd
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -45,20 +45,30 @@ STEP_EPOCHS = tuple(epoch / 75 for epoch in (20, 40, 50, 60, 70))
 
 
 class TrainingConfig(BaseModel):
-    """How to train. SGD with Nesterov momentum 0.9 (appendix). The fields are explained in settings.py."""
+    """How to train: for a number of epochs or of iterations. SGD has Nesterov momentum 0.9
+    (appendix). The fields are explained in settings.py."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    epochs: int = 75
-    batch_size: int = 200
+    epochs: int | None = None
+    iterations: int | None = None
+    training_batch_size: int = 200
+    optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: float = 0.1
-    schedule: Literal["linear", "steps"] = "steps"
+    schedule: Literal["linear", "steps", "dann"] = "steps"
+    final_learning_rate: float = 0.0
     weight_decay: float = 0.0
     inner_learning_rate_ratio: float = 0.1
     inner_parameters: Literal["all", "batchnorm_and_classifier"] = "batchnorm_and_classifier"
     outer_loss: Literal["paper", "release"] = "release"
     entropy_weight: float = 0.1
     meta_gradient: Literal["exact", "difference"] = "difference"
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if (self.epochs is None) == (self.iterations is None):
+            raise ValueError("a training has a number of epochs or of iterations")
+        return self
 
 
 @dataclass(frozen=True)
@@ -283,10 +293,10 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 
 
 def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
-    """What tells a collapsed θ_a, and Theorem 1's alignment, on one batch of held-out images with batch statistics.
+    """What tells a collapsed θ_a, and Theorem 1's alignment, on one batch of held-out examples with batch statistics.
 
     Entropies in nats. A collapsed θ_a has entropy_auxiliary and entropy_of_mean_auxiliary near 0 and agreement (the
-    share of images with argmax a = argmax z) near 1/C; the self-supervised gradient on ψ is then next to nothing.
+    share of examples with argmax a = argmax z) near 1/C; the self-supervised gradient on ψ is then next to nothing.
     """
     with batch_statistics(model):
         values: dict[str, float] = {}
@@ -317,11 +327,12 @@ def _flatten(gradients: Gradients) -> Tensor:
 def held_out_accuracy(
     model: Cascade | Parallel, dataset: Dataset, *, running_statistics: bool, batch_size: int
 ) -> float:
-    """Accuracy on the held-out images, clean: with running statistics (ERM) or, as at test time, the batch's."""
+    """Accuracy on the held-out examples, clean: with running statistics (ERM) or, as at test time, the batch's."""
     correct = 0
     model.eval()
-    for start in range(0, len(dataset.held_out.y), batch_size):
-        x, y = dataset.held_out.take(slice(start, start + batch_size))
+    # Batches of that size or a little more: the statistics of a short rest would be those of no other batch.
+    for indices in torch.arange(len(dataset.held_out.y)).tensor_split(max(1, len(dataset.held_out.y) // batch_size)):
+        x, y = dataset.held_out.take(indices.to(dataset.held_out.y.device))
         if running_statistics:
             outputs = model(dataset.prepare(x))
         else:
@@ -335,9 +346,11 @@ def held_out_accuracy(
 
 
 def learning_rate_at(training: TrainingConfig, share: float) -> float:
-    """The learning rate when `share` (0..1) of the training is done."""
+    """The learning rate when `share` (0..1) of the training is done; `dann` is η₀/(1 + 10·share)^0.75 (appendix)."""
     if training.schedule == "linear":
-        return training.learning_rate * (1 - share)
+        return training.learning_rate + share * (training.final_learning_rate - training.learning_rate)
+    if training.schedule == "dann":
+        return training.learning_rate / (1 + 10 * share) ** 0.75
     return training.learning_rate * 0.1 ** sum(share >= at for at in STEP_EPOCHS)
 
 
@@ -351,49 +364,47 @@ def pretrain(
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
     """Train a network for `objective` and return it at its best epoch by held-out accuracy, and a row an epoch.
 
+    An epoch is all whole batches of the source, and where the iterations are counted the last one may be a part.
+
     `state_file`: written whole after each epoch; a later call with it goes on from there and ends in the same weights
     (bit for bit on a CPU), because every draw depends on the seed and the epoch alone.
-    Raises ValueError where the source has fewer images than a batch, or the loss is no longer finite.
+    Raises ValueError where the source has fewer examples than a batch, or the loss is no longer finite.
     """
-    kind = OBJECTIVES[objective]
-    if len(dataset.train.y) < training.batch_size:
-        raise ValueError(
-            f"the source has {len(dataset.train.y)} training examples, fewer than a batch of {training.batch_size}"
-        )
+    kind, batch_size = OBJECTIVES[objective], training.training_batch_size
+    if len(dataset.train.y) < batch_size:
+        raise ValueError(f"the source has {len(dataset.train.y)} training examples, fewer than a batch of {batch_size}")
     device = dataset.train.y.device
     model = build_model(config, objective, seed).to(device)
-    optimizer = torch.optim.SGD(
-        model.parameters(), training.learning_rate, momentum=0.9, nesterov=True, weight_decay=training.weight_decay
-    )
+    optimizer = make_optimizer(model, training)
     state = TrainingState(model, optimizer, [], {})
     if state_file is not None and state_file.exists():
         state.load(state_file)
-    batches = len(dataset.train.y) // training.batch_size
-    epochs = range(len(state.history), training.epochs)
-    for epoch in progress(epochs, f"pre-training {objective}, seed {seed}", training.epochs, len(state.history)):
+    batches = len(dataset.train.y) // batch_size
+    iterations = training.iterations if training.epochs is None else training.epochs * batches
+    assert iterations is not None
+    epochs, done = math.ceil(iterations / batches), len(state.history)
+    for epoch in progress(range(done, epochs), f"pre-training {objective}, seed {seed}", epochs, done):
         started = time.perf_counter()
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
         order = torch.randperm(len(dataset.train.y), generator=generator).to(device)
         model.train()
-        loss_sum = 0.0
-        for batch in range(batches):
-            rate = learning_rate_at(training, (epoch * batches + batch) / (training.epochs * batches))
+        loss_sum, count = 0.0, min(batches, iterations - epoch * batches)
+        for batch in range(count):
+            rate = learning_rate_at(training, (epoch * batches + batch) / iterations)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            indices = order[batch * training.batch_size : (batch + 1) * training.batch_size]
+            indices = order[batch * batch_size : (batch + 1) * batch_size]
             loss_sum += _train_on(model, dataset, indices, kind, training, rate, generator)
             optimizer.step()
         if not math.isfinite(loss_sum):
             raise ValueError(
                 f"pre-training {objective} diverged in epoch {epoch + 1} (loss not finite): lower the learning rate"
             )
-        row = {"epoch": epoch + 1, "learning_rate": rate, "loss": loss_sum / batches}
+        row = {"epoch": epoch + 1, "learning_rate": rate, "loss": loss_sum / count}
         running = not kind.self_supervised
-        row["held_out_accuracy"] = held_out_accuracy(
-            model, dataset, running_statistics=running, batch_size=training.batch_size
-        )
+        row["held_out_accuracy"] = held_out_accuracy(model, dataset, running_statistics=running, batch_size=batch_size)
         if kind.self_supervised:
-            # The same images and rotations in every epoch, so that the rows compare.
+            # The same examples and rotations in every epoch, so that the rows compare.
             first = dataset.held_out.take(slice(0, 200))
             row |= diagnose(model, _half(dataset, first.x, first.y, kind, torch.Generator().manual_seed(0)))
         state.end_epoch(row | {"seconds": time.perf_counter() - started})
@@ -401,6 +412,19 @@ def pretrain(
             state.save(state_file)
     model.load_state_dict(state.best)
     return model.eval(), pd.DataFrame(state.history)
+
+
+def make_optimizer(model: nn.Module, training: TrainingConfig) -> torch.optim.Optimizer:
+    """SGD with Nesterov momentum 0.9, or Adam, over all parameters."""
+    if training.optimizer == "adam":
+        # foreach is twice as fast for wide layers on a CPU. The fused kernel reads the memory of weights,
+        # gradients and state side by side, whatever their strides: wrong for convolutions with the channels last.
+        return torch.optim.Adam(
+            model.parameters(), training.learning_rate, weight_decay=training.weight_decay, foreach=True
+        )
+    return torch.optim.SGD(
+        model.parameters(), training.learning_rate, momentum=0.9, nesterov=True, weight_decay=training.weight_decay
+    )
 
 
 def _half(dataset: Dataset, x: Tensor, y: Tensor, kind: Objective, generator: torch.Generator) -> Half:
@@ -450,15 +474,15 @@ def _train_on(
 
 @dataclass
 class TrainingState:
-    """All that a killed training needs to go on: weights, momentum, best weights, history."""
+    """All that a killed training needs to go on: weights, the optimiser's state, best weights, history."""
 
     model: nn.Module
-    optimizer: torch.optim.SGD
+    optimizer: torch.optim.Optimizer
     history: list[dict[str, Any]]
     best: dict[str, Tensor]
 
     def end_epoch(self, row: dict[str, Any]) -> None:
-        """Add a row; keep the weights if no earlier epoch was better on the held-out images."""
+        """Add a row; keep the weights if no earlier epoch was better on the held-out examples."""
         if all(row["held_out_accuracy"] >= earlier["held_out_accuracy"] for earlier in self.history):
             self.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         self.history.append(row)
@@ -468,7 +492,8 @@ class TrainingState:
         tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"best/{name}": value for name, value in self.best.items()}
         for name, parameter in self.model.named_parameters():
-            tensors[f"momentum/{name}"] = self.optimizer.state[parameter]["momentum_buffer"]
+            for key, value in self.optimizer.state[parameter].items():
+                tensors[f"optimizer/{key}/{name}"] = value
         part = path.with_suffix(".part")
         save_file(
             {n: v.detach().cpu().contiguous() for n, v in tensors.items()}, part, {"history": json.dumps(self.history)}
@@ -484,4 +509,7 @@ class TrainingState:
         self.model.load_state_dict({n.removeprefix("model/"): v for n, v in tensors.items() if n.startswith("model/")})
         self.best = {n.removeprefix("best/"): v for n, v in tensors.items() if n.startswith("best/")}
         for name, parameter in self.model.named_parameters():
-            self.optimizer.state[parameter]["momentum_buffer"] = tensors[f"momentum/{name}"]
+            for part, value in tensors.items():
+                if part.startswith("optimizer/") and part.endswith(f"/{name}"):
+                    # Adam counts its steps on the CPU.
+                    self.optimizer.state[parameter][part.split("/")[1]] = value if value.ndim else value.cpu()

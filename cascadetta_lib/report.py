@@ -6,12 +6,13 @@ deviation over seeds.
 
 import base64
 import io
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,13 +22,17 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cascadetta_lib.data.base import Modality
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.image import ImageDataset
+from cascadetta_lib.data.speech import SOURCE_DOMAIN, SpeechDataset, as_float, log_mel
+from cascadetta_lib.data.text import TextDataset
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.models import LeNetConfig, MLPConfig, ModelConfig, ResNetConfig
 from cascadetta_lib.settings import Settings
-from cascadetta_lib.streams import Domain, gradual, instantaneous
-from cascadetta_lib.study import Checkpoint, CheckpointConfig, Run, Store, belongs
+from cascadetta_lib.streams import make_stream
+from cascadetta_lib.study import Checkpoint, CheckpointConfig, Run, RunConfig, Store, belongs, dataset_name
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
 """The paper's published numbers in long form: table, dataset, setup, severity, batch_size, method, …, metric, value."""
@@ -46,13 +51,13 @@ PALETTE = sns.color_palette("colorblind")
 # ---------------------------------------------------------------- runs and their provenance
 
 
-def profile_runs(settings: Settings, dataset: str) -> list[Run]:
+def profile_runs(settings: Settings, modality: Modality, dataset: str) -> list[Run]:
     """The stored runs that the profile asks for on `dataset`, of every seed that is there, in the profile's order.
 
     All are on the same data as the newest of them: what was made before the data changed is not taken for a seed more.
     """
-    methods = list(settings.image_methods)
-    runs = [run for run in Store(settings.results_path).runs() if belongs(run, settings, dataset)]
+    methods: Sequence[str] = getattr(settings, f"{modality}_methods")
+    runs = [run for run in Store(settings.results_path).runs() if belongs(run, settings, modality, dataset)]
     if runs:
         newest = data_of(max(runs, key=lambda run: str(run.provenance["finished"])))
         runs = [run for run in runs if data_of(run) == newest]
@@ -60,43 +65,64 @@ def profile_runs(settings: Settings, dataset: str) -> list[Run]:
 
 
 def data_of(run: Run) -> tuple[str, str, int]:
-    """What the profile alone does not fix: the source images, where the domains come from, the batch size."""
+    """What the profile alone does not fix: the data, where the domains come from, the batch size."""
     return run.config.checkpoint.source.fingerprint, run.config.domain_source, run.config.batch_size
 
 
-def missing_runs(settings: Settings, runs: Sequence[Run]) -> list[str]:
+def missing_runs(settings: Settings, modality: Modality, runs: Sequence[Run]) -> list[str]:
     """A line for each method and seed of the profile without a run."""
     there = {(run.config.method, run.seed) for run in runs}
-    return [f"{m}, seed {s}: no run" for m in settings.image_methods for s in settings.seeds if (m, s) not in there]
+    asked = itertools.product(getattr(settings, f"{modality}_methods"), settings.seeds)
+    return [f"{method}, seed {seed}: no run" for method, seed in asked if (method, seed) not in there]
+
+
+PAPER_TRAINING = {"image": {"epochs": 75}, "text": {"iterations": 1000}, "speech": {"epochs": 50}}
+"""How long the paper pre-trains."""
+PAPER_MODELS = (
+    ResNetConfig(depth=26, width=16),
+    ResNetConfig(architecture="resnet34"),
+    MLPConfig(hidden=(1024, 512)),
+    MLPConfig(hidden=(50, 50)),
+    LeNetConfig(),
+)
+"""The paper's networks, whatever the classes, the inputs, and the kind of block."""
 
 
 def comparable(runs: Sequence[Run]) -> bool:
-    """Whether numbers may be held against the paper's: its own data, whole, its network, its 75 epochs, its stream and
-    order of prediction, and three seeds or more of each method."""
+    """Whether numbers may be held against the paper's: its own data, whole, its network, a training as long as its, its
+    stream and order of prediction, and three seeds or more of each method."""
     seeds: dict[str, set[int]] = {}
     for run in runs:
         seeds.setdefault(run.config.method, set()).add(run.seed)
     return all(len(found) >= 3 for found in seeds.values()) and all(
         run.provenance["official_data"]
-        and run.config.checkpoint.training.epochs >= 75
-        and (
-            run.config.checkpoint.model.architecture,
-            run.config.checkpoint.model.depth,
-            run.config.checkpoint.model.width,
-        )
-        in (("resnet26", 26, 16), ("resnet34", 26, 16))
+        and _trained_as_long(run.config.checkpoint)
+        and any(_same_size(run.config.checkpoint.model, model) for model in PAPER_MODELS)
         and (run.config.predict, run.config.last_batch) == ("after", "kept")
-        and paper_table(run.config.stream) is not None
+        and paper_table(run.config) is not None
         for run in runs
     )
 
 
-def paper_table(stream: Sequence[Domain]) -> tuple[tuple[str, ...], int | None] | None:
-    """The paper's tables for a stream and its severity (None: gradual); None for a stream that the paper has not."""
-    if list(stream) == gradual(CORRUPTIONS):
+def _trained_as_long(checkpoint: CheckpointConfig) -> bool:
+    wanted = PAPER_TRAINING[checkpoint.source.modality]
+    return all((getattr(checkpoint.training, name) or 0) >= least for name, least in wanted.items())
+
+
+def _same_size(model: ModelConfig, other: ModelConfig) -> bool:
+    free = {"classes", "inputs", "block", "main_logits"}
+    return model.model_dump(exclude=free) == other.model_dump(exclude=free)
+
+
+def paper_table(config: RunConfig) -> tuple[tuple[str, ...], int | None] | None:
+    """The paper's tables for a stream, and its severity or None; None for a stream that the paper has not."""
+    modality, stream = config.checkpoint.source.modality, list(config.stream)
+    if modality != "image":
+        return ((f"tab:{modality}",), None) if stream == make_stream("instantaneous", modality) else None
+    if stream == make_stream("gradual", modality):
         return ("tab:gradual-c10",), None
     for severity in range(1, 6):
-        if list(stream) == instantaneous(CORRUPTIONS, severity):
+        if stream == make_stream("instantaneous", modality, severity):
             return ("tab:main-result", "tab:add-result"), severity
     return None
 
@@ -111,15 +137,17 @@ def label(runs: Sequence[Run]) -> str:
 
     provenance = [run.provenance for run in runs]
     config = runs[0].config
+    training, unit = config.checkpoint.training, provenance[0]["unit"]
     sizes = (
-        f"{config.checkpoint.source.train_size or 'all'} source images, "
-        f"{config.test_size or 'all'} images a domain, batch {config.batch_size}"
+        f"{config.checkpoint.source.options['train_size'] or 'all'} source {unit}, "
+        f"{config.test_size or 'all'} {unit} a domain, batch {config.batch_size}"
     )
+    length = f"{training.epochs} epochs" if training.iterations is None else f"{training.iterations} iterations"
     verdict = "comparable with the paper's" if comparable(runs) else "NOT comparable with the paper's"
     return (
         f"Data: {each([p['data_source'] for p in provenance])}; "
         f"{each([p['domain_source'] for p in provenance])}; {sizes}. "
-        f"Profile {each([p['profile'] for p in provenance])}, {config.checkpoint.training.epochs} epochs, "
+        f"Profile {each([p['profile'] for p in provenance])}, {length}, "
         f"seeds {each(sorted({run.seed for run in runs}))}; prediction {config.predict} the update. "
         f"Device: {each([p['device'] for p in provenance])}; "
         f"torch {each([p['packages']['torch'] for p in provenance])}; "
@@ -156,18 +184,19 @@ def over_seeds(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def paper_numbers(runs: Sequence[Run]) -> pd.DataFrame:
-    """The paper's numbers for the same dataset, stream, severity and batch size, in the form of `over_seeds` (method by
-    our name). Empty where the paper has none.
+    """The paper's numbers for the same dataset, stream, severity and batch size (where it says one), in the form of
+    `over_seeds` (method and domain by our names). Empty where the paper has none.
     """
     config, compare_with = runs[0].config, runs[0].provenance["compare_with"]
-    tables, severity = paper_table(config.stream) or ((), None)
+    tables, severity = paper_table(config) or ((), None)
     table = pd.read_csv(PAPER_RESULTS)
     table = table[table["table"].isin(tables) & (table["dataset"] == compare_with)]
-    table = table[table["batch_size"].astype(float) == config.batch_size]
+    table = table[table["batch_size"].isna() | (pd.to_numeric(table["batch_size"]) == config.batch_size)]
     if severity is not None:
         table = table[pd.to_numeric(table["severity"]) == severity]
     names = {METHODS[name].label: name for name in METHODS if METHODS[name].in_paper} | {"Ours": "cascade"}
     table = table.assign(method=table["method"].map(names), mean=table["value"], std=np.nan, n=1)
+    table["domain"] = table["domain"].replace("dvds", "dvd")
     return table[["method", "domain", "metric", "mean", "std", "n"]].dropna(subset="method").reset_index(drop=True)
 
 
@@ -267,7 +296,8 @@ def stream_figure(runs: Sequence[Run], window: int = 8) -> Figure:
         if len(starts) <= 20:
             name = config.stream[step].name
             axes.text(start, 1.01, " " + SHORT.get(name, name), transform=axes.get_xaxis_transform(), fontsize=7)
-    axes.set(xlabel="images of the stream", ylabel="online error (%)", xlim=(0, x[-1]), ylim=(0, None))
+    axes.set(xlabel=f"{runs[0].provenance['unit']} of the stream", ylabel="online error (%)")
+    axes.set(xlim=(0, x[-1]), ylim=(0, None))
     axes.grid(axis="x", visible=False)
     axes.legend(ncols=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), columnspacing=1.2, handlelength=1.5)
     return figure
@@ -385,6 +415,53 @@ def augmentation_figure(dataset: ImageDataset, seed: int = 0, count: int = 12) -
     return figure
 
 
+def sentences_table(dataset: TextDataset, seed: int = 0, count: int = 4) -> str:
+    """The beginnings of the first reviews of the source, each with `count` of its EDA versions, as HTML; a line where
+    there is no text."""
+    if not dataset.has_text:
+        return "<p>counts alone: there is no text to show or to augment</p>"
+    generator = torch.Generator().manual_seed(seed)
+    rows = []
+    for index in range(2):
+        rows.append({"operation": f"review {index + 1}", "text": _beginning(dataset.text(index))})
+        for operation, text in dataset.augmented_texts(index, count, generator):
+            rows.append({"operation": operation.replace("_", " "), "text": _beginning(text)})
+    with pd.option_context("display.max_colwidth", None):
+        return str(pd.DataFrame(rows).to_html(index=False, border=0))
+
+
+def _beginning(text: str, characters: int = 220) -> str:
+    return text if len(text) <= characters else text[:characters].rsplit(" ", 1)[0] + " …"
+
+
+def spectrogram_figure(dataset: SpeechDataset, utterance: int = 0) -> Figure:
+    """The log-mel spectrogram of one test utterance, clean and through the five domains."""
+    names = (SOURCE_DOMAIN, *dataset.domain_names)
+    figure, panels = plt.subplots(1, len(names), figsize=(11, 2.2), sharey=True)
+    for axes, name in zip(panels, names, strict=True):
+        _spectrogram(axes, dataset.domain(name, 1).x[utterance, 0])
+        axes.set_title(name)
+    figure.tight_layout()
+    return figure
+
+
+def audio_augmentation_figure(dataset: SpeechDataset, seed: int = 0, count: int = 6) -> Figure:
+    """Source utterances, and below them what a randomised training batch makes of them, as log-mel spectrograms."""
+    x = dataset.train.x[:count]
+    rows = (x, dataset.randomise(x, torch.Generator().manual_seed(seed)))
+    figure, panels = plt.subplots(2, count, figsize=(11, 3.6))
+    for row, utterances in zip(panels, rows, strict=True):
+        for axes, picture in zip(row, log_mel(as_float(utterances)), strict=True):
+            _spectrogram(axes, picture[0])
+    figure.tight_layout()
+    return figure
+
+
+def _spectrogram(axes: Axes, decibels: torch.Tensor) -> None:
+    axes.imshow(decibels.cpu(), origin="lower", vmin=-80, vmax=0, cmap="viridis")
+    axes.set(xticks=[], yticks=[])
+
+
 # ---------------------------------------------------------------- checkpoints
 
 
@@ -435,26 +512,34 @@ def collapse_lines(trained: Iterable[tuple[CheckpointConfig, pd.DataFrame]]) -> 
     return lines
 
 
-# ---------------------------------------------------------------- the report on one image dataset
+# ---------------------------------------------------------------- the report on one dataset
 
 
 @dataclass
-class ImageExhibits:
+class Exhibits:
     """The exhibits of one dataset under one profile, from its stored runs; a line in the place of one without runs."""
 
+    modality: Modality
     dataset: str
     settings: Settings
     runs: list[Run]
 
     @property
+    def definition(self) -> str:
+        """Which F: by Eq. 2 or as the release has it."""
+        chosen: str = getattr(self.settings, f"{self.modality}_forward_transfer")
+        return chosen
+
+    @property
     def heading(self) -> str:
-        return f"<h3>{self.dataset}, {self.settings.image_stream} stream</h3>"
+        return f"<h3>{self.modality}: {dataset_name(self.dataset)}</h3>"
 
     @property
     def notes(self) -> list[str]:
         """What made the numbers, and a line for each run that is missing."""
-        there = [label(self.runs)] if self.runs else [f"**{self.dataset}**: no runs; `02_adapt_image` makes them."]
-        missing = [f"- {self.dataset}: {line}" for line in missing_runs(self.settings, self.runs)]
+        none = f"**{self.dataset}**: no runs; {NOTEBOOKS[self.modality]} makes them."
+        there = [label(self.runs)] if self.runs else [none]
+        missing = [f"- {self.dataset}: {line}" for line in missing_runs(self.settings, self.modality, self.runs)]
         return there + [f"- {line}" for line in self.collapse] + missing
 
     @cached_property
@@ -469,12 +554,11 @@ class ImageExhibits:
     def figures(self) -> dict[str, Figure]:
         if not self.runs:
             return {}
-        definition = self.settings.image_forward_transfer
-        return {"metrics": metrics_figure(self.runs, definition), "stream": stream_figure(self.runs)}
+        return {"metrics": metrics_figure(self.runs, self.definition), "stream": stream_figure(self.runs)}
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return main_table(self.runs, self.settings.image_forward_transfer)
+        return main_table(self.runs, self.definition)
 
     def figure_html(self, name: str) -> str:
         """A figure with its caption, as HTML that needs no other file."""
@@ -498,10 +582,17 @@ class ImageExhibits:
         markdown, numbers = folder / f"{stem}-table.md", folder / f"{stem}-results.csv"
         text = "\n\n".join([to_markdown(self.table), label(self.runs), *self.collapse])
         markdown.write_text(text + "\n", encoding="utf-8")
-        results(self.runs, self.settings.image_forward_transfer).to_csv(numbers, index=False, float_format="%.4f")
+        results(self.runs, self.definition).to_csv(numbers, index=False, float_format="%.4f")
         return [*paths, markdown, numbers]
 
 
-def image_exhibits(settings: Settings) -> list[ImageExhibits]:
-    """The exhibits of every image dataset of the profile. The figures are drawn when they are asked for."""
-    return [ImageExhibits(name, settings, profile_runs(settings, name)) for name in settings.image_datasets]
+NOTEBOOKS = {"image": "`02_adapt_image`", "text": "`03_adapt_text`", "speech": "`04_adapt_speech`"}
+
+
+def all_exhibits(settings: Settings) -> list[Exhibits]:
+    """The exhibits of every dataset of the profile. The figures are drawn when they are asked for."""
+    return [
+        Exhibits(modality, name, settings, profile_runs(settings, modality, name))
+        for modality in get_args(Modality)
+        for name in settings.datasets(modality)
+    ]

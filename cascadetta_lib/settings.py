@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from cascadetta_lib.registry import nearest
 
@@ -95,6 +95,94 @@ class Settings(BaseModel):
     )
     image_accuracy_matrix: bool = Field(False, description="also record R(T_i | T_1:j) for every i and j")
 
+    text_dataset: str | tuple[str, ...] = Field("reviews", description="a name, or amazon:FOLDER; a list: a job each")
+    text_train_size: int | None = Field(None, ge=20, description="source reviews, drawn once; null: all")
+    text_test_size: int | None = Field(None, ge=1, description="reviews of each target domain; null: all")
+    text_held_out_fraction: float = Field(0.1, gt=0, lt=1, description="share of the source reviews set aside")
+    text_features: Literal["auto", "msda", "counts"] = Field(
+        "auto", description="mSDA of the n-gram counts, or the counts; auto: mSDA of raw text, count files as they are"
+    )
+    text_vocabulary_size: int = Field(1000, ge=10, description="most frequent unigrams and bigrams of the source")
+    text_msda_layers: int = Field(1, ge=1)
+    text_msda_probability: float = Field(0.5, gt=0, lt=1, description="with which mSDA drops a feature")
+    text_msda_solver: Literal["cholesky", "conjugate_gradient"] = "cholesky"
+    text_msda_output: Literal["last", "all"] = Field(
+        "last", description="the last layer, or the input and all layers side by side"
+    )
+    text_eda_strength: float = Field(
+        0.05, ge=0, le=1, description="α of EDA, the share of words changed; its reference for 500 to 2,000 texts"
+    )
+    text_eda_copies: int = Field(8, ge=1, description="augmented versions of a review; EDA's reference for 2,000 texts")
+
+    text_hidden: tuple[int, ...] = Field(
+        (64, 32), min_length=1, description="layers of φ: [1024, 512] (appendix) or [50, 50] (Sec. 5.2)"
+    )
+
+    text_iterations: int = Field(300, ge=1)
+    text_training_batch_size: int = Field(32, ge=4, description="halved into meta-train and meta-test")
+    text_optimizer: Literal["sgd", "adam"] = "adam"
+    text_learning_rate: float = Field(0.001, gt=0)
+    text_schedule: Literal["linear", "steps", "dann"] = Field("dann", description="dann: η/(1 + 10p)^0.75 (appendix)")
+    text_weight_decay: float = Field(0.0, ge=0)
+    text_inner_learning_rate_ratio: float = Field(1.0, ge=0, description="α as a multiple of the learning rate")
+    text_inner_parameters: Literal["all", "batchnorm_and_classifier"] = "all"
+    text_outer_loss: Literal["paper", "release"] = "paper"
+    text_entropy_weight: float = Field(0.1, ge=0, description="λ of Eq. 4")
+    text_meta_gradient: Literal["exact", "difference"] = "exact"
+
+    text_methods: tuple[str, ...] = Field(
+        ("erm", "adabn", "tent", "tent_adam", "cotta", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary"),
+        min_length=1,
+        description="test-time methods",
+    )
+    text_stream: Literal["instantaneous"] | tuple[str, ...] = Field(
+        "instantaneous", description="dvd, electronics, kitchen; or a list of your own, also with the source, books"
+    )
+    text_batch_size: int = Field(32, ge=1)
+    text_online_learning_rate: float = Field(0.001, ge=0, description="of every method that adapts")
+    text_predict: Literal["after", "before"] = "after"
+    text_last_batch: Literal["kept", "dropped"] = "kept"
+    text_forward_transfer: Literal["paper", "release"] = "paper"
+    text_accuracy_matrix: bool = False
+
+    speech_dataset: str | tuple[str, ...] = Field(
+        "synthetic_speech", description="a name, or speech_commands:FOLDER; a list makes a job each"
+    )
+    speech_train_size: int | None = Field(None, ge=20, description="source utterances, drawn once; null: all")
+    speech_test_size: int | None = Field(None, ge=1, description="utterances of each target domain; null: all")
+    speech_held_out_fraction: float = Field(
+        0.1, gt=0, lt=1, description="share of the source utterances set aside, where the data brings no list for it"
+    )
+    speech_augmentation_probability: float = Field(0.5, ge=0, le=1, description="of each training augmentation")
+
+    speech_epochs: int = Field(10, ge=1)
+    speech_training_batch_size: int = Field(64, ge=4, description="halved into meta-train and meta-test")
+    speech_optimizer: Literal["sgd", "adam"] = "sgd"
+    speech_learning_rate: float = Field(0.1, gt=0)
+    speech_final_learning_rate: float = Field(0.001, ge=0, description="at the end of the linear schedule")
+    speech_schedule: Literal["linear", "steps", "dann"] = "linear"
+    speech_weight_decay: float = Field(0.0, ge=0)
+    speech_inner_learning_rate_ratio: float = Field(0.1, ge=0, description="α as a multiple of the learning rate")
+    speech_inner_parameters: Literal["all", "batchnorm_and_classifier"] = "all"
+    speech_outer_loss: Literal["paper", "release"] = "paper"
+    speech_entropy_weight: float = Field(0.1, ge=0, description="λ of Eq. 4")
+    speech_meta_gradient: Literal["exact", "difference"] = "difference"
+
+    speech_methods: tuple[str, ...] = Field(
+        ("erm", "adabn", "tent", "tent_adam", "cotta", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary"),
+        min_length=1,
+        description="test-time methods",
+    )
+    speech_stream: Literal["instantaneous"] | tuple[str, ...] = Field(
+        "instantaneous", description="amplitude, pitch, noise, stretch, shift; or a list of your own, also with clean"
+    )
+    speech_batch_size: int = Field(32, ge=1)
+    speech_online_learning_rate: float = Field(0.001, ge=0, description="of every method that adapts")
+    speech_predict: Literal["after", "before"] = "after"
+    speech_last_batch: Literal["kept", "dropped"] = "kept"
+    speech_forward_transfer: Literal["paper", "release"] = "paper"
+    speech_accuracy_matrix: bool = False
+
     @field_validator("image_depth")
     @classmethod
     def _depth(cls, depth: int) -> int:
@@ -102,27 +190,37 @@ class Settings(BaseModel):
             raise ValueError("the depth is 6n + 2: 8, 14, 20, 26, 32, …")
         return depth
 
-    @field_validator("image_methods")
+    @field_validator("text_hidden")
     @classmethod
-    def _methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _hidden(cls, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        if min(sizes) < 1:
+            raise ValueError("a layer has at least 1 unit")
+        return sizes
+
+    @field_validator("image_methods", "text_methods", "speech_methods")
+    @classmethod
+    def _methods(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         from cascadetta_lib.methods import METHODS  # here, because it imports torch
 
+        modality = _modality(info)
         for name in names:
-            METHODS[name]
+            if modality not in METHODS[name].modalities:
+                allowed = [other for other in METHODS if modality in METHODS[other].modalities]
+                raise ValueError(f"{name} is not defined for {modality}; {nearest(name, allowed)}")
         if len(set(names)) < len(names):
             raise ValueError("a method is named twice")
         return names
 
-    @field_validator("image_dataset")
+    @field_validator("image_dataset", "text_dataset", "speech_dataset")
     @classmethod
-    def _dataset(cls, names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    def _dataset(cls, names: str | tuple[str, ...], info: ValidationInfo) -> str | tuple[str, ...]:
         from cascadetta_lib.data import check_name
 
         several = (names,) if isinstance(names, str) else names
         if not several or len(set(several)) < len(several):
             raise ValueError("name one dataset, or several different ones")
         for name in several:
-            check_name(name)
+            check_name(name, _modality(info))
         return names
 
     @field_validator("seeds")
@@ -132,17 +230,12 @@ class Settings(BaseModel):
             raise ValueError("seeds are different whole numbers from 0 on")
         return seeds
 
-    @field_validator("image_stream")
+    @field_validator("image_stream", "text_stream", "speech_stream")
     @classmethod
-    def _stream(cls, stream: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS
-        from cascadetta_lib.streams import parse_domain
+    def _stream(cls, stream: str | tuple[str, ...], info: ValidationInfo) -> str | tuple[str, ...]:
+        from cascadetta_lib.streams import make_stream
 
-        if not stream:
-            raise ValueError("the list of domains is empty")
-        if not isinstance(stream, str):
-            for text in stream:
-                parse_domain(text, CORRUPTIONS + HELD_OUT_CORRUPTIONS, severity=5)
+        make_stream(stream, _modality(info), severity=5)
         return stream
 
     @property
@@ -158,12 +251,16 @@ class Settings(BaseModel):
     def figures_path(self) -> Path:
         return ROOT / Path(self.figures_folder).expanduser()
 
-    @property
-    def image_datasets(self) -> tuple[str, ...]:
-        """The datasets by name; a relative npz:FOLDER starts at the repository."""
-        names = (self.image_dataset,) if isinstance(self.image_dataset, str) else self.image_dataset
-        kinds = [name.partition(":") for name in names]
+    def datasets(self, modality: str) -> tuple[str, ...]:
+        """The datasets of a modality by name; a relative folder in KIND:FOLDER starts at the repository."""
+        names = getattr(self, f"{modality}_dataset")
+        kinds = [name.partition(":") for name in ((names,) if isinstance(names, str) else names)]
         return tuple(f"{kind}:{ROOT / Path(folder).expanduser()}" if folder else kind for kind, _, folder in kinds)
+
+
+def _modality(info: ValidationInfo) -> Any:
+    """`image` of `image_stream`."""
+    return str(info.field_name).partition("_")[0]
 
 
 def _message(error: ValidationError, origins: Mapping[str, str]) -> str:

@@ -17,25 +17,26 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 import torch
 from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors.torch import load_file, save_file
 
-from cascadetta_lib.data import ImageOptions, load_dataset
-from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS
+from cascadetta_lib.data import OPTIONS, SERVING, load_dataset
+from cascadetta_lib.data.base import Dataset, Modality
 from cascadetta_lib.data.image import ImageDataset
+from cascadetta_lib.data.text import TextDataset
 from cascadetta_lib.evaluate import Evaluation, Evaluator
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.models import Architecture, Cascade, ModelConfig, Parallel
+from cascadetta_lib.models import Cascade, LeNetConfig, MLPConfig, ModelConfig, Parallel, ResNetConfig
 from cascadetta_lib.pretrain import TrainingConfig, build_model, pretrain
 from cascadetta_lib.settings import Settings, SettingsError
 from cascadetta_lib.streams import Domain, make_stream
 
-STORE_FORMAT = 1
+STORE_FORMAT = 2
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
 CODE = ("cascadetta_lib", "notebooks", "profiles", "workflow")
 PACKAGES = ("torch", "torchvision", "numpy", "pandas", "cascadetta")
@@ -53,20 +54,18 @@ class Config(BaseModel):
 
 
 class SourceConfig(Config):
-    """What a checkpoint learns from. `fingerprint` stands for the pixels, so a moved folder stays the same data."""
+    """What a checkpoint learns from. `fingerprint` stands for the data itself, so a moved folder stays the same data;
+    options: those of data.Options for the modality that change what is learned."""
 
+    modality: Modality
     dataset: str
     fingerprint: str
-    train_size: int | None
-    held_out_fraction: float
-    input_scaling: str
-    crop_and_flip: bool
-    randomisation: str
+    options: dict[str, int | float | str | bool | None]
 
 
 class CheckpointConfig(Config):
     source: SourceConfig
-    model: ModelConfig
+    model: Annotated[ModelConfig, Field(discriminator="architecture")]
     objective: str
     training: TrainingConfig
     seed: int
@@ -205,127 +204,140 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def source_values(settings: Settings) -> dict[str, Any]:
-    """What the profile says of SourceConfig."""
-    return {
-        "train_size": settings.image_train_size,
-        "held_out_fraction": settings.image_held_out_fraction,
-        "input_scaling": settings.image_input_scaling,
-        "crop_and_flip": settings.image_crop_and_flip,
-        "randomisation": settings.image_randomisation,
-    }
+def chosen(settings: Settings, modality: Modality, config: type[BaseModel]) -> dict[str, Any]:
+    """What the profile says of the fields of `config`: its `image_depth` is the field depth for images."""
+    names = [name for name in config.model_fields if f"{modality}_{name}" in Settings.model_fields]
+    return {name: getattr(settings, f"{modality}_{name}") for name in names}
 
 
-def model_values(settings: Settings) -> dict[str, Any]:
-    """What the profile says of ModelConfig, whatever the dataset."""
-    return {
-        "depth": settings.image_depth,
-        "width": settings.image_width,
-        "block": settings.image_block,
-        "main_logits": settings.image_main_logits,
-    }
+def source_options(settings: Settings, modality: Modality) -> dict[str, Any]:
+    """What the profile says of SourceConfig.options."""
+    values = chosen(settings, modality, OPTIONS[modality])
+    return {name: value for name, value in values.items() if name not in SERVING}
 
 
-def training_config(settings: Settings) -> TrainingConfig:
+def training_config(settings: Settings, modality: Modality) -> TrainingConfig:
     """What the profile says of the training."""
-    return TrainingConfig(
-        epochs=settings.image_epochs,
-        batch_size=settings.image_training_batch_size,
-        learning_rate=settings.image_learning_rate,
-        schedule=settings.image_schedule,
-        weight_decay=settings.image_weight_decay,
-        inner_learning_rate_ratio=settings.image_inner_learning_rate_ratio,
-        inner_parameters=settings.image_inner_parameters,
-        outer_loss=settings.image_outer_loss,
-        entropy_weight=settings.image_entropy_weight,
-        meta_gradient=settings.image_meta_gradient,
-    )
+    return TrainingConfig(**chosen(settings, modality, TrainingConfig))
 
 
-def run_values(settings: Settings) -> dict[str, Any]:
+def run_values(settings: Settings, modality: Modality) -> dict[str, Any]:
     """What the profile says of RunConfig, whatever the dataset and the method."""
-    return {
-        "online_learning_rate": settings.image_online_learning_rate,
-        "test_size": settings.image_test_size,
-        "predict": settings.image_predict,
-        "last_batch": settings.image_last_batch,
-        "matrix": settings.image_accuracy_matrix,
-        "unadapted": settings.image_forward_transfer == "release",
+    own = {
+        "matrix": getattr(settings, f"{modality}_accuracy_matrix"),
+        "unadapted": getattr(settings, f"{modality}_forward_transfer") == "release",
     }
+    values = chosen(settings, modality, RunConfig)
+    return {name: value for name, value in values.items() if name not in ("stream", "batch_size")} | own
 
 
-def belongs(run: Run, settings: Settings, dataset: str) -> bool:
-    """Whether `run` is one that the profile asks for on `dataset`, at any seed. Needs no data, only the run's files."""
+def profile_stream(settings: Settings, modality: Modality) -> list[Domain]:
+    """The stream of the profile."""
+    return make_stream(getattr(settings, f"{modality}_stream"), modality, settings.image_severity)
+
+
+def dataset_name(dataset: str) -> str:
+    """`npz:pets` for npz:/data/pets: the name that a dataset gives itself."""
     kind, _, folder = dataset.partition(":")
-    name = f"{kind}:{Path(folder).expanduser().resolve().name}" if folder else kind
+    return f"{kind}:{Path(folder).expanduser().resolve().name}" if folder else kind
+
+
+def _is_network(model: ModelConfig, settings: Settings, modality: Modality) -> bool:
+    """Whether the profile asks for that network, whatever the dataset."""
+    values = chosen(settings, modality, type(model))
+    architecture = values.pop("architecture", "auto")
+    return model.model_dump(include=set(values)) == values and architecture in ("auto", model.architecture)
+
+
+def belongs(run: Run, settings: Settings, modality: Modality, dataset: str) -> bool:
+    """Whether `run` is one that the profile asks for on `dataset`, at any seed. Needs no data, only the run's files."""
     config, checkpoint = run.config, run.config.checkpoint
-    stream = make_stream(settings.image_stream, CORRUPTIONS, settings.image_severity, HELD_OUT_CORRUPTIONS)
+    batch_size = getattr(settings, f"{modality}_batch_size")
     return (
-        checkpoint.source.dataset == name
-        and config.method in settings.image_methods
-        and checkpoint.source.model_dump(exclude={"dataset", "fingerprint"}) == source_values(settings)
-        and checkpoint.model.model_dump(exclude={"architecture", "classes"}) == model_values(settings)
-        and settings.image_architecture in ("auto", checkpoint.model.architecture)
-        and checkpoint.training == training_config(settings)
-        and config.model_dump(include=set(run_values(settings))) == run_values(settings)
-        and list(config.stream) == stream
-        and settings.image_batch_size in (None, config.batch_size)
+        checkpoint.source.modality == modality
+        and checkpoint.source.dataset == dataset_name(dataset)
+        and config.method in getattr(settings, f"{modality}_methods")
+        and checkpoint.objective == METHODS[config.method].objective
+        and checkpoint.source.options == source_options(settings, modality)
+        and _is_network(checkpoint.model, settings, modality)
+        and checkpoint.training == training_config(settings, modality)
+        and config.model_dump(include=set(run_values(settings, modality))) == run_values(settings, modality)
+        and list(config.stream) == profile_stream(settings, modality)
+        and batch_size in (None, config.batch_size)
     )
 
 
 class Study:
-    """One dataset under one profile: what to ask for checkpoints and runs.
+    """One dataset of one modality under one profile: what to ask for checkpoints and runs.
 
-    Raises SettingsError unless `settings.image_dataset` is a single dataset, and DataMissing where its data is absent.
+    Raises SettingsError unless the settings name a single dataset, and DataMissing where its data is absent.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, modality: Modality = "image") -> None:
+        self.settings, self.modality = settings, modality
         self.device = choose_device(settings.device)
         self.store = Store(settings.results_path)
-        if len(settings.image_datasets) != 1:
+        datasets = settings.datasets(modality)
+        if len(datasets) != 1:
             raise SettingsError(
-                f"image_dataset = {settings.image_dataset!r}: a notebook works on one dataset; "
-                f"add -p image_dataset {settings.image_datasets[0]}"
+                f"{modality}_dataset = {list(datasets)!r}: a notebook works on one dataset; "
+                f"add -p {modality}_dataset {datasets[0]}"
             )
-        self.dataset_name = settings.image_datasets[0]
-
-    @cached_property
-    def dataset(self) -> ImageDataset:
-        settings = self.settings
-        options = ImageOptions(
-            folder=str(settings.data_path),
-            device=self.device,
-            test_size=settings.image_test_size,
-            **source_values(settings),
-        )
-        dataset = load_dataset(self.dataset_name, options)
-        assert isinstance(dataset, ImageDataset)
-        return dataset
+        self.dataset_name = datasets[0]
 
     @property
-    def architecture(self) -> Architecture:
-        chosen = self.settings.image_architecture
-        return self.dataset.architecture if chosen == "auto" else chosen
+    def methods(self) -> tuple[str, ...]:
+        """The profile's methods for this modality."""
+        methods: tuple[str, ...] = getattr(self.settings, f"{self.modality}_methods")
+        return methods
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        options = OPTIONS[self.modality](
+            folder=str(self.settings.data_path),
+            device=self.device,
+            test_size=getattr(self.settings, f"{self.modality}_test_size"),
+            **source_options(self.settings, self.modality),
+        )
+        return load_dataset(self.dataset_name, options)
+
+    @property
+    def model_config(self) -> ModelConfig:
+        """The network for this dataset."""
+        dataset = self.dataset
+        if isinstance(dataset, ImageDataset):
+            values = chosen(self.settings, "image", ResNetConfig)
+            if values["architecture"] == "auto":
+                values["architecture"] = dataset.architecture
+            return ResNetConfig(classes=dataset.classes, **values)
+        if isinstance(dataset, TextDataset):
+            values = chosen(self.settings, "text", MLPConfig) | {"inputs": dataset.input_features}
+            return MLPConfig(classes=dataset.classes, **values)
+        return LeNetConfig(classes=dataset.classes)
 
     @property
     def batch_size(self) -> int:
-        return self.settings.image_batch_size or self.dataset.batch_size
+        size: int | None = getattr(self.settings, f"{self.modality}_batch_size")
+        if size is None:
+            assert isinstance(self.dataset, ImageDataset)
+            return self.dataset.batch_size
+        return size
 
     @cached_property
     def stream(self) -> list[Domain]:
-        return make_stream(self.settings.image_stream, CORRUPTIONS, self.settings.image_severity, HELD_OUT_CORRUPTIONS)
+        return profile_stream(self.settings, self.modality)
 
     def checkpoint_config(self, objective: str) -> CheckpointConfig:
         return CheckpointConfig(
             source=SourceConfig(
-                dataset=self.dataset.name, fingerprint=self.dataset.fingerprint, **source_values(self.settings)
+                modality=self.modality,
+                dataset=self.dataset.name,
+                fingerprint=self.dataset.fingerprint,
+                options=source_options(self.settings, self.modality),
             ),
-            model=ModelConfig(
-                architecture=self.architecture, classes=self.dataset.classes, **model_values(self.settings)
-            ),
+            model=self.model_config,
             objective=objective,
-            training=training_config(self.settings),
+            training=training_config(self.settings, self.modality),
             seed=self.settings.seed,
         )
 
@@ -336,7 +348,7 @@ class Study:
             stream=tuple(self.stream),
             domain_source=self.dataset.domain_source,
             batch_size=self.batch_size,
-            **run_values(self.settings),
+            **run_values(self.settings, self.modality),
         )
 
     def provenance(self, seconds: float) -> dict[str, Any]:
@@ -349,6 +361,7 @@ class Study:
             "official_data": self.dataset.official,
             "compare_with": self.dataset.compare_with,
             "class_names": list(self.dataset.class_names),
+            "unit": self.dataset.unit,
             "device": device_name(self.device),
             "peak_gpu_memory_gb": peak_gpu_memory(self.device),
             "python": platform.python_version(),
@@ -397,7 +410,8 @@ class Study:
                 model,
                 learning_rate=config.online_learning_rate,
                 predict=config.predict,
-                value_range=self.dataset.value_range,
+                copies=self.dataset.augmented_copies,
+                **({"value_range": self.dataset.value_range} if isinstance(self.dataset, ImageDataset) else {}),
                 seed=config.checkpoint.seed,
             )
             evaluator = Evaluator(adapter, self.dataset, config.stream, config.batch_size, config.last_batch)

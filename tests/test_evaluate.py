@@ -16,7 +16,7 @@ from cascadetta_lib.evaluate import (
     online_errors,
 )
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.models import ModelConfig
+from cascadetta_lib.models import ResNetConfig
 from cascadetta_lib.pretrain import build_model
 from cascadetta_lib.streams import Domain, gradual, instantaneous, make_stream
 
@@ -26,7 +26,7 @@ BATCH = 8  # the domains have 22 images, so the last batch is short
 
 def make(name: str) -> Method:
     return METHODS[name](
-        build_model(ModelConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0), learning_rate=0.05
+        build_model(ResNetConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0), learning_rate=0.05
     )
 
 
@@ -81,10 +81,10 @@ def test_metrics_against_a_brute_force_recomputation(name: str, dataset: ImageDa
 def test_batchnorm_is_in_the_same_mode_for_e_a_and_f(name: str, dataset: ImageDataset) -> None:
     """With learning rate 0 all three are those of a network in training mode, written down without a method."""
     still = METHODS[name](
-        build_model(ModelConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0), learning_rate=0.0
+        build_model(ResNetConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0), learning_rate=0.0
     )
     result = Evaluator(still, dataset, STREAM, BATCH).run(matrix=True, unadapted=True)
-    model = build_model(ModelConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0).train()
+    model = build_model(ResNetConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0).train()
     right = []
     for domain in STREAM:
         x, y = dataset.domain(*domain)
@@ -97,7 +97,7 @@ def test_batchnorm_is_in_the_same_mode_for_e_a_and_f(name: str, dataset: ImageDa
 
 def test_erm_on_a_stream_is_plain_evaluation(dataset: ImageDataset) -> None:
     result = evaluate("erm", dataset)
-    model = build_model(ModelConfig(depth=8, width=4, classes=4), "erm", seed=0).eval()
+    model = build_model(ResNetConfig(depth=8, width=4, classes=4), "erm", seed=0).eval()
     for domain, error in zip(STREAM, online_errors(result.batches), strict=True):
         x, y = dataset.domain(*domain)
         assert error == pytest.approx((model(dataset.prepare(x)).main.argmax(1) != y).float().mean().item())
@@ -156,22 +156,24 @@ def test_streams() -> None:
     names = ("fog", "snow")
     assert instantaneous(names, 5) == [("fog", 5), ("snow", 5)]
     assert [d.severity for d in gradual(names)] == [1, 2, 3, 4, 5, 4, 3, 2, 1] * 2
-    assert make_stream(["snow:2", "fog"], names, 4) == [("snow", 2), ("fog", 4)]
-    assert len(make_stream("gradual", [str(i) for i in range(15)], 5)) == 135
+    assert make_stream(["snow:2", "fog"], "image", 4) == [("snow", 2), ("fog", 4)]
+    assert len(make_stream("gradual", "image", 5)) == 135
     for bad, message in (
         (["frog"], "did you mean 'fog'"),
         (["fog:6"], "severity"),
         ("gradul", "did you mean 'gradual'"),
     ):
         with pytest.raises(ValueError, match=message):
-            make_stream(bad, names, 5)
+            make_stream(bad, "image", 5)
+    assert make_stream("instantaneous", "text") == [("dvd", 1), ("electronics", 1), ("kitchen", 1)]
+    assert make_stream(["clean", "noise"], "speech") == [("clean", 1), ("noise", 1)]
 
 
 def test_the_real_images_run_end_to_end(real_cifar10: Path, tmp_path: Path) -> None:
     from cascadetta_lib.data import ImageOptions, load_dataset
 
     dataset = load_dataset(f"npz:{real_cifar10}", ImageOptions(folder=str(tmp_path), train_size=200, test_size=40))
-    model = build_model(ModelConfig(), "meta", seed=0)
+    model = build_model(ResNetConfig(), "meta", seed=0)
     assert isinstance(dataset, ImageDataset)
     result = Evaluator(METHODS["cascade"](model), dataset, instantaneous(dataset.domain_names[:2], 5), 32).run()
     assert torch.tensor(result.batches["count"].tolist()).tolist() == [32, 8] * 2

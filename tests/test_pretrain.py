@@ -13,8 +13,10 @@ from cascadetta_lib import pretrain as module
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.models import (
     Cascade,
-    ModelConfig,
+    LeNetConfig,
+    MLPConfig,
     Parallel,
+    ResNetConfig,
     batch_norm_parameters,
     build_cascade,
     build_parallel,
@@ -39,8 +41,8 @@ from cascadetta_lib.pretrain import (
     self_supervised_loss,
 )
 
-TINY = ModelConfig(depth=8, width=4, classes=4, block="pre_activation")
-SHORT = TrainingConfig(epochs=3, batch_size=16, learning_rate=0.05, schedule="linear")
+TINY = ResNetConfig(depth=8, width=4, classes=4, block="pre_activation")
+SHORT = TrainingConfig(epochs=3, training_batch_size=16, learning_rate=0.05, schedule="linear")
 
 
 def count(parameters: object) -> int:
@@ -49,7 +51,7 @@ def count(parameters: object) -> int:
 
 @pytest.mark.parametrize("block", ["conv_bn_relu", "pre_activation"])
 def test_resnet26_has_the_parameters_of_the_paper(block: str) -> None:
-    model = build_cascade(ModelConfig(block=block))  # type: ignore[arg-type]
+    model = build_cascade(ResNetConfig(block=block))  # type: ignore[arg-type]
     assert count(model.parameters()) == 368_292
     assert count(model.main_classifier.parameters()) == 650
     assert model.auxiliary_classifier is not None
@@ -58,7 +60,7 @@ def test_resnet26_has_the_parameters_of_the_paper(block: str) -> None:
 
 
 def test_resnet34_is_torchvisions_with_the_papers_theta_a() -> None:
-    model = build_cascade(ModelConfig(architecture="resnet34", classes=200))
+    model = build_cascade(ResNetConfig(architecture="resnet34", classes=200))
     assert count(model.feature_extractor.parameters()) + count(model.main_classifier.parameters()) == 21_387_272
     assert model.auxiliary_classifier is not None
     assert [tuple(p.shape) for p in model.auxiliary_classifier.parameters()] == [
@@ -93,7 +95,7 @@ def test_relu_logits_change_z_itself() -> None:
 
 
 def test_release_checkpoint_round_trip(tmp_path: Path) -> None:
-    model = build_cascade(ModelConfig(block="pre_activation", main_logits="relu"))
+    model = build_cascade(ResNetConfig(block="pre_activation", main_logits="relu"))
     theirs = {"stage1": "layer1", "stage2": "layer2", "conv1": "conv1"}
     state: dict[str, Tensor] = {}
     for name, tensor in model.state_dict().items():
@@ -254,7 +256,7 @@ def test_inner_parameters_are_told_by_module() -> None:
 
 
 def test_every_objective_learns(dataset: ImageDataset) -> None:
-    training = SHORT.model_copy(update={"epochs": 8, "batch_size": 8})
+    training = SHORT.model_copy(update={"epochs": 8, "training_batch_size": 8})
     for objective in OBJECTIVES:
         model, history = pretrain(dataset, TINY, objective, training, seed=0)
         assert history["held_out_accuracy"].max() > 0.5, objective
@@ -289,6 +291,45 @@ def test_resumed_training_ends_in_the_same_weights(
     pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed_history.drop(columns="seconds"))
 
 
+def test_training_by_iterations_with_adam_goes_on_after_a_kill(dataset: ImageDataset, tmp_path: Path) -> None:
+    # 64 training images, 4 batches of 16 an epoch: 10 iterations are two epochs and a half.
+    training = SHORT.model_copy(update={"epochs": None, "iterations": 10, "optimizer": "adam", "schedule": "dann"})
+    whole, history = pretrain(dataset, TINY, "meta", training, seed=0)
+    assert len(history) == 3
+    assert history["learning_rate"].iloc[-1] == pytest.approx(0.05 / (1 + 10 * 0.9) ** 0.75)
+    state_file = tmp_path / "training.safetensors"
+    epochs = iter((1, 2, 3))
+    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
+        real = module.TrainingState.save
+
+        def save(state: module.TrainingState, path: Path) -> None:
+            real(state, path)
+            if next(epochs) == 2:
+                raise KeyboardInterrupt
+
+        patch.setattr(module.TrainingState, "save", save)
+        pretrain(dataset, TINY, "meta", training, seed=0, state_file=state_file)
+    resumed, _ = pretrain(dataset, TINY, "meta", training, seed=0, state_file=state_file)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+    with pytest.raises(ValueError, match="epochs or of iterations"):
+        TrainingConfig(epochs=1, iterations=10)
+
+
+def test_the_networks_of_text_and_speech() -> None:
+    text = build_model(MLPConfig(), "meta", seed=0)
+    # φ: 5000-1024-512 with BN; θ_m and θ_a of 2 units.
+    phi = 5000 * 1024 + 1024 + 2 * 1024 + 1024 * 512 + 512 + 2 * 512
+    assert count(text.parameters()) == phi + (512 * 2 + 2) + (2 * 2 + 2)
+    assert text(torch.rand(4, 5000)).auxiliary.shape == (4, 2)
+    speech = build_model(LeNetConfig(), "meta", seed=0)
+    assert speech.feature_extractor(torch.rand(4, 1, 32, 32)).shape == (4, 16 * 5 * 5)
+    classifier = 400 * 120 + 120 + 120 * 84 + 84 + 84 * 30 + 30
+    assert count(speech.parameters()) == 6 * 25 + 6 + 12 + 16 * 150 + 16 + 32 + classifier + 30 * 30 + 30
+    with pytest.raises(ValueError, match="rotation of images"):
+        build_model(LeNetConfig(), "ttt", seed=0)
+
+
 def test_seed_0_differs_from_seed_1_and_equals_itself(dataset: ImageDataset) -> None:
     first, second, other = (pretrain(dataset, TINY, "meta", SHORT, seed=seed)[0] for seed in (0, 0, 1))
     key = "main_classifier.weight"
@@ -297,8 +338,13 @@ def test_seed_0_differs_from_seed_1_and_equals_itself(dataset: ImageDataset) -> 
 
 
 def test_schedules() -> None:
-    linear, steps = SHORT.model_copy(update={"learning_rate": 1.0}), TrainingConfig(learning_rate=1.0, schedule="steps")
+    linear = SHORT.model_copy(update={"learning_rate": 1.0})
+    steps, dann = (linear.model_copy(update={"schedule": schedule}) for schedule in ("steps", "dann"))
     assert [learning_rate_at(linear, share) for share in (0, 0.5)] == [1.0, 0.5]
+    to_a_tenth = linear.model_copy(update={"final_learning_rate": 0.1})
+    assert [learning_rate_at(to_a_tenth, share) for share in (0, 0.5, 1)] == pytest.approx([1.0, 0.55, 0.1])
+    # η₀/(1 + 10p)^0.75: 11^0.75 = 6.04 at the end.
+    assert [learning_rate_at(dann, share) for share in (0, 1)] == pytest.approx([1.0, 1 / 6.0401], rel=1e-4)
     epochs = (0, 19, 20, 40, 50, 60, 70)
     assert [learning_rate_at(steps, e / 75) for e in epochs] == pytest.approx([1, 1, 0.1, 0.01, 1e-3, 1e-4, 1e-5])
 
@@ -320,4 +366,4 @@ def test_diagnostics_tell_a_collapsed_head(dataset: ImageDataset) -> None:
 
 def test_too_few_images_is_said_before_training(dataset: ImageDataset) -> None:
     with pytest.raises(ValueError, match="64 training examples, fewer than a batch of 100"):
-        pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"batch_size": 100}), seed=0)
+        pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"training_batch_size": 100}), seed=0)

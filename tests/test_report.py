@@ -17,7 +17,7 @@ from cascadetta_lib import report
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.streams import Domain, gradual, instantaneous
-from cascadetta_lib.study import Run, RunConfig, SourceConfig, Study, belongs, source_values
+from cascadetta_lib.study import Run, RunConfig, Study, belongs
 
 
 def made_up(method: str, seed: int, errors: tuple[int, int], alone: float | None, **provenance: Any) -> Run:
@@ -141,7 +141,7 @@ def test_the_label_says_what_made_the_numbers(runs: list[Run]) -> None:
 
 def test_missing_runs_are_named(runs: list[Run]) -> None:
     settings = Settings(image_methods=("erm", "cascade"), seeds=(0, 2))
-    assert report.missing_runs(settings, runs) == ["erm, seed 2: no run", "cascade, seed 2: no run"]
+    assert report.missing_runs(settings, "image", runs) == ["erm, seed 2: no run", "cascade, seed 2: no run"]
 
 
 def test_the_report_finds_stored_runs_of_every_seed_and_no_foreign_ones(tmp_path: Path, runs: list[Run]) -> None:
@@ -167,14 +167,14 @@ def test_the_report_finds_stored_runs_of_every_seed_and_no_foreign_ones(tmp_path
     shutil.copytree(tmp_path / "runs" / runs[0].config.key, tmp_path / "runs" / "0123456789abcdef")
     (tmp_path / "runs" / "fedcba9876543210").mkdir()
     (tmp_path / "runs" / "fedcba9876543210" / "run.json").write_text('{"config": {"method": "erm"}, "provenance": {}}')
-    found = report.profile_runs(settings, "digits")
+    found = report.profile_runs(settings, "image", "digits")
     assert [(run.config.method, run.seed) for run in found] == [("cascade", 0), ("cascade", 1), ("erm", 0), ("erm", 1)]
-    assert report.profile_runs(settings, "cifar10") == []
-    assert belongs(found[0], settings, "digits")
+    assert report.profile_runs(settings, "image", "cifar10") == []
+    assert belongs(found[0], settings, "image", "digits")
 
 
 def test_exhibits_are_saved_and_say_where_they_come_from(tmp_path: Path, runs: list[Run]) -> None:
-    exhibit = report.ImageExhibits("digits", Settings(image_methods=("erm", "cascade")), runs)
+    exhibit = report.Exhibits("image", "digits", Settings(image_methods=("erm", "cascade")), runs)
     names = {path.name for path in exhibit.save(tmp_path)}
     assert names == {"digits-metrics.png", "digits-stream.png", "digits-table.md", "digits-results.csv"}
     assert (tmp_path / "digits-metrics.svg").read_text().startswith("<?xml")
@@ -185,7 +185,7 @@ def test_exhibits_are_saved_and_say_where_they_come_from(tmp_path: Path, runs: l
 
 
 def test_an_exhibit_without_runs_says_so(tmp_path: Path) -> None:
-    exhibit = report.ImageExhibits("cifar10", Settings(), [])
+    exhibit = report.Exhibits("image", "cifar10", Settings(), [])
     assert exhibit.save(tmp_path / "none") == [] and not (tmp_path / "none").exists()
     assert exhibit.table_html == exhibit.figure_html("stream") == "<p>no runs</p>"
     assert "02_adapt_image" in exhibit.notes[0] and "tent, seed 0: no run" in exhibit.notes[3]
@@ -204,10 +204,6 @@ def test_figures_show_the_numbers(runs: list[Run]) -> None:
 
 def test_every_published_number_is_there() -> None:
     assert len(pd.read_csv(report.PAPER_RESULTS)) == 862
-
-
-def test_source_values_are_fields_of_the_source() -> None:
-    assert set(source_values(Settings())) | {"dataset", "fingerprint"} == set(SourceConfig.model_fields)
 
 
 def test_collapse_is_told_of_the_epoch_that_was_kept(runs: list[Run]) -> None:

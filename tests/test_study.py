@@ -116,16 +116,16 @@ def test_runs_of_other_settings_do_not_belong(study: Study, tmp_path: Path) -> N
     run = study.run("erm")
     (stored,) = list(study.store.runs())
     assert stored.config == run.config
-    assert belongs(run, study.settings, "digits")
-    assert belongs(run, settings_in(tmp_path, seed=7), "digits"), "any seed is picked up"
-    assert not belongs(run, study.settings, "cifar10")
+    assert belongs(run, study.settings, "image", "digits")
+    assert belongs(run, settings_in(tmp_path, seed=7), "image", "digits"), "any seed is picked up"
+    assert not belongs(run, study.settings, "image", "cifar10")
     for change in (
         {"image_epochs": 9},
         {"image_stream": ("fog",)},
         {"image_methods": ("cascade",)},
         {"image_batch_size": 9},
     ):
-        assert not belongs(run, settings_in(tmp_path, **change), "digits"), change
+        assert not belongs(run, settings_in(tmp_path, **change), "image", "digits"), change
 
 
 def test_a_moved_npz_folder_is_the_same_data(tmp_path: Path) -> None:
@@ -182,6 +182,13 @@ def test_quick_is_the_defaults() -> None:
         ("image_dataset", "[]", ["image_dataset = []"]),
         ("image_stream", "[]", ["empty"]),
         ("image_methods", "[erm, erm]", ["twice"]),
+        ("text_dataset", "cifar10", ["no text dataset", "amazon"]),
+        ("text_methods", "[ttt]", ["ttt is not defined for text", "'tent'"]),
+        ("text_stream", "[dvds]", ["did you mean 'dvd'"]),
+        ("text_stream", "['dvd:2']", ["only the corruptions of images have a severity"]),
+        ("text_hidden", "[0]", ["at least 1 unit"]),
+        ("speech_stream", "gradual", ["speech_stream = 'gradual'"]),
+        ("speech_dataset", "'synthetic_speech:folder'", ["allowed is synthetic_speech"]),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed_and_where_it_came_from(

@@ -127,7 +127,8 @@ def _agree(one: Job, other: Job) -> bool:
 def _precedes(earlier: Job, job: Job) -> bool:
     if not job.notebook.axes:  # a report
         return bool(earlier.notebook.axes)
-    return earlier.notebook.name == PRETRAIN != job.notebook.name and _agree(earlier, job)
+    covers = set(earlier.notebook.axes) <= set(job.notebook.axes)
+    return earlier.notebook.name == PRETRAIN != job.notebook.name and covers and _agree(earlier, job)
 
 
 def make_jobs(notebooks: Iterable[Notebook], values: Mapping[str, Any]) -> dict[str, Job]:

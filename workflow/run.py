@@ -135,8 +135,9 @@ def _from_folder(name: str, value: Any, folder: Path) -> Any:
     """`value` with the relative paths in it (npz:FOLDER, and names ending in _folder) taken from `folder`."""
     if isinstance(value, list):
         return [_from_folder(name, item, folder) for item in value]
-    if isinstance(value, str) and value.startswith("npz:"):
-        return f"npz:{folder / Path(value.removeprefix('npz:')).expanduser()}"
+    if isinstance(value, str) and name.endswith("_dataset") and ":" in value:
+        kind, _, path = value.partition(":")
+        return f"{kind}:{folder / Path(path).expanduser()}" if path else value
     if isinstance(value, str) and name.endswith("_folder"):
         return str(folder / Path(value).expanduser())
     return value
@@ -197,17 +198,19 @@ def check_data(settings: "Settings", notebooks: "Sequence[Notebook]") -> None:
     from cascadetta_lib.data.base import DataMissing
     from cascadetta_lib.study import Study, choose_device
 
-    if not any("image_dataset" in notebook.axes for notebook in notebooks):
-        return
-    for name in settings.image_datasets:
-        try:
-            choose_device(settings.device)
-            study = Study(settings.model_copy(update={"image_dataset": name, "device": "cpu"}))
-            print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
-        except DataMissing as error:
-            raise Refusal(f"data missing for image_dataset = {name}: {error}", DATA_MISSING) from None
-        except ValueError as error:
-            raise Refusal(f"image_dataset = {name}: {error}", BAD_ARGUMENTS) from None
+    for axis in ("image_dataset", "text_dataset", "speech_dataset"):
+        if not any(axis in notebook.axes for notebook in notebooks):
+            continue
+        modality: Any = axis.partition("_")[0]
+        for name in settings.datasets(modality):
+            try:
+                choose_device(settings.device)
+                study = Study(settings.model_copy(update={axis: name, "device": "cpu"}), modality)
+                print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
+            except DataMissing as error:
+                raise Refusal(f"data missing for {axis} = {name}: {error}", DATA_MISSING) from None
+            except ValueError as error:
+                raise Refusal(f"{axis} = {name}: {error}", BAD_ARGUMENTS) from None
 
 
 def _lock(file: TextIO) -> bool:

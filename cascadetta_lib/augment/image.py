@@ -5,6 +5,7 @@ m ~ Beta(1, 1). The operations that overlap with the benchmark's corruptions (br
 sharpness) are left out, so that no test domain is seen in training.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -232,6 +233,19 @@ def cotta_augment(x: Tensor, draw: CoTTADraw, generator: torch.Generator) -> Ten
     x = torch.where(draw.flip.view(-1, 1, 1, 1), x.flip(3), x)
     noise = torch.randn(x.shape, generator=generator, device=generator.device).to(x.device)
     return (x + 0.005 * noise).clamp(0, 1)
+
+
+def cotta_copies(
+    x: Tensor, count: int, generator: torch.Generator, value_range: tuple[float, float]
+) -> Iterator[Tensor]:
+    """`count` versions of a prepared batch, black and white at `value_range`; one draw serves all images of a copy,
+    because the release's transforms see a whole batch."""
+    black, white = value_range
+    unit = (x - black) / (white - black)
+    draws = draw_cotta(count, generator)
+    for number in range(count):
+        draw = CoTTADraw(*(part[number : number + 1].expand(len(x), *part.shape[1:]) for part in draws))
+        yield black + (white - black) * cotta_augment(unit, draw, generator)
 
 
 def _blend_black(x: Tensor, factor: Tensor) -> Tensor:

@@ -1,15 +1,17 @@
 """Datasets by name: `load_dataset("cifar10", options)`. A dataset is one file in this folder."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from cascadetta_lib.data.base import Dataset
-from cascadetta_lib.registry import Registry
+from cascadetta_lib.data.base import Dataset, Modality
+from cascadetta_lib.registry import Registry, nearest
 
 
-class ImageOptions(BaseModel):
-    """How an image dataset is cut and served; the names are those of the profile without `image_`."""
+class Options(BaseModel):
+    """How a dataset is cut and served; the names are those of the profile without `image_`, `text_` or `speech_`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -18,26 +20,76 @@ class ImageOptions(BaseModel):
     train_size: int | None = None
     test_size: int | None = None
     held_out_fraction: float = 0.1
+
+
+class ImageOptions(Options):
     input_scaling: str = "symmetric"
     crop_and_flip: bool = False
     randomisation: str = "augmix_image"
 
 
-Loader = Callable[[str, ImageOptions], Dataset]
-DATASETS: Registry[Loader] = Registry("dataset", __name__)
-"""Name to loader(argument, options); `argument` is what follows the colon of `npz:FOLDER`, else empty."""
+class TextOptions(Options):
+    features: Literal["auto", "msda", "counts"] = "auto"
+    vocabulary_size: int = 5000
+    msda_layers: int = 1
+    msda_probability: float = 0.5
+    msda_solver: Literal["cholesky", "conjugate_gradient"] = "cholesky"
+    msda_output: Literal["last", "all"] = "last"
+    eda_strength: float = 0.05
+    eda_copies: int = 8
 
 
-def check_name(name: str) -> None:
-    """ValueError if no dataset has that name, or if it lacks the argument that it needs; loads no data."""
-    kind, _, argument = name.partition(":")
-    DATASETS[kind]
-    if (kind == "npz") != bool(argument):
-        raise ValueError(f"{name!r}: npz takes a folder (npz:FOLDER), and no other dataset takes one")
+class SpeechOptions(Options):
+    augmentation_probability: float = 0.5
 
 
-def load_dataset(name: str, options: ImageOptions) -> Dataset:
-    """The dataset `name`, or `KIND:ARGUMENT`. Raises ValueError for a bad name and DataMissing for absent data."""
-    check_name(name)
-    kind, _, argument = name.partition(":")
-    return DATASETS[kind](argument, options)
+OPTIONS: dict[Modality, type[Options]] = {"image": ImageOptions, "text": TextOptions, "speech": SpeechOptions}
+SERVING = {"folder", "device", "test_size"}
+"""The options that do not change what a network is trained on."""
+
+Loader = Callable[[str, Any], Dataset]
+LoaderType = TypeVar("LoaderType", bound=Loader)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A dataset that can be named. `load(argument, options)`; `argument` is what follows the colon of `npz:FOLDER`,
+    else empty. folder: whether the name must, may or must not have one."""
+
+    modality: Modality
+    folder: Literal["must", "may", "none"]
+    load: Loader
+
+
+DATASETS: Registry[Entry] = Registry("dataset", __name__)
+
+
+def dataset(
+    name: str, modality: Modality, folder: Literal["must", "may", "none"] = "none"
+) -> Callable[[LoaderType], LoaderType]:
+    """Decorator of a loader: it serves the datasets called `name`."""
+
+    def register(load: LoaderType) -> LoaderType:
+        DATASETS.add(name)(Entry(modality, folder, load))
+        return load
+
+    return register
+
+
+def check_name(name: str, modality: Modality) -> None:
+    """ValueError if `modality` has no dataset of that name, or if it lacks the folder that it needs; loads no data."""
+    kind, colon, folder = name.partition(":")
+    known = [entry for entry in DATASETS if DATASETS[entry].modality == modality]
+    if kind not in known:
+        raise ValueError(f"no {modality} dataset is named {kind!r}; {nearest(kind, known)}")
+    wanted = DATASETS[kind].folder
+    if (wanted == "must" and not folder) or (wanted == "none" and colon) or (colon and not folder):
+        allowed = {"must": f"{kind}:FOLDER", "may": f"{kind} or {kind}:FOLDER", "none": kind}[wanted]
+        raise ValueError(f"{name!r}: allowed is {allowed}")
+
+
+def load_dataset(name: str, options: Options) -> Dataset:
+    """The dataset `name`, or `KIND:FOLDER`. Raises ValueError for a bad name and DataMissing for absent data."""
+    kind, _, folder = name.partition(":")
+    check_name(name, DATASETS[kind].modality)
+    return DATASETS[kind].load(folder, options)

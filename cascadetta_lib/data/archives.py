@@ -105,10 +105,10 @@ def ensure_archive(name: str, folder: str | Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{archive.folder}.lock"):
             if not unpacked.exists():  # another job may have unpacked it while this one waited
-                _unpack(_fetch(name, archive, folder), archive, folder)
+                unpack(_fetch(name, archive, folder), archive, folder)
             elif missing := archive.missing(unpacked):
                 fault = f"{name}: {unpacked} lacks {', '.join(missing)}; complete or remove that folder"
-                raise DataMissing(f"{fault}. {_advice(archive, folder)}")
+                raise DataMissing(f"{fault}. {advice(archive, folder)}")
     return unpacked
 
 
@@ -157,17 +157,17 @@ def _fetch(name: str, archive: Archive, folder: Path) -> Path:
             reasons.append(f"{url} cannot be downloaded ({error.strerror or type(error).__name__})")
     if path.is_file():
         reasons.insert(0, f"{path} has another hash, so it is incomplete or altered")
-    raise DataMissing(f"{name} is missing: {'; '.join(reasons)}. {_advice(archive, folder)}")
+    raise DataMissing(f"{name} is missing: {'; '.join(reasons)}. {advice(archive, folder)}")
 
 
-def _advice(archive: Archive, folder: Path) -> str:
+def advice(archive: Archive, folder: Path) -> str:
     return (
         f"Put {archive.file} ({archive.hash}) from {' or '.join(archive.urls)} into the folder {folder}, or unpack it "
         f"there to {folder / archive.folder}; the parameter data_folder names another folder."
     )
 
 
-def _unpack(path: Path, archive: Archive, folder: Path) -> None:
+def unpack(path: Path, archive: Archive, folder: Path) -> None:
     """Unpack `path` to `folder / archive.folder`, which appears only when it is whole. Call it under the lock."""
     temporary = folder / f".{archive.folder}.unpacking"
     shutil.rmtree(temporary, ignore_errors=True)  # left by a job that was killed

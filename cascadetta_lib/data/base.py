@@ -6,10 +6,13 @@ itself, `prepare` maps it to the network's input. So augmentation, storage and s
 """
 
 import hashlib
+import os
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from pathlib import Path
+from typing import IO, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,6 +46,8 @@ class Dataset(ABC):
     """
 
     modality: ClassVar[Modality]
+    unit: ClassVar[str]
+    """What its examples are, in the plural: images, reviews, utterances."""
     name: str
     source: str
     fingerprint: str
@@ -61,6 +66,11 @@ class Dataset(ABC):
     def domain_names(self) -> tuple[str, ...]:
         """The target domains, in the standard order of the stream."""
 
+    @property
+    @abstractmethod
+    def domain_source(self) -> str:
+        """Where the target domains come from, in words."""
+
     @abstractmethod
     def domain(self, name: str, severity: int) -> Split:
         """The unlabelled examples of one target domain (the labels only measure)."""
@@ -76,6 +86,10 @@ class Dataset(ABC):
     @abstractmethod
     def prepare(self, x: Tensor) -> Tensor:
         """Stored form to the network's input, float32."""
+
+    @abstractmethod
+    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """`count` versions of a prepared batch that keep its labels, one after the other (CoTTA averages over them)."""
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> str:
@@ -99,3 +113,34 @@ def split_source(
     held = max(1, round(len(order) * held_out_fraction))
     train, held_out = order[:-held].sort().values, order[-held:].sort().values
     return Split(x[train], y[train]), Split(x[held_out], y[held_out])
+
+
+def mixed(split: Split) -> Split:
+    """The examples, by a fixed permutation if they lie class by class: a batch of one class says nothing about accuracy
+    under batch statistics, and a part of the first few classes is no sample."""
+    if (split.y.diff() < 0).any():
+        return split
+    return split.take(torch.randperm(len(split.y), generator=torch.Generator().manual_seed(0)))
+
+
+def to_device(split: Split, device: str) -> Split:
+    """The split with both tensors on `device`."""
+    return Split(split.x.to(device), split.y.to(device))
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Let `write` fill a file that gets the name `path` only when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        with temporary.open("wb") as file:
+            write(file)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def code_version(*modules: object) -> str:
+    """A hash of the files of `modules`: what other code has made and kept is not taken for theirs."""
+    files = [Path(str(module.__file__)) for module in modules]  # type: ignore[attr-defined]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torchvision.datasets import CIFAR10, CIFAR100
 
-from cascadetta_lib.data import DATASETS, ImageOptions
+from cascadetta_lib.data import ImageOptions, dataset
 from cascadetta_lib.data.archives import corruptions_archive, ensure_archive
 from cascadetta_lib.data.base import DataMissing, Split
 from cascadetta_lib.data.corruptions import SEVERITIES
@@ -31,12 +31,12 @@ class CifarC:
         return array[(severity - 1) * size : severity * size][:count]
 
 
-@DATASETS.add("cifar10")
+@dataset("cifar10", "image")
 def load_cifar10(argument: str, options: ImageOptions) -> ImageDataset:
     return _load("cifar10", "CIFAR-10", CIFAR10, options)
 
 
-@DATASETS.add("cifar100")
+@dataset("cifar100", "image")
 def load_cifar100(argument: str, options: ImageOptions) -> ImageDataset:
     return _load("cifar100", "CIFAR-100", CIFAR100, options)
 

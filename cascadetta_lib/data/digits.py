@@ -4,14 +4,14 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from cascadetta_lib.data import DATASETS, ImageOptions
+from cascadetta_lib.data import ImageOptions, dataset
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.image import ImageDataset, make_image_dataset
 
 TRAIN_COUNT = 4000
 
 
-@DATASETS.add("digits")
+@dataset("digits", "image")
 def load_digits(argument: str, options: ImageOptions) -> ImageDataset:
     """4,000 training and 1,000 test digits, black around, grey in three channels, 32×32."""
     pixels, labels = _read()

@@ -3,22 +3,28 @@
 The corrupted images come from the -C archive where the dataset has it, else from `corruptions.corrupt`.
 """
 
-import hashlib
-import os
-import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cascadetta_lib.augment.image import augmix, crop_and_flip
+from cascadetta_lib.augment.image import augmix, cotta_copies, crop_and_flip
 from cascadetta_lib.data import ImageOptions, corruptions
-from cascadetta_lib.data.base import Dataset, Modality, Split, fingerprint, split_source
+from cascadetta_lib.data.base import (
+    Dataset,
+    Modality,
+    Split,
+    code_version,
+    fingerprint,
+    split_source,
+    to_device,
+    write_atomically,
+)
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
 from cascadetta_lib.models import Architecture
 from cascadetta_lib.registry import nearest
@@ -57,6 +63,7 @@ class ImageDataset(Dataset):
     """
 
     modality: ClassVar[Modality] = "image"
+    unit: ClassVar[str] = "images"
     options: ImageOptions
     test: Split
     archive: DomainArchive | None = None
@@ -97,7 +104,7 @@ class ImageDataset(Dataset):
     def _generated(self, name: str, severity: int) -> Split:
         """The domain made from the clean test images, or read from where an earlier call has kept it."""
         clean = self.test.take(slice(self.options.test_size))
-        kept = Path(self.options.folder).expanduser() / "generated" / f"{self.fingerprint}-{_code_version()}"
+        kept = Path(self.options.folder).expanduser() / "generated" / f"{self.fingerprint}-{code_version(corruptions)}"
         path = kept / f"{name}-{severity}-{len(clean.x)}.npy"
         if path.is_file():
             return Split(torch.from_numpy(np.load(path, allow_pickle=False)), clean.y)
@@ -127,6 +134,10 @@ class ImageDataset(Dataset):
         if self.input_size is None:
             return scaled
         return F.interpolate(scaled, (self.input_size, self.input_size), mode="bilinear", align_corners=False)
+
+    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """CoTTA's own augmentation of images."""
+        return cotta_copies(x, count, generator, self.value_range)
 
 
 def make_image_dataset(
@@ -170,36 +181,6 @@ def make_image_dataset(
     )
 
 
-def mixed(split: Split) -> Split:
-    """The examples, by a fixed permutation if they lie class by class: a batch of one class says nothing about accuracy
-    under batch statistics, and a part of the first few classes is no sample."""
-    if (split.y.diff() < 0).any():
-        return split
-    return split.take(torch.randperm(len(split.y), generator=torch.Generator().manual_seed(0)))
-
-
 def channels_first(images: np.ndarray) -> Tensor:
     """uint8 images (N, H, W, 3) as a tensor (N, 3, H, W)."""
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
-
-
-def to_device(split: Split, device: str) -> Split:
-    """The split with both tensors on `device`."""
-    return Split(split.x.to(device), split.y.to(device))
-
-
-def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Let `write` fill a file that gets the name `path` only when it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with temporary.open("wb") as file:
-            write(file)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _code_version() -> str:
-    """A hash of the code that generates corruptions: images that other code made are not taken for its own."""
-    return hashlib.sha256(Path(str(corruptions.__file__)).read_bytes()).hexdigest()[:8]

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cascadetta_lib.data import DATASETS, ImageOptions
-from cascadetta_lib.data.base import DataMissing, Split
-from cascadetta_lib.data.image import ImageDataset, channels_first, make_image_dataset, mixed
+from cascadetta_lib.data import ImageOptions, dataset
+from cascadetta_lib.data.base import DataMissing, Split, mixed
+from cascadetta_lib.data.image import ImageDataset, channels_first, make_image_dataset
 
 SIZES = (32, 64)
 UNREADABLE = (ValueError, OSError, EOFError, TypeError, AttributeError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -23,7 +23,7 @@ PAPER_DATASETS = {(10, 32): "CIFAR-10-C", (100, 32): "CIFAR-100-C", (200, 64): "
 """(classes, size in pixels) to the dataset of the paper that is most like it."""
 
 
-@DATASETS.add("npz")
+@dataset("npz", "image", folder="must")
 def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
     """The images in the folder `argument`. DataMissing if a file is missing, ValueError if one is not as it must be."""
     folder = Path(argument).expanduser()

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from cascadetta_lib.data import DATASETS, ImageOptions
+from cascadetta_lib.data import ImageOptions, dataset
 from cascadetta_lib.data.archives import corruptions_archive, ensure_archive
-from cascadetta_lib.data.base import DataMissing, Split
-from cascadetta_lib.data.image import ImageDataset, domain_source, make_image_dataset, mixed, write_atomically
+from cascadetta_lib.data.base import DataMissing, Split, mixed, write_atomically
+from cascadetta_lib.data.image import ImageDataset, domain_source, make_image_dataset
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TinyImageNetC:
         return _read_images(chosen, self.folder), _labels([path.parent.name for path in chosen], self.classes)
 
 
-@DATASETS.add("tiny_imagenet")
+@dataset("tiny_imagenet", "image")
 def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
     """Raises DataMissing if the clean images are missing; without the -C archive it warns and generates."""
     kept = Path(options.folder).expanduser() / "tiny-imagenet-200.npz"

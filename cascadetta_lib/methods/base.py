@@ -1,13 +1,19 @@
 """What every test-time method shares: batch statistics, one step a batch, the order of prediction, and the reset."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.augment.image import cotta_copies
+from cascadetta_lib.data.base import Modality
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms
 
 Order = Literal["after", "before"]
+Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
+"""copies(x, count, generator): that many versions of a batch that keep its labels."""
 
 
 class Method(nn.Module):
@@ -19,6 +25,9 @@ class Method(nn.Module):
 
     predict: `after` records the prediction of the updated model (the paper), `before` that of the forward pass which
     the update was computed from (the releases of Tent and CoTTA).
+
+    What some methods do to images: value_range is black and white in x; copies makes the augmented copies that CoTTA
+    averages over (None: its own for images). Other data needs copies of its own, such as Dataset.augmented_copies.
     """
 
     objective: ClassVar[str] = "meta"
@@ -30,6 +39,8 @@ class Method(nn.Module):
     colour: ClassVar[int]
     """Its colour in every figure: a place in seaborn's palette `colorblind` (0..9), each taken once."""
     adapts: ClassVar[bool] = True
+    modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
+    """What the method is defined for."""
     model: nn.Module
 
     def __init__(
@@ -39,11 +50,13 @@ class Method(nn.Module):
         learning_rate: float = 1e-3,
         predict: Order = "after",
         value_range: tuple[float, float] = (-1.0, 1.0),
+        copies: Copies | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self.model = model
         self.learning_rate, self.order, self.value_range, self.seed = learning_rate, predict, value_range, seed
+        self.copies = partial(cotta_copies, value_range=value_range) if copies is None else copies
         self.configure_model()
         self.optimizer = self.make_optimizer(self.adapted_parameters()) if self.adapts else None
         self._source = {name: value.detach().clone() for name, value in self.state_dict().items()}

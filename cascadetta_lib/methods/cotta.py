@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cascadetta_lib.augment.image import CoTTADraw, cotta_augment, draw_cotta
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.models import Outputs, as_outputs
@@ -56,16 +55,8 @@ class CoTTA(Method):
         on_x = as_outputs(self.teacher(x))
         if as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
             return on_x
-        black, white = self.value_range
-        unit = (x - black) / (white - black)
-        draws = draw_cotta(COPIES, self.generator)
-        copies = []
-        for number in range(COPIES):
-            # The release's transforms see a whole batch, so one draw serves all images of a copy; and each copy is a
-            # forward pass of its own, normalised by its own batch statistics.
-            draw = CoTTADraw(*(part[number : number + 1].expand(len(x), *part.shape[1:]) for part in draws))
-            augmented = black + (white - black) * cotta_augment(unit, draw, self.generator)
-            copies.append(as_outputs(self.teacher(augmented)).main)
+        # Each copy is a forward pass of its own, normalised by its own batch statistics.
+        copies = [as_outputs(self.teacher(copy)).main for copy in self.copies(x, COPIES, self.generator)]
         return Outputs(torch.stack(copies).mean(0), on_x.auxiliary)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:

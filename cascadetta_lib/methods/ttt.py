@@ -26,6 +26,8 @@ class TTT(Method):
 
     objective, label, in_paper, colour = "ttt", "TTT", True, 4
 
+    modalities = ("image",)  # its task is the rotation of images
+
     def adapted_parameters(self) -> list[nn.Parameter]:
         return cast(Parallel, self.model).shared_parameters
 
