@@ -11,11 +11,11 @@ from typing import Literal, NamedTuple
 
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cascadetta_lib.data.base import Dataset, Split
 from cascadetta_lib.methods import Method
-from cascadetta_lib.models import Outputs, batch_norms
+from cascadetta_lib.models import Outputs
 from cascadetta_lib.pretrain import entropy
 from cascadetta_lib.progress import progress
 from cascadetta_lib.streams import Domain
@@ -69,11 +69,6 @@ class Evaluator:
         for domain, (_, y) in zip(self.stream, domains, strict=True):
             if self.last_batch == "dropped" and len(y) < self.batch_size:
                 raise ValueError(f"{domain} has {len(y)} examples, no whole batch of {self.batch_size}")
-            if self._single_batch(len(y)) and self._needs_two():
-                raise ValueError(
-                    f"{domain} has {len(y)} examples, so in batches of {self.batch_size} one is a single example, of "
-                    f"which this network's BatchNorm has no variance; allowed is any other batch size or test size"
-                )
         self.method.reset()
         batches: list[dict[str, object]] = []
         accuracies: list[dict[str, object]] = []
@@ -98,14 +93,6 @@ class Evaluator:
                 measured(step, -1)
         self.method.reset()
         return Evaluation(pd.DataFrame(batches), pd.DataFrame(accuracies))
-
-    def _single_batch(self, count: int) -> bool:
-        batches = split_batches(torch.empty(count), self.batch_size, self.last_batch)
-        return any(batch.stop - batch.start == 1 for batch in batches)
-
-    def _needs_two(self) -> bool:
-        """Whether the method takes a variance over the examples alone: an image has many pixels, a vector is one."""
-        return any(isinstance(norm, nn.BatchNorm1d) and norm.training for norm in batch_norms(self.method.model))
 
     def _describe(self, step: int) -> dict[str, object]:
         return {"step": step, "domain": self.stream[step].name, "severity": self.stream[step].severity}

@@ -1,6 +1,6 @@
 """Pre-training (Sec. 4.2, Algorithm 1): the objectives over one training loop, the meta-gradient, and its diagnostics.
 
-ψ = {φ, θ_m}. A batch is drawn, randomised by AugMix and halved into meta-train and meta-test:
+ψ = {φ, θ_m}. A batch is drawn, randomised (images by AugMix) and halved into meta-train and meta-test:
 
     inner (Eq. 3)  ψ' = ψ − α ∇_I ENT(a; meta-train)              I: what the inner step moves, θ_a fixed
     outer (Eq. 4)  {ψ, θ_a} ← {ψ, θ_a} − β ∇[CE(z; meta-test) + λ ENT(a; meta-test)] at ψ', through the inner step
@@ -417,10 +417,11 @@ def pretrain(
 def make_optimizer(model: nn.Module, training: TrainingConfig) -> torch.optim.Optimizer:
     """SGD with Nesterov momentum 0.9, or Adam, over all parameters."""
     if training.optimizer == "adam":
-        # foreach is twice as fast for wide layers on a CPU. The fused kernel reads the memory of weights,
+        # The fused kernel is three times as fast for wide layers on a CPU, but it reads the memory of weights,
         # gradients and state side by side, whatever their strides: wrong for convolutions with the channels last.
+        fused = all(parameter.ndim <= 2 for parameter in model.parameters())
         return torch.optim.Adam(
-            model.parameters(), training.learning_rate, weight_decay=training.weight_decay, foreach=True
+            model.parameters(), training.learning_rate, weight_decay=training.weight_decay, fused=fused
         )
     return torch.optim.SGD(
         model.parameters(), training.learning_rate, momentum=0.9, nesterov=True, weight_decay=training.weight_decay
@@ -458,7 +459,8 @@ def _train_on(
         )
         loss, gradients = META_GRADIENTS[training.meta_gradient](model, problem)
         for name, parameter in model.named_parameters():
-            parameter.grad = gradients[name]
+            # Strides as the parameter's, which the fused optimiser takes for granted.
+            parameter.grad = torch.empty_like(parameter).copy_(gradients[name])
         return loss
     model.zero_grad()
     half = _half(dataset, x, y, kind, generator)

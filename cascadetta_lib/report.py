@@ -8,6 +8,7 @@ import base64
 import io
 import itertools
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,6 +99,7 @@ def comparable(runs: Sequence[Run]) -> bool:
         run.provenance["official_data"]
         and _trained_as_long(run.config.checkpoint)
         and any(_same_size(run.config.checkpoint.model, model) for model in PAPER_MODELS)
+        and run.config.checkpoint.source.options.get("features") != "counts"  # the paper's text is mSDA
         and (run.config.predict, run.config.last_batch) == ("after", "kept")
         and paper_table(run.config) is not None
         for run in runs
@@ -300,6 +302,7 @@ def stream_figure(runs: Sequence[Run], window: int = 8) -> Figure:
     axes.set(xlim=(0, x[-1]), ylim=(0, None))
     axes.grid(axis="x", visible=False)
     axes.legend(ncols=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), columnspacing=1.2, handlelength=1.5)
+    _name_data(figure, runs, 1.0)
     return figure
 
 
@@ -327,7 +330,15 @@ def metrics_figure(runs: Sequence[Run], definition: str = "paper") -> Figure:
     panels[0].plot([], [], "s", color="0.5", label="ours")
     figure.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.09))
     figure.tight_layout()
+    _name_data(figure, runs, 1.0)
     return figure
+
+
+def _name_data(figure: Figure, runs: Sequence[Run], height: float) -> None:
+    """In the picture itself, which may be shown without its caption: the data, and the profile that made it."""
+    provenance = runs[0].provenance
+    text = f"{provenance['data_source']}. Profile {provenance['profile']}."
+    figure.text(0.5, height, textwrap.fill(text, 130), ha="center", va="bottom", fontsize=7, color="0.35")
 
 
 def training_figure(checkpoints: Sequence[Checkpoint]) -> Figure:
@@ -484,6 +495,25 @@ def checkpoint_table(checkpoints: Sequence[Checkpoint]) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("objective")
 
 
+DRIFT = 5.0
+"""Points of error above AdaBN in the last domain from which on a method counts as having lost its way."""
+
+
+def drift_lines(runs: Sequence[Run]) -> list[str]:
+    """A sentence for each method that ends the stream worse than the same network without any update (AdaBN)."""
+    last = runs[0].config.stream[-1].name if runs else ""
+    errors = over_seeds(results(runs)).query("metric == 'online_error' and domain == @last").set_index("method")["mean"]
+    if "adabn" not in errors:
+        return []
+    return [
+        f"**{METHODS[method].label} loses its way**: in the last domain, {last}, it errs on {error:.1f} %, "
+        f"AdaBN on {errors['adabn']:.1f} %."
+        for method, error in zip(map(str, errors.index), errors, strict=True)
+        if METHODS[method].adapts and METHODS[method].objective == METHODS["adabn"].objective
+        if error > errors["adabn"] + DRIFT
+    ]
+
+
 COLLAPSE_SHARE = 0.1
 """θ_a counts as collapsed where the entropy of its mean prediction is below this share of the uniform's."""
 
@@ -494,7 +524,7 @@ def kept_epoch(history: pd.DataFrame) -> pd.Series:
 
 
 def collapse_lines(trained: Iterable[tuple[CheckpointConfig, pd.DataFrame]]) -> list[str]:
-    """A sentence for each network with θ_a, from its history: whether θ_a still tells images apart."""
+    """A sentence for each network with θ_a, from its history: whether θ_a still tells examples apart, and as z does."""
     lines = []
     for config, history in trained:
         classes = config.model.classes
@@ -502,12 +532,14 @@ def collapse_lines(trained: Iterable[tuple[CheckpointConfig, pd.DataFrame]]) -> 
             continue
         last = kept_epoch(history)
         collapsed = last["entropy_of_mean_auxiliary"] < COLLAPSE_SHARE * np.log(classes)
-        verdict = "**collapsed**" if collapsed else "not collapsed"
+        # Nearer to chance than to 1: what a becomes sure of says little about the class.
+        apart = last["agreement"] < (1 + 1 / classes) / 2
+        verdict = "**collapsed**" if collapsed else "not collapsed, **but does not agree with z**" if apart else "held"
         lines.append(
             f"**{config.objective}, seed {config.seed}**: θ_a has {verdict}. In the epoch kept the "
             f"entropy of a is {last['entropy_auxiliary']:.3f} nats (z: {last['entropy_main']:.3f}), that of its mean "
             f"prediction {last['entropy_of_mean_auxiliary']:.3f} of {np.log(classes):.3f}; argmax a = argmax z on "
-            f"{100 * last['agreement']:.0f} % of held-out images (chance {100 / classes:.0f} %)."
+            f"{100 * last['agreement']:.0f} % of held-out examples (chance {100 / classes:.0f} %)."
         )
     return lines
 
@@ -532,7 +564,8 @@ class Exhibits:
 
     @property
     def heading(self) -> str:
-        return f"<h3>{self.modality}: {dataset_name(self.dataset)}</h3>"
+        source = f", {self.runs[0].provenance['data_source']}" if self.runs else ""
+        return f"<h3>{self.modality}: {dataset_name(self.dataset)}{source}</h3>"
 
     @property
     def notes(self) -> list[str]:
@@ -540,7 +573,7 @@ class Exhibits:
         none = f"**{self.dataset}**: no runs; {NOTEBOOKS[self.modality]} makes them."
         there = [label(self.runs)] if self.runs else [none]
         missing = [f"- {self.dataset}: {line}" for line in missing_runs(self.settings, self.modality, self.runs)]
-        return there + [f"- {line}" for line in self.collapse] + missing
+        return there + [f"- {line}" for line in [*drift_lines(self.runs), *self.collapse]] + missing
 
     @cached_property
     def collapse(self) -> list[str]:
@@ -580,7 +613,7 @@ class Exhibits:
         stem = re.sub(r"\W+", "-", self.runs[0].config.checkpoint.source.dataset)
         paths = [save(figure, f"{stem}-{name}", label(self.runs), folder) for name, figure in self.figures.items()]
         markdown, numbers = folder / f"{stem}-table.md", folder / f"{stem}-results.csv"
-        text = "\n\n".join([to_markdown(self.table), label(self.runs), *self.collapse])
+        text = "\n\n".join([to_markdown(self.table), label(self.runs), *drift_lines(self.runs), *self.collapse])
         markdown.write_text(text + "\n", encoding="utf-8")
         results(self.runs, self.definition).to_csv(numbers, index=False, float_format="%.4f")
         return [*paths, markdown, numbers]

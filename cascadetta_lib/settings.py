@@ -36,8 +36,8 @@ class Settings(BaseModel):
     figures_folder: str = Field("results/quick/figures", description="where the report saves figures and tables")
 
     image_dataset: str | tuple[str, ...] = Field("digits", description="a name, or npz:FOLDER; a list makes a job each")
-    image_train_size: int | None = Field(4000, ge=20, description="source images, drawn once; null: all")
-    image_test_size: int | None = Field(200, ge=1, description="images of each target domain, the first; null: all")
+    image_train_size: int | None = Field(3000, ge=20, description="source images, drawn once; null: all")
+    image_test_size: int | None = Field(150, ge=1, description="images of each target domain, the first; null: all")
     image_held_out_fraction: float = Field(0.1, gt=0, lt=1, description="share of the source images set aside")
     image_input_scaling: Literal["symmetric", "unit"] = Field("symmetric", description="(x/255 − 0.5)/0.5, or x/255")
     image_crop_and_flip: bool = Field(False, description="random crop (pad 4) and horizontal flip (the release)")
@@ -99,6 +99,9 @@ class Settings(BaseModel):
     text_train_size: int | None = Field(None, ge=20, description="source reviews, drawn once; null: all")
     text_test_size: int | None = Field(None, ge=1, description="reviews of each target domain; null: all")
     text_held_out_fraction: float = Field(0.1, gt=0, lt=1, description="share of the source reviews set aside")
+    text_synthetic_shift: float = Field(
+        0.5, ge=0, le=1, description="of the dataset reviews: the share of opinion words that are the domain's own"
+    )
     text_features: Literal["auto", "msda", "counts"] = Field(
         "auto", description="mSDA of the n-gram counts, or the counts; auto: mSDA of raw text, count files as they are"
     )
@@ -110,7 +113,7 @@ class Settings(BaseModel):
         "last", description="the last layer, or the input and all layers side by side"
     )
     text_eda_strength: float = Field(
-        0.05, ge=0, le=1, description="α of EDA, the share of words changed; its reference for 500 to 2,000 texts"
+        0.05, gt=0, le=1, description="α of EDA, the share of words changed; its reference for 500 to 2,000 texts"
     )
     text_eda_copies: int = Field(8, ge=1, description="augmented versions of a review; EDA's reference for 2,000 texts")
 
@@ -138,7 +141,7 @@ class Settings(BaseModel):
     text_stream: Literal["instantaneous"] | tuple[str, ...] = Field(
         "instantaneous", description="dvd, electronics, kitchen; or a list of your own, also with the source, books"
     )
-    text_batch_size: int = Field(32, ge=1)
+    text_batch_size: int = Field(32, ge=2, description="one vector has no variance, which BatchNorm divides by")
     text_online_learning_rate: float = Field(0.001, ge=0, description="of every method that adapts")
     text_predict: Literal["after", "before"] = "after"
     text_last_batch: Literal["kept", "dropped"] = "kept"

@@ -11,7 +11,7 @@ import json
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -33,7 +33,7 @@ from cascadetta_lib.evaluate import Evaluation, Evaluator
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade, LeNetConfig, MLPConfig, ModelConfig, Parallel, ResNetConfig
 from cascadetta_lib.pretrain import TrainingConfig, build_model, pretrain
-from cascadetta_lib.settings import Settings, SettingsError
+from cascadetta_lib.settings import Settings, SettingsError, make_settings
 from cascadetta_lib.streams import Domain, make_stream
 
 STORE_FORMAT = 2
@@ -231,6 +231,12 @@ def run_values(settings: Settings, modality: Modality) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in ("stream", "batch_size")} | own
 
 
+def vary(settings: Settings, modality: Modality, changes: Mapping[str, Any]) -> Settings:
+    """The settings with `changes`, named without the modality's prefix, checked as those of a profile are."""
+    values = {f"{modality}_{name}": value for name, value in changes.items()}
+    return make_settings(settings.model_dump() | values, dict.fromkeys(values, "a variation of the study"))
+
+
 def profile_stream(settings: Settings, modality: Modality) -> list[Domain]:
     """The stream of the profile."""
     return make_stream(getattr(settings, f"{modality}_stream"), modality, settings.image_severity)
@@ -249,15 +255,16 @@ def _is_network(model: ModelConfig, settings: Settings, modality: Modality) -> b
     return model.model_dump(include=set(values)) == values and architecture in ("auto", model.architecture)
 
 
-def belongs(run: Run, settings: Settings, modality: Modality, dataset: str) -> bool:
-    """Whether `run` is one that the profile asks for on `dataset`, at any seed. Needs no data, only the run's files."""
+def belongs(run: Run, settings: Settings, modality: Modality, dataset: str, objective: str | None = None) -> bool:
+    """Whether `run` is one that the profile asks for on `dataset`, at any seed. Needs no data, only the run's files.
+    objective: of the pre-training; None is each method's own."""
     config, checkpoint = run.config, run.config.checkpoint
     batch_size = getattr(settings, f"{modality}_batch_size")
     return (
         checkpoint.source.modality == modality
         and checkpoint.source.dataset == dataset_name(dataset)
         and config.method in getattr(settings, f"{modality}_methods")
-        and checkpoint.objective == METHODS[config.method].objective
+        and checkpoint.objective == (objective or METHODS[config.method].objective)
         and checkpoint.source.options == source_options(settings, modality)
         and _is_network(checkpoint.model, settings, modality)
         and checkpoint.training == training_config(settings, modality)
@@ -290,6 +297,16 @@ class Study:
         """The profile's methods for this modality."""
         methods: tuple[str, ...] = getattr(self.settings, f"{self.modality}_methods")
         return methods
+
+    def varied(self, **changes: Any) -> "Study":
+        """The same study with other settings, without the modality's prefix: `study.varied(batch_size=16)`.
+
+        Raises SettingsError for a value that cannot be used.
+        """
+        other = Study(vary(self.settings, self.modality, changes), self.modality)
+        if not changes.keys() & OPTIONS[self.modality].model_fields.keys():
+            other.__dict__["dataset"] = self.dataset  # no need to load it again
+        return other
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -327,6 +344,21 @@ class Study:
     def stream(self) -> list[Domain]:
         return profile_stream(self.settings, self.modality)
 
+    def check_batches(self) -> None:
+        """ValueError where a batch of the stream, or the held-out set, would be a single vector: it has no variance."""
+        if not isinstance(self.model_config, MLPConfig):
+            return
+        kept = getattr(self.settings, f"{self.modality}_last_batch") == "kept"
+        sizes = {str(domain.name): len(self.dataset.domain(*domain).y) for domain in self.stream}
+        single = [name for name, size in sizes.items() if kept and size % self.batch_size == 1]
+        if single or len(self.dataset.held_out.y) == 1:
+            place = f"{single[0]} with {sizes[single[0]]} examples" if single else "the held-out set"
+            raise ValueError(
+                f"{place} ends in a batch of one, of which this network's BatchNorm has no variance; another "
+                f"{self.modality}_batch_size, {self.modality}_test_size or {self.modality}_held_out_fraction helps, "
+                f"or {self.modality}_last_batch=dropped"
+            )
+
     def checkpoint_config(self, objective: str) -> CheckpointConfig:
         return CheckpointConfig(
             source=SourceConfig(
@@ -341,9 +373,9 @@ class Study:
             seed=self.settings.seed,
         )
 
-    def run_config(self, method: str) -> RunConfig:
+    def run_config(self, method: str, objective: str | None = None) -> RunConfig:
         return RunConfig(
-            checkpoint=self.checkpoint_config(METHODS[method].objective),
+            checkpoint=self.checkpoint_config(objective or METHODS[method].objective),
             method=method,
             stream=tuple(self.stream),
             domain_source=self.dataset.domain_source,
@@ -398,9 +430,11 @@ class Study:
             config, model.to(self.device).eval(), pd.read_csv(path / "history.csv"), description["provenance"]
         )
 
-    def run(self, method: str) -> Run:
-        """What `method` does on the profile's stream at its seed, evaluated now if the store has no such run."""
-        config = self.run_config(method)
+    def run(self, method: str, objective: str | None = None) -> Run:
+        """What `method` does on the profile's stream at its seed, evaluated now if the store has no such run.
+        objective: of the pre-training that it starts from; None is its own."""
+        config = self.run_config(method, objective)
+        self.check_batches()
         path = self.store.path("runs", config)
 
         def make(folder: Path) -> None:

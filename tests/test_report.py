@@ -214,7 +214,9 @@ def test_collapse_is_told_of_the_epoch_that_was_kept(runs: list[Run]) -> None:
         alive | {"held_out_accuracy": 0.8, "entropy_of_mean_auxiliary": 0.0},
     ]
     (line,) = report.collapse_lines([(config, pd.DataFrame(rows))])
-    assert "not collapsed" in line and "80 %" in line
+    assert "has held" in line and "80 %" in line
+    (line,) = report.collapse_lines([(config, pd.DataFrame([rows[0] | {"agreement": 0.1}]))])
+    assert "not collapsed, **but does not agree with z**" in line
     (line,) = report.collapse_lines([(config, pd.DataFrame(rows[1:]))])
     assert "**collapsed**" in line
     assert report.collapse_lines([(config, pd.DataFrame([{"held_out_accuracy": 1.0}]))]) == []

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from cascadetta_lib.augment import audio
 from cascadetta_lib.data import SpeechOptions, load_dataset, speech, speech_commands, synthetic_speech
-from cascadetta_lib.data.base import DataMissing
-from cascadetta_lib.data.speech import DOMAINS, HOP, SAMPLES, SpeechDataset
+from cascadetta_lib.data.base import DataMissing, Split
+from cascadetta_lib.data.speech import DOMAINS, HOP, SAMPLES, SpeechDataset, make_speech_dataset
 from cascadetta_lib.data.speech_commands import HELD_OUT_LIST, NOISE, TEST_LIST
 
 WORDS = ("left", "right", "stop")
@@ -272,6 +272,31 @@ def test_copies_keep_most_of_a_spectrogram() -> None:
 
 
 # Speech Commands, made up -------------------------------------------------------------------------------------------
+
+
+def test_what_is_heard_stays_in_range(tmp_path: Path) -> None:
+    """A player refuses samples beyond [−1, 1], which a louder or a stretched clip would have."""
+    square = torch.tensor([32767, -32768], dtype=torch.int16).repeat_interleave(40).repeat(200)
+    clips = Split(square.repeat(40, 1), torch.arange(40) % 2)
+    dataset = make_speech_dataset(
+        name="loud",
+        source="made up by the tests",
+        official=False,
+        class_names=("one", "other"),
+        train=clips,
+        held_out=None,
+        test=clips,
+        noise=square[None],
+        options=SpeechOptions(folder=str(tmp_path)),
+    )
+    for name in DOMAINS:
+        loudest = max(dataset.example(name, index).abs().max().item() for index in range(10))
+        assert 0.5 < loudest <= 1, name
+    assert max(dataset._heard("amplitude", index).abs().max().item() for index in range(10)) > 1
+
+
+def test_each_domain_has_draws_of_its_own() -> None:
+    assert len(set(speech.DOMAIN_SEEDS.values())) == len(DOMAINS)
 
 
 def write_words(folder: Path, count: int = 10, words: tuple[str, ...] = WORDS) -> Path:

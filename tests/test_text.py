@@ -39,6 +39,9 @@ from cascadetta_lib.data import text as text_data
 from cascadetta_lib.data.amazon import read_reviews
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.text import DOMAINS, SOURCE_DOMAIN, Reviews, TextDataset, make_text_dataset
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.models import MLPConfig
+from cascadetta_lib.pretrain import build_model
 
 SYNONYMS = DictionarySynonyms(
     {"good": ("fine", "very nice"), "book": ("volume",), "bad": ("poor",), "plot": ("story", "tale")}, "the tests"
@@ -260,9 +263,9 @@ def test_msda_stacks() -> None:
 
 @pytest.mark.parametrize("bad", [{"layers": 0}, {"probability": 1.0}, {"probability": -0.1}, {"solver": "lu"}])
 def test_bad_msda(bad: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=f"msda_{next(iter(bad))} .*allowed"):
+    with pytest.raises(ValueError, match=f"text_msda_{next(iter(bad))} = .*allowed"):
         fit(small_counts(), **bad)
-    with pytest.raises(ValueError, match="msda_output 'first': allowed are last, all"):
+    with pytest.raises(ValueError, match="text_msda_output = 'first': allowed are last, all"):
         msda.apply_msda(small_counts(), [], output="first")
 
 
@@ -365,13 +368,31 @@ def test_texts_and_augmented_texts(tmp_path: Path) -> None:
         data.text(36)
 
 
-def test_augmented_copies_drop_features(tmp_path: Path) -> None:
+def test_there_are_no_augmented_copies_so_cotta_learns_from_its_teacher_on_the_text_itself(tmp_path: Path) -> None:
     data = small_dataset(tmp_path)
-    x = torch.rand(40, 50, generator=seeded()) + 1
-    copies = list(data.augmented_copies(x, 4, seeded()))
-    assert len(copies) == 4 and not torch.equal(copies[0], copies[1])
-    stacked = torch.stack(copies)
-    assert ((stacked == 0) | (stacked == x)).all() and (stacked == 0).float().mean() == pytest.approx(0.1, abs=0.02)
+    x = data.prepare(data.train.x[:8])
+    assert list(data.augmented_copies(x, 32, seeded())) == []
+    model = build_model(MLPConfig(inputs=data.input_features, hidden=(4,)), "meta", seed=0)
+    method = METHODS["cotta"](model, copies=data.augmented_copies)
+    assert torch.equal(method.target(x).main, method.teacher(x).main)  # type: ignore[attr-defined, operator]
+
+
+def test_features_are_fitted_on_the_training_text_alone(tmp_path: Path) -> None:
+    """Other words in the targets, or in the held-out reviews, change neither the vocabulary nor mSDA."""
+    data = small_dataset(tmp_path / "one", features="msda")
+    rows = len(data.train.x)
+    raw = small_dataset(tmp_path / "one", features="counts")
+    weights = msda.fit_msda(raw.bank[:rows], layers=1, probability=0.5, solver="cholesky")
+    torch.testing.assert_close(data.bank, msda.apply_msda(raw.bank, weights, output="last"))
+    everything = msda.fit_msda(raw.bank, layers=1, probability=0.5, solver="cholesky")
+    assert not torch.allclose(data.bank, msda.apply_msda(raw.bank, everything, output="last"), atol=1e-2)
+
+
+def test_other_synonyms_are_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load("reviews", tmp_path)
+    monkeypatch.setattr(reviews, "VERBS", (("bought", "acquired"),))
+    other = load("reviews", tmp_path)
+    assert first.fingerprint != other.fingerprint and not torch.equal(first.bank, other.bank)
 
 
 def test_features_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,12 +438,12 @@ def test_the_size_of_the_shift_is_a_parameter() -> None:
         model = LogisticRegression(max_iter=500).fit(vectorizer.fit_transform(train.texts), train.labels)
         errors.append(1 - model.score(vectorizer.transform(test.texts), test.labels))
     assert errors[0] < 0.2 and errors[1] > 0.4
-    with pytest.raises(ValueError, match="shift 1.5: allowed is 0 to 1"):
+    with pytest.raises(ValueError, match="text_synthetic_shift = 1.5: allowed is 0 to 1"):
         reviews.compose("dvd", 2, seeded(), shift=1.5)
 
 
 def test_composed_reviews_are_the_same_every_time() -> None:
-    one, two = (reviews.compose("kitchen", 30, seeded(3)) for _ in range(2))
+    one, two = (reviews.compose("kitchen", 30, seeded(3), shift=0.5) for _ in range(2))
     assert one.texts == two.texts and torch.equal(one.labels, two.labels)
     assert all(words(text) for text in one.texts) and set(one.labels.tolist()) == {0, 1}
     dictionary = reviews.synonym_dictionary()
@@ -612,7 +633,7 @@ def counts_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_counts(counts_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts(counts_folder: Path) -> None:
     data = load("amazon_svmlight", counts_folder, vocabulary_size=5000)
     assert data.input_features == 5000 and not data.official and data.source.endswith("without EDA")
     assert len(data.train.x) == 36 and data.options.features == "counts" and not data.has_text
@@ -622,10 +643,6 @@ def test_counts(counts_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(data.randomise(data.train.x, seeded()), data.train.x)
     with pytest.raises(ValueError, match="amazon_svmlight holds counts"):
         data.text(0)
-    monkeypatch.setattr(amazon, "TRAIN_SIZE", 40)
-    monkeypatch.setattr(amazon, "TEST_SIZES", dict.fromkeys(DOMAINS, 20))
-    assert load("amazon_svmlight", counts_folder, vocabulary_size=5000).official
-    assert not load("amazon_svmlight", counts_folder, vocabulary_size=5000, train_size=30).official
 
 
 @pytest.mark.parametrize(
@@ -653,7 +670,7 @@ def test_missing_counts(counts_folder: Path) -> None:
     (counts_folder / "amazon_svmlight" / "kitchen_test.svmlight").unlink()
     with pytest.raises(DataMissing, match="there is no .*kitchen_test.svmlight; the folder .* must hold"):
         load("amazon_svmlight", counts_folder, vocabulary_size=5000)
-    with pytest.raises(ValueError, match="vocabulary_size 4000: .* allowed is 5000"):
+    with pytest.raises(ValueError, match="text_vocabulary_size = 4000: .* allowed is 5000"):
         load("amazon_svmlight", counts_folder, vocabulary_size=4000)
 
 

@@ -207,6 +207,7 @@ def check_data(settings: "Settings", notebooks: "Sequence[Notebook]") -> None:
                 choose_device(settings.device)
                 study = Study(settings.model_copy(update={axis: name, "device": "cpu"}), modality)
                 print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
+                study.check_batches()
             except DataMissing as error:
                 raise Refusal(f"data missing for {axis} = {name}: {error}", DATA_MISSING) from None
             except ValueError as error:

@@ -2,7 +2,8 @@
 
 Gain, high-pass filter and convolution with an impulse response, in that order, each with a probability of its own draw
 and with the ranges that are audiomentations' defaults. Gain is close to the test domain "amplitude", although the paper
-elsewhere leaves out what overlaps with a test domain; the paper names both, and so both stand here.
+elsewhere leaves out what overlaps with a test domain; the paper names both, and so both stand here. Neither
+changes what the network sees: its spectrograms are relative to the utterance's own maximum.
 """
 
 import cmath

@@ -41,6 +41,10 @@ class Synonyms(Protocol):
     def description(self) -> str:
         """In words, for the dataset's source."""
 
+    @property
+    def identity(self) -> str:
+        """Another text for other synonyms, part of the data's fingerprint."""
+
     def synonyms(self, word: str) -> tuple[str, ...]:
         """The synonyms of a word in a fixed order, without the word itself, none for a stop word; several words are
         separated by a space."""
@@ -58,7 +62,7 @@ class EdaDraw(NamedTuple):
 def draw_eda(count: int, strength: float, generator: torch.Generator) -> EdaDraw:
     """Draw EDA for a review of `count` words. ValueError unless 0 ≤ strength ≤ 1."""
     if not 0 <= strength <= 1:
-        raise ValueError(f"eda_strength {strength!r}: allowed is 0 to 1, the share of the words that change")
+        raise ValueError(f"text_eda_strength = {strength!r}: allowed is 0 to 1, the share of the words that change")
     operation = OPERATIONS[int(torch.randint(len(OPERATIONS), (), generator=generator))]
     word = torch.rand(count, generator=generator)
     change = torch.rand(max(1, int(strength * count)), 3, generator=generator)
@@ -119,6 +123,7 @@ class DictionarySynonyms:
 
     def __init__(self, dictionary: Mapping[str, tuple[str, ...]], description: str) -> None:
         self.description = description
+        self.identity = repr(sorted(dictionary.items()))
         self._dictionary = dictionary
 
     def synonyms(self, word: str) -> tuple[str, ...]:
@@ -140,7 +145,7 @@ class WordNetSynonyms:
     open files, so one asks it at a time, and a process that was forked opens files of its own.
     """
 
-    description = "nltk's WordNet"
+    description = identity = "nltk's WordNet"  # opening it to ask for its version takes seconds
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder).expanduser() / "nltk_data"

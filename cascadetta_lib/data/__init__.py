@@ -29,6 +29,7 @@ class ImageOptions(Options):
 
 
 class TextOptions(Options):
+    synthetic_shift: float = 0.5
     features: Literal["auto", "msda", "counts"] = "auto"
     vocabulary_size: int = 5000
     msda_layers: int = 1

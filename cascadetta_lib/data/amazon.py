@@ -214,17 +214,15 @@ def load_amazon_svmlight(argument: str, options: TextOptions) -> TextDataset:
     DataMissing where a file is missing, ValueError where one is not as it must be, or for another vocabulary_size.
     """
     if options.vocabulary_size != FEATURES:
-        found = f"vocabulary_size {options.vocabulary_size!r}"
+        found = f"text_vocabulary_size = {options.vocabulary_size!r}"
         raise ValueError(f"{found}: amazon_svmlight holds counts of {FEATURES} features, allowed is {FEATURES}")
     folder = Path(options.folder).expanduser() / "amazon_svmlight"
     train = _read_counts(folder / f"{SOURCE_DOMAIN}_train.svmlight")
     domains = {domain: _read_counts(folder / f"{domain}_test.svmlight") for domain in DOMAINS}
-    sizes = {domain: len(counts.labels) for domain, counts in domains.items()}
     return make_counts_dataset(
         name="amazon_svmlight",
         source=f"multi-domain sentiment reviews as counts of {FEATURES} unigrams and bigrams",
         domain_source="the _test.svmlight files",
-        official=len(train.labels) == TRAIN_SIZE and sizes == TEST_SIZES,
         compare_with=COMPARE_WITH,
         train=train,
         domains=domains,

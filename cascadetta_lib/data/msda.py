@@ -30,11 +30,11 @@ def fit_msda(x: Tensor, *, layers: int, probability: float, solver: str) -> list
     Raises ValueError for a number of layers below 1, a probability outside 0 ≤ p < 1 or an unknown solver.
     """
     if layers < 1:
-        raise ValueError(f"msda_layers {layers!r}: allowed is 1 or more")
+        raise ValueError(f"text_msda_layers = {layers!r}: allowed is 1 or more")
     if not 0 <= probability < 1:
-        raise ValueError(f"msda_probability {probability!r}: allowed is 0 or more and less than 1")
+        raise ValueError(f"text_msda_probability = {probability!r}: allowed is 0 or more and less than 1")
     if solver not in SOLVERS:
-        raise ValueError(f"msda_solver {solver!r}: allowed are {', '.join(SOLVERS)}")
+        raise ValueError(f"text_msda_solver = {solver!r}: allowed are {', '.join(SOLVERS)}")
     weights: list[Tensor] = []
     for _ in range(layers):
         weights.append(_fit_layer(x, probability, SOLVERS[solver]))
@@ -48,7 +48,7 @@ def apply_msda(x: Tensor, weights: Sequence[Tensor], *, output: str) -> Tensor:
     output: "last" for the last layer's, (N, D), or "all" for x and every layer's one after the other, (N, D·(L+1)).
     """
     if output not in ("last", "all"):
-        raise ValueError(f"msda_output {output!r}: allowed are last, all")
+        raise ValueError(f"text_msda_output = {output!r}: allowed are last, all")
     kept = [x] if output == "all" else []
     for weight in weights:
         x = _hidden(x, weight)

@@ -14,7 +14,6 @@ from cascadetta_lib.data.text import DOMAINS, SOURCE_DOMAIN, Reviews, TextDatase
 
 SOURCE_SIZE, TARGET_SIZE = 1200, 300
 """Reviews of the source and of each target domain."""
-SHIFT = 0.5
 """Share of the opinions that are given in the domain's own words."""
 SENTENCES = (5, 10)
 """A review has as many as the first, or more, but fewer than the second."""
@@ -109,15 +108,16 @@ ADVERBS: Groups = (("really", "truly"), ("very", "quite"))
 @dataset("reviews", "text")
 def load_reviews(argument: str, options: TextOptions) -> TextDataset:
     """1,200 reviews of books and 300 of each other domain; the same ones every time."""
+    shift = options.synthetic_shift
     return make_text_dataset(
         name="reviews",
         source="reviews composed by data/reviews.py, synthetic, not the paper's data",
-        domain_source=f"reviews composed by data/reviews.py (shift {SHIFT})",
+        domain_source=f"reviews composed by data/reviews.py (shift {shift})",
         official=False,
         compare_with="Amazon Reviews",  # only so that the machinery of the comparison runs
-        train=compose(SOURCE_DOMAIN, SOURCE_SIZE, torch.Generator().manual_seed(0)),
+        train=compose(SOURCE_DOMAIN, SOURCE_SIZE, torch.Generator().manual_seed(0), shift=shift),
         domains={
-            domain: compose(domain, TARGET_SIZE, torch.Generator().manual_seed(seed))
+            domain: compose(domain, TARGET_SIZE, torch.Generator().manual_seed(seed), shift=shift)
             for seed, domain in enumerate(DOMAINS, 1)
         },
         synonyms=DictionarySynonyms(synonym_dictionary(), "a dictionary of data/reviews.py"),
@@ -125,11 +125,11 @@ def load_reviews(argument: str, options: TextOptions) -> TextDataset:
     )
 
 
-def compose(domain: str, count: int, generator: torch.Generator, *, shift: float = SHIFT) -> Reviews:
+def compose(domain: str, count: int, generator: torch.Generator, *, shift: float) -> Reviews:
     """`count` reviews of a domain, half of each verdict. ValueError unless 0 ≤ shift ≤ 1, the share of the opinions
     that are given in the domain's own words."""
     if not 0 <= shift <= 1:
-        raise ValueError(f"shift {shift!r}: allowed is 0 to 1")
+        raise ValueError(f"text_synthetic_shift = {shift!r}: allowed is 0 to 1")
     verdicts = torch.arange(count) % 2
     wrong = torch.rand(count, generator=generator) < LABEL_NOISE
     lengths = torch.randint(*SENTENCES, (count,), generator=generator)

@@ -26,7 +26,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from cascadetta_lib.data import SpeechOptions, dataset
+from cascadetta_lib.data import SpeechOptions, dataset, speech
 from cascadetta_lib.data.base import DataMissing, Split, code_version, mixed, write_atomically
 from cascadetta_lib.data.speech import SAMPLE_RATE, SAMPLES, SpeechDataset, as_int16, make_speech_dataset, whole_seconds
 
@@ -58,7 +58,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> SpeechDataset
     if len(words) < 2:
         raise ValueError(f"{folder}: found {len(words)} folders of words with .wav files; allowed is 2 or more")
     tests, held_outs = (_names(folder, name) for name in (TEST_LIST, HELD_OUT_LIST))
-    noise = _background(folder)
+    noise, broken_noise = _background(folder)
     utterances = _utterances(folder, words, Path(options.folder).expanduser() / "generated")
 
     in_test = torch.tensor([name in tests for name in utterances.names], dtype=torch.bool)
@@ -75,7 +75,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> SpeechDataset
         raise ValueError(f"{folder}: no training utterance of {', '.join(untrained)}; the two lists name all of them")
     return make_speech_dataset(
         name=f"speech_commands:{folder.resolve().name}" if argument else "speech_commands",
-        source=_source(utterances, words, unknown=len((tests | held_outs).difference(utterances.names))),
+        source=_source(utterances, words, broken_noise, len((tests | held_outs).difference(utterances.names))),
         official=len(words) == ALL_WORDS and len(utterances.names) >= ALL_UTTERANCES,
         class_names=tuple(words),
         train=train,
@@ -130,7 +130,8 @@ def _read(path: Path) -> np.ndarray | None:
 def _utterances(folder: Path, words: Sequence[str], kept: Path) -> Utterances:
     """All utterances of `words`, read from the files or from where an earlier call has kept them, in `kept`."""
     files = sorted(_files(folder, words))
-    digest = hashlib.sha256(repr(files).encode() + code_version(sys.modules[__name__]).encode()).hexdigest()[:16]
+    made_by = code_version(sys.modules[__name__], speech)
+    digest = hashlib.sha256(f"{folder.resolve()} {files} {made_by}".encode()).hexdigest()[:16]
     path = kept / f"speech_commands-{digest}.npz"
     if not path.is_file():
         read = _read_all(folder, [name for name, _, _ in files])
@@ -139,10 +140,15 @@ def _utterances(folder: Path, words: Sequence[str], kept: Path) -> Utterances:
         names, broken, empty = (stored[key].tolist() for key in ("names", "broken", "empty"))
         utterances = Utterances(names, stored["waveforms"], broken, empty)
     for kind, left_out in (("cannot be read", utterances.broken), ("hold no sample", utterances.empty)):
-        if left_out:
-            first = ", ".join(left_out[:NAMED]) + (", …" if len(left_out) > NAMED else "")
-            warnings.warn(f"{folder}: {len(left_out)} files {kind} and are left out: {first}", stacklevel=4)
+        _warn(folder, kind, left_out)
     return utterances
+
+
+def _warn(folder: Path, kind: str, left_out: Sequence[str]) -> None:
+    """Name the first of the files that are left out, if there are any."""
+    if left_out:
+        first = ", ".join(left_out[:NAMED]) + (", …" if len(left_out) > NAMED else "")
+        warnings.warn(f"{folder}: {len(left_out)} files {kind} and are left out: {first}", stacklevel=4)
 
 
 def _files(folder: Path, words: Sequence[str]) -> Iterator[tuple[str, int, int]]:
@@ -169,16 +175,18 @@ def _read_all(folder: Path, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _background(folder: Path) -> Tensor:
-    """The background noise in cuts of a second, int16 (K, 16000)."""
+def _background(folder: Path) -> tuple[Tensor, int]:
+    """The background noise in cuts of a second, int16 (K, 16000), and how many of its files cannot be read."""
     paths = sorted((folder / NOISE).glob("*.wav"))
     if not paths:
         raise _missing(f"{folder} holds no {NOISE}/*.wav, which the domain of background noise is made with", folder)
     recordings = [_read(path) for path in paths]
+    broken = [path.name for path, recording in zip(paths, recordings, strict=True) if recording is None]
     cuts = whole_seconds([torch.from_numpy(recording) for recording in recordings if recording is not None])
     if not len(cuts):
         raise ValueError(f"{folder / NOISE}: none of {len(paths)} files can be read and lasts a second")
-    return cuts
+    _warn(folder / NOISE, "cannot be read", broken)
+    return cuts, len(broken)
 
 
 def _names(folder: Path, name: str) -> set[str]:
@@ -189,8 +197,9 @@ def _names(folder: Path, name: str) -> set[str]:
     return set(path.read_text(encoding="utf-8").split())
 
 
-def _source(utterances: Utterances, words: Sequence[str], unknown: int) -> str:
+def _source(utterances: Utterances, words: Sequence[str], broken_noise: int, unknown: int) -> str:
     counts = {"that cannot be read": len(utterances.broken), "without a sample": len(utterances.empty)}
+    counts["of background noise that cannot be read"] = broken_noise
     notes = [f"{count} files {kind} left out" for kind, count in counts.items() if count]
     if unknown:
         notes.append(f"{unknown} names of the lists without a file")

@@ -39,7 +39,6 @@ DOMAINS = ("dvd", "electronics", "kitchen")
 """The target domains in the order of the stream (Sec. 5.2)."""
 CLASS_NAMES = ("negative", "positive")
 EDA_SEED = 0
-DROPPING_PROBABILITY = 0.1
 CHUNK = 4096
 """Rows that are made dense at a time."""
 
@@ -121,11 +120,8 @@ class TextDataset(Dataset):
         return self.bank[x]
 
     def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """`count` versions of features (N, D) with each feature dropped with probability 0.1. CoTTA defines no
-        augmentation of text: this one is the study's own, the corruption that mSDA is trained to undo."""
-        for _ in range(count):
-            kept = torch.rand(x.shape, generator=generator) >= DROPPING_PROBABILITY
-            yield x * kept.to(x.device)
+        """None: CoTTA defines no augmentation of text, so its teacher's own prediction is the target."""
+        return iter(())
 
     def text(self, index: int) -> str:
         """The text of the training review `index`. ValueError where there are no texts or not that many."""
@@ -163,9 +159,9 @@ def make_text_dataset(
     Raises ValueError for options that are out of range, DataMissing where the synonyms are missing.
     """
     if options.eda_copies < 1:
-        raise ValueError(f"eda_copies {options.eda_copies!r}: allowed is 1 or more")
+        raise ValueError(f"text_eda_copies = {options.eda_copies!r}: allowed is 1 or more")
     if options.vocabulary_size < 1:
-        raise ValueError(f"vocabulary_size {options.vocabulary_size!r}: allowed is 1 or more")
+        raise ValueError(f"text_vocabulary_size = {options.vocabulary_size!r}: allowed is 1 or more")
     cut = _cut(train.labels, {domain: reviews.labels for domain, reviews in domains.items()}, options)
     texts = [train.texts[index] for index in cut.train.x]
     others = [train.texts[index] for index in cut.held_out.x]
@@ -177,7 +173,7 @@ def make_text_dataset(
         versions = [" ".join(eda(review, options.eda_strength, generator, synonyms)) for review in originals]
         return _count(texts, [*versions, *others], options.vocabulary_size)
 
-    contents = [_bytes(train.texts), train.labels]
+    contents = [_bytes([synonyms.identity]), _bytes(train.texts), train.labels]
     contents += [part for domain in DOMAINS for part in (_bytes(domains[domain].texts), domains[domain].labels)]
     return _assemble(
         cut,
@@ -200,14 +196,13 @@ def make_counts_dataset(
     name: str,
     source: str,
     domain_source: str,
-    official: bool,
     compare_with: str | None,
     train: Counts,
     domains: Mapping[str, Counts],
     options: TextOptions,
 ) -> TextDataset:
     """The same of counts, without EDA: it needs the text, so that `randomise` returns what it is given. Features that
-    are `auto` are the counts themselves."""
+    are `auto` are the counts themselves. Never official: the paper's experiment has EDA."""
     cut = _cut(train.labels, {domain: counts.labels for domain, counts in domains.items()}, options)
 
     def count() -> SparseCounts:
@@ -227,7 +222,7 @@ def make_counts_dataset(
         source=f"{source}, without EDA",
         target_source=domain_source,
         contents=contents,
-        official=official,
+        official=False,
         compare_with=compare_with,
         copies=0,
         texts=None,
@@ -341,7 +336,7 @@ def _features(counts: SparseCounts, fitted: int, options: TextOptions) -> Tensor
     """Counts, or mSDA of them, float32 (R, D) on the CPU."""
     if options.features == "counts":
         return torch.from_numpy(counts.toarray())
-    device = options.device
+    device = "cpu" if options.device == "mps" else options.device  # mSDA needs float64
     weights = msda.fit_msda(
         torch.from_numpy(counts[:fitted].toarray()).to(device),
         layers=options.msda_layers,

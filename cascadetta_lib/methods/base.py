@@ -13,7 +13,7 @@ from cascadetta_lib.models import Outputs, as_outputs, batch_norms
 
 Order = Literal["after", "before"]
 Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
-"""copies(x, count, generator): that many versions of a batch that keep its labels."""
+"""copies(x, count, generator): that many versions of a batch that keep its labels, or none."""
 
 
 class Method(nn.Module):

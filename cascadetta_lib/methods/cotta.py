@@ -57,7 +57,7 @@ class CoTTA(Method):
             return on_x
         # Each copy is a forward pass of its own, normalised by its own batch statistics.
         copies = [as_outputs(self.teacher(copy)).main for copy in self.copies(x, COPIES, self.generator)]
-        return Outputs(torch.stack(copies).mean(0), on_x.auxiliary)
+        return Outputs(torch.stack(copies).mean(0), on_x.auxiliary) if copies else on_x
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         target = self.target(x)
