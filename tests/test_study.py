@@ -128,6 +128,56 @@ def test_runs_of_other_settings_do_not_belong(study: Study, tmp_path: Path) -> N
         assert not belongs(run, settings_in(tmp_path, **change), "image", "digits"), change
 
 
+SMALL_TEXT = {
+    "text_iterations": 20,
+    "text_hidden": (8,),
+    "text_vocabulary_size": 100,
+    "text_test_size": 40,
+    "text_methods": ("erm", "adabn", "cotta", "cascade", "cascade_no_auxiliary"),
+}
+
+
+def test_text_runs_through_the_same_store(tmp_path: Path) -> None:
+    study = Study(settings_in(tmp_path, **SMALL_TEXT), "text")
+    run = study.run("cascade")
+    assert run.batches["count"].tolist() == [32, 8] * 3 and run.provenance["unit"] == "reviews"
+    assert set(run.batches["domain"]) == {"dvd", "electronics", "kitchen"}
+    assert run.config.checkpoint.training.iterations == 20 and run.config.checkpoint.model.hidden == (8,)  # type: ignore[union-attr]
+    assert run.batches["entropy_auxiliary"].notna().all()
+    assert study.run("cotta").config.key != run.config.key
+    assert belongs(run, study.settings, "text", "reviews") and not belongs(run, study.settings, "image", "digits")
+    changes: list[dict[str, object]] = [{"text_iterations": 21}, {"text_hidden": (9,)}, {"text_features": "counts"}]
+    for change in [*changes, {"text_stream": ("dvd",)}]:
+        assert not belongs(run, settings_in(tmp_path, **(SMALL_TEXT | change)), "text", "reviews"), change
+
+
+def test_speech_runs_through_the_same_store(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path, speech_epochs=1, speech_test_size=40, speech_stream=("clean", "noise"))
+    study = Study(settings, "speech")
+    runs = [study.run(method) for method in ("erm", "cotta", "cascade")]
+    for run in runs:
+        assert run.batches["count"].tolist() == [32, 8] * 2 and run.provenance["unit"] == "utterances"
+        assert belongs(run, settings, "speech", "synthetic_speech")
+    assert "synthetic" in runs[0].provenance["data_source"]
+
+
+def test_a_batch_of_one_vector_is_refused_before_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "pretrain", lambda *a, **k: pytest.fail("trained"))
+    study = Study(settings_in(tmp_path, **(SMALL_TEXT | {"text_test_size": 33})), "text")
+    with pytest.raises(ValueError, match="dvd with 33 examples ends in a batch of one.*text_batch_size"):
+        study.run("cascade")
+
+
+def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
+    smaller = study.varied(batch_size=4)
+    assert smaller.dataset is study.dataset and smaller.batch_size == 4
+    assert smaller.run_config("cascade").key != study.run_config("cascade").key
+    assert study.run_config("cascade", "multi_task").checkpoint.objective == "multi_task"
+    assert study.varied(test_size=10).dataset is not study.dataset
+    with pytest.raises(SettingsError, match="image_batch_size = 0"):
+        study.varied(batch_size=0)
+
+
 def test_a_moved_npz_folder_is_the_same_data(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     arrays = {"x": generator.integers(0, 256, (40, 32, 32, 3), dtype=np.uint8), "y": np.arange(40) % 4}
