@@ -279,8 +279,8 @@ def job_environment(jobs: int) -> dict[str, str]:
     import torch
 
     environment = os.environ | {"CASCADETTA_RUNNER": "1"}
-    # glibc gives large blocks back to the system at once and has new ones cleared: a meta step of the text network, whose
-    # first layer fills 20 MB a copy, takes 1.4 times as long without these two. Elsewhere they mean nothing.
+    # glibc gives large blocks back to the system at once and has new ones cleared: a meta step of the text network,
+    # whose first layer fills 20 MB a copy, takes 1.4 times as long without these two. Elsewhere they mean nothing.
     environment.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**30))
     environment.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**32))
     if jobs > 1:
