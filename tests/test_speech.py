@@ -406,8 +406,8 @@ def test_examples_are_those_of_the_domain(words: Path, tmp_path: Path, name: str
         example = dataset.example(name, index)
         assert example.shape == (SAMPLES,) and example.dtype == torch.float32
         heard = speech.log_mel(example[None])[0, 0]
-        # Through sound and back, a stretch and the ends of a shift are not quite what they were.
-        near = {"stretch": 3.0, "shift": 1.5}.get(name, 0.01)
+        # Through sound and back, a stretch (with made-up phases) and the ends of a shift are not quite what they were.
+        near = {"stretch": 5.0, "shift": 1.5}.get(name, 0.01)
         loud = spectrograms[index, 0] > -20
         assert (heard - spectrograms[index, 0])[loud].abs().median() < near
 
