@@ -17,8 +17,12 @@ import torch
 import torchvision
 from torch import Tensor
 
+from cascadetta_lib.augment.audio import augment_waveforms
 from cascadetta_lib.augment.image import augmix
+from cascadetta_lib.augment.text import DictionarySynonyms, eda, words
 from cascadetta_lib.data.corruptions import CORRUPTIONS, corrupt
+from cascadetta_lib.data.reviews import compose, synonym_dictionary
+from cascadetta_lib.data.speech import SAMPLES, log_mel
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ResNetConfig
 from cascadetta_lib.pretrain import (
@@ -95,6 +99,21 @@ def corruption_seconds(device: str) -> str:
     return f"15 corruptions at severity 5 of 10,000 images: {time.perf_counter() - started:.1f} s"
 
 
+def speech_seconds(device: str) -> str:
+    x = 0.1 * torch.randn(100, SAMPLES, generator=torch.Generator().manual_seed(0)).to(device)
+    generator = torch.Generator().manual_seed(0)
+    augmented = 1000 * seconds(lambda: augment_waveforms(x, generator), device)
+    pictures = 1000 * seconds(lambda: log_mel(x), device)
+    return f"100 utterances: gain, high-pass and impulse response {augmented:.0f} ms, log-mel {pictures:.0f} ms"
+
+
+def eda_seconds(device: str) -> str:
+    texts = compose("books", 2000, torch.Generator().manual_seed(0), shift=0.5).texts
+    generator, synonyms = torch.Generator().manual_seed(0), DictionarySynonyms(synonym_dictionary(), "a dictionary")
+    taken = seconds(lambda: [eda(words(text), 0.05, generator, synonyms) for text in texts], device)
+    return f"EDA of 2,000 composed reviews, on the CPU: {taken:.2f} s"
+
+
 def tent_overhead(device: str) -> str:
     batches = prepared(640, device).split(32)
     method = METHODS["tent"](build_model(ResNetConfig(), "meta", seed=0).to(device), predict="before")
@@ -152,7 +171,7 @@ def main() -> None:
     print(
         f"{device_name(device)}; torch {torch.__version__}; Python {platform.python_version()}; code {code_revision()}"
     )
-    for benchmark in (meta_step, augmix_rate, corruption_seconds, tent_overhead):
+    for benchmark in (meta_step, augmix_rate, corruption_seconds, speech_seconds, eda_seconds, tent_overhead):
         print(benchmark(device), flush=True)
     if arguments.profile:
         print(profile_seconds(arguments.profile), flush=True)

@@ -4,7 +4,6 @@ on made-up recordings, and on real ones where they are."""
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -242,20 +241,6 @@ def test_augmentations_repeat_and_leave_their_input() -> None:
     assert torch.equal(audio.augment_waveforms(x, numbers(0), probability=0.0), x)
     silent = audio.augment_waveforms(torch.zeros(4, SAMPLES), numbers(0), probability=1.0)
     assert not silent.any(), "silence stays silence"
-
-
-def test_augmentation_is_fast() -> None:
-    x, threads = tones(100), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        seconds = []
-        for seed in range(5):
-            started = time.perf_counter()
-            audio.augment_waveforms(x, numbers(seed))
-            seconds.append(time.perf_counter() - started)
-    finally:
-        torch.set_num_threads(threads)
-    assert min(seconds) < 0.1
 
 
 def test_copies_keep_most_of_a_spectrogram() -> None:
@@ -621,7 +606,7 @@ def real() -> Path:
     return folder
 
 
-def test_real_utterances_of_ten_words(real: Path, tmp_path: Path) -> None:
+def test_real_utterances_of_ten_words(real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "SpeechCommands").symlink_to(real / "SpeechCommands")
     dataset = load(tmp_path)
     assert dataset.classes == 10 and not dataset.official
@@ -631,9 +616,8 @@ def test_real_utterances_of_ten_words(real: Path, tmp_path: Path) -> None:
     assert_as_librosa(dataset.test.x[:100])
     for name in DOMAINS:
         assert dataset.domain(name, 1).x.isfinite().all()
-    started = time.perf_counter()
+    monkeypatch.setattr(speech_commands, "_read_all", lambda *a: pytest.fail("read twice"))
     load(tmp_path)
-    assert time.perf_counter() - started < 5, "read once"
 
 
 def test_a_sample_of_all_words(real: Path, tmp_path: Path) -> None:
