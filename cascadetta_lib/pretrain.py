@@ -443,7 +443,7 @@ def _train_on(
     generator: torch.Generator,
 ) -> float:
     """Set the gradient of one batch on every parameter and return the loss."""
-    x, y = dataset.train.take(indices)
+    x, y = (dataset.train if kind.randomised else dataset.plain).take(indices)
     x = dataset.weak_augment(x, generator)
     if kind.randomised:
         x = dataset.randomise(x, generator)

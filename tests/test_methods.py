@@ -10,6 +10,7 @@ from torch import Tensor
 from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods.cotta import bernoulli_places
 from cascadetta_lib.models import LeNetConfig, MLPConfig, ModelConfig, ResNetConfig
 from cascadetta_lib.pretrain import OBJECTIVES, build_model, entropy
 
@@ -191,6 +192,21 @@ def test_cotta_teacher_is_the_moving_average(images: Tensor) -> None:
     # Where nothing was restored, the teacher moved by 1 − 0.999 of what the student moved.
     kept = student != source
     assert torch.allclose((teacher - source)[kept], (0.001 * (student - source))[kept], rtol=1e-2, atol=1e-6)
+
+
+def test_each_place_is_chosen_on_its_own_with_the_same_probability() -> None:
+    generator = torch.Generator().manual_seed(0)
+    drawn = [bernoulli_places(400, 0.01, generator) for _ in range(20_000)]
+    assert all((places.diff() > 0).all() and (places >= 0).all() and (places < 400).all() for places in drawn)
+    # Counts are binomial: mean 4, variance 3.96; each bound is five standard errors.
+    counts = torch.tensor([len(places) for places in drawn]).double()
+    assert abs(counts.mean() - 4) < 5 * (3.96 / 20_000) ** 0.5
+    assert abs(counts.var() - 3.96) < 5 * 3.96 * (2 / 20_000) ** 0.5
+    share = torch.cat(drawn).bincount(minlength=400) / 20_000
+    assert (share - 0.01).abs().max() < 5 * (0.01 * 0.99 / 20_000) ** 0.5
+    # Neighbours are independent of each other.
+    both = sum(((places.diff() == 1).sum().item() for places in drawn), 0) / (20_000 * 399)
+    assert abs(both - 1e-4) < 5 * (1e-4 / (20_000 * 399)) ** 0.5
 
 
 def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(

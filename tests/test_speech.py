@@ -542,6 +542,12 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> SpeechDataset:
     return load(tmp_path_factory.mktemp("data"), "synthetic_speech")
 
 
+def test_unaugmented_speech_is_transformed_once(spoken: SpeechDataset) -> None:
+    assert spoken.plain is spoken.plain
+    assert torch.equal(spoken.plain.y, spoken.train.y)
+    assert torch.allclose(spoken.prepare(spoken.plain.x[:50]), spoken.prepare(spoken.train.x[:50]), atol=1e-5)
+
+
 def test_synthetic_speech(spoken: SpeechDataset) -> None:
     assert spoken.classes == 10 and not spoken.official and "synthetic, not the paper's data" in spoken.source
     assert [len(split.y) for split in (spoken.train, spoken.held_out, spoken.test)] == [540, 60, 200]

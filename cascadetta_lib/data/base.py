@@ -62,6 +62,11 @@ class Dataset(ABC):
         return len(self.class_names)
 
     @property
+    def plain(self) -> Split:
+        """The source for training without domain randomisation: `train`, or something nearer to the network's input."""
+        return self.train
+
+    @property
     @abstractmethod
     def domain_names(self) -> tuple[str, ...]:
         """The target domains, in the standard order of the stream."""

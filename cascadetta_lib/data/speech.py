@@ -7,7 +7,7 @@ spectrograms, float32 (N, 1, 32, 32) in dB, because stretch and shift act on fra
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -197,6 +197,12 @@ class SpeechDataset(Dataset):
     @property
     def domain_names(self) -> tuple[str, ...]:
         return DOMAINS
+
+    @cached_property
+    def plain(self) -> Split:
+        """The source as spectrograms in dB, float32 (N, 1, 32, 32), computed once and not in every epoch."""
+        parts = [log_mel(as_float(waveforms)) for waveforms in self.train.x.split(BATCH)]
+        return Split(torch.cat(parts), self.train.y)
 
     @property
     def domain_source(self) -> str:

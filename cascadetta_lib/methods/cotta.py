@@ -1,6 +1,7 @@
 """CoTTA (Wang et al. 2022): a student taught by its own moving average on augmented copies, with random restoring."""
 
 import copy
+import math
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,21 @@ class CoTTA(Method):
         with torch.no_grad():
             for student, teacher, source in self.triples:
                 teacher.lerp_(student, 1 - TEACHER_MOMENTUM)
-                restored = torch.rand(student.shape, generator=self.generator).to(student.device) < RESTORE_PROBABILITY
-                student.copy_(torch.where(restored, source, student))
+                places = bernoulli_places(student.numel(), RESTORE_PROBABILITY, self.generator).to(student.device)
+                restored = torch.unravel_index(places, student.shape)
+                student[restored] = source[restored]
         return outputs
+
+
+def bernoulli_places(count: int, probability: float, generator: torch.Generator) -> Tensor:
+    """The places among `count` that are chosen, each with `probability` on its own, in ascending order (int64).
+
+    The gaps between them are geometric, so only as many numbers are drawn as places are chosen: a seventh of the time
+    of a draw for each of the text network's five million weights.
+    """
+    most = int(count * probability + 6 * math.sqrt(count * probability) + 10)
+    places = torch.empty(0, dtype=torch.int64)
+    while len(places) == 0 or places[-1] < count:
+        gaps = torch.empty(most, dtype=torch.int64).geometric_(probability, generator=generator)
+        places = torch.cat([places, gaps.cumsum(0) + (places[-1] if len(places) else -1)])
+    return places[places < count]
