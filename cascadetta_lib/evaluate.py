@@ -16,16 +16,21 @@ from torch import Tensor
 from cascadetta_lib.data.base import Dataset, Split
 from cascadetta_lib.methods import Method
 from cascadetta_lib.models import Outputs
-from cascadetta_lib.pretrain import entropy
+from cascadetta_lib.pretrain import auxiliary_diagnostics, entropy
 from cascadetta_lib.progress import progress
 from cascadetta_lib.streams import Domain
+
+Transfer = Literal["paper", "release", "none"]
+"""Which forward transfer F is measured, if any; see `forward_transfer`."""
 
 
 class Evaluation(NamedTuple):
     """What a method did on a stream.
 
     batches: a row a batch: step (place in the stream, from 0), domain, severity, position (examples seen of the domain
-        before the batch), count, errors, entropy_main, entropy_auxiliary (nats; NaN without θ_a), seconds.
+        before the batch), count, errors, entropy_main, seconds; and with θ_a, else NaN: entropy_auxiliary,
+        entropy_of_mean_auxiliary (that of the batch's mean softmax(a); 0 where all get one class) and agreement (the
+        share with argmax a = argmax z). Entropies in nats.
     accuracies: a row a measurement without update: step, domain, severity, after (how many domains were seen; 0 for the
         unadapted model, −1 for a source model that was adapted to this domain alone), accuracy in [0, 1].
     """
@@ -55,11 +60,12 @@ class Evaluator:
         self.method, self.dataset, self.stream = method, dataset, list(stream)
         self.batch_size, self.last_batch = batch_size, last_batch
 
-    def run(self, *, matrix: bool = False, unadapted: bool = False) -> Evaluation:
+    def run(self, *, matrix: bool = False, transfer: Transfer = "paper") -> Evaluation:
         """E, A and F of the stream, from the source; the method is reset before and after.
 
         matrix: measure every domain after every domain, R(T_i | T_1:j), instead of what E, A and F need alone.
-        unadapted: measure every domain before the first update as well (after = 0).
+        transfer: what F needs besides: `paper` a source model adapted to each domain alone (after = −1), `release` the
+        model before the first update (after = 0), `none` nothing, for there is no F.
         Raises ValueError where a domain has no whole batch and the last short one is dropped.
         """
         # A gradual stream meets most domains twice; each is held once.
@@ -80,13 +86,13 @@ class Evaluator:
                 {"step": step, "domain": name, "severity": severity, "after": after, "accuracy": accuracy}
             )
 
-        for step in range(len(domains)) if unadapted else []:
+        for step in range(len(domains)) if self.method.adapts and transfer == "release" else []:
             measured(step, 0)
         for step in progress(range(len(domains)), self.method.label, len(domains)):
             batches += [self._describe(step) | record for record in self.adapt(domains[step])]
             for other in range(len(domains)) if matrix or step == last else [step]:
                 measured(other, step + 1)
-        if self.method.adapts:
+        if self.method.adapts and transfer == "paper":
             for step in progress(range(1, len(domains)), f"{self.method.label}, each domain alone", last):
                 self.method.reset()
                 self.adapt(domains[step])
@@ -112,16 +118,15 @@ class Evaluator:
         """Adapt to a domain batch by batch and record each batch's online prediction."""
         records: list[dict[str, object]] = []
         for batch, outputs, y, seconds in self._predictions(domain, self.method.step):
-            auxiliary = float("nan") if outputs.auxiliary is None else entropy(outputs.auxiliary).mean().item()
             records.append(
                 {
                     "position": batch.start,
                     "count": len(y),
                     "errors": int((outputs.main.argmax(1) != y).sum()),
                     "entropy_main": entropy(outputs.main).mean().item(),
-                    "entropy_auxiliary": auxiliary,
                     "seconds": seconds,
                 }
+                | auxiliary_diagnostics(outputs)
             )
         return records
 
@@ -151,22 +156,18 @@ def average_accuracy(accuracies: pd.DataFrame) -> float:
     return float(final["accuracy"].mean())
 
 
-def forward_transfer(accuracies: pd.DataFrame, definition: Literal["paper", "release"] = "paper") -> float | None:
-    """F in [−1, 1], or None for a method that never updates.
+def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -> float | None:
+    """F in [−1, 1], or None where it was not measured: for a method that never updates, or with transfer="none".
 
     paper (Eq. 2): over t = 2..N, R(T_t | T_1:t) less the accuracy of a source model adapted to T_t alone.
-    release: the final model's accuracy in the place of R(T_t | T_1:t); what its second model adapts belongs to other
-    tensors than it predicts with, so there `accuracies` must hold the unadapted model's (after = 0).
+    release: over the same, the final model's accuracy less that of the unadapted model, because the optimiser of the
+    release's second model owns other tensors than it predicts with.
     """
     table = accuracies.pivot(index="step", columns="after", values="accuracy")
-    alone = {"paper": -1, "release": 0}[definition]
-    if -1 not in table:
-        return None
-    if alone not in table:
-        raise ValueError("F as in the release needs the unadapted model's accuracies; evaluate with unadapted=True")
+    reference = {"paper": -1, "release": 0, "none": None}[definition]
     later = table.index[table.index > 0]
-    if len(later) == 0:
+    if reference not in table or len(later) == 0:
         return None
     final = max(table.columns)
     reached = [table.loc[step, step + 1 if definition == "paper" else final] for step in later]
-    return float((pd.Series(reached, index=later) - table.loc[later, alone]).mean())
+    return float((pd.Series(reached, index=later) - table.loc[later, reference]).mean())

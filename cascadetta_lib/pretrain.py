@@ -32,6 +32,7 @@ from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.models import (
     Cascade,
     ModelConfig,
+    Outputs,
     Parallel,
     batch_norm_parameters,
     batch_norms,
@@ -292,6 +293,20 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 # ---------------------------------------------------------------- diagnostics
 
 
+def auxiliary_diagnostics(outputs: Outputs) -> dict[str, float]:
+    """What one batch tells of θ_a: its mean entropy, that of its mean prediction (0 where all examples get one class),
+    both in nats, and its agreement, the share with argmax a = argmax z. NaN without θ_a."""
+    a = outputs.auxiliary
+    if a is None:
+        return dict.fromkeys(("entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement"), float("nan"))
+    return {
+        "entropy_auxiliary": entropy(a).mean().item(),
+        # entr(0) is 0, where a logarithm would make a fully collapsed head NaN.
+        "entropy_of_mean_auxiliary": torch.special.entr(a.softmax(1).mean(0)).sum().item(),
+        "agreement": (a.argmax(1) == outputs.main.argmax(1)).float().mean().item(),
+    }
+
+
 def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
     """What tells a collapsed θ_a, and Theorem 1's alignment, on one batch of held-out examples with batch statistics.
 
@@ -303,11 +318,7 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
         outputs = model(half.x)
         values["entropy_main"] = entropy(outputs.main).mean().item()
         if outputs.auxiliary is not None:
-            a = outputs.auxiliary
-            values["entropy_auxiliary"] = entropy(a).mean().item()
-            values["agreement"] = (a.argmax(1) == outputs.main.argmax(1)).float().mean().item()
-            # entr(0) is 0, where a logarithm would make a fully collapsed head NaN.
-            values["entropy_of_mean_auxiliary"] = torch.special.entr(a.softmax(1).mean(0)).sum().item()
+            values |= auxiliary_diagnostics(outputs)
         both = losses(model, half)
         psi: dict[str, Tensor] = {f"f.{n}": p for n, p in model.feature_extractor.named_parameters()}
         psi |= {f"m.{n}": p for n, p in model.main_classifier.named_parameters()}

@@ -160,7 +160,7 @@ def label(runs: Sequence[Run]) -> str:
 # ---------------------------------------------------------------- numbers
 
 
-def results(runs: Sequence[Run], definition: str = "paper") -> pd.DataFrame:
+def results(runs: Sequence[Run]) -> pd.DataFrame:
     """Long form, a row a (method, seed, domain, metric): value in percent; domain `all` for E, A and F.
 
     A stream that meets a domain several times gives the mean of its errors.
@@ -173,7 +173,7 @@ def results(runs: Sequence[Run], definition: str = "paper") -> pd.DataFrame:
         whole = {
             "online_error": mean_online_error(run.batches),
             "average_accuracy": average_accuracy(run.accuracies),
-            "forward_transfer": forward_transfer(run.accuracies, definition),  # type: ignore[arg-type]
+            "forward_transfer": forward_transfer(run.accuracies, run.config.forward_transfer),
         }
         rows += [base | {"domain": "all", "metric": m, "value": 100 * v} for m, v in whole.items() if v is not None]
     return pd.DataFrame(rows, columns=["method", "seed", "domain", "metric", "value"])
@@ -205,12 +205,12 @@ def paper_numbers(runs: Sequence[Run]) -> pd.DataFrame:
 # ---------------------------------------------------------------- tables
 
 
-def main_table(runs: Sequence[Run], definition: str = "paper") -> pd.DataFrame:
+def main_table(runs: Sequence[Run]) -> pd.DataFrame:
     """tab:main-result: methods × domains, then E, A, F; ours over the paper's; the best of each column in bold.
 
     Cells are text, `mean ± std` in percent; bold is `**…**`. Ours and the paper's are compared each among themselves.
     """
-    ours, paper = over_seeds(results(runs, definition)), paper_numbers(runs)
+    ours, paper = over_seeds(results(runs)), paper_numbers(runs)
     domains = list(dict.fromkeys(domain.name for domain in runs[0].config.stream))
     columns = [(name, "online_error") for name in domains] + [("all", metric) for metric in METRICS]
     methods = list(dict.fromkeys(run.config.method for run in runs))
@@ -306,9 +306,9 @@ def stream_figure(runs: Sequence[Run], window: int = 8) -> Figure:
     return figure
 
 
-def metrics_figure(runs: Sequence[Run], definition: str = "paper") -> Figure:
+def metrics_figure(runs: Sequence[Run]) -> Figure:
     """E, A and F of every method: ours as bars (± std over seeds), the paper's as open diamonds."""
-    ours, paper = over_seeds(results(runs, definition)), paper_numbers(runs)
+    ours, paper = over_seeds(results(runs)), paper_numbers(runs)
     methods = list(dict.fromkeys(run.config.method for run in runs))
     figure, panels = plt.subplots(1, 3, figsize=(9, 2.8), sharey=True)
     titles = {"online_error": "E: online error (%) ↓", "average_accuracy": "A: average accuracy (%) ↑"}
@@ -557,12 +557,6 @@ class Exhibits:
     runs: list[Run]
 
     @property
-    def definition(self) -> str:
-        """Which F: by Eq. 2 or as the release has it."""
-        chosen: str = getattr(self.settings, f"{self.modality}_forward_transfer")
-        return chosen
-
-    @property
     def heading(self) -> str:
         source = f", {self.runs[0].provenance['data_source']}" if self.runs else ""
         return f"<h3>{self.modality}: {dataset_name(self.dataset)}{source}</h3>"
@@ -587,11 +581,11 @@ class Exhibits:
     def figures(self) -> dict[str, Figure]:
         if not self.runs:
             return {}
-        return {"metrics": metrics_figure(self.runs, self.definition), "stream": stream_figure(self.runs)}
+        return {"metrics": metrics_figure(self.runs), "stream": stream_figure(self.runs)}
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return main_table(self.runs, self.definition)
+        return main_table(self.runs)
 
     def figure_html(self, name: str) -> str:
         """A figure with its caption, as HTML that needs no other file."""
@@ -615,7 +609,7 @@ class Exhibits:
         markdown, numbers = folder / f"{stem}-table.md", folder / f"{stem}-results.csv"
         text = "\n\n".join([to_markdown(self.table), label(self.runs), *drift_lines(self.runs), *self.collapse])
         markdown.write_text(text + "\n", encoding="utf-8")
-        results(self.runs, self.definition).to_csv(numbers, index=False, float_format="%.4f")
+        results(self.runs).to_csv(numbers, index=False, float_format="%.4f")
         return [*paths, markdown, numbers]
 
 

@@ -90,10 +90,19 @@ class Settings(BaseModel):
         "after", description="the recorded prediction: after the update (paper), or before it (Tent, CoTTA releases)"
     )
     image_last_batch: Literal["kept", "dropped"] = Field("kept", description="the last short batch of a domain")
-    image_forward_transfer: Literal["paper", "release"] = Field(
-        "paper", description="F by Eq. 2, or as the release computes it (final model less an unadapted one)"
+    image_forward_transfer: Literal["paper", "release", "none"] = Field(
+        "paper", description="F by Eq. 2, as the release computes it (final model less an unadapted one), or not at all"
     )
     image_accuracy_matrix: bool = Field(False, description="also record R(T_i | T_1:j) for every i and j")
+
+    image_ablation_test_size: int | None = Field(32, ge=1, description="images of each domain in the ablations")
+    image_gradual_test_size: int | None = Field(4, ge=1, description="images of each of the 135 gradual domains")
+    image_batch_sizes: tuple[int, ...] = Field((32, 16, 4), min_length=1, description="of the ablation by batch size")
+    image_learning_rates: tuple[float, ...] = Field(
+        (0.0001, 0.001, 0.01), min_length=1, description="online ones, of the ablation by learning rate × batch size"
+    )
+    image_learning_rate_batch_sizes: tuple[int, ...] = Field((32, 4), min_length=1, description="of the same ablation")
+    image_orders: int = Field(2, ge=1, description="random orders of the stream, beside the standard one")
 
     text_dataset: str | tuple[str, ...] = Field("reviews", description="a name, or amazon:FOLDER; a list: a job each")
     text_train_size: int | None = Field(None, ge=20, description="source reviews, drawn once; null: all")
@@ -145,7 +154,7 @@ class Settings(BaseModel):
     text_online_learning_rate: float = Field(0.001, ge=0, description="of every method that adapts")
     text_predict: Literal["after", "before"] = "after"
     text_last_batch: Literal["kept", "dropped"] = "kept"
-    text_forward_transfer: Literal["paper", "release"] = "paper"
+    text_forward_transfer: Literal["paper", "release", "none"] = "paper"
     text_accuracy_matrix: bool = False
 
     speech_dataset: str | tuple[str, ...] = Field(
@@ -183,7 +192,7 @@ class Settings(BaseModel):
     speech_online_learning_rate: float = Field(0.001, ge=0, description="of every method that adapts")
     speech_predict: Literal["after", "before"] = "after"
     speech_last_batch: Literal["kept", "dropped"] = "kept"
-    speech_forward_transfer: Literal["paper", "release"] = "paper"
+    speech_forward_transfer: Literal["paper", "release", "none"] = "paper"
     speech_accuracy_matrix: bool = False
 
     @field_validator("image_depth")
@@ -192,6 +201,13 @@ class Settings(BaseModel):
         if (depth - 2) % 6:
             raise ValueError("the depth is 6n + 2: 8, 14, 20, 26, 32, …")
         return depth
+
+    @field_validator("image_batch_sizes", "image_learning_rates", "image_learning_rate_batch_sizes")
+    @classmethod
+    def _several(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        if min(values) <= 0 or len(set(values)) < len(values):
+            raise ValueError("they are different numbers above 0")
+        return values
 
     @field_validator("text_hidden")
     @classmethod

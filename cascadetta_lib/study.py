@@ -25,18 +25,18 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors.torch import load_file, save_file
 
-from cascadetta_lib.data import OPTIONS, SERVING, load_dataset
+from cascadetta_lib.data import OPTIONS, SERVING, Options, load_dataset
 from cascadetta_lib.data.base import Dataset, Modality
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.data.text import TextDataset
-from cascadetta_lib.evaluate import Evaluation, Evaluator
+from cascadetta_lib.evaluate import Evaluation, Evaluator, Transfer
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade, LeNetConfig, MLPConfig, ModelConfig, Parallel, ResNetConfig
 from cascadetta_lib.pretrain import TrainingConfig, build_model, pretrain
 from cascadetta_lib.settings import Settings, SettingsError, make_settings
 from cascadetta_lib.streams import Domain, make_stream
 
-STORE_FORMAT = 2
+STORE_FORMAT = 3
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
 CODE = ("cascadetta_lib", "notebooks", "profiles", "workflow")
 PACKAGES = ("torch", "torchvision", "numpy", "pandas", "cascadetta")
@@ -81,17 +81,23 @@ class RunConfig(Config):
     batch_size: int
     predict: Literal["after", "before"]
     last_batch: Literal["kept", "dropped"]
-    matrix: bool
-    unadapted: bool
+    accuracy_matrix: bool
+    forward_transfer: Transfer
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A pre-trained network with its training history (a row an epoch) and provenance."""
+class Trained:
+    """A pre-training: its configuration and its history, a row an epoch (see pretrain.pretrain)."""
 
     config: CheckpointConfig
-    model: Cascade | Parallel
     history: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Checkpoint(Trained):
+    """A pre-trained network, where it came from and its provenance."""
+
+    model: Cascade | Parallel
     provenance: dict[str, Any]
 
 
@@ -183,10 +189,10 @@ class Store:
             if run.config.key == path.parent.name:
                 yield run
 
-    def history(self, config: CheckpointConfig) -> pd.DataFrame | None:
-        """A row an epoch of a stored checkpoint's training, None without the checkpoint. Reads no weights."""
+    def trained(self, config: CheckpointConfig) -> "Trained | None":
+        """The training of a stored checkpoint, None without the checkpoint. Reads no weights."""
         path = self.path("checkpoints", config) / "history.csv"
-        return pd.read_csv(path) if path.exists() else None
+        return Trained(config, pd.read_csv(path)) if path.exists() else None
 
 
 def load_run(folder: Path) -> Run:
@@ -223,12 +229,8 @@ def training_config(settings: Settings, modality: Modality) -> TrainingConfig:
 
 def run_values(settings: Settings, modality: Modality) -> dict[str, Any]:
     """What the profile says of RunConfig, whatever the dataset and the method."""
-    own = {
-        "matrix": getattr(settings, f"{modality}_accuracy_matrix"),
-        "unadapted": getattr(settings, f"{modality}_forward_transfer") == "release",
-    }
     values = chosen(settings, modality, RunConfig)
-    return {name: value for name, value in values.items() if name not in ("stream", "batch_size")} | own
+    return {name: value for name, value in values.items() if name not in ("stream", "batch_size")}
 
 
 def vary(settings: Settings, modality: Modality, changes: Mapping[str, Any]) -> Settings:
@@ -282,6 +284,7 @@ class Study:
 
     def __init__(self, settings: Settings, modality: Modality = "image") -> None:
         self.settings, self.modality = settings, modality
+        self._datasets: dict[Options, Dataset] = {}
         self.device = choose_device(settings.device)
         self.store = Store(settings.results_path)
         datasets = settings.datasets(modality)
@@ -304,11 +307,11 @@ class Study:
         Raises SettingsError for a value that cannot be used.
         """
         other = Study(vary(self.settings, self.modality, changes), self.modality)
-        if not changes.keys() & OPTIONS[self.modality].model_fields.keys():
-            other.__dict__["dataset"] = self.dataset  # no need to load it again
+        if other.dataset_name == self.dataset_name:
+            other._datasets = self._datasets  # what one of them has loaded is there for all
         return other
 
-    @cached_property
+    @property
     def dataset(self) -> Dataset:
         options = OPTIONS[self.modality](
             folder=str(self.settings.data_path),
@@ -316,7 +319,9 @@ class Study:
             test_size=getattr(self.settings, f"{self.modality}_test_size"),
             **source_options(self.settings, self.modality),
         )
-        return load_dataset(self.dataset_name, options)
+        if options not in self._datasets:
+            self._datasets[options] = load_dataset(self.dataset_name, options)
+        return self._datasets[options]
 
     @property
     def model_config(self) -> ModelConfig:
@@ -426,9 +431,8 @@ class Study:
         model = build_model(config.model, objective, config.seed)
         model.load_state_dict(load_file(path / "weights.safetensors"))
         description = json.loads((path / "checkpoint.json").read_text(encoding="utf-8"))
-        return Checkpoint(
-            config, model.to(self.device).eval(), pd.read_csv(path / "history.csv"), description["provenance"]
-        )
+        history = pd.read_csv(path / "history.csv")
+        return Checkpoint(config, history, model.to(self.device).eval(), description["provenance"])
 
     def run(self, method: str, objective: str | None = None) -> Run:
         """What `method` does on the profile's stream at its seed, evaluated now if the store has no such run.
@@ -449,7 +453,7 @@ class Study:
                 seed=config.checkpoint.seed,
             )
             evaluator = Evaluator(adapter, self.dataset, config.stream, config.batch_size, config.last_batch)
-            result: Evaluation = evaluator.run(matrix=config.matrix, unadapted=config.unadapted)
+            result: Evaluation = evaluator.run(matrix=config.accuracy_matrix, transfer=config.forward_transfer)
             result.batches.to_csv(folder / "batches.csv", index=False)
             result.accuracies.to_csv(folder / "accuracies.csv", index=False)
             seconds = time.perf_counter() - started

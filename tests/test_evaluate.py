@@ -1,6 +1,7 @@
 """Streams, the evaluator and the metrics, against plain loops written once more."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -10,6 +11,7 @@ from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.evaluate import (
     Evaluation,
     Evaluator,
+    Transfer,
     average_accuracy,
     forward_transfer,
     mean_online_error,
@@ -30,7 +32,7 @@ def make(name: str) -> Method:
     )
 
 
-def evaluate(name: str, dataset: ImageDataset, **options: bool) -> Evaluation:
+def evaluate(name: str, dataset: ImageDataset, **options: Any) -> Evaluation:
     return Evaluator(make(name), dataset, STREAM, BATCH).run(**options)
 
 
@@ -83,7 +85,7 @@ def test_batchnorm_is_in_the_same_mode_for_e_a_and_f(name: str, dataset: ImageDa
     still = METHODS[name](
         build_model(ResNetConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0), learning_rate=0.0
     )
-    result = Evaluator(still, dataset, STREAM, BATCH).run(matrix=True, unadapted=True)
+    result = Evaluator(still, dataset, STREAM, BATCH).run(matrix=True)
     model = build_model(ResNetConfig(depth=8, width=4, classes=4), METHODS[name].objective, seed=0).train()
     right = []
     for domain in STREAM:
@@ -117,9 +119,9 @@ def test_the_last_short_batch_is_kept_or_dropped(dataset: ImageDataset) -> None:
 
 @pytest.mark.parametrize("name", ["erm", "adabn", "cascade", "cotta"])
 def test_the_matrix_agrees_with_what_is_measured_without_it(name: str, dataset: ImageDataset) -> None:
-    plain, whole = evaluate(name, dataset), evaluate(name, dataset, matrix=True, unadapted=True)
+    plain, whole = evaluate(name, dataset), evaluate(name, dataset, matrix=True)
     table = whole.accuracies.pivot(index="step", columns="after", values="accuracy")
-    assert [c for c in table.columns if c >= 0] == [0, 1, 2, 3] and not table.loc[:, 0:].isna().any().any()
+    assert [c for c in table.columns if c >= 0] == [1, 2, 3] and not table.loc[:, 1:].isna().any().any()
     merged = plain.accuracies.merge(whole.accuracies, on=["step", "after"], suffixes=("", "_matrix"))
     assert len(merged) == len(plain.accuracies)
     assert merged["accuracy"].tolist() == merged["accuracy_matrix"].tolist()
@@ -135,9 +137,11 @@ def test_same_seed_same_bits(dataset: ImageDataset) -> None:
 
 
 def test_records_tell_entropies(dataset: ImageDataset) -> None:
-    assert evaluate("cascade", dataset).batches["entropy_auxiliary"].notna().all()
-    erm = evaluate("erm", dataset).batches
-    assert erm["entropy_auxiliary"].isna().all() and (erm["entropy_main"] > 0).all() and (erm["seconds"] > 0).all()
+    about_a = ["entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement"]
+    cascade, erm = evaluate("cascade", dataset).batches, evaluate("erm", dataset).batches
+    assert cascade[about_a].notna().all().all() and cascade["agreement"].between(0, 1).all()
+    assert (cascade["entropy_of_mean_auxiliary"] >= cascade["entropy_auxiliary"] - 1e-6).all(), "entropy is concave"
+    assert erm[about_a].isna().all().all() and (erm["entropy_main"] > 0).all() and (erm["seconds"] > 0).all()
 
 
 def test_forward_transfer_by_hand() -> None:
@@ -145,11 +149,19 @@ def test_forward_transfer_by_hand() -> None:
     accuracies = pd.DataFrame(rows, columns=["step", "after", "accuracy"])
     assert average_accuracy(accuracies) == pytest.approx(0.8)
     assert forward_transfer(accuracies) == pytest.approx((0.1 + 0.2) / 2)
-    with pytest.raises(ValueError, match="unadapted"):
-        forward_transfer(accuracies, "release")
+    assert forward_transfer(accuracies, "none") is None
     unadapted = pd.DataFrame([(0, 0, 0.1), (1, 0, 0.2), (2, 0, 0.3)], columns=["step", "after", "accuracy"])
     # The final model's 0.8 and 0.9 less the unadapted 0.2 and 0.3.
     assert forward_transfer(pd.concat([accuracies, unadapted]), "release") == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("transfer, extra", [("paper", {-1}), ("release", {0}), ("none", set())])
+def test_only_what_f_needs_is_measured(transfer: Transfer, extra: set[int], dataset: ImageDataset) -> None:
+    for name in ("tent", "adabn"):
+        result = evaluate(name, dataset, transfer=transfer)
+        adapts = METHODS[name].adapts
+        assert set(result.accuracies["after"]) == {1, 2, 3} | (extra if adapts else set())
+        assert (forward_transfer(result.accuracies, transfer) is None) == (not adapts or transfer == "none")
 
 
 def test_streams() -> None:

@@ -149,9 +149,7 @@ def test_text_without_its_features_is_not_comparable(tmp_path: Path) -> None:
     def with_features(features: str) -> list[Run]:
         source = config.checkpoint.source
         changed = source.model_copy(update={"options": source.options | {"features": features}})
-        checkpoints = [
-            config.checkpoint.model_copy(update={"source": changed, "seed": seed}) for seed in (0, 1, 2)
-        ]
+        checkpoints = [config.checkpoint.model_copy(update={"source": changed, "seed": seed}) for seed in (0, 1, 2)]
         configs = [config.model_copy(update={"checkpoint": checkpoint}) for checkpoint in checkpoints]
         return [Run(each, tables.batches, tables.accuracies, provenance) for each in configs]
 

@@ -1,0 +1,174 @@
+"""What the store holds for a profile: the runs of the main study and of every experiment, and what is missing of them.
+
+Exhibits and verdicts read this and nothing else; no model is touched.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error
+from cascadetta_lib.experiments import EXPERIMENTS, Point, chosen_experiments, find_runs
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.study import Run, Store, Trained, belongs, code_revision
+
+CONFIDENCE = 0.95
+"""Of every interval."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A point of an experiment and its stored runs, one for each seed that is there, by seed."""
+
+    point: Point
+    runs: list[Run]
+
+
+class Evidence:
+    """The stored runs that a profile asks for. All runs of a dataset are on the same data as the newest of them: what
+    was made before the data changed is not taken for a seed more."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.store = settings, Store(settings.results_path)
+
+    @cached_property
+    def stored(self) -> list[Run]:
+        """Every run in the store, this profile's or not."""
+        return list(self.store.runs())
+
+    def main(self, modality: Modality, dataset: str) -> list[Run]:
+        """The main study on a dataset: every method of the profile on its stream, in the profile's order, by seed."""
+        methods: Sequence[str] = getattr(self.settings, f"{modality}_methods")
+        runs = same_data([run for run in self.stored if belongs(run, self.settings, modality, dataset)])
+        return sorted(runs, key=lambda run: (methods.index(run.config.method), run.seed))
+
+    def experiment(self, name: str, dataset: str) -> list[Found]:
+        """The points of an experiment on an image dataset, with or without runs; none where it is not made there."""
+        if name not in chosen_experiments(dataset):
+            return []
+        points = EXPERIMENTS[name](self.settings)
+        found = [Found(point, find_runs(self.stored, self.settings, dataset, point)) for point in points]
+        good = {run.config.key for run in same_data([run for each in found for run in each.runs])}
+        return [Found(each.point, [run for run in each.runs if run.config.key in good]) for each in found]
+
+    def trained(self, runs: Iterable[Run]) -> list[Trained]:
+        """The histories of the pre-trainings that `runs` started from, each once."""
+        configs = {run.config.checkpoint.key: run.config.checkpoint for run in runs}
+        found = (self.store.trained(config) for config in configs.values())
+        return [trained for trained in found if trained is not None]
+
+
+def same_data(runs: list[Run]) -> list[Run]:
+    """Those of `runs` that are on the same data as the newest."""
+
+    def data(run: Run) -> tuple[str, str]:
+        return run.config.checkpoint.source.fingerprint, run.config.domain_source
+
+    newest = max(runs, key=lambda run: str(run.provenance["finished"]), default=None)
+    return [] if newest is None else [run for run in runs if data(run) == data(newest)]
+
+
+# ---------------------------------------------------------------- what is missing, and what was made elsewhere
+
+
+def main_gaps(settings: Settings, modality: Modality, runs: Sequence[Run]) -> list[str]:
+    """A line for each method and seed of the profile without a run."""
+    there = {(run.config.method, run.seed) for run in runs}
+    asked = itertools.product(getattr(settings, f"{modality}_methods"), settings.seeds)
+    return [f"{method}, seed {seed}: no run" for method, seed in asked if (method, seed) not in there]
+
+
+def experiment_gaps(settings: Settings, found: Sequence[Found]) -> list[str]:
+    """What an experiment lacks, in a line: nothing of it is there (missing), or a part of its points and seeds."""
+    wanted = {(place, seed) for place in range(len(found)) for seed in settings.seeds}
+    lacking = wanted - {(place, run.seed) for place, each in enumerate(found) for run in each.runs}
+    if not lacking:
+        return []
+    if not any(each.runs for each in found):
+        return ["missing: no run of it is stored; 05_ablations makes them"]
+    return [f"partial: {len(wanted) - len(lacking)} of {len(wanted)} runs are stored"]
+
+
+def foreign_lines(settings: Settings, runs: Iterable[Run]) -> list[str]:
+    """A line for each profile and code revision other than this report's own that made some of `runs`."""
+    here, lines = code_revision(), {}
+    for run in runs:
+        profile, revision = run.provenance["profile"], run.provenance["code_revision"]
+        if profile != settings.profile:
+            lines[f"profile {profile}"] = lines.get(f"profile {profile}", 0) + 1
+        if revision != here:
+            lines[f"code {revision}"] = lines.get(f"code {revision}", 0) + 1
+    return [f"made elsewhere: {count} by {what}" for what, count in sorted(lines.items())]
+
+
+# ---------------------------------------------------------------- numbers
+
+
+def measured(found: Iterable[Found]) -> pd.DataFrame:
+    """A row a run: method, objective, seed, the values that the point changes, and E, A, F in percent (F may be NaN)."""
+    rows: list[dict[str, Any]] = []
+    for each in found:
+        for run in each.runs:
+            transfer = forward_transfer(run.accuracies, run.config.forward_transfer)
+            rows.append(
+                dict(each.point.changes)
+                | {"method": run.config.method, "objective": run.config.checkpoint.objective, "seed": run.seed}
+                | {"E": 100 * mean_online_error(run.batches), "A": 100 * average_accuracy(run.accuracies)}
+                | {"F": float("nan") if transfer is None else 100 * transfer}
+            )
+    return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its 95 % interval, n values, and what they vary over: seeds, or batches where there is one seed."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    over: str
+
+    def __str__(self) -> str:
+        if self.n < 2:
+            return f"{self.mean:.2f} (1 seed)"
+        return f"{self.mean:.2f} [{self.low:.2f}, {self.high:.2f}] ({self.n} {self.over})"
+
+
+def over_seeds_estimate(values: Sequence[float]) -> Estimate:
+    """The mean of one value a seed, with Student's interval; from one seed there is none (NaN)."""
+    mean, n = float(np.mean(values)), len(values)
+    if n < 2:
+        return Estimate(mean, float("nan"), float("nan"), n, "seeds")
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
+    return Estimate(mean, mean - half, mean + half, n, "seeds")
+
+
+def paired_difference(runs: Sequence[Run], others: Sequence[Run]) -> Estimate | None:
+    """E of `others` less E of `runs`, in points, on the same seeds and batches; None without a common seed.
+
+    From two seeds on the interval is over the seeds' differences. From one seed it is over the batches' differences
+    within the domains, which says nothing of another pre-training.
+    """
+    one, two = ({run.seed: run for run in each} for each in (runs, others))
+    seeds = sorted(one.keys() & two.keys())
+    if not seeds:
+        return None
+    if len(seeds) > 1:
+        both = [100 * (mean_online_error(two[s].batches) - mean_online_error(one[s].batches)) for s in seeds]
+        return over_seeds_estimate(both)
+    pairs = one[seeds[0]].batches.merge(two[seeds[0]].batches, on=["step", "position", "count"])
+    pairs["difference"] = 100 * (pairs["errors_y"] - pairs["errors_x"]) / pairs["count"]
+    pairs["weighted"] = pairs["difference"] * pairs["count"]
+    domains = pairs.groupby("step")
+    mean = float((domains["weighted"].sum() / domains["count"].sum()).mean())
+    variance = float((domains["difference"].var(ddof=1) / domains.size()).sum(skipna=False)) / domains.ngroups**2
+    half = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * variance**0.5
+    return Estimate(mean, mean - half, mean + half, len(pairs), "batches of one seed")
