@@ -19,6 +19,8 @@ from cascadetta_lib.experiments import EXPERIMENTS, Point, chosen_experiments, f
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.study import Run, Store, Trained, belongs, code_revision
 
+NOTEBOOKS: dict[Modality, str] = {"image": "02_adapt_image", "text": "03_adapt_text", "speech": "04_adapt_speech"}
+"""Which notebook makes the main runs."""
 CONFIDENCE = 0.95
 """Of every interval."""
 
@@ -79,10 +81,12 @@ def same_data(runs: list[Run]) -> list[Run]:
 
 
 def main_gaps(settings: Settings, modality: Modality, runs: Sequence[Run]) -> list[str]:
-    """A line for each method and seed of the profile without a run."""
+    """A line for each method and seed of the profile without a run, or one line where there is none at all."""
+    if not runs:
+        return [f"missing: no run of it is stored; {NOTEBOOKS[modality]} makes them"]
     there = {(run.config.method, run.seed) for run in runs}
     asked = itertools.product(getattr(settings, f"{modality}_methods"), settings.seeds)
-    return [f"{method}, seed {seed}: no run" for method, seed in asked if (method, seed) not in there]
+    return [f"partial: {method}, seed {seed}: no run" for method, seed in asked if (method, seed) not in there]
 
 
 def experiment_gaps(settings: Settings, found: Sequence[Found]) -> list[str]:
@@ -98,7 +102,8 @@ def experiment_gaps(settings: Settings, found: Sequence[Found]) -> list[str]:
 
 def foreign_lines(settings: Settings, runs: Iterable[Run]) -> list[str]:
     """A line for each profile and code revision other than this report's own that made some of `runs`."""
-    here, lines = code_revision(), {}
+    here = code_revision()
+    lines: dict[str, int] = {}
     for run in runs:
         profile, revision = run.provenance["profile"], run.provenance["code_revision"]
         if profile != settings.profile:
@@ -112,7 +117,7 @@ def foreign_lines(settings: Settings, runs: Iterable[Run]) -> list[str]:
 
 
 def measured(found: Iterable[Found]) -> pd.DataFrame:
-    """A row a run: method, objective, seed, the values that the point changes, and E, A, F in percent (F may be NaN)."""
+    """A row a run: method, objective, seed, what the point changes, and E, A, F in percent (F may be NaN)."""
     rows: list[dict[str, Any]] = []
     for each in found:
         for run in each.runs:
@@ -138,8 +143,13 @@ class Estimate:
 
     def __str__(self) -> str:
         if self.n < 2:
-            return f"{self.mean:.2f} (1 seed)"
-        return f"{self.mean:.2f} [{self.low:.2f}, {self.high:.2f}] ({self.n} {self.over})"
+            return f"{_short(self.mean)} (1 seed)"
+        return f"{_short(self.mean)} [{_short(self.low)}, {_short(self.high)}] ({self.n} {self.over})"
+
+
+def _short(value: float) -> str:
+    """Two decimals, or two digits where these would be lost."""
+    return f"{value:.2f}" if abs(value) >= 0.1 or value == 0 else f"{value:.2g}"
 
 
 def over_seeds_estimate(values: Sequence[float]) -> Estimate:

@@ -4,16 +4,11 @@ All numbers are percent. Figures have one style and one colour a method; a band 
 deviation over seeds.
 """
 
-import base64
-import io
-import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,7 +18,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cascadetta_lib.data.base import Modality
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.data.speech import SOURCE_DOMAIN, SpeechDataset, as_float, log_mel
@@ -31,9 +25,8 @@ from cascadetta_lib.data.text import TextDataset
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import LeNetConfig, MLPConfig, ModelConfig, ResNetConfig
-from cascadetta_lib.settings import Settings
 from cascadetta_lib.streams import make_stream
-from cascadetta_lib.study import Checkpoint, CheckpointConfig, Run, RunConfig, Store, belongs, dataset_name
+from cascadetta_lib.study import Checkpoint, CheckpointConfig, Run, RunConfig, Trained
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
 """The paper's published numbers in long form: table, dataset, setup, severity, batch_size, method, …, metric, value."""
@@ -50,31 +43,6 @@ PALETTE = sns.color_palette("colorblind")
 
 
 # ---------------------------------------------------------------- runs and their provenance
-
-
-def profile_runs(settings: Settings, modality: Modality, dataset: str) -> list[Run]:
-    """The stored runs that the profile asks for on `dataset`, of every seed that is there, in the profile's order.
-
-    All are on the same data as the newest of them: what was made before the data changed is not taken for a seed more.
-    """
-    methods: Sequence[str] = getattr(settings, f"{modality}_methods")
-    runs = [run for run in Store(settings.results_path).runs() if belongs(run, settings, modality, dataset)]
-    if runs:
-        newest = data_of(max(runs, key=lambda run: str(run.provenance["finished"])))
-        runs = [run for run in runs if data_of(run) == newest]
-    return sorted(runs, key=lambda run: (methods.index(run.config.method), run.seed))
-
-
-def data_of(run: Run) -> tuple[str, str, int]:
-    """What the profile alone does not fix: the data, where the domains come from, the batch size."""
-    return run.config.checkpoint.source.fingerprint, run.config.domain_source, run.config.batch_size
-
-
-def missing_runs(settings: Settings, modality: Modality, runs: Sequence[Run]) -> list[str]:
-    """A line for each method and seed of the profile without a run."""
-    there = {(run.config.method, run.seed) for run in runs}
-    asked = itertools.product(getattr(settings, f"{modality}_methods"), settings.seeds)
-    return [f"{method}, seed {seed}: no run" for method, seed in asked if (method, seed) not in there]
 
 
 PAPER_TRAINING = {"image": {"epochs": 75}, "text": {"iterations": 1000}, "speech": {"epochs": 50}}
@@ -142,7 +110,8 @@ def label(runs: Sequence[Run]) -> str:
     training, unit = config.checkpoint.training, provenance[0]["unit"]
     sizes = (
         f"{config.checkpoint.source.options['train_size'] or 'all'} source {unit}, "
-        f"{config.test_size or 'all'} {unit} a domain, batch {config.batch_size}"
+        f"{each([run.config.test_size or 'all' for run in runs])} {unit} a domain, "
+        f"batch {each([run.config.batch_size for run in runs])}"
     )
     length = f"{training.epochs} epochs" if training.iterations is None else f"{training.iterations} iterations"
     verdict = "comparable with the paper's" if comparable(runs) else "NOT comparable with the paper's"
@@ -150,7 +119,8 @@ def label(runs: Sequence[Run]) -> str:
         f"Data: {each([p['data_source'] for p in provenance])}; "
         f"{each([p['domain_source'] for p in provenance])}; {sizes}. "
         f"Profile {each([p['profile'] for p in provenance])}, {length}, "
-        f"seeds {each(sorted({run.seed for run in runs}))}; prediction {config.predict} the update. "
+        f"seeds {each(sorted({run.seed for run in runs}))}; "
+        f"prediction {' and '.join(sorted({run.config.predict for run in runs}))} the update. "
         f"Device: {each([p['device'] for p in provenance])}; "
         f"torch {each([p['packages']['torch'] for p in provenance])}; "
         f"code {each([p['code_revision'] for p in provenance])}. These numbers are {verdict}."
@@ -240,12 +210,38 @@ def to_markdown(table: pd.DataFrame) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def bold(text: str) -> str:
+    """`**…**` as HTML."""
+    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text)
+
+
+def plain(text: object) -> str:
+    """Without the asterisks of `**…**`."""
+    return re.sub(r"\*\*(.+?)\*\*", r"\1", str(text))
+
+
 def to_html(table: pd.DataFrame) -> str:
     """A table of text as HTML, `**…**` in bold."""
-    html = table.to_html(border=0)
-    while "**" in html:
-        html = html.replace("**", "<b>", 1).replace("**", "</b>", 1)
-    return html
+    return bold(table.to_html(border=0))
+
+
+LATEX = {"±": r"$\pm$", "–": "--", "−": "$-$", "≥": r"$\geq$", "≤": r"$\leq$", "θ": r"$\theta$", "×": r"$\times$"}
+LATEX |= {"ψ": r"$\psi$", "φ": r"$\phi$", "λ": r"$\lambda$", "α": r"$\alpha$", "→": r"$\rightarrow$", "∇": r"$\nabla$"}
+LATEX |= {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "′": "$'$"}
+
+
+def to_latex(table: pd.DataFrame, comment: str) -> str:
+    """A table of text as LaTeX (booktabs), `**…**` in bold; `comment` stands above it as LaTeX comments."""
+
+    def cell(value: object) -> str:
+        text = re.sub(r"([&%$#_{}])", r"\\\1", str(value))
+        text = re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", text)
+        return "".join(LATEX.get(letter, letter) for letter in text)
+
+    flat = table.reset_index().map(cell)
+    flat.columns = pd.Index([cell(name) for name in flat.columns])
+    lines = "".join(f"% {line}\n" for line in comment.splitlines() if line)
+    return lines + str(flat.to_latex(index=False, escape=False, column_format="l" * len(flat.columns)))
 
 
 # ---------------------------------------------------------------- figures
@@ -302,7 +298,7 @@ def stream_figure(runs: Sequence[Run], window: int = 8) -> Figure:
     axes.set(xlim=(0, x[-1]), ylim=(0, None))
     axes.grid(axis="x", visible=False)
     axes.legend(ncols=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), columnspacing=1.2, handlelength=1.5)
-    _name_data(figure, runs, 1.0)
+    name_data(figure, runs, 1.0)
     return figure
 
 
@@ -330,18 +326,19 @@ def metrics_figure(runs: Sequence[Run]) -> Figure:
     panels[0].plot([], [], "s", color="0.5", label="ours")
     figure.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.09))
     figure.tight_layout()
-    _name_data(figure, runs, 1.0)
+    name_data(figure, runs, 1.0)
     return figure
 
 
-def _name_data(figure: Figure, runs: Sequence[Run], height: float) -> None:
-    """In the picture itself, which may be shown without its caption: the data, and the profile that made it."""
+def name_data(figure: Figure, runs: Sequence[Run], height: float, width: int = 130) -> None:
+    """In the picture itself, which may be shown without its caption: the data, and the profile that made it; `width`
+    characters a line."""
     provenance = runs[0].provenance
     text = f"{provenance['data_source']}. Profile {provenance['profile']}."
-    figure.text(0.5, height, textwrap.fill(text, 130), ha="center", va="bottom", fontsize=7, color="0.35")
+    figure.text(0.5, height, textwrap.fill(text, width), ha="center", va="bottom", fontsize=7, color="0.35")
 
 
-def training_figure(checkpoints: Sequence[Checkpoint]) -> Figure:
+def training_figure(checkpoints: Sequence[Trained]) -> Figure:
     """Along pre-training: held-out accuracy, entropies of z and a, agreement of their argmax, gradients on ψ."""
     figure, panels = plt.subplots(1, 4, figsize=(11, 2.7))
     accuracy, entropies, agreement, gradients = panels
@@ -523,11 +520,11 @@ def kept_epoch(history: pd.DataFrame) -> pd.Series:
     return history[history["held_out_accuracy"] == history["held_out_accuracy"].max()].iloc[-1]
 
 
-def collapse_lines(trained: Iterable[tuple[CheckpointConfig, pd.DataFrame]]) -> list[str]:
+def collapse_lines(trained: Iterable[Trained]) -> list[str]:
     """A sentence for each network with θ_a, from its history: whether θ_a still tells examples apart, and as z does."""
     lines = []
-    for config, history in trained:
-        classes = config.model.classes
+    for each in trained:
+        config, history, classes = each.config, each.history, each.config.model.classes
         if "entropy_of_mean_auxiliary" not in history:
             continue
         last = kept_epoch(history)
@@ -542,84 +539,3 @@ def collapse_lines(trained: Iterable[tuple[CheckpointConfig, pd.DataFrame]]) -> 
             f"{100 * last['agreement']:.0f} % of held-out examples (chance {100 / classes:.0f} %)."
         )
     return lines
-
-
-# ---------------------------------------------------------------- the report on one dataset
-
-
-@dataclass
-class Exhibits:
-    """The exhibits of one dataset under one profile, from its stored runs; a line in the place of one without runs."""
-
-    modality: Modality
-    dataset: str
-    settings: Settings
-    runs: list[Run]
-
-    @property
-    def heading(self) -> str:
-        source = f", {self.runs[0].provenance['data_source']}" if self.runs else ""
-        return f"<h3>{self.modality}: {dataset_name(self.dataset)}{source}</h3>"
-
-    @property
-    def notes(self) -> list[str]:
-        """What made the numbers, and a line for each run that is missing."""
-        none = f"**{self.dataset}**: no runs; {NOTEBOOKS[self.modality]} makes them."
-        there = [label(self.runs)] if self.runs else [none]
-        missing = [f"- {self.dataset}: {line}" for line in missing_runs(self.settings, self.modality, self.runs)]
-        return there + [f"- {line}" for line in [*drift_lines(self.runs), *self.collapse]] + missing
-
-    @cached_property
-    def collapse(self) -> list[str]:
-        """Whether θ_a has collapsed in the networks that these runs started from."""
-        store = Store(self.settings.results_path)
-        configs = {run.config.checkpoint.key: run.config.checkpoint for run in self.runs}
-        found = [(config, store.history(config)) for config in configs.values()]
-        return collapse_lines((config, history) for config, history in found if history is not None)
-
-    @cached_property
-    def figures(self) -> dict[str, Figure]:
-        if not self.runs:
-            return {}
-        return {"metrics": metrics_figure(self.runs), "stream": stream_figure(self.runs)}
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return main_table(self.runs)
-
-    def figure_html(self, name: str) -> str:
-        """A figure with its caption, as HTML that needs no other file."""
-        if not self.runs:
-            return "<p>no runs</p>"
-        buffer = io.BytesIO()
-        self.figures[name].savefig(buffer, format="png")
-        picture = base64.b64encode(buffer.getvalue()).decode()
-        return f'<img alt="{name}" src="data:image/png;base64,{picture}"/><p><small>{label(self.runs)}</small></p>'
-
-    @property
-    def table_html(self) -> str:
-        return f"{to_html(self.table)}<p><small>{label(self.runs)}</small></p>" if self.runs else "<p>no runs</p>"
-
-    def save(self, folder: Path) -> list[Path]:
-        """Write the figures and the table (Markdown, and CSV in long form) to `folder`; nothing without runs."""
-        if not self.runs:
-            return []
-        stem = re.sub(r"\W+", "-", self.runs[0].config.checkpoint.source.dataset)
-        paths = [save(figure, f"{stem}-{name}", label(self.runs), folder) for name, figure in self.figures.items()]
-        markdown, numbers = folder / f"{stem}-table.md", folder / f"{stem}-results.csv"
-        text = "\n\n".join([to_markdown(self.table), label(self.runs), *drift_lines(self.runs), *self.collapse])
-        markdown.write_text(text + "\n", encoding="utf-8")
-        results(self.runs).to_csv(numbers, index=False, float_format="%.4f")
-        return [*paths, markdown, numbers]
-
-
-NOTEBOOKS = {"image": "`02_adapt_image`", "text": "`03_adapt_text`", "speech": "`04_adapt_speech`"}
-
-
-def all_exhibits(settings: Settings) -> list[Exhibits]:
-    """The exhibits of every dataset of the profile. The figures are drawn when they are asked for."""
-    return [
-        Exhibits(modality, name, settings, profile_runs(settings, modality, name))
-        for modality in get_args(Modality)
-        for name in settings.datasets(modality)
-    ]

@@ -35,6 +35,7 @@ from cascadetta_lib.models import Cascade, LeNetConfig, MLPConfig, ModelConfig, 
 from cascadetta_lib.pretrain import TrainingConfig, build_model, pretrain
 from cascadetta_lib.settings import Settings, SettingsError, make_settings
 from cascadetta_lib.streams import Domain, make_stream
+from cascadetta_lib.theorem import check_theorem
 
 STORE_FORMAT = 3
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
@@ -161,7 +162,7 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
-    def path(self, kind: Literal["checkpoints", "runs"], config: Config) -> Path:
+    def path(self, kind: Literal["checkpoints", "runs", "theorem"], config: Config) -> Path:
         return self.folder / kind / config.key
 
     def make_once(self, path: Path, make: Callable[[Path], None]) -> None:
@@ -188,6 +189,11 @@ class Store:
             # The key holds STORE_FORMAT: a run under another one is no longer right.
             if run.config.key == path.parent.name:
                 yield run
+
+    def theorem(self, config: CheckpointConfig) -> dict[str, float] | None:
+        """What theorem.check_theorem found of a checkpoint, None where it was not checked."""
+        path = self.path("theorem", config) / "theorem.json"
+        return dict(json.loads(path.read_text(encoding="utf-8"))["found"]) if path.exists() else None
 
     def trained(self, config: CheckpointConfig) -> "Trained | None":
         """The training of a stored checkpoint, None without the checkpoint. Reads no weights."""
@@ -433,6 +439,24 @@ class Study:
         description = json.loads((path / "checkpoint.json").read_text(encoding="utf-8"))
         history = pd.read_csv(path / "history.csv")
         return Checkpoint(config, history, model.to(self.device).eval(), description["provenance"])
+
+    def theorem(self, objective: str) -> dict[str, float]:
+        """Theorem 1 on the network pre-trained for `objective` (see theorem.check_theorem), checked now if the store
+        does not have it."""
+        config = self.checkpoint_config(objective)
+
+        def make(folder: Path) -> None:
+            model, started = self.checkpoint(objective).model, time.perf_counter()
+            assert isinstance(model, Cascade)
+            found = check_theorem(model, self.dataset, config.training, config.seed)
+            provenance = self.provenance(time.perf_counter() - started)
+            described = {"config": config.model_dump(mode="json"), "provenance": provenance, "found": found}
+            _write_json(folder / "theorem.json", described)
+
+        self.store.make_once(self.store.path("theorem", config), make)
+        found = self.store.theorem(config)
+        assert found is not None
+        return found
 
     def run(self, method: str, objective: str | None = None) -> Run:
         """What `method` does on the profile's stream at its seed, evaluated now if the store has no such run.

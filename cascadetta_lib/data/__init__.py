@@ -55,10 +55,12 @@ LoaderType = TypeVar("LoaderType", bound=Loader)
 @dataclass(frozen=True)
 class Entry:
     """A dataset that can be named. `load(argument, options)`; `argument` is what follows the colon of `npz:FOLDER`,
-    else empty. folder: whether the name must, may or must not have one."""
+    else empty. folder: whether the name must, may or must not have one. real: false for what only stands in for real
+    data, so that the machinery can be tried."""
 
     modality: Modality
     folder: Literal["must", "may", "none"]
+    real: bool
     load: Loader
 
 
@@ -66,15 +68,20 @@ DATASETS: Registry[Entry] = Registry("dataset", __name__)
 
 
 def dataset(
-    name: str, modality: Modality, folder: Literal["must", "may", "none"] = "none"
+    name: str, modality: Modality, folder: Literal["must", "may", "none"] = "none", *, real: bool = True
 ) -> Callable[[LoaderType], LoaderType]:
     """Decorator of a loader: it serves the datasets called `name`."""
 
     def register(load: LoaderType) -> LoaderType:
-        DATASETS.add(name)(Entry(modality, folder, load))
+        DATASETS.add(name)(Entry(modality, folder, real, load))
         return load
 
     return register
+
+
+def is_real(name: str) -> bool:
+    """Whether the dataset of that name, `npz:FOLDER` say, is more than a stand-in."""
+    return DATASETS[name.partition(":")[0]].real
 
 
 def check_name(name: str, modality: Modality) -> None:

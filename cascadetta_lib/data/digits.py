@@ -11,7 +11,7 @@ from cascadetta_lib.data.image import ImageDataset, make_image_dataset
 TRAIN_COUNT = 4000
 
 
-@dataset("digits", "image")
+@dataset("digits", "image", real=False)
 def load_digits(argument: str, options: ImageOptions) -> ImageDataset:
     """4,000 training and 1,000 test digits, black around, grey in three channels, 32×32."""
     pixels, labels = _read()

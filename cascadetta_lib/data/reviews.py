@@ -105,7 +105,7 @@ VERBS: Groups = (("bought", "purchased"), ("got", "received"), ("arrived", "came
 ADVERBS: Groups = (("really", "truly"), ("very", "quite"))
 
 
-@dataset("reviews", "text")
+@dataset("reviews", "text", real=False)
 def load_reviews(argument: str, options: TextOptions) -> TextDataset:
     """1,200 reviews of books and 300 of each other domain; the same ones every time."""
     shift = options.synthetic_shift

@@ -65,7 +65,7 @@ def draw_speech(count: int, speakers: Tensor, generator: torch.Generator) -> Spe
     )
 
 
-@dataset("synthetic_speech", "speech")
+@dataset("synthetic_speech", "speech", real=False)
 def load_synthetic_speech(argument: str, options: SpeechOptions) -> SpeechDataset:
     """600 training and 200 test utterances of ten words. DataMissing if eSpeak NG cannot be loaded here."""
     made_by = code_version(sys.modules[__name__])
