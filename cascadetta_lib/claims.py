@@ -8,6 +8,7 @@ the real one is `machinery only`, whatever it shows.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
@@ -16,7 +17,13 @@ from cascadetta_lib.data import is_real
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.evidence import Estimate, Evidence, Found, over_seeds_estimate
-from cascadetta_lib.exhibits import PAPER_BATCH_SIZES, exhibit_anchor, seconds_per_domain, severity_entropies
+from cascadetta_lib.exhibits import (
+    PAPER_BATCH_SIZES,
+    exhibit_anchor,
+    save_table,
+    seconds_per_domain,
+    severity_entropies,
+)
 from cascadetta_lib.exhibits import within_domains as within
 from cascadetta_lib.report import kept_epoch
 from cascadetta_lib.study import Run, Trained, dataset_name
@@ -453,11 +460,6 @@ class Judgement:
     verdict: Verdict
     reason: str
 
-    @property
-    def words(self) -> str:
-        """`holds`, `does not hold`, or `not tested (why)`."""
-        return self.verdict + (f" ({self.reason})" if self.reason else "")
-
 
 def judge(claim: Claim, estimate: Estimate, *, real: bool) -> tuple[Verdict, str]:
     """The verdict on a claim from the estimate of its statistic, and why it is none."""
@@ -507,14 +509,13 @@ def all_judgements(evidence: Evidence) -> list[Judgement]:
     return found
 
 
-def verdict_table(judgements: Iterable[Judgement]) -> pd.DataFrame:
-    """A row a judgement, as text; the exhibit is a link to its heading on the page."""
+def verdict_table(judgements: Iterable[Judgement], *, links: bool = False) -> pd.DataFrame:
+    """A row a judgement, as text; with `links` the exhibit is a link, in HTML, to its heading on the page."""
     rows = []
     for each in judgements:
-        claim = each.claim
-        link = claim.exhibit if each.dataset is None else (
-            f'<a href="#{exhibit_anchor(claim.exhibit, each.dataset)}">{claim.exhibit}</a>'
-        )  # fmt: skip
+        claim, exhibit = each.claim, each.claim.exhibit
+        if links and each.dataset is not None:
+            exhibit = f'<a href="#{exhibit_anchor(exhibit, each.dataset)}">{exhibit}</a>'
         rows.append(
             {
                 "claim": claim.identifier,
@@ -524,7 +525,13 @@ def verdict_table(judgements: Iterable[Judgement]) -> pd.DataFrame:
                 "ours": "–" if each.estimate is None else str(each.estimate),
                 "on": each.dataset or "–",
                 "verdict": f"**{each.verdict}**" + (f" ({each.reason})" if each.reason else ""),
-                "exhibit": link,
+                "exhibit": exhibit,
             }
         )
     return pd.DataFrame(rows).set_index("claim")
+
+
+def save(judgements: Iterable[Judgement], profile: str, folder: Path) -> list[Path]:
+    """Write the verdicts as Markdown, LaTeX and CSV."""
+    about = f"Profile {profile}. Each number comes from the runs of the exhibit in its row, which says what made them."
+    return save_table(verdict_table(judgements), "verdicts", about, folder)

@@ -39,6 +39,8 @@ class Evidence:
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.store = settings, Store(settings.results_path)
+        self._main: dict[tuple[Modality, str], list[Run]] = {}
+        self._experiments: dict[tuple[str, str], list[Found]] = {}
 
     @cached_property
     def stored(self) -> list[Run]:
@@ -47,18 +49,24 @@ class Evidence:
 
     def main(self, modality: Modality, dataset: str) -> list[Run]:
         """The main study on a dataset: every method of the profile on its stream, in the profile's order, by seed."""
-        methods: Sequence[str] = getattr(self.settings, f"{modality}_methods")
-        runs = same_data([run for run in self.stored if belongs(run, self.settings, modality, dataset)])
-        return sorted(runs, key=lambda run: (methods.index(run.config.method), run.seed))
+        if (modality, dataset) not in self._main:
+            methods: Sequence[str] = getattr(self.settings, f"{modality}_methods")
+            runs = same_data([run for run in self.stored if belongs(run, self.settings, modality, dataset)])
+            runs.sort(key=lambda run: (methods.index(run.config.method), run.seed))
+            self._main[modality, dataset] = runs
+        return self._main[modality, dataset]
 
     def experiment(self, name: str, dataset: str) -> list[Found]:
         """The points of an experiment on an image dataset, with or without runs; none where it is not made there."""
         if name not in chosen_experiments(dataset):
             return []
-        points = EXPERIMENTS[name](self.settings)
-        found = [Found(point, find_runs(self.stored, self.settings, dataset, point)) for point in points]
-        good = {run.config.key for run in same_data([run for each in found for run in each.runs])}
-        return [Found(each.point, [run for run in each.runs if run.config.key in good]) for each in found]
+        if (name, dataset) not in self._experiments:
+            points = EXPERIMENTS[name](self.settings)
+            found = [Found(point, find_runs(self.stored, self.settings, dataset, point)) for point in points]
+            good = {id(run) for run in same_data([run for each in found for run in each.runs])}
+            kept = [Found(each.point, [run for run in each.runs if id(run) in good]) for each in found]
+            self._experiments[name, dataset] = kept
+        return self._experiments[name, dataset]
 
     def trained(self, runs: Iterable[Run]) -> list[Trained]:
         """The histories of the pre-trainings that `runs` started from, each once."""

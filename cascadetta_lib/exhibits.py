@@ -29,6 +29,7 @@ from cascadetta_lib.evidence import (
     measured,
     paired_difference,
 )
+from cascadetta_lib.experiments import chosen_experiments
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.report import SHORT, colour, name_data, to_html, to_latex, to_markdown
@@ -45,6 +46,10 @@ class Part:
     runs: Sequence[Run] = ()
     note: str = ""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.content, Figure):
+            plt.close(self.content)  # else a notebook shows it once more, at the end of the cell that made it
+
     @property
     def caption(self) -> str:
         made = report.label(self.runs) if self.runs else "Drawn, not measured."
@@ -59,6 +64,8 @@ class Exhibit:
     title: str
     dataset: str = ""
     parts: list[Part] = field(default_factory=list)
+    numbers: pd.DataFrame | None = None
+    """What the parts show, in long form, a row a number or a run."""
     lines: list[str] = field(default_factory=list)
     """What is missing, what was made elsewhere, what stands out; Markdown."""
 
@@ -66,6 +73,11 @@ class Exhibit:
     def anchor(self) -> str:
         """The identifier of its heading on the page."""
         return exhibit_anchor(self.label, self.dataset)
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the paper has no such exhibit."""
+        return self.label.startswith("beyond")
 
     @property
     def heading(self) -> str:
@@ -82,8 +94,13 @@ class Exhibit:
         return "\n".join(pieces)
 
     def save(self, folder: Path) -> list[Path]:
-        """Write each figure (PNG, SVG) and table (Markdown, LaTeX, CSV) with its caption; nothing without runs."""
+        """Write each figure (PNG, SVG) and table (Markdown, LaTeX, CSV) with its caption, and the numbers (CSV).
+        Without runs there is nothing to write."""
         paths = []
+        if self.numbers is not None and len(self.numbers):
+            folder.mkdir(parents=True, exist_ok=True)
+            paths.append(folder / f"{self.anchor}-numbers.csv")
+            self.numbers.to_csv(paths[0], index=False, float_format="%.4f")
         for part in self.parts:
             stem = slug(f"{self.dataset}-{part.name}")
             if isinstance(part.content, Figure):
@@ -130,6 +147,7 @@ def main_exhibit(evidence: Evidence, modality: Modality, dataset: str) -> Exhibi
     exhibit = Exhibit(*names[modality], dataset_name(dataset))
     if runs:
         trained = evidence.trained(runs)
+        exhibit.numbers = report.results(runs)
         exhibit.parts = [
             Part("metrics", report.metrics_figure(runs), runs),
             Part("stream", report.stream_figure(runs), runs),
@@ -173,7 +191,9 @@ def series_name(method: str, objective: str) -> str:
 
 
 def spread(values: pd.Series) -> str:
-    """`mean ± std` over seeds, or the one value."""
+    """`mean ± std` over seeds, the one value, or a dash for a number that there is not."""
+    if values.isna().all():
+        return "–"
     return f"{values.mean():.2f}" + (f" ± {values.std():.2f}" if len(values) > 1 else "")
 
 
@@ -219,9 +239,11 @@ def _experiment(
     evidence: Evidence, name: str, dataset: str, label: str, title: str
 ) -> tuple[Exhibit, list[Found], pd.DataFrame]:
     found = evidence.experiment(name, dataset)
-    gaps = experiment_gaps(evidence.settings, found) + foreign_lines(evidence.settings, runs_of(found))
-    exhibit = Exhibit(label, title, dataset_name(dataset), lines=gaps)
-    return exhibit, found, sweep_numbers(found)
+    lines = experiment_gaps(evidence.settings, found) + foreign_lines(evidence.settings, runs_of(found))
+    if name not in chosen_experiments(dataset):
+        lines = ["not made on this dataset, as in the paper"]
+    numbers = sweep_numbers(found)
+    return Exhibit(label, title, dataset_name(dataset), numbers=numbers, lines=lines), found, numbers
 
 
 PAPER_BATCH_SIZES = (128, 64, 32, 16)
@@ -340,7 +362,7 @@ def gradual_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     ours = pd.DataFrame({m: numbers.groupby("series", sort=False)[m].agg(spread) for m in ("E", "A", "F")})
     paper = paper_values(table="tab:gradual-c10").assign(metric=lambda t: t["metric"].map(report.METRICS))
     rows = paper.pivot(index="method", columns="metric", values="value").map("{:.2f}".format)
-    table = beside_paper(ours.replace("nan", "–"), rows)
+    table = beside_paper(ours, rows)
     figure, axes = plt.subplots(figsize=(9, 3.2))
     for method in _methods(runs):
         curves = [_domain_errors(run) for run in runs if run.config.method == method]
@@ -387,8 +409,28 @@ def uncertainty_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     runs = [*main, *runs_of(found)]
     name_data(figure, runs, 1.0, 110)
     note = "Left: mean over the domains of the stream, by how many samples of the domain were seen before the batch."
-    exhibit.parts = [Part("uncertainty", figure, runs, note)]
+    about = "Spearman's rank correlation of a batch's error with its entropies, over the batches of the main stream."
+    table = entropy_correlations(evidence.main("image", dataset))
+    exhibit.parts = [Part("uncertainty", figure, runs, note), Part("uncertainty-correlations", table, main, about)]
     return exhibit
+
+
+def entropy_correlations(runs: Sequence[Run]) -> pd.DataFrame:
+    """A row a method: how a batch's error goes with the entropies of z and of a, mean over seeds."""
+    rows = {}
+    for method in _methods(runs):
+        each = [run.batches for run in runs if run.config.method == method]
+        columns = {"entropy of z": "entropy_main", "entropy of a": "entropy_auxiliary"}
+        rows[METHODS[method].label] = {
+            name: _rank_correlation([(b["errors"] / b["count"], b[column]) for b in each])
+            for name, column in columns.items()
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+
+
+def _rank_correlation(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> str:
+    values = [one.corr(other, method="spearman") for one, other in pairs if other.nunique() > 1]
+    return f"{np.mean(values):.2f}" if values else "–"
 
 
 def within_domains(runs: Sequence[Run]) -> pd.DataFrame:
@@ -617,12 +659,9 @@ def order_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     for place, name in enumerate(rows):
         each = mean[mean["series"] == name]
         shade = colour(str(numbers[numbers["series"] == name]["method"].iloc[0]))
-        for order, style in (
-            ("random", {"marker": "o", "ms": 4}),
-            ("standard", {"marker": "D", "ms": 6, "mec": "black"}),
-        ):
+        for order, marker, size, edge in (("random", "o", 4, shade), ("standard", "D", 6, "black")):
             errors = each[each["order"] == order]["E"]
-            axes.plot(errors, [place] * len(errors), ls="", color=shade, **style)
+            axes.plot(errors, [place] * len(errors), marker, color=shade, ms=size, mec=edge)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()
     axes.plot([], [], "D", mfc="0.6", mec="black", ls="", label="standard order")

@@ -5,7 +5,7 @@ A point is a method, the pre-training it starts from, and what differs from the 
 the store with the main runs, so what two experiments have in common is computed once.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,12 +142,23 @@ def chosen_experiments(dataset: str) -> list[str]:
     return list(ELSEWHERE.get(dataset, EXPERIMENTS))
 
 
-def make_runs(study: Study, experiments: Iterable[str]) -> list[Run]:
-    """The runs of the named experiments on the study's dataset and at its seed; what the store lacks is made now."""
-    points = [point for name in experiments for point in EXPERIMENTS[name](study.settings)]
+def extra_objectives(settings: Settings, dataset: str) -> list[str]:
+    """The pre-trainings that the experiments on a dataset need and the main study does not."""
+    points = [point for name in chosen_experiments(dataset) for point in EXPERIMENTS[name](settings)]
+    main = {METHODS[name].objective for name in settings.image_methods}
+    needed = dict.fromkeys(point.objective or METHODS[point.method].objective for point in points)
+    return [objective for objective in needed if objective not in main]
+
+
+def make_runs(study: Study, name: str, methods: Sequence[str] | None = None) -> list[Run]:
+    """The runs of an experiment on the study's dataset and at its seed, those of `methods` alone where they are given;
+    what the store lacks is made now. None where the experiment is not made on that dataset."""
+    if name not in chosen_experiments(study.dataset_name):
+        return []
+    points = [point for point in EXPERIMENTS[name](study.settings) if methods is None or point.method in methods]
     return [
         study.varied(**point.changes).run(point.method, point.objective)
-        for point in progress(points, "ablations", len(points))
+        for point in progress(points, f"ablation {name}", len(points))
     ]
 
 

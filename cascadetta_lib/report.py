@@ -220,9 +220,10 @@ def plain(text: object) -> str:
     return re.sub(r"\*\*(.+?)\*\*", r"\1", str(text))
 
 
-def to_html(table: pd.DataFrame) -> str:
-    """A table of text as HTML, `**…**` in bold."""
-    return bold(table.to_html(border=0))
+def to_html(table: pd.DataFrame, *, escape: bool = True) -> str:
+    """A table of text as HTML, `**…**` in bold; escape=False where cells are HTML themselves."""
+    with pd.option_context("display.max_colwidth", None):
+        return bold(table.to_html(border=0, escape=escape))
 
 
 LATEX = {"±": r"$\pm$", "–": "--", "−": "$-$", "≥": r"$\geq$", "≤": r"$\leq$", "θ": r"$\theta$", "×": r"$\times$"}

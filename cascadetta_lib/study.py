@@ -268,17 +268,17 @@ def belongs(run: Run, settings: Settings, modality: Modality, dataset: str, obje
     objective: of the pre-training; None is each method's own."""
     config, checkpoint = run.config, run.config.checkpoint
     batch_size = getattr(settings, f"{modality}_batch_size")
-    return (
-        checkpoint.source.modality == modality
-        and checkpoint.source.dataset == dataset_name(dataset)
-        and config.method in getattr(settings, f"{modality}_methods")
-        and checkpoint.objective == (objective or METHODS[config.method].objective)
-        and checkpoint.source.options == source_options(settings, modality)
-        and _is_network(checkpoint.model, settings, modality)
-        and checkpoint.training == training_config(settings, modality)
-        and config.model_dump(include=set(run_values(settings, modality))) == run_values(settings, modality)
-        and list(config.stream) == profile_stream(settings, modality)
+    return (  # what is quick to tell comes first: a report asks this of every run for every point of an ablation
+        config.method in getattr(settings, f"{modality}_methods")
         and batch_size in (None, config.batch_size)
+        and checkpoint.source.modality == modality
+        and checkpoint.source.dataset == dataset_name(dataset)
+        and checkpoint.objective == (objective or METHODS[config.method].objective)
+        and all(getattr(config, name) == value for name, value in run_values(settings, modality).items())
+        and checkpoint.source.options == source_options(settings, modality)
+        and checkpoint.training == training_config(settings, modality)
+        and list(config.stream) == profile_stream(settings, modality)
+        and _is_network(checkpoint.model, settings, modality)
     )
 
 

@@ -2,8 +2,8 @@
 
 The theorem writes the meta-gradient as (I − βH)ᵀ(∇L_main + λ∇L_SSL) with β, the outer learning rate, and H the Hessian
 of the self-supervised loss at ψ′. By the chain rule through Eq. 3 it is (I − αH)ᵀ(…), with α, the inner learning rate,
-and H at ψ. Both are held against the gradient that automatic differentiation gives, in float64. The theorem then
-assumes H positive semi-definite; the smallest curvature that is found here says whether it is.
+and H at ψ. Both are held against the gradient of automatic differentiation (in float32, so 1e-6 is rounding). The
+theorem then assumes H positive semi-definite; the smallest curvature that is found here says whether it is.
 """
 
 import copy
@@ -40,9 +40,9 @@ def check_theorem(model: Cascade, dataset: Dataset, training: TrainingConfig, se
     """
     generator = torch.Generator().manual_seed(seed)
     x, y = dataset.train.take(torch.randperm(len(dataset.train.y), generator=generator)[:EXAMPLES])
-    prepared = dataset.prepare(dataset.randomise(dataset.weak_augment(x, generator), generator)).double()
+    prepared = dataset.prepare(dataset.randomise(dataset.weak_augment(x, generator), generator))
     middle = len(y) // 2
-    network = copy.deepcopy(model).double().requires_grad_(True)
+    network = copy.deepcopy(model).requires_grad_(True)
     alpha = training.inner_learning_rate_ratio * training.learning_rate
     problem = MetaProblem(
         Half(prepared[:middle], y[:middle], None),
@@ -95,7 +95,7 @@ def _check(network: Cascade, problem: MetaProblem, beta: float, generator: torch
     for shift_needed in (False, True):
         # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its largest size.
         shift = largest if shift_needed else 0.0
-        direction = torch.randn(int(mask.sum()), generator=generator, dtype=torch.float64).to(outer.device)
+        direction = torch.randn(int(mask.sum()), generator=generator).to(outer.device)
         for _ in range(ITERATIONS):
             product = hessian_times(direction)[mask]
             found = curvature(direction, product)

@@ -15,9 +15,10 @@ import pytest
 
 from cascadetta_lib import report
 from cascadetta_lib.data.corruptions import CORRUPTIONS
+from cascadetta_lib.evidence import Evidence
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.streams import Domain, gradual, instantaneous
-from cascadetta_lib.study import Run, RunConfig, Study, belongs
+from cascadetta_lib.study import Run, RunConfig, Study, Trained, belongs
 
 
 def made_up(method: str, seed: int, errors: tuple[int, int], alone: float | None, **provenance: Any) -> Run:
@@ -168,11 +169,6 @@ def test_a_method_that_loses_its_way_is_named() -> None:
     assert report.drift_lines([adabn]) == report.drift_lines([cascade]) == report.drift_lines([]) == []
 
 
-def test_missing_runs_are_named(runs: list[Run]) -> None:
-    settings = Settings(image_methods=("erm", "cascade"), seeds=(0, 2))
-    assert report.missing_runs(settings, "image", runs) == ["erm, seed 2: no run", "cascade, seed 2: no run"]
-
-
 def test_the_report_finds_stored_runs_of_every_seed_and_no_foreign_ones(tmp_path: Path, runs: list[Run]) -> None:
     settings = Settings(
         image_stream=("fog", "snow"),
@@ -196,28 +192,10 @@ def test_the_report_finds_stored_runs_of_every_seed_and_no_foreign_ones(tmp_path
     shutil.copytree(tmp_path / "runs" / runs[0].config.key, tmp_path / "runs" / "0123456789abcdef")
     (tmp_path / "runs" / "fedcba9876543210").mkdir()
     (tmp_path / "runs" / "fedcba9876543210" / "run.json").write_text('{"config": {"method": "erm"}, "provenance": {}}')
-    found = report.profile_runs(settings, "image", "digits")
+    found = Evidence(settings).main("image", "digits")
     assert [(run.config.method, run.seed) for run in found] == [("cascade", 0), ("cascade", 1), ("erm", 0), ("erm", 1)]
-    assert report.profile_runs(settings, "image", "cifar10") == []
+    assert Evidence(settings).main("image", "cifar10") == []
     assert belongs(found[0], settings, "image", "digits")
-
-
-def test_exhibits_are_saved_and_say_where_they_come_from(tmp_path: Path, runs: list[Run]) -> None:
-    exhibit = report.Exhibits("image", "digits", Settings(image_methods=("erm", "cascade")), runs)
-    names = {path.name for path in exhibit.save(tmp_path)}
-    assert names == {"digits-metrics.png", "digits-stream.png", "digits-table.md", "digits-results.csv"}
-    assert (tmp_path / "digits-metrics.svg").read_text().startswith("<?xml")
-    assert "NOT comparable" in (tmp_path / "digits-metrics.txt").read_text()
-    assert "| Cascade | ours | **15.00 ± 7.07** |" in (tmp_path / "digits-table.md").read_text()
-    assert "<b>15.00 ± 7.07</b>" in exhibit.table_html and "NOT comparable" in exhibit.table_html
-    assert "data:image/png;base64," in exhibit.figure_html("stream")
-
-
-def test_an_exhibit_without_runs_says_so(tmp_path: Path) -> None:
-    exhibit = report.Exhibits("image", "cifar10", Settings(), [])
-    assert exhibit.save(tmp_path / "none") == [] and not (tmp_path / "none").exists()
-    assert exhibit.table_html == exhibit.figure_html("stream") == "<p>no runs</p>"
-    assert "02_adapt_image" in exhibit.notes[0] and "tent, seed 0: no run" in exhibit.notes[3]
 
 
 def test_figures_show_the_numbers(runs: list[Run]) -> None:
@@ -242,10 +220,10 @@ def test_collapse_is_told_of_the_epoch_that_was_kept(runs: list[Run]) -> None:
         alive | {"entropy_of_mean_auxiliary": 2.0},
         alive | {"held_out_accuracy": 0.8, "entropy_of_mean_auxiliary": 0.0},
     ]
-    (line,) = report.collapse_lines([(config, pd.DataFrame(rows))])
+    (line,) = report.collapse_lines([Trained(config, pd.DataFrame(rows))])
     assert "has held" in line and "80 %" in line
-    (line,) = report.collapse_lines([(config, pd.DataFrame([rows[0] | {"agreement": 0.1}]))])
+    (line,) = report.collapse_lines([Trained(config, pd.DataFrame([rows[0] | {"agreement": 0.1}]))])
     assert "not collapsed, **but does not agree with z**" in line
-    (line,) = report.collapse_lines([(config, pd.DataFrame(rows[1:]))])
+    (line,) = report.collapse_lines([Trained(config, pd.DataFrame(rows[1:]))])
     assert "**collapsed**" in line
-    assert report.collapse_lines([(config, pd.DataFrame([{"held_out_accuracy": 1.0}]))]) == []
+    assert report.collapse_lines([Trained(config, pd.DataFrame([{"held_out_accuracy": 1.0}]))]) == []

@@ -138,12 +138,36 @@ def execute(notebook: Path, output: Path, parameters: dict[str, Any]) -> int:
     return 0
 
 
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 0 auto; padding: 1rem; color: #222; }
+nav { columns: 2; background: #f5f5f5; padding: .5rem 1rem; font-size: 14px; } nav .h3 { padding-left: 1.2rem; }
+nav a { display: block; color: #0b4f8a; text-decoration: none; } img { max-width: 100%; }
+table { border-collapse: collapse; font-size: 12px; display: block; overflow-x: auto; margin: .6rem 0; }
+th, td { padding: .2rem .45rem; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
+h2 { border-bottom: 2px solid #ddd; margin-top: 2.5rem; } small { color: #555; }
+"""
+
+
 def write_html(notebook: Path, output: Path) -> None:
-    """The executed notebook as one page: no code, images inside."""
+    """The executed notebook as one page that needs no other file and no network: no code, no scripts, images inside,
+    and a table of contents from its headings."""
     from nbconvert import HTMLExporter
 
-    exporter = HTMLExporter(exclude_input=True, exclude_output_prompt=True, embed_images=True)
-    page, _ = exporter.from_filename(str(notebook))
+    exporter = HTMLExporter(
+        template_name="basic",
+        exclude_input=True,
+        exclude_output_prompt=True,
+        exclude_anchor_links=True,
+        embed_images=True,
+    )
+    body, _ = exporter.from_filename(str(notebook))
+    headings = re.findall(r'<(h[23]) id="([^"]+)"[^>]*>(.*?)</h[23]>', body)
+    contents = "\n".join(f'<a class="{level}" href="#{anchor}">{title}</a>' for level, anchor, title in headings)
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><link rel="icon" href="data:,">'
+        f"<title>CascadeTTA: {notebook.stem}</title><style>{STYLE}</style></head>\n"
+        f"<body><nav>{contents}</nav>\n{body}</body></html>\n"
+    )
     partial = output.with_suffix(".partial")
     partial.write_text(page, encoding="utf-8")
     partial.rename(output)

@@ -21,6 +21,8 @@ from typing import Any
 AXES = ("image_dataset", "text_dataset", "speech_dataset", "seed")
 PRETRAIN = "01_pretrain"
 """Makes the checkpoints, so its jobs come before those of the other notebooks on the same dataset and seed."""
+ABLATIONS = "05_ablations"
+"""Begins with the networks that it alone needs, so it does not wait for PRETRAIN: two jobs train side by side."""
 REPORT = "_report"
 """The executed notebook whose name ends so is also written as report.html."""
 
@@ -128,7 +130,8 @@ def _precedes(earlier: Job, job: Job) -> bool:
     if not job.notebook.axes:  # a report
         return bool(earlier.notebook.axes)
     covers = set(earlier.notebook.axes) <= set(job.notebook.axes)
-    return earlier.notebook.name == PRETRAIN != job.notebook.name and covers and _agree(earlier, job)
+    waits = job.notebook.name not in (PRETRAIN, ABLATIONS)
+    return earlier.notebook.name == PRETRAIN and waits and covers and _agree(earlier, job)
 
 
 def make_jobs(notebooks: Iterable[Notebook], values: Mapping[str, Any]) -> dict[str, Job]:
