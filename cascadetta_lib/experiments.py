@@ -48,11 +48,18 @@ def _reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
     return base | {"accuracy_matrix": False} | changes
 
 
+def _of_batch_size(settings: Settings, size: int) -> dict[str, Any]:
+    """As _reduced at a batch size, with images for one batch of the largest size at least."""
+    images = settings.image_ablation_test_size
+    whole = None if images is None else max(images, *settings.image_batch_sizes)
+    return _reduced(settings, batch_size=size, test_size=whole)
+
+
 @_experiment
 def batch_sizes(settings: Settings) -> list[Point]:
     """tab:insensitive: every adapting method by batch size."""
     return [
-        Point(method, _reduced(settings, batch_size=size))
+        Point(method, _of_batch_size(settings, size))
         for method in adapting(settings)
         for size in settings.image_batch_sizes
     ]
@@ -62,7 +69,7 @@ def batch_sizes(settings: Settings) -> list[Point]:
 def meta_learning(settings: Settings) -> list[Point]:
     """tab:ablation-meta: TTT and the cascade, pre-trained with and without meta-learning, by batch size."""
     return [
-        Point(method, _reduced(settings, batch_size=size), objective)
+        Point(method, _of_batch_size(settings, size), objective)
         for method, objective in (("ttt", "ttt"), ("ttt", "meta_ttt"), ("cascade", "multi_task"), ("cascade", "meta"))
         for size in settings.image_batch_sizes
         if method in settings.image_methods

@@ -157,10 +157,10 @@ def write_html(notebook: Path, output: Path) -> None:
         template_name="basic",
         exclude_input=True,
         exclude_output_prompt=True,
-        exclude_anchor_links=True,
         embed_images=True,
     )
     body, _ = exporter.from_filename(str(notebook))
+    body = re.sub(r'<a class="anchor-link".*?</a>', "", body)
     headings = re.findall(r'<(h[23]) id="([^"]+)"[^>]*>(.*?)</h[23]>', body)
     contents = "\n".join(f'<a class="{level}" href="#{anchor}">{title}</a>' for level, anchor, title in headings)
     page = (
