@@ -52,8 +52,12 @@ class Part:
 
     @property
     def caption(self) -> str:
-        made = report.label(self.runs) if self.runs else "Drawn, not measured."
-        return f"{self.note} {made}".strip()
+        """The note, the number of seeds, and what made the runs."""
+        if not self.runs:
+            return f"{self.note} Drawn, not measured.".strip()
+        n = len({run.seed for run in self.runs})
+        spread = f"± is one standard deviation over n = {n} seeds." if n > 1 else "n = 1 seed."
+        return f"{self.note} {spread} {report.label(self.runs)}".strip()
 
 
 @dataclass

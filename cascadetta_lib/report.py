@@ -176,7 +176,8 @@ def paper_numbers(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def main_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """tab:main-result: methods × domains, then E, A, F; ours over the paper's; the best of each column in bold.
+    """tab:main-result: methods × domains, then E, A, F and n, the seeds; ours over the paper's; the best of each column
+    in bold.
 
     Cells are text, `mean ± std` in percent; bold is `**…**`. Ours and the paper's are compared each among themselves.
     """
@@ -197,8 +198,10 @@ def main_table(runs: Sequence[Run]) -> pd.DataFrame:
                 if method in methods:
                     cells[METHODS[method].label, source][head] = f"**{text}**" if mean == best else text
     table = pd.DataFrame.from_dict({key: row for key, row in cells.items() if row}, orient="index")
+    seeds = {METHODS[m].label: {run.seed for run in runs if run.config.method == m} for m in methods}
+    table["n"] = [str(len(seeds[label])) if source == "ours" else "–" for label, source in table.index]
     heads = [METRICS[metric] if domain == "all" else SHORT.get(domain, domain) for domain, metric in columns]
-    table = table.reindex(columns=heads).fillna("–")
+    table = table.reindex(columns=[*heads, "n"]).fillna("–")
     table.index = pd.MultiIndex.from_tuples(table.index, names=["method", "source"])
     return table
 

@@ -95,14 +95,14 @@ class Settings(BaseModel):
     )
     image_accuracy_matrix: bool = Field(False, description="also record R(T_i | T_1:j) for every i and j")
 
-    image_ablation_test_size: int | None = Field(32, ge=1, description="images of each domain in the ablations")
+    image_ablation_test_size: int | None = Field(16, ge=1, description="images of each domain in the ablations")
     image_gradual_test_size: int | None = Field(4, ge=1, description="images of each of the 135 gradual domains")
     image_batch_sizes: tuple[int, ...] = Field((32, 16, 4), min_length=1, description="of the ablation by batch size")
     image_learning_rates: tuple[float, ...] = Field(
-        (0.0001, 0.001, 0.01), min_length=1, description="online ones, of the ablation by learning rate × batch size"
+        (0.001, 0.01), min_length=1, description="online ones, of the ablation by learning rate × batch size"
     )
-    image_learning_rate_batch_sizes: tuple[int, ...] = Field((32, 4), min_length=1, description="of the same ablation")
-    image_orders: int = Field(2, ge=1, description="random orders of the stream, beside the standard one")
+    image_learning_rate_batch_sizes: tuple[int, ...] = Field((16, 4), min_length=1, description="of the same ablation")
+    image_orders: int = Field(1, ge=1, description="random orders of the stream, beside the standard one")
 
     text_dataset: str | tuple[str, ...] = Field("reviews", description="a name, or amazon:FOLDER; a list: a job each")
     text_train_size: int | None = Field(None, ge=20, description="source reviews, drawn once; null: all")

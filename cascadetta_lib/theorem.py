@@ -91,26 +91,23 @@ def _check(network: Cascade, problem: MetaProblem, beta: float, generator: torch
     def curvature(direction: Tensor, product: Tensor) -> float:
         return (direction @ product / direction.square().sum()).item()
 
-    largest = smallest = 0.0
-    for shift_needed in (False, True):
+    seen = [curvature(outer[mask], at_psi[mask])]
+    shift = 0.0
+    for _ in range(2):
         # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its largest size.
-        shift = largest if shift_needed else 0.0
-        direction = torch.randn(int(mask.sum()), generator=generator).to(outer.device)
+        direction = torch.randn(int(mask.sum()), generator=generator).to(outer)
         for _ in range(ITERATIONS):
             product = hessian_times(direction)[mask]
-            found = curvature(direction, product)
+            seen.append(curvature(direction, product))
             direction = torch.nn.functional.normalize(product - shift * direction, dim=0)
-        if shift_needed:
-            smallest, largest = min(found, largest), max(found, largest)
-        else:
-            largest = found
+        shift = seen[-1]
     return {
         "error_chain_rule": error(outer - problem.inner_learning_rate * at_psi),
         "error_as_printed": error(outer - beta * at_moved),
         "error_first_order": error(outer),
-        "curvature_along_gradient": curvature(outer[mask], at_psi[mask]),
-        "smallest_curvature": smallest,
-        "largest_curvature": largest,
+        "curvature_along_gradient": seen[0],
+        "smallest_curvature": min(seen),
+        "largest_curvature": max(seen),
     }
 
 

@@ -88,7 +88,8 @@ def test_numbers_by_hand(runs: list[Run]) -> None:
 
 def test_the_table_by_hand(runs: list[Run]) -> None:
     table = report.main_table(runs)
-    assert list(table.columns) == ["fog", "snow", "E", "A", "F"]
+    assert list(table.columns) == ["fog", "snow", "E", "A", "F", "n"]
+    assert table.loc[("Cascade", "ours"), "n"] == "2"
     ours = table.loc[("Cascade", "ours")]
     assert ours["fog"] == "**15.00 ± 7.07**" and ours["E"] == "**17.50 ± 3.54**" and ours["F"] == "**0.00 ± 14.14**"
     assert table.loc[("ERM", "ours"), "fog"] == "40.00 ± 0.00" and table.loc[("ERM", "ours"), "F"] == "–"
