@@ -1,9 +1,9 @@
 """The paper's claims as data, and a verdict on each.
 
 A claim is a sentence of the paper with a statistic, one number a seed, and the side of a bound on which it must lie. It
-**holds** where the whole 95 % interval over three seeds or more lies on that side, **does not hold** where the whole
-interval lies on the other, and is **not tested** otherwise, with the reason. What was made on data that stands in for
-the real one is `machinery only`, whatever it shows.
+**holds** where the mean over three seeds or more lies there, and **does not hold** where it does not; where the 95 %
+interval contains the bound, the verdict says so. It is **not tested** with fewer seeds, without runs, and on data that
+stands in for the real one, whatever that shows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -462,17 +462,15 @@ class Judgement:
 
 
 def judge(claim: Claim, estimate: Estimate, *, real: bool) -> tuple[Verdict, str]:
-    """The verdict on a claim from the estimate of its statistic, and why it is none."""
+    """The verdict on a claim from the estimate of its statistic, and why it is none or weak."""
     if not real:
         return "not tested", "machinery only: made-up data"
     if estimate.n < LEAST_SEEDS:
         side = "meets" if _meets(claim, estimate.mean) else "misses"
         return "not tested", f"{estimate.n} of {LEAST_SEEDS} seeds; what is there {side} the bound"
-    if _meets(claim, estimate.low) and _meets(claim, estimate.high):
-        return "holds", ""
-    if not _meets(claim, estimate.low) and not _meets(claim, estimate.high):
-        return "does not hold", ""
-    return "not tested", "undecided: the interval contains the bound"
+    decided = _meets(claim, estimate.low) == _meets(claim, estimate.high)
+    verdict: Verdict = "holds" if _meets(claim, estimate.mean) else "does not hold"
+    return verdict, "" if decided else "the interval contains the bound"
 
 
 def _meets(claim: Claim, value: float) -> bool:

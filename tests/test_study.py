@@ -178,6 +178,14 @@ def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
         study.varied(batch_size=0)
 
 
+def test_theorem_1_is_checked_once_for_a_checkpoint(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "check_theorem", lambda *arguments: {"error_as_printed": 0.25})
+    assert study.store.theorem(study.checkpoint_config("meta")) is None
+    assert study.theorem("meta") == {"error_as_printed": 0.25}
+    monkeypatch.setattr(module, "check_theorem", lambda *arguments: pytest.fail("checked again"))
+    assert study.theorem("meta") == study.store.theorem(study.checkpoint_config("meta")) == {"error_as_printed": 0.25}
+
+
 def test_a_moved_npz_folder_is_the_same_data(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     arrays = {"x": generator.integers(0, 256, (40, 32, 32, 3), dtype=np.uint8), "y": np.arange(40) % 4}

@@ -306,6 +306,17 @@ def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: P
     assert set(jobs["07_report"].after) == set(jobs) - {"07_report"}
 
 
+def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Path) -> None:
+    for path in notebooks.iterdir():
+        (tmp_path / path.name).write_text(path.read_text())
+    for name in ("05_ablations", "06_uncertainty"):
+        write_notebook(tmp_path / f"{name}.ipynb", "seed = 0\nimage_dataset = 'digits'")
+    jobs = make_jobs(find_notebooks(tmp_path, Settings.model_fields).values(), Settings().model_dump(mode="json"))
+    assert jobs["05_ablations-digits-seed0"].after == ()
+    assert jobs["06_uncertainty-digits-seed0"].after == ("01_pretrain-digits-seed0",)
+    assert "05_ablations-digits-seed0" in jobs["07_report"].after
+
+
 # --- the environment -----------------------------------------------------------------------------------------------
 
 
