@@ -25,6 +25,7 @@ SETTINGS = Settings(
     image_batch_sizes=(32, 16),
     image_learning_rates=(0.001, 0.01),
     image_learning_rate_batch_sizes=(16,),
+    image_orders=2,
     seeds=(0, 1),
 )
 
@@ -277,9 +278,7 @@ def test_exhibits_are_saved_and_say_where_they_come_from(tmp_path: Path, found: 
     assert "NOT comparable" in (tmp_path / "digits-metrics.txt").read_text()
     assert "| Cascade | ours | **10.00 ± 0.00** |" in (tmp_path / "digits-table.md").read_text()
     latex = (tmp_path / "digits-table.tex").read_text()
-    assert (
-        r"\toprule" in latex and r"Cascade & ours & \textbf{10.00 $\pm$ 0.00}" in latex and latex.startswith("% Data")
-    )
+    assert r"\toprule" in latex and r"Cascade & ours & \textbf{10.00 $\pm$ 0.00}" in latex and latex.startswith("% ±")
     assert pd.read_csv(tmp_path / "digits-table.csv")["E"].str.contains("*", regex=False).sum() == 0
     numbers = pd.read_csv(tmp_path / "tab-main-result-digits-numbers.csv")
     assert set(numbers["metric"]) == set(report.METRICS) and set(numbers["seed"]) == {0, 1}
