@@ -45,7 +45,10 @@ def adapting(settings: Settings) -> list[str]:
 def _reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
     """The instantaneous stream with the ablations' number of images, without F, and `changes`."""
     base = {"stream": "instantaneous", "test_size": settings.image_ablation_test_size, "forward_transfer": "none"}
-    return base | {"accuracy_matrix": False} | changes
+    made = base | {"accuracy_matrix": False} | changes
+    if settings.image_last_batch == "dropped" and made["test_size"] is not None:
+        made["test_size"] = max(made["test_size"], made.get("batch_size") or settings.image_batch_size or 64)
+    return made
 
 
 def _of_batch_size(settings: Settings, size: int) -> dict[str, Any]:
@@ -103,8 +106,9 @@ def cascade_parts(settings: Settings) -> list[Point]:
 def gradual(settings: Settings) -> list[Point]:
     """tab:gradual-c10: every method through the 135 gradually changing domains."""
     transfer = settings.image_forward_transfer
-    changes = _reduced(settings, stream="gradual", forward_transfer=transfer)
-    return [Point(m, changes | {"test_size": settings.image_gradual_test_size}) for m in settings.image_methods]
+    size = settings.image_gradual_test_size
+    changes = _reduced(settings, stream="gradual", forward_transfer=transfer, test_size=size)
+    return [Point(method, changes) for method in settings.image_methods]
 
 
 @_experiment

@@ -18,6 +18,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cascadetta_lib.data import paper_batch_size
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.data.speech import SOURCE_DOMAIN, SpeechDataset, as_float, log_mel
@@ -25,6 +26,7 @@ from cascadetta_lib.data.text import TextDataset
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import LeNetConfig, MLPConfig, ModelConfig, ResNetConfig
+from cascadetta_lib.pretrain import OBJECTIVES
 from cascadetta_lib.streams import make_stream
 from cascadetta_lib.study import Checkpoint, CheckpointConfig, Run, RunConfig, Trained
 
@@ -40,6 +42,9 @@ SHORT = dict(
 )
 """The paper's column heads."""
 PALETTE = sns.color_palette("colorblind")
+"""Of the methods."""
+OBJECTIVE_PALETTE = sns.color_palette("dark")
+"""Of the pre-trainings."""
 
 
 # ---------------------------------------------------------------- runs and their provenance
@@ -47,6 +52,8 @@ PALETTE = sns.color_palette("colorblind")
 
 PAPER_TRAINING = {"image": {"epochs": 75}, "text": {"iterations": 1000}, "speech": {"epochs": 50}}
 """How long the paper pre-trains."""
+PAPER_LEARNING_RATE = 0.001
+"""At test time."""
 PAPER_MODELS = (
     ResNetConfig(depth=26, width=16),
     ResNetConfig(architecture="resnet34"),
@@ -70,6 +77,8 @@ def comparable(runs: Sequence[Run]) -> bool:
         and run.config.checkpoint.source.options.get("features") != "counts"  # the paper's text is mSDA
         and (run.config.predict, run.config.last_batch) == ("after", "kept")
         and paper_table(run.config) is not None
+        and run.config.batch_size == paper_batch_size(run.config.checkpoint.source.dataset)
+        and run.config.online_learning_rate == PAPER_LEARNING_RATE
         for run in runs
     )
 
@@ -229,9 +238,10 @@ def to_html(table: pd.DataFrame, *, escape: bool = True) -> str:
         return bold(table.to_html(border=0, escape=escape))
 
 
-LATEX = {"±": r"$\pm$", "–": "--", "−": "$-$", "≥": r"$\geq$", "≤": r"$\leq$", "θ": r"$\theta$", "×": r"$\times$"}
-LATEX |= {"ψ": r"$\psi$", "φ": r"$\phi$", "λ": r"$\lambda$", "α": r"$\alpha$", "→": r"$\rightarrow$", "∇": r"$\nabla$"}
-LATEX |= {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "′": "$'$"}
+LATEX = {"±": r"$\pm$", "–": "--", "−": "$-$", "≥": r"$\geq$", "≤": r"$\leq$", "×": r"$\times$", "′": "$'$"}
+LATEX |= {"→": r"$\rightarrow$", "∇": r"$\nabla$", "↑": r"$\uparrow$", "↓": r"$\downarrow$"}
+LATEX |= {"α": r"$\alpha$", "β": r"$\beta$", "θ": r"$\theta$", "λ": r"$\lambda$", "φ": r"$\phi$", "ψ": r"$\psi$"}
+"""What pdfLaTeX does not know by itself."""
 
 
 def to_latex(table: pd.DataFrame, comment: str) -> str:
@@ -261,6 +271,11 @@ def set_style() -> None:
 
 def colour(method: str) -> tuple[float, float, float]:
     return PALETTE[METHODS[method].colour]
+
+
+def objective_colour(objective: str) -> tuple[float, float, float]:
+    """The colour of a pre-training, which is none of the methods'."""
+    return OBJECTIVE_PALETTE[list(OBJECTIVES).index(objective)]
 
 
 def save(figure: Figure, name: str, caption: str, folder: Path) -> Path:
@@ -326,12 +341,17 @@ def metrics_figure(runs: Sequence[Run]) -> Figure:
     panels[0].set_yticks(range(len(methods)), [METHODS[method].label for method in methods])
     panels[0].invert_yaxis()
     panels[2].axvline(0, color="black", linewidth=0.8)
-    panels[0].plot([], [], "D", mfc="white", mec="black", ms=5, label=f"paper, {runs[0].provenance['compare_with']}")
+    panels[0].plot([], [], "D", mfc="white", mec="black", ms=5, label=_paper_name(runs))
     panels[0].plot([], [], "s", color="0.5", label="ours")
     figure.legend(loc="lower center", ncols=2, bbox_to_anchor=(0.5, -0.09))
     figure.tight_layout()
     name_data(figure, runs, 1.0)
     return figure
+
+
+def _paper_name(runs: Sequence[Run]) -> str:
+    name = runs[0].provenance["compare_with"]
+    return f"paper, {name}" if name else "the paper has no such data"
 
 
 def name_data(figure: Figure, runs: Sequence[Run], height: float, width: int = 130) -> None:
@@ -346,8 +366,9 @@ def training_figure(checkpoints: Sequence[Trained]) -> Figure:
     """Along pre-training: held-out accuracy, entropies of z and a, agreement of their argmax, gradients on ψ."""
     figure, panels = plt.subplots(1, 4, figsize=(11, 2.7))
     accuracy, entropies, agreement, gradients = panels
-    for place, checkpoint in enumerate(checkpoints):
-        history, name, shade = checkpoint.history, checkpoint.config.objective, PALETTE[place]
+    for checkpoint in checkpoints:
+        history, name = checkpoint.history, checkpoint.config.objective
+        shade = objective_colour(name)
         accuracy.plot(history["epoch"], 100 * history["held_out_accuracy"], color=shade, label=name, marker=".")
         if "entropy_auxiliary" in history:
             entropies.plot(history["epoch"], history["entropy_main"], color=shade, label=f"{name}: z")
@@ -493,7 +514,8 @@ def checkpoint_table(checkpoints: Sequence[Checkpoint]) -> pd.DataFrame:
                 "code": checkpoint.provenance["code_revision"],
             }
         )
-    return pd.DataFrame(rows).set_index("objective")
+    columns = "objective, parameters, epoch kept, held-out accuracy (%), seconds, device, code".split(", ")
+    return pd.DataFrame(rows, columns=columns).set_index("objective")
 
 
 DRIFT = 5.0

@@ -25,7 +25,7 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors.torch import load_file, save_file
 
-from cascadetta_lib.data import OPTIONS, SERVING, Options, load_dataset
+from cascadetta_lib.data import OPTIONS, SERVING, Options, load_dataset, paper_batch_size
 from cascadetta_lib.data.base import Dataset, Modality
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.data.text import TextDataset
@@ -270,7 +270,7 @@ def belongs(run: Run, settings: Settings, modality: Modality, dataset: str, obje
     batch_size = getattr(settings, f"{modality}_batch_size")
     return (  # what is quick to tell comes first: a report asks this of every run for every point of an ablation
         config.method in getattr(settings, f"{modality}_methods")
-        and batch_size in (None, config.batch_size)
+        and config.batch_size == (paper_batch_size(dataset) if batch_size is None else batch_size)
         and checkpoint.source.modality == modality
         and checkpoint.source.dataset == dataset_name(dataset)
         and checkpoint.objective == (objective or METHODS[config.method].objective)
@@ -346,10 +346,7 @@ class Study:
     @property
     def batch_size(self) -> int:
         size: int | None = getattr(self.settings, f"{self.modality}_batch_size")
-        if size is None:
-            assert isinstance(self.dataset, ImageDataset)
-            return self.dataset.batch_size
-        return size
+        return paper_batch_size(self.dataset_name) if size is None else size
 
     @cached_property
     def stream(self) -> list[Domain]:

@@ -34,7 +34,8 @@ EXAMPLES = 64
 def check_theorem(model: Cascade, dataset: Dataset, training: TrainingConfig, seed: int) -> dict[str, float]:
     """Relative errors of the decompositions, and curvatures, of a pre-trained network on randomised source examples.
 
-    error_chain_rule: with α and H at ψ. error_as_printed: with β and H at ψ′. error_first_order: without H.
+    error_chain_rule: with α and H at ψ. error_as_printed: with β and H at ψ′, over θ_a as well. error_first_order:
+    without H.
     curvature_along_gradient: of H at ψ along the gradient at ψ′. smallest_curvature, largest_curvature: the extreme
     Rayleigh quotients that power iteration finds; one below 0 refutes that H is positive semi-definite.
     """
@@ -64,10 +65,11 @@ def _check(network: Cascade, problem: MetaProblem, beta: float, generator: torch
     def inner_loss() -> Tensor:
         return self_supervised_loss(network, problem.meta_train)
 
-    def hessian_times(direction: Tensor) -> Tensor:
-        """H·direction on all parameters, where ψ stands now, by double backward."""
-        first = torch.autograd.grad(inner_loss(), inner, create_graph=True)
-        product = sum((part * g).sum() for part, g in zip(_unflat(direction, inner), first, strict=True))
+    def hessian_times(direction: Tensor, along: list[nn.Parameter]) -> Tensor:
+        """The rows of all parameters of H·direction, `direction` a change of the parameters `along`, where ψ stands
+        now; by double backward."""
+        first = torch.autograd.grad(inner_loss(), along, create_graph=True)
+        product = sum((part * g).sum() for part, g in zip(_unflat(direction, along), first, strict=True))
         return _flat(list(torch.autograd.grad(cast(Tensor, product), everything, materialize_grads=True)))
 
     def step(length: float, direction: Tensor) -> None:
@@ -81,9 +83,9 @@ def _check(network: Cascade, problem: MetaProblem, beta: float, generator: torch
     outer = _gradient(lambda: problem.outer(network), everything)
     chosen = set(problem.inner_names)
     mask = torch.cat([torch.full((p.numel(),), name in chosen) for name, p in parameters.items()]).to(outer.device)
-    at_moved = hessian_times(outer[mask])
+    at_moved = hessian_times(outer, everything)  # of (ψ, θ_a), as the theorem writes it
     step(problem.inner_learning_rate, moves)  # and back
-    at_psi = hessian_times(outer[mask])
+    at_psi = hessian_times(outer[mask], inner)
 
     def error(found: Tensor) -> float:
         return ((found - exact).norm() / exact.norm()).item()
@@ -97,7 +99,7 @@ def _check(network: Cascade, problem: MetaProblem, beta: float, generator: torch
         # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its largest size.
         direction = torch.randn(int(mask.sum()), generator=generator).to(outer)
         for _ in range(ITERATIONS):
-            product = hessian_times(direction)[mask]
+            product = hessian_times(direction, inner)[mask]
             seen.append(curvature(direction, product))
             direction = torch.nn.functional.normalize(product - shift * direction, dim=0)
         shift = seen[-1]

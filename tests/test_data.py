@@ -26,7 +26,7 @@ from torch import Tensor
 from torchvision.datasets import CIFAR10, CIFAR100
 
 from cascadetta_lib.augment.image import PADDING, apply_crop, draw_crop
-from cascadetta_lib.data import DATASETS, ImageOptions, check_name, image, load_dataset
+from cascadetta_lib.data import DATASETS, ImageOptions, check_name, image, load_dataset, paper_batch_size
 from cascadetta_lib.data.archives import ARCHIVES, CIFAR_C_CONTENTS, Archive, ensure_archive, extract
 from cascadetta_lib.data.base import DataMissing, Split, mixed, write_atomically
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, corrupt
@@ -562,7 +562,7 @@ def test_tiny_imagenet(folder: Path) -> None:
     with pytest.warns(UserWarning, match=r"Put Tiny-ImageNet-C\.tar .* the corruptions are generated"):
         dataset = load_dataset("tiny_imagenet", ImageOptions(folder=str(folder)))
     assert isinstance(dataset, ImageDataset) and not dataset.official
-    assert (dataset.architecture, dataset.batch_size, dataset.input_size) == ("resnet34", 64, 224)
+    assert (dataset.architecture, dataset.input_size, paper_batch_size("tiny_imagenet")) == ("resnet34", 224, 64)
     assert dataset.class_names == tuple(f"word of {wnid}" for wnid in sorted(WNIDS))
     train = torch.cat([dataset.train.y, dataset.held_out.y]), torch.cat([dataset.train.x, dataset.held_out.x])
     assert train[0].bincount().tolist() == [8, 8, 8]

@@ -56,11 +56,12 @@ LoaderType = TypeVar("LoaderType", bound=Loader)
 class Entry:
     """A dataset that can be named. `load(argument, options)`; `argument` is what follows the colon of `npz:FOLDER`,
     else empty. folder: whether the name must, may or must not have one. real: false for what only stands in for real
-    data, so that the machinery can be tried."""
+    data, so that the machinery can be tried. batch_size: the paper's at test time."""
 
     modality: Modality
     folder: Literal["must", "may", "none"]
     real: bool
+    batch_size: int
     load: Loader
 
 
@@ -68,12 +69,17 @@ DATASETS: Registry[Entry] = Registry("dataset", __name__)
 
 
 def dataset(
-    name: str, modality: Modality, folder: Literal["must", "may", "none"] = "none", *, real: bool = True
+    name: str,
+    modality: Modality,
+    folder: Literal["must", "may", "none"] = "none",
+    *,
+    real: bool = True,
+    batch_size: int = 32,
 ) -> Callable[[LoaderType], LoaderType]:
     """Decorator of a loader: it serves the datasets called `name`."""
 
     def register(load: LoaderType) -> LoaderType:
-        DATASETS.add(name)(Entry(modality, folder, real, load))
+        DATASETS.add(name)(Entry(modality, folder, real, batch_size, load))
         return load
 
     return register
@@ -82,6 +88,11 @@ def dataset(
 def is_real(name: str) -> bool:
     """Whether the dataset of that name, `npz:FOLDER` say, is more than a stand-in."""
     return DATASETS[name.partition(":")[0]].real
+
+
+def paper_batch_size(name: str) -> int:
+    """The paper's batch size at test time on the dataset of that name: what a null in a profile stands for."""
+    return DATASETS[name.partition(":")[0]].batch_size
 
 
 def check_name(name: str, modality: Modality) -> None:

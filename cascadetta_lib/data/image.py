@@ -58,8 +58,8 @@ def domain_source(archive: DomainArchive | None) -> str:
 class ImageDataset(Dataset):
     """Images of any size, clean and corrupted.
 
-    test: all clean test images. archive: the -C archive, or None to generate the domains. architecture, batch_size:
-    what the paper uses with this dataset. input_size: the side in pixels that `prepare` resizes to, or None.
+    test: all clean test images. archive: the -C archive, or None to generate the domains. architecture: what the paper
+    uses with this dataset. input_size: the side in pixels that `prepare` resizes to, or None.
     """
 
     modality: ClassVar[Modality] = "image"
@@ -68,7 +68,6 @@ class ImageDataset(Dataset):
     test: Split
     archive: DomainArchive | None = None
     architecture: Architecture = "resnet26"
-    batch_size: int = 32
     input_size: int | None = None
 
     @property
@@ -151,7 +150,6 @@ def make_image_dataset(
     options: ImageOptions,
     archive: DomainArchive | None = None,
     architecture: Architecture = "resnet26",
-    batch_size: int = 32,
     input_size: int | None = None,
 ) -> ImageDataset:
     """The dataset made of all of its training and test images (uint8 (N, 3, H, W), on the CPU), cut as the options say.
@@ -176,7 +174,6 @@ def make_image_dataset(
         options=options,
         archive=archive,
         architecture=architecture,
-        batch_size=batch_size,
         input_size=input_size,
     )
 

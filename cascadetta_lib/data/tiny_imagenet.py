@@ -44,7 +44,7 @@ class TinyImageNetC:
         return _read_images(chosen, self.folder), _labels([path.parent.name for path in chosen], self.classes)
 
 
-@dataset("tiny_imagenet", "image")
+@dataset("tiny_imagenet", "image", batch_size=64)
 def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
     """Raises DataMissing if the clean images are missing; without the -C archive it warns and generates."""
     kept = Path(options.folder).expanduser() / "tiny-imagenet-200.npz"
@@ -69,7 +69,6 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
         options=options,
         archive=archive,
         architecture="resnet34",
-        batch_size=64,
         input_size=224,
     )
 
