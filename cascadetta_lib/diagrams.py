@@ -32,7 +32,7 @@ def models_figure() -> Figure:
     _arrows(right, ((4.7, 2.65), (4.7, 3.4)))
     _back(right, (9.1, 1.35), (4.2, 1.3))
     _back(right, (9.1, 1.35), (1.7, 1.3))
-    _legend(figure)
+    _legend(figure, gradient=True)
     return figure
 
 
@@ -54,7 +54,7 @@ def overview_figure() -> Figure:
     _box(right, 4.6, 1.2, r"BN of φ, $\theta_m$", UPDATED, "never reset", 1.3)
     _box(right, 7.2, 3.6, "z", FIXED, "predict", 0.7)
     _arrows(right, ((2.2, 3.6), (3.5, 3.6)), ((4.6, 2.95), (4.6, 1.85)), ((5.9, 1.5), (7.1, 2.9)))
-    _legend(figure)
+    _legend(figure, gradient=False)
     return figure
 
 
@@ -86,9 +86,11 @@ def _back(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> N
     axes.add_patch(FancyArrowPatch(start, end, connectionstyle="arc3,rad=-0.3", **style))  # type: ignore[arg-type]
 
 
-def _legend(figure: Figure) -> None:
+def _legend(figure: Figure, *, gradient: bool) -> None:
     names = {"updated": UPDATED, "fixed": FIXED, "loss": LOSS}
     handles: list[Artist] = [plt.Rectangle((0, 0), 1, 1, fc=shade, ec="0.25") for shade in names.values()]
-    handles.append(plt.Line2D([], [], color="#b5651d", ls="--"))
-    figure.legend(handles, [*names, "gradient"], loc="lower center", ncols=4, bbox_to_anchor=(0.5, -0.07), fontsize=8)
+    if gradient:
+        handles.append(plt.Line2D([], [], color="#b5651d", ls="--"))
+    every = [*names, "gradient"][: len(handles)]
+    figure.legend(handles, every, loc="lower center", ncols=4, bbox_to_anchor=(0.5, -0.07), fontsize=8)
     figure.tight_layout()

@@ -17,7 +17,7 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error
 from cascadetta_lib.experiments import EXPERIMENTS, Point, chosen_experiments, find_runs
 from cascadetta_lib.settings import Settings
-from cascadetta_lib.study import Run, Store, Trained, belongs, code_revision
+from cascadetta_lib.study import Run, Store, Trained, belongs, code_revision, dataset_name, source_options
 
 NOTEBOOKS: dict[Modality, str] = {"image": "02_adapt_image", "text": "03_adapt_text", "speech": "04_adapt_speech"}
 """Which notebook makes the main runs."""
@@ -51,7 +51,8 @@ class Evidence:
         """The main study on a dataset: every method of the profile on its stream, in the profile's order, by seed."""
         if (modality, dataset) not in self._main:
             methods: Sequence[str] = getattr(self.settings, f"{modality}_methods")
-            runs = same_data([run for run in self.stored if belongs(run, self.settings, modality, dataset)])
+            found = [run for run in self.stored if belongs(run, self.settings, modality, dataset)]
+            runs = self._on_newest_data(found, modality, dataset)
             runs.sort(key=lambda run: (methods.index(run.config.method), run.seed))
             self._main[modality, dataset] = runs
         return self._main[modality, dataset]
@@ -62,11 +63,18 @@ class Evidence:
             return []
         if (name, dataset) not in self._experiments:
             points = EXPERIMENTS[name](self.settings)
-            found = [Found(point, find_runs(self.stored, self.settings, dataset, point)) for point in points]
-            good = {id(run) for run in same_data([run for each in found for run in each.runs])}
-            kept = [Found(each.point, [run for run in each.runs if id(run) in good]) for each in found]
+            found = [(point, find_runs(self.stored, self.settings, dataset, point)) for point in points]
+            kept = [Found(point, self._on_newest_data(runs, "image", dataset)) for point, runs in found]
             self._experiments[name, dataset] = kept
         return self._experiments[name, dataset]
+
+    def _on_newest_data(self, runs: list[Run], modality: Modality, dataset: str) -> list[Run]:
+        """Those of `runs` on the same data as the newest run of all on that dataset."""
+        name, options = dataset_name(dataset), source_options(self.settings, modality)
+        sources = [(run, run.config.checkpoint.source) for run in self.stored]
+        same = [run for run, source in sources if source.dataset == name and source.options == options]
+        newest = max(same, key=lambda run: str(run.provenance["finished"]), default=None)
+        return [run for run in runs if newest is not None and _data(run) == _data(newest)]
 
     def trained(self, runs: Iterable[Run]) -> list[Trained]:
         """The histories of the pre-trainings that `runs` started from, each once."""
@@ -75,14 +83,8 @@ class Evidence:
         return [trained for trained in found if trained is not None]
 
 
-def same_data(runs: list[Run]) -> list[Run]:
-    """Those of `runs` that are on the same data as the newest."""
-
-    def data(run: Run) -> tuple[str, str]:
-        return run.config.checkpoint.source.fingerprint, run.config.domain_source
-
-    newest = max(runs, key=lambda run: str(run.provenance["finished"]), default=None)
-    return [] if newest is None else [run for run in runs if data(run) == data(newest)]
+def _data(run: Run) -> tuple[str, str]:
+    return run.config.checkpoint.source.fingerprint, run.config.domain_source
 
 
 # ---------------------------------------------------------------- what is missing, and what was made elsewhere
@@ -99,6 +101,8 @@ def main_gaps(settings: Settings, modality: Modality, runs: Sequence[Run]) -> li
 
 def experiment_gaps(settings: Settings, found: Sequence[Found]) -> list[str]:
     """What an experiment lacks, in a line: nothing of it is there (missing), or a part of its points and seeds."""
+    if not found:
+        return ["not asked for: the profile has none of its methods"]
     wanted = {(place, seed) for place in range(len(found)) for seed in settings.seeds}
     lacking = wanted - {(place, run.seed) for place, each in enumerate(found) for run in each.runs}
     if not lacking:
@@ -183,10 +187,11 @@ def paired_difference(runs: Sequence[Run], others: Sequence[Run]) -> Estimate | 
         both = [100 * (mean_online_error(two[s].batches) - mean_online_error(one[s].batches)) for s in seeds]
         return over_seeds_estimate(both)
     pairs = one[seeds[0]].batches.merge(two[seeds[0]].batches, on=["step", "position", "count"])
-    pairs["difference"] = 100 * (pairs["errors_y"] - pairs["errors_x"]) / pairs["count"]
-    pairs["weighted"] = pairs["difference"] * pairs["count"]
-    domains = pairs.groupby("step")
-    mean = float((domains["weighted"].sum() / domains["count"].sum()).mean())
-    variance = float((domains["difference"].var(ddof=1) / domains.size()).sum(skipna=False)) / domains.ngroups**2
+    # A batch counts by its size: the last one of a domain may be short.
+    share = pairs["count"] / pairs.groupby("step")["count"].transform("mean")
+    pairs["difference"] = 100 * share * (pairs["errors_y"] - pairs["errors_x"]) / pairs["count"]
+    domains = pairs.groupby("step")["difference"]
+    mean = float(domains.mean().mean())
+    variance = float((domains.var(ddof=1) / domains.size()).sum(skipna=False)) / domains.ngroups**2
     half = float(stats.norm.ppf((1 + CONFIDENCE) / 2)) * variance**0.5
     return Estimate(mean, mean - half, mean + half, len(pairs), "batches of one seed")

@@ -7,7 +7,7 @@ One without runs is a heading and a line that says why.
 import base64
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -56,7 +56,7 @@ class Part:
         if not self.runs:
             return f"{self.note} Drawn, not measured.".strip()
         n = len({run.seed for run in self.runs})
-        spread = f"± is one standard deviation over n = {n} seeds." if n > 1 else "n = 1 seed."
+        spread = f"± is one standard deviation over n = {n} seeds." if n > 1 and "±" not in self.note else f"n = {n}."
         return f"{self.note} {spread} {report.label(self.runs)}".strip()
 
 
@@ -157,28 +157,37 @@ def main_exhibit(evidence: Evidence, modality: Modality, dataset: str) -> Exhibi
             Part("stream", report.stream_figure(runs), runs),
             Part("table", report.main_table(runs), runs),
         ]
-        if (differences := differences_table(runs)) is not None:
-            note = "E of each method less the cascade's, on the same seeds and batches, with its 95 % interval."
-            exhibit.parts.append(Part("differences", differences, runs, note))
+        exhibit.parts += difference_parts("differences", method_pairs(runs))
         exhibit.lines = [*report.drift_lines(runs), *report.collapse_lines(trained)]
     exhibit.lines += main_gaps(evidence.settings, modality, runs) + foreign_lines(evidence.settings, runs)
     return exhibit
 
 
-def differences_table(runs: Sequence[Run], reference: str = "cascade") -> pd.DataFrame | None:
-    """A row a method: its E less the reference's, paired. None without a pair."""
-    by_method = {name: [run for run in runs if run.config.method == name] for name in _methods(runs)}
+def differences_table(pairs: Mapping[str, tuple[Sequence[Run], Sequence[Run]]]) -> pd.DataFrame | None:
+    """A row a pair (runs, others): the E of the others less that of the runs, on the same seeds and batches, with its
+    interval. None without a pair that has a seed in common."""
     rows = {}
-    for name, others in by_method.items():
-        if name != reference and (found := paired_difference(by_method.get(reference, []), others)) is not None:
-            low, high = f"{found.low:+.2f}", f"{found.high:+.2f}"
-            interval = "–" if found.n < 2 else f"[{low}, {high}]"
-            rows[METHODS[name].label] = {
-                f"E less that of {METHODS[reference].label} (points)": f"{found.mean:+.2f}",
-                "95 % interval": interval,
-                "over": f"{found.n} {found.over}",
-            }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method") if rows else None
+    for name, (runs, others) in pairs.items():
+        if (found := paired_difference(runs, others)) is not None:
+            interval = "–" if np.isnan(found.low) else f"[{found.low:+.2f}, {found.high:+.2f}]"
+            over = f"{found.n} {found.over}"
+            rows[name] = {"difference of E (points)": f"{found.mean:+.2f}", "95 % interval": interval, "over": over}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference") if rows else None
+
+
+def method_pairs(runs: Sequence[Run], reference: str = "cascade") -> dict[str, tuple[list[Run], list[Run]]]:
+    """Every method against the reference."""
+    of = {name: [run for run in runs if run.config.method == name] for name in _methods(runs)}
+    others = [name for name in of if name != reference]
+    return {f"{METHODS[n].label} − {METHODS[reference].label}": (of.get(reference, []), of[n]) for n in others}
+
+
+def difference_parts(name: str, pairs: Mapping[str, tuple[Sequence[Run], Sequence[Run]]]) -> list[Part]:
+    """The table of paired differences as a part, or none."""
+    table = differences_table(pairs)
+    runs = [run for pair in pairs.values() for each in pair for run in each]
+    note = "On the same seeds and batches."
+    return [] if table is None else [Part(name, table, runs, note)]
 
 
 def _methods(runs: Iterable[Run]) -> list[str]:
@@ -201,22 +210,23 @@ def spread(values: pd.Series) -> str:
     return f"{values.mean():.2f}" + (f" ± {values.std():.2f}" if len(values) > 1 else "")
 
 
-def sweep_table(numbers: pd.DataFrame, over: str, value: str = "E") -> pd.DataFrame:
-    """Cells of `value` by series (rows) and by `over` (columns, in the order they come)."""
-    columns = list(dict.fromkeys(numbers[over]))
-    grouped = numbers.groupby(["series", over], sort=False)[value].agg(spread)
-    return grouped.unstack(over).reindex(columns=columns, index=list(dict.fromkeys(numbers["series"]))).fillna("–")
+def sweep_table(numbers: pd.DataFrame, over: str) -> pd.DataFrame:
+    """E by series (rows) and by `over` (columns, in the order they come), and n, the seeds of a cell."""
+    columns, rows = (list(dict.fromkeys(numbers[name])) for name in (over, "series"))
+    grouped = numbers.groupby(["series", over], sort=False)["E"]
+    table = grouped.agg(spread).unstack(over).reindex(columns=columns, index=rows).fillna("–")
+    seeds = grouped.size().unstack(over).fillna(0).astype(int)
+    lows, highs = seeds.min(axis=1)[rows], seeds.max(axis=1)[rows]
+    table["n"] = [f"{low}" if low == high else f"{low}–{high}" for low, high in zip(lows, highs, strict=True)]
+    return table
 
 
-def sweep_axes(axes: Axes, numbers: pd.DataFrame, over: str, value: str = "E", **style: Any) -> None:
-    """A line a series with a band of one standard deviation over seeds."""
+def sweep_axes(axes: Axes, numbers: pd.DataFrame, over: str) -> None:
+    """E, a line a series with a band of one standard deviation over seeds."""
     for (name, method), rows in numbers.groupby(["series", "method"], sort=False):
-        grouped = rows.groupby(over, sort=True)[value]
-        mean, std, x = grouped.mean(), grouped.std(), grouped.mean().index.to_numpy()
         own = rows["objective"].iloc[0] == METHODS[str(method)].objective
-        axes.plot(x, mean, color=colour(str(method)), marker="o", ms=3, label=name, ls="-" if own else "--", **style)
-        if grouped.size().max() > 1:
-            axes.fill_between(x, mean - std, mean + std, color=colour(str(method)), alpha=0.2, lw=0)
+        curves = [each.groupby(over)["E"].mean() for _, each in rows.groupby("seed")]
+        report.band(axes, curves, colour(str(method)), marker="o", ms=3, label=name, ls="-" if own else "--")
 
 
 def sweep_numbers(found: Iterable[Found]) -> pd.DataFrame:
@@ -231,12 +241,15 @@ def runs_of(found: Iterable[Found]) -> list[Run]:
     return [run for each in found for run in each.runs]
 
 
-def paper_values(**where: Any) -> pd.DataFrame:
-    """Rows of the paper's numbers with these values in these columns; methods by our labels."""
-    table = pd.read_csv(report.PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
-    for column, value in where.items():
-        table = table[table[column] == value]
-    return table.assign(method=table["method"].replace("Ours", METHODS["cascade"].label))
+def paper_values(table: str, runs: Sequence[Run]) -> pd.DataFrame:
+    """The paper's numbers in one of its tables for the dataset that these runs stand for and, where all of them are at
+    one severity, for that one; methods by our labels. Empty where the paper has none."""
+    values = pd.read_csv(report.PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
+    values = values[(values["table"] == table) & (values["dataset"] == runs[0].provenance["compare_with"])]
+    severities = {str(severity) for run in runs for _, severity in run.config.stream}
+    if len(severities) == 1:
+        values = values[values["severity"].isin(severities)]
+    return values.assign(method=values["method"].replace("Ours", METHODS["cascade"].label))
 
 
 def _experiment(
@@ -258,19 +271,21 @@ def batch_size_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     exhibit, found, numbers = _experiment(evidence, "batch_sizes", dataset, "tab:insensitive", "Error by batch size")
     if numbers.empty:
         return exhibit
-    ours = sweep_table(numbers, "batch_size")
+    runs, ours = runs_of(found), sweep_table(numbers, "batch_size")
     sizes = [size for size in PAPER_BATCH_SIZES if size in ours.columns]
-    by_size = numbers[numbers["batch_size"].isin(sizes)].groupby(["series", "batch_size"])["E"].mean().groupby("series")
     if len(sizes) > 1:
-        ours[f"{sizes[0]}–{sizes[-1]}"] = (
-            by_size.mean().map("{:.2f}".format) + " ± " + by_size.std().map("{:.2f}".format)
-        )
-    paper = paper_values(table="tab:insensitive").pivot(index="method", columns="batch_size", values="value")
+        means = numbers.groupby(["series", "batch_size"])["E"].mean().unstack("batch_size").reindex(columns=sizes)
+        over_sizes = {name: spread(row) if row.notna().all() else "–" for name, row in means.iterrows()}
+        ours.insert(ours.shape[1] - 1, f"{sizes[0]}–{sizes[-1]}", [over_sizes[name] for name in ours.index])
+    paper = paper_values("tab:insensitive", runs).pivot(index="method", columns="batch_size", values="value")
     rows = paper.map("{:.2f}".format).rename(columns=lambda name: int(name) if str(name).isdigit() else name)
-    rows["128–16"] = rows.pop("mean") + " ± " + rows.pop("std")
+    if len(rows):
+        rows["128–16"] = rows.pop("mean") + " ± " + rows.pop("std")
+    figure = _sweep_figure(numbers, "batch_size", "batch size", runs)
+    note = "E (%); the last column but one is mean ± std over batch sizes."
     exhibit.parts = [
-        Part("batch-sizes", beside_paper(ours, rows), runs_of(found), "E (%); the last column over batch sizes."),
-        Part("batch-sizes-figure", _sweep_figure(numbers, "batch_size", "batch size", runs_of(found)), runs_of(found)),
+        Part("batch-sizes", beside_paper(ours, rows), runs, note),
+        Part("batch-sizes-figure", figure, runs),
     ]
     return exhibit
 
@@ -327,13 +342,28 @@ def cascade_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     panels[0].set(ylabel="online error E (%)")
     figure.tight_layout()
     name_data(figure, runs, 1.0, 110)
-    paper = paper_values(table="tab:effect-theta-a").pivot(index="variant", columns="severity", values="value")
+    paper = paper_values("tab:effect-theta-a", runs).pivot(index="variant", columns="severity", values="value")
     names = {"with theta_a": METHODS["cascade"].label, "without theta_a": METHODS["cascade_no_auxiliary"].label}
     rows = paper.map("{:.2f}".format).rename(index=names, columns=int)
-    note = "E (%) by severity; the paper's are on Tiny-ImageNet-C."
+    note = "E (%) by severity. The paper has numbers of this on Tiny-ImageNet-C alone."
     table = beside_paper(sweep_table(numbers, "severity"), rows)
+    pairs = {
+        f"{METHODS[other].label} − {METHODS['cascade'].label}, severity {severity}": (
+            _runs_at(found, "cascade", severity=severity),
+            _runs_at(found, other, severity=severity),
+        )
+        for other in ("cascade_no_auxiliary", "cascade_fixed_classifier")
+        for severity in range(1, 6)
+    }
     exhibit.parts = [Part("cascade-parts-figure", figure, runs), Part("cascade-parts", table, runs, note)]
+    exhibit.parts += difference_parts("cascade-parts-differences", pairs)
     return exhibit
+
+
+def _runs_at(found: Iterable[Found], method: str, objective: str | None = None, **changes: Any) -> list[Run]:
+    """The runs of the points with that method, pre-training (None: the method's own) and these changes."""
+    points = [each for each in found if each.point.method == method and each.point.objective == objective]
+    return [run for each in points if changes.items() <= dict(each.point.changes).items() for run in each.runs]
 
 
 def meta_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
@@ -344,14 +374,23 @@ def meta_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     if numbers.empty:
         return exhibit
     runs = runs_of(found)
-    paper = paper_values(table="tab:ablation-meta")
+    paper = paper_values("tab:ablation-meta", runs)
     objectives = {("TTT", "meta"): ("ttt", "meta_ttt"), ("TTT", "no meta"): ("ttt", "ttt")}
     objectives |= {("Cascade", "meta"): ("cascade", "meta"), ("Cascade", "no meta"): ("cascade", "multi_task")}
     names = [series_name(*objectives[pair]) for pair in zip(paper["method"], paper["variant"], strict=True)]
     rows = paper.assign(series=names).pivot(index="series", columns="batch_size", values="value").map("{:.2f}".format)
     table = beside_paper(sweep_table(numbers, "batch_size"), rows.rename(columns=int))
     figure = _sweep_figure(numbers, "batch_size", "batch size", runs)
+    pairs = {
+        f"{METHODS[method].label}, without meta-learning − with it, batch {size}": (
+            _runs_at(found, method, meta, batch_size=size),
+            _runs_at(found, method, without, batch_size=size),
+        )
+        for method, without, meta in (("ttt", "ttt", "meta_ttt"), ("cascade", "multi_task", "meta"))
+        for size in evidence.settings.image_batch_sizes
+    }
     exhibit.parts = [Part("meta-learning", table, runs, "E (%)."), Part("meta-learning-figure", figure, runs)]
+    exhibit.parts += difference_parts("meta-learning-differences", pairs)
     return exhibit
 
 
@@ -364,23 +403,24 @@ def gradual_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
         return exhibit
     runs = runs_of(found)
     ours = pd.DataFrame({m: numbers.groupby("series", sort=False)[m].agg(spread) for m in ("E", "A", "F")})
-    paper = paper_values(table="tab:gradual-c10").assign(metric=lambda t: t["metric"].map(report.METRICS))
+    ours["n"] = numbers.groupby("series", sort=False).size().astype(str)
+    paper = paper_values("tab:gradual-c10", runs).assign(metric=lambda t: t["metric"].map(report.METRICS))
     rows = paper.pivot(index="method", columns="metric", values="value").map("{:.2f}".format)
     table = beside_paper(ours, rows)
     figure, axes = plt.subplots(figsize=(9, 3.2))
     for method in _methods(runs):
         curves = [_domain_errors(run) for run in runs if run.config.method == method]
-        mean = pd.concat(curves, axis=1).mean(axis=1).rolling(9, min_periods=1, center=True).mean()
-        axes.plot(mean.index, mean, color=colour(method), label=METHODS[method].label, lw=1.2)
+        report.band(axes, curves, colour(method), label=METHODS[method].label, lw=0.9)
     for start in range(0, 135, 9):
         axes.axvline(start, color="0.8", lw=0.6, zorder=0)
         axes.text(start + 4.5, 1.01, SHORT[runs[0].config.stream[start].name], fontsize=7, ha="center",
                   transform=axes.get_xaxis_transform())  # fmt: skip
-    axes.set(xlabel="domain of the stream", ylabel="online error (%), 9 domains", xlim=(0, 134), ylim=(0, None))
+    axes.set(xlabel="domain of the stream", ylabel="online error (%)", xlim=(0, 134), ylim=(0, None))
     axes.grid(axis="x", visible=False)
     axes.legend(ncols=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), fontsize=7)
     name_data(figure, runs, 1.0)
     exhibit.parts = [Part("gradual", table, runs), Part("gradual-figure", figure, runs)]
+    exhibit.parts += difference_parts("gradual-differences", method_pairs(runs))
     return exhibit
 
 
@@ -392,30 +432,42 @@ def _domain_errors(run: Run) -> pd.Series:
 # ---------------------------------------------------------------- uncertainty, speed, theorem
 
 
+UNCERTAINTY = {"error": "error (%)", "entropy_main": "entropy of z (nats)", "entropy_auxiliary": "entropy of a (nats)"}
+"""The columns of fig:unc and their names."""
+
+
 def uncertainty_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
-    """fig:unc: entropy and error of the cascade against the samples adapted on, and against severity."""
+    """fig:unc: entropy and error of the cascade against the samples adapted on, and against severity.
+
+    Batches come in stored order, so the images at one position are the same in every domain. What AdaBN, which adapts
+    nothing, has at the same positions tells their difficulty from adaptation.
+    """
     exhibit, found, _ = _experiment(evidence, "severities", dataset, "fig:unc", "Entropy and error")
-    found = [each for each in found if each.point.method == "cascade"]
-    main = [run for run in evidence.main("image", dataset) if run.config.method == "cascade"]
-    if not main or not runs_of(found):
+    exhibit.numbers = None
+    found = [each for each in found if each.point.method == "cascade" and each.runs]
+    runs = evidence.main("image", dataset)
+    main = [run for run in runs if run.config.method == "cascade"]
+    if not main or not found:
         exhibit.lines = exhibit.lines or ["missing: no run of the cascade"]
         return exhibit
-    along = within_domains(main)
-    by_severity = pd.concat([severity_entropies(each) for each in found if each.runs])
+    still = [run for run in runs if run.config.method == "adabn"]
+    by_severity = [severity_entropies(found, seed) for seed in sorted({run.seed for run in runs_of(found)})]
     figure, panels = plt.subplots(1, 2, figsize=(8, 2.9))
-    for axes, table, name in ((panels[0], along, "samples of the domain"), (panels[1], by_severity, "severity")):
-        _entropy_and_error(axes, table)
-        axes.set(xlabel=name)
-    panels[1].set_xticks(range(1, 6))
+    _entropy_and_error(panels[0], [within_domains(run) for run in main], [within_domains(run) for run in still])
+    _entropy_and_error(panels[1], by_severity, [])
+    panels[0].set(xlabel="samples of the domain seen before")
+    panels[1].set(xlabel="severity", xticks=range(1, 6))
     handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="lower center", ncols=3, bbox_to_anchor=(0.5, -0.08))
+    figure.legend(handles, names, loc="lower center", ncols=4, bbox_to_anchor=(0.5, -0.08))
     figure.tight_layout()
-    runs = [*main, *runs_of(found)]
-    name_data(figure, runs, 1.0, 110)
-    note = "Left: mean over the domains of the stream, by how many samples of the domain were seen before the batch."
+    used = [*main, *still, *runs_of(found)]
+    name_data(figure, used, 1.0, 110)
+    note = "Left: mean over the domains of the stream; dotted: AdaBN, which adapts nothing, on the same images."
     about = "Spearman's rank correlation of a batch's error with its entropies, over the batches of the main stream."
-    table = entropy_correlations(evidence.main("image", dataset))
-    exhibit.parts = [Part("uncertainty", figure, runs, note), Part("uncertainty-correlations", table, main, about)]
+    exhibit.parts = [
+        Part("uncertainty", figure, used, note),
+        Part("uncertainty-correlations", entropy_correlations(runs), runs, about),
+    ]
     return exhibit
 
 
@@ -437,89 +489,93 @@ def _rank_correlation(pairs: Sequence[tuple[pd.Series, pd.Series]]) -> str:
     return f"{np.mean(values):.2f}" if values else "–"
 
 
-def within_domains(runs: Sequence[Run]) -> pd.DataFrame:
-    """Mean error (%) and entropies (nats) by the samples of the domain seen before, over domains and seeds; of whole
-    batches, in at most eight equal bins."""
-    batches = pd.concat([run.batches for run in runs])
-    batches = batches[batches["count"] == batches["count"].max()]
-    batches["error"] = 100 * batches["errors"] / batches["count"]
+def within_domains(run: Run) -> pd.DataFrame:
+    """Mean error (%) and entropies (nats) over domains, by the samples of the domain seen before; of whole batches, in
+    at most eight equal bins."""
+    batches = run.batches[run.batches["count"] == run.batches["count"].max()]
+    batches = batches.assign(error=100 * batches["errors"] / batches["count"])
     positions = np.sort(batches["position"].unique())
     bins = np.array_split(positions, min(8, len(positions)))
     middle = {position: part.mean() for part in bins for position in part}
-    return batches.groupby(batches["position"].map(middle))[["error", "entropy_main", "entropy_auxiliary"]].mean()
+    return batches.groupby(batches["position"].map(middle))[list(UNCERTAINTY)].mean()
 
 
-def severity_entropies(found: Found) -> pd.DataFrame:
-    """One row: mean error (%) and entropies (nats) over the stream at the point's severity."""
-    batches = pd.concat([run.batches for run in found.runs])
-    weights = batches["count"]
-    row = {"error": 100 * batches["errors"].sum() / weights.sum()}
-    row |= {c: np.average(batches[c], weights=weights) for c in ("entropy_main", "entropy_auxiliary")}
-    return pd.DataFrame([row], index=[found.point.changes["severity"]])
+def severity_entropies(found: Iterable[Found], seed: int) -> pd.DataFrame:
+    """Mean error (%) and entropies (nats) over the stream, a row a severity that the seed has a run of."""
+    rows = {}
+    for each in found:
+        for run in each.runs:
+            if run.seed == seed:
+                weights, errors = run.batches["count"], run.batches["errors"]
+                row = {name: np.average(run.batches[name], weights=weights) for name in list(UNCERTAINTY)[1:]}
+                rows[each.point.changes["severity"]] = {"error": 100 * errors.sum() / weights.sum()} | row
+    return pd.DataFrame.from_dict(rows, orient="index").sort_index()
 
 
-def _entropy_and_error(axes: Axes, table: pd.DataFrame) -> None:
-    axes.plot(table.index, table["error"], color="black", marker="o", ms=3, label="error (%)")
-    axes.set(ylabel="error (%)")
+def _entropy_and_error(axes: Axes, tables: Sequence[pd.DataFrame], still: Sequence[pd.DataFrame]) -> None:
+    """The columns of UNCERTAINTY, a table a seed; `still` are those of the network that does not adapt."""
     right = axes.twinx()
-    for place, (column, name) in enumerate((("entropy_main", "entropy of z"), ("entropy_auxiliary", "entropy of a"))):
-        right.plot(table.index, table[column], color=report.PALETTE[place], marker="s", ms=3, ls="--")
-        axes.plot([], [], color=report.PALETTE[place], marker="s", ms=3, ls="--", label=f"{name} (nats)")
+    shades = {"error": "black", "entropy_main": "0.55", "entropy_auxiliary": colour("cascade")}
+    for column, name in UNCERTAINTY.items():
+        place = axes if column == "error" else right
+        style = {"marker": "o", "ms": 3} if column == "error" else {"marker": "s", "ms": 3, "ls": "--"}
+        report.band(place, [table[column] for table in tables], shades[column], **style)
+        axes.plot([], [], color=shades[column], label=name, **style)  # type: ignore[arg-type]
+        if still:
+            report.band(place, [table[column] for table in still], shades[column], ls=":", lw=1)
+    if still:
+        axes.plot([], [], color="black", ls=":", lw=1, label="AdaBN")
+    axes.set(ylabel="error (%)")
     right.set(ylabel="entropy (nats)")
     right.grid(visible=False)
 
 
 def speed_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
-    """tab:speed: seconds to adapt to one corruption, and how many times the cascade's."""
+    """tab:speed: seconds to adapt to one corruption, and how many times the cascade's on the same device."""
     runs = [run for run in evidence.main("image", dataset) if METHODS[run.config.method].adapts]
     exhibit = Exhibit("tab:speed", "Seconds to adapt to one corruption", dataset_name(dataset))
+    exhibit.lines = foreign_lines(evidence.settings, runs)
     if not runs:
         exhibit.lines = ["missing: no run; 02_adapt_image makes them"]
         return exhibit
-    seconds = seconds_per_domain(runs)
-    own = seconds.get("cascade", float("nan"))
-    compare_with = runs[0].provenance["compare_with"]
-    paper = paper_values(table="tab:speed", dataset=compare_with).set_index("method")["value"]
-    rows = {
-        METHODS[name].label: {
-            "seconds a corruption": f"{value:.2f}",
-            "times the cascade's": f"{value / own:.1f}",
-            "device": ", ".join(sorted({r.provenance["device"] for r in runs if r.config.method == name})),
-            f"paper, {compare_with}, RTX 2080 Ti": f"{paper[METHODS[name].label]:.0f} s"
-            if METHODS[name].label in paper
-            else "–",
-        }
-        for name, value in seconds.items()
-    }
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+    paper = paper_values("tab:speed", runs).set_index("method")["value"]
+    columns = ["method", "device", "images a domain", "seconds a domain", "times the cascade's", "paper, RTX 2080 Ti"]
+    rows = []
+    for device in dict.fromkeys(run.provenance["device"] for run in runs):
+        here = [run for run in runs if run.provenance["device"] == device]
+        own = seconds_per_domain([run for run in here if run.config.method == "cascade"])
+        for method in _methods(here):
+            each = [run for run in here if run.config.method == method]
+            images = {int(run.batches.groupby("step")["count"].sum().max()) for run in each}
+            taken, label = seconds_per_domain(each), METHODS[method].label
+            times = "–" if np.isnan(own) else f"{taken / own:.1f}"
+            published = f"{paper[label]:.0f} s for 10,000" if label in paper else "–"
+            rows.append([label, device, ", ".join(f"{n:,}" for n in sorted(images)), f"{taken:.2f}", times, published])
+    table = pd.DataFrame(rows, columns=columns).set_index(["method", "device"])
     exhibit.parts = [Part("speed", table, runs, "Adapting and predicting, without the measurements of A and F.")]
-    exhibit.lines = foreign_lines(evidence.settings, runs)
     return exhibit
 
 
-def seconds_per_domain(runs: Sequence[Run]) -> dict[str, float]:
-    """Mean seconds of the online pass over one domain, by method, over domains and seeds."""
-    times: dict[str, list[float]] = {}
-    for run in runs:
-        times.setdefault(run.config.method, []).append(float(run.batches.groupby("step")["seconds"].sum().mean()))
-    return {name: float(np.mean(values)) for name, values in times.items()}
+def seconds_per_domain(runs: Sequence[Run]) -> float:
+    """Mean seconds of the online pass over one domain, over domains and runs; NaN without runs."""
+    times = [float(run.batches.groupby("step")["seconds"].sum().mean()) for run in runs]
+    return float(np.mean(times)) if times else float("nan")
 
 
 def theorem_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """Theorem 1: the cosine of ∇CE and ∇ENT on ψ along pre-training, and the decomposition on one batch."""
     exhibit, found, _ = _experiment(evidence, "meta_learning", dataset, "Theorem 1", "Are the two gradients aligned?")
     runs = [run for run in runs_of(found) if run.config.method == "cascade"]
+    exhibit.numbers = None
     trained = evidence.trained(runs)
     if not trained:
+        exhibit.lines = exhibit.lines or ["missing: no stored pre-training; 05_ablations makes them"]
         return exhibit
     figure, axes = plt.subplots(figsize=(4.6, 2.8))
-    for place, objective in enumerate(dict.fromkeys(each.config.objective for each in trained)):
-        histories = [each.history for each in trained if each.config.objective == objective]
-        cosine = pd.concat([history.set_index("epoch")["gradient_cosine"] for history in histories], axis=1)
-        axes.plot(cosine.index, cosine.mean(axis=1), color=report.PALETTE[place], marker=".", label=objective)
-        if cosine.shape[1] > 1:
-            low, high = cosine.mean(axis=1) - cosine.std(axis=1), cosine.mean(axis=1) + cosine.std(axis=1)
-            axes.fill_between(cosine.index, low, high, color=report.PALETTE[place], alpha=0.2, lw=0)
+    for objective in dict.fromkeys(each.config.objective for each in trained):
+        histories = [each.history.set_index("epoch") for each in trained if each.config.objective == objective]
+        curves = [history["gradient_cosine"] for history in histories]
+        report.band(axes, curves, report.objective_colour(objective), marker=".", label=objective)
     axes.axhline(0, color="black", lw=0.8)
     axes.set(xlabel="epoch of the pre-training", ylabel="cosine of ∇CE and ∇ENT on ψ", ylim=(-1, 1))
     axes.legend()
@@ -550,16 +606,19 @@ def learning_rate_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     if numbers.empty:
         return exhibit
     runs, methods = runs_of(found), list(dict.fromkeys(numbers["series"]))
-    figure, panels = plt.subplots(1, len(methods), figsize=(1.9 * len(methods) + 0.6, 2.4), sharey=True, squeeze=False)
+    rates, sizes = evidence.settings.image_learning_rates, evidence.settings.image_learning_rate_batch_sizes
     means = numbers.groupby(["series", "online_learning_rate", "batch_size"])["E"].mean()
+    figure, panels = plt.subplots(1, len(methods), figsize=(1.9 * len(methods) + 0.6, 2.4), sharey=True, squeeze=False)
     for axes, name in zip(panels[0], methods, strict=True):
-        grid = means[name].unstack("batch_size")
-        image = _heat(axes, grid, means.min(), means.max(), "{:.1f}")
+        # The whole grid in each panel: a point without a run stays blank.
+        grid = means[name].unstack("batch_size").reindex(index=rates, columns=sizes)
+        image = _heat(axes, grid, means.min(), means.max())
         axes.set(title=name, xlabel="batch size")
     panels[0][0].set(ylabel="learning rate")
     figure.colorbar(image, ax=panels[0].tolist(), label="E (%)", shrink=0.8)
     name_data(figure, runs, 1.02, 110)
-    best = means.unstack("series").idxmin(axis=1).unstack("batch_size")
+    whole = means.unstack("series").dropna()  # where a method has no run there is no best one
+    best = whole.idxmin(axis=1).unstack("batch_size").reindex(index=rates, columns=sizes).fillna("–")
     best.columns = pd.Index([f"batch {size}" for size in best.columns])
     exhibit.parts = [
         Part("learning-rates", figure, runs),
@@ -568,12 +627,13 @@ def learning_rate_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     return exhibit
 
 
-def _heat(axes: Axes, grid: pd.DataFrame, low: float, high: float, form: str, size: float = 7) -> Any:
-    """A table as shades with its numbers (none where `form` is empty)."""
+def _heat(axes: Axes, grid: pd.DataFrame, low: float, high: float) -> Any:
+    """A table as shades with its numbers."""
     image = axes.imshow(grid.to_numpy(), vmin=low, vmax=high, cmap="viridis_r", aspect="auto")
     for (row, column), value in np.ndenumerate(grid.to_numpy()):
-        shade = "white" if value > (low + high) / 2 else "black"
-        axes.text(column, row, form.format(value), ha="center", va="center", fontsize=size, color=shade)
+        if not np.isnan(value):
+            shade = "white" if value > (low + high) / 2 else "black"
+            axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7, color=shade)
     axes.set_xticks(range(grid.shape[1]), [str(name) for name in grid.columns])
     axes.set_yticks(range(grid.shape[0]), [str(name) for name in grid.index])
     axes.grid(visible=False)
@@ -583,6 +643,7 @@ def _heat(axes: Axes, grid: pd.DataFrame, low: float, high: float, form: str, si
 def collapse_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """Whether θ_a collapses: along the pre-trainings that have one, and along the stream."""
     exhibit, found, _ = _experiment(evidence, "severities", dataset, "beyond: collapse", "Does θ_a collapse?")
+    exhibit.numbers = None
     severity = evidence.settings.image_severity
     stream = [each for each in found if each.point.changes["severity"] == severity]
     stream_runs = [
@@ -594,7 +655,8 @@ def collapse_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     if trained:
         note = f"Along the pre-training of seed {first}."
         shown = [each for each in trained if each.config.seed == first]
-        exhibit.parts.append(Part("collapse-training", report.training_figure(shown), [*runs_of(found), *others], note))
+        of_seed = [run for run in [*runs_of(found), *others] if run.seed == first]
+        exhibit.parts.append(Part("collapse-training", report.training_figure(shown), of_seed, note))
         exhibit.lines = report.collapse_lines(trained) + exhibit.lines
     if stream_runs:
         figure, panels = plt.subplots(1, 2, figsize=(8, 2.8))
@@ -602,12 +664,17 @@ def collapse_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
         for axes, (column, title) in zip(panels, columns.items(), strict=True):
             for method in _methods(stream_runs):
                 each = [r.batches.groupby("step")[column].mean() for r in stream_runs if r.config.method == method]
-                mean = pd.concat(each, axis=1).mean(axis=1)
-                axes.plot(mean.index, mean, color=colour(method), marker=".", label=METHODS[method].label)
-            axes.set(title=title, ylim=(0, None))
+                report.band(axes, each, colour(method), marker=".", label=METHODS[method].label)
+            axes.set(title=title)
             names = [SHORT[domain.name] for domain in stream_runs[0].config.stream]
             axes.set_xticks(range(len(names)), names, rotation=60, fontsize=7)
-        panels[1].legend(fontsize=7)
+        classes = stream_runs[0].config.checkpoint.model.classes
+        panels[0].axhline(1 / classes, color="black", lw=0.8, ls=":", label="chance")
+        panels[1].axhline(np.log(classes), color="black", lw=0.8, ls=":", label="uniform")
+        panels[0].set(ylim=(0, 1))
+        panels[1].set(ylim=(0, None))
+        for axes in panels:
+            axes.legend(fontsize=7)
         figure.tight_layout()
         name_data(figure, stream_runs, 1.0, 110)
         exhibit.parts.append(Part("collapse-stream", figure, stream_runs, "Along the stream, by domain."))
@@ -615,7 +682,7 @@ def collapse_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
 
 
 def forgetting_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
-    """R(T_i | T_1:j) as heat maps: what is lost of a domain as the stream goes on."""
+    """R(T_i | T_1:j) − R(T_i | T_1:i) as heat maps: what is lost of a domain, or gained, as the stream goes on."""
     exhibit, found, _ = _experiment(
         evidence, "forgetting", dataset, "beyond: forgetting", "Accuracy on every domain after every domain"
     )
@@ -626,20 +693,25 @@ def forgetting_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     for method in _methods(runs):
         each = [run.accuracies[run.accuracies["after"] > 0] for run in runs if run.config.method == method]
         matrices[method] = 100 * pd.concat(each).groupby(["step", "after"])["accuracy"].mean().unstack("after")
-    low, high = (function([m.to_numpy() for m in matrices.values()]) for function in (np.min, np.max))
-    figure, panels = plt.subplots(1, len(matrices), figsize=(2.2 * len(matrices) + 1, 2.6), sharey=True, squeeze=False)
-    for axes, (method, matrix) in zip(panels[0], matrices.items(), strict=True):
-        image = axes.imshow(matrix.to_numpy(), vmin=low, vmax=high, cmap="viridis")
+    changes = {method: matrix.sub(np.diag(matrix), axis=0) for method, matrix in matrices.items()}
+    most = max(5.0, *(float(change.abs().to_numpy().max()) for change in changes.values()))
+    figure, panels = plt.subplots(1, len(changes), figsize=(2.2 * len(changes) + 1, 2.6), sharey=True, squeeze=False)
+    for axes, (method, change) in zip(panels[0], changes.items(), strict=True):
+        image = axes.imshow(change.to_numpy(), vmin=-most, vmax=most, cmap="RdBu")
         axes.set(title=METHODS[method].label, xlabel="domains seen, j")
-        axes.set_xticks(range(0, matrix.shape[1], 4), [str(j) for j in matrix.columns[::4]])
+        axes.set_xticks(range(0, change.shape[1], 4), [str(j) for j in change.columns[::4]])
         axes.grid(visible=False)
     names = [SHORT.get(domain.name, domain.name) for domain in runs[0].config.stream]
     panels[0][0].set_yticks(range(len(names)), names, fontsize=6)
-    figure.colorbar(image, ax=panels[0].tolist(), label="accuracy (%)", shrink=0.8)
+    figure.colorbar(image, ax=panels[0].tolist(), label="change (points)", shrink=0.8)
     name_data(figure, runs, 1.02, 110)
-    exhibit.parts = [
-        Part("forgetting", figure, runs, "Rows: the domain that is measured. Columns: how far the stream was.")
-    ]
+    note = (
+        "Accuracy on the domain of the row after j domains, less that right after it: red right of the diagonal is "
+        "forgotten."
+    )
+    long = [matrix.reset_index().melt("step", value_name="accuracy").assign(method=m) for m, matrix in matrices.items()]
+    exhibit.numbers = pd.concat(long)
+    exhibit.parts = [Part("forgetting", figure, runs, note)]
     return exhibit
 
 
@@ -686,7 +758,15 @@ def prediction_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     )
     if not numbers.empty:
         table = sweep_table(numbers, "predict").rename_axis("method")
+        pairs = {
+            f"{METHODS[method].label}, before − after": (
+                _runs_at(found, method, predict="after"),
+                _runs_at(found, method, predict="before"),
+            )
+            for method in _methods(runs_of(found))
+        }
         exhibit.parts = [Part("predictions", table, runs_of(found), "E (%).")]
+        exhibit.parts += difference_parts("predictions-differences", pairs)
     return exhibit
 
 

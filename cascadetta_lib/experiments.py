@@ -161,6 +161,12 @@ def extra_objectives(settings: Settings, dataset: str) -> list[str]:
     return [objective for objective in needed if objective not in main]
 
 
+def theorem_objectives(settings: Settings, dataset: str) -> list[str]:
+    """The pre-trainings that Theorem 1 is checked on, for a dataset."""
+    wanted = "cascade" in settings.image_methods and "meta_learning" in chosen_experiments(dataset)
+    return ["meta", "multi_task"] if wanted else []
+
+
 def make_runs(study: Study, name: str, methods: Sequence[str] | None = None) -> list[Run]:
     """The runs of an experiment on the study's dataset and at its seed, those of `methods` alone where they are given;
     what the store lacks is made now. None where the experiment is not made on that dataset."""

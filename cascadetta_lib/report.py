@@ -273,6 +273,15 @@ def colour(method: str) -> tuple[float, float, float]:
     return PALETTE[METHODS[method].colour]
 
 
+def band(axes: Axes, curves: Sequence[pd.Series], shade: Any, **style: Any) -> None:
+    """The mean of curves, one a seed, and where there are several one standard deviation around it."""
+    table = pd.concat(curves, axis=1)
+    mean, std = table.mean(axis=1), table.std(axis=1)
+    axes.plot(mean.index, mean, color=shade, **style)
+    if len(curves) > 1:
+        axes.fill_between(mean.index, mean - std, mean + std, color=shade, alpha=0.2, linewidth=0)
+
+
 def objective_colour(objective: str) -> tuple[float, float, float]:
     """The colour of a pre-training, which is none of the methods'."""
     return OBJECTIVE_PALETTE[list(OBJECTIVES).index(objective)]
@@ -402,9 +411,8 @@ def entropy_figure(runs: Sequence[Run]) -> Figure:
     for axes, (column, title) in zip(panels, columns.items(), strict=True):
         for method in dict.fromkeys(run.config.method for run in runs):
             tables = [run.batches.groupby("step")[column].mean() for run in runs if run.config.method == method]
-            mean = pd.concat(tables, axis=1).mean(axis=1).dropna()
-            if len(mean):
-                axes.plot(mean.index, mean, color=colour(method), marker=".", label=METHODS[method].label)
+            if not tables[0].isna().all():
+                band(axes, tables, colour(method), marker=".", label=METHODS[method].label)
         axes.axhline(uniform, color="black", lw=0.8, ls=":", label="uniform")
         axes.set(title=title, ylim=(0, 1.05 * uniform))
         _name_domains(axes, runs[0])

@@ -61,7 +61,7 @@ def exhibit(name: str, found: Evidence) -> Exhibit:
 def test_batch_sizes(found: Evidence) -> None:
     cells = table(exhibit("batch_sizes", found), "batch-sizes")
     # The cascade: 2/20 at 32 and 4/20 at 16; over the two, 15 ± √50.
-    assert cells.loc[("Cascade", "ours")].tolist() == ["10.00 ± 0.00", "20.00 ± 0.00", "15.00 ± 7.07"]
+    assert cells.loc[("Cascade", "ours")].tolist() == ["10.00 ± 0.00", "20.00 ± 0.00", "15.00 ± 7.07", "2"]
     assert cells.loc[("Cascade", "paper"), ["32", "16"]].tolist() == ["22.99", "24.63"]
     assert cells.loc[("Tent", "paper"), "16"] == "50.28"
     assert ("AdaBN", "ours") not in cells.index, "it adapts nothing"
@@ -70,9 +70,9 @@ def test_batch_sizes(found: Evidence) -> None:
 def test_meta_learning(found: Evidence) -> None:
     cells = table(exhibit("meta_learning", found), "meta-learning")
     assert cells.loc[("Cascade", "ours"), "32"] == "10.00 ± 0.00"
-    assert cells.loc[("Cascade (multi task)", "ours")].tolist() == ["15.00 ± 0.00", "25.00 ± 0.00"]
-    assert cells.loc[("Cascade (multi task)", "paper")].tolist() == ["66.53", "75.88"]
-    assert cells.loc[("TTT (meta ttt)", "paper")].tolist() == ["27.93", "28.20"]
+    assert cells.loc[("Cascade (multi task)", "ours")].tolist() == ["15.00 ± 0.00", "25.00 ± 0.00", "2"]
+    assert cells.loc[("Cascade (multi task)", "paper")].tolist() == ["66.53", "75.88", "–"]
+    assert cells.loc[("TTT (meta ttt)", "paper")].tolist() == ["27.93", "28.20", "–"]
 
 
 def test_severities(found: Evidence) -> None:
@@ -88,17 +88,23 @@ def test_severities(found: Evidence) -> None:
 
 def test_parts_of_the_cascade(found: Evidence) -> None:
     cells = table(exhibit("cascade_parts", found), "cascade-parts")
-    assert cells.loc[("Cascade", "ours")].tolist() == [f"{5 * errors}.00 ± 0.00" for errors in (1, 2, 3, 4, 5)]
+    assert cells.loc[("Cascade", "ours")].tolist() == [f"{5 * errors}.00 ± 0.00" for errors in (1, 2, 3, 4, 5)] + ["2"]
     assert cells.loc[("Cascade, no θ_a", "ours"), "1"] == "10.00 ± 0.00"
+    assert ("Cascade", "paper") not in cells.index, "its numbers are on Tiny-ImageNet-C"
+    tiny = [replace(run, provenance=run.provenance | {"compare_with": "Tiny-ImageNet-C"}) for run in found.stored]
+    cells = table(exhibit("cascade_parts", made_up_evidence(SETTINGS, tiny)), "cascade-parts")
     assert cells.loc[("Cascade, no θ_a", "paper"), "5"] == "68.09" and cells.loc[("Cascade", "paper"), "1"] == "44.20"
     assert ("Cascade, θ_m fixed", "paper") not in cells.index
+    differences = table(exhibit("cascade_parts", found), "cascade-parts-differences")
+    # 3 + … against 2 + …: five points at every severity, for both seeds the same.
+    assert differences["difference of E (points)"].tolist() == ["+5.00"] * 10
 
 
 def test_gradual(found: Evidence) -> None:
     made = exhibit("gradual", found)
     cells = table(made, "gradual")
-    assert cells.loc[("Cascade", "ours")].tolist() == ["10.00 ± 0.00", "60.00 ± 0.00", "10.00 ± 0.00"]
-    assert cells.loc[("Cascade", "paper")].tolist() == ["17.51", "81.19", "-2.40"]
+    assert cells.loc[("Cascade", "ours")].tolist() == ["10.00 ± 0.00", "60.00 ± 0.00", "10.00 ± 0.00", "2"]
+    assert cells.loc[("Cascade", "paper")].tolist() == ["17.51", "81.19", "-2.40", "–"]
     assert cells.loc[("AdaBN", "ours"), "F"] == "–"
     figure = made.parts[1].content
     assert not isinstance(figure, pd.DataFrame)
@@ -107,27 +113,32 @@ def test_gradual(found: Evidence) -> None:
 
 
 def test_uncertainty(found: Evidence) -> None:
-    runs = [run for run in found.main("image", "digits") if run.config.method == "cascade"]
-    along = exhibits.within_domains(runs)
+    run = next(run for run in found.main("image", "digits") if run.config.method == "cascade")
+    along = exhibits.within_domains(run)
     # First batches: 2 of 10 wrong at 1.0 nats; second ones: none at 0.5.
     assert along.index.tolist() == [0, 10]
     assert along["error"].tolist() == [20, 0] and along["entropy_auxiliary"].tolist() == [1.0, 0.5]
-    (point,) = [
-        each
-        for each in found.experiment("severities", "digits")
-        if each.point.method == "cascade" and each.point.changes["severity"] == 4
-    ]
-    row = exhibits.severity_entropies(point)
-    assert row.index.tolist() == [4] and row["error"].item() == 20 and row["entropy_auxiliary"].item() == 0.75
+    points = [each for each in found.experiment("severities", "digits") if each.point.method == "cascade"]
+    table_of_seed = exhibits.severity_entropies(points, seed=1)
+    # At severity s: s of ten wrong in the first batch, none in the second.
+    assert table_of_seed.index.tolist() == [1, 2, 3, 4, 5] and table_of_seed["error"].tolist() == [5, 10, 15, 20, 25]
+    assert table_of_seed["entropy_auxiliary"].tolist() == [0.75] * 5
     made = exhibit("uncertainty", found)
     assert table(made, "uncertainty-correlations").loc["Cascade"].tolist() == ["–", "1.00"], "z's entropy never changes"
 
 
 def test_speed(found: Evidence) -> None:
-    cells = table(exhibit("speed", found), "speed")
-    assert cells.loc["CoTTA", "seconds a corruption"] == "6.00" and cells.loc["CoTTA", "times the cascade's"] == "3.0"
-    assert cells.loc["CoTTA"].iloc[3] == "24 s" and cells.loc["Tent"].iloc[3] == "–"
+    cells = table(exhibit("speed", found), "speed").reset_index("device")
+    assert cells.loc["CoTTA", ["images a domain", "seconds a domain", "times the cascade's"]].tolist() == [
+        "20",
+        "6.00",
+        "3.0",
+    ]
+    assert cells.loc["CoTTA"].iloc[-1] == "24 s for 10,000" and cells.loc["Tent"].iloc[-1] == "–"
     assert "CPU" in cells.loc["CoTTA", "device"] and "AdaBN" not in cells.index
+    other = [replace(run, provenance=run.provenance | {"device": "a GPU"}) for run in found.stored if run.seed == 1]
+    both = made_up_evidence(SETTINGS, [*(run for run in found.stored if run.seed == 0), *other])
+    assert table(exhibit("speed", both), "speed").index.get_level_values("device").nunique() == 2
 
 
 def test_learning_rates(found: Evidence) -> None:
@@ -146,8 +157,8 @@ def test_orders_and_predictions(found: Evidence) -> None:
     assert orders.loc["Cascade", ["orders", "E, standard order"]].tolist() == ["3", "10.00"]
     assert orders.loc["Cascade", "E, all orders"] == "13.33 ± 2.89"
     predictions = table(exhibit("predictions", found), "predictions")
-    assert predictions.loc["Cascade"].tolist() == ["10.00 ± 0.00", "5.00 ± 0.00"]
-    assert predictions.columns.tolist() == ["after", "before"]
+    assert predictions.loc["Cascade"].tolist() == ["10.00 ± 0.00", "5.00 ± 0.00", "2"]
+    assert predictions.columns.tolist() == ["after", "before", "n"]
 
 
 def test_forgetting() -> None:
@@ -162,7 +173,8 @@ def test_forgetting() -> None:
     assert not isinstance(figure, pd.DataFrame)
     shades = figure.axes[0].images[0].get_array()
     assert shades is not None and shades.shape == (15, 15)
-    assert shades[3, 6] == pytest.approx(10), "domain 3 after 7 domains"
+    # Domain 3 after 7 domains, less that after 4: (3 + 7) − (3 + 4).
+    assert shades[3, 6] == pytest.approx(3) and shades[3, 3] == 0
 
 
 def test_theorem_and_collapse(tmp_path: Path) -> None:
@@ -207,8 +219,9 @@ def test_a_paired_difference_by_hand() -> None:
     assert one is not None and (one.mean, one.n, one.over) == (pytest.approx(20), 4, "batches of one seed")
     assert one.high - one.mean == pytest.approx(1.95996 * 200**0.5, rel=1e-4)
     assert evidence.paired_difference([pairs[0][1]], [pairs[1][0]]) is None
-    cells = exhibits.differences_table([run for pair in pairs.values() for run in pair])
-    assert cells is not None and cells.loc["Tent"].tolist() == ["+25.00", "[+12.58, +37.42]", "3 seeds"]
+    runs = [run for pair in pairs.values() for run in pair]
+    cells = exhibits.differences_table(exhibits.method_pairs(runs))
+    assert cells is not None and cells.loc["Tent − Cascade"].tolist() == ["+25.00", "[+12.58, +37.42]", "3 seeds"]
 
 
 # ---------------------------------------------------------------- missing, partial, foreign
@@ -267,6 +280,22 @@ def test_without_runs_every_exhibit_is_a_heading_and_a_reason(tmp_path: Path) ->
         assert "missing" in each.lines[0] or "not made on this dataset" in each.lines[0]
         assert each.save(tmp_path / "figures") == []
     assert len({each.anchor for each in made}) == len(made)
+
+
+def test_a_profile_of_fewer_methods_says_what_it_does_not_ask_for(tmp_path: Path) -> None:
+    settings = Settings(image_methods=("erm",), results_folder=str(tmp_path))
+    for name in exhibits.IMAGE_EXHIBITS:
+        assert exhibits.one_exhibit(name, Evidence(settings), "digits").lines, name
+    assert "not asked for" in exhibits.one_exhibit("batch_sizes", Evidence(settings), "digits").lines[0]
+
+
+def test_a_partial_grid_is_drawn_whole_and_names_no_winner(found: Evidence) -> None:
+    some = [run for run in found.stored if run.config.method != "cascade" or run.config.online_learning_rate == 0.01]
+    made = exhibit("learning_rates", made_up_evidence(SETTINGS, some))
+    assert table(made, "learning-rates-best")["batch 16"].tolist() == ["–", "Cascade"]
+    figure = made.parts[0].content
+    assert not isinstance(figure, pd.DataFrame)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["0.001", "0.01"]
 
 
 def test_exhibits_are_saved_and_say_where_they_come_from(tmp_path: Path, found: Evidence) -> None:
