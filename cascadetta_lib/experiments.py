@@ -167,12 +167,12 @@ def theorem_objectives(settings: Settings, dataset: str) -> list[str]:
     return ["meta", "multi_task"] if wanted else []
 
 
-def make_runs(study: Study, name: str, methods: Sequence[str] | None = None) -> list[Run]:
-    """The runs of an experiment on the study's dataset and at its seed, those of `methods` alone where they are given;
-    what the store lacks is made now. None where the experiment is not made on that dataset."""
+def make_runs(study: Study, name: str) -> list[Run]:
+    """The runs of an experiment on the study's dataset and at its seed; what the store lacks is made now. None where the
+    experiment is not made on that dataset."""
     if name not in chosen_experiments(study.dataset_name):
         return []
-    points = [point for point in EXPERIMENTS[name](study.settings) if methods is None or point.method in methods]
+    points = EXPERIMENTS[name](study.settings)
     return [
         study.varied(**point.changes).run(point.method, point.objective)
         for point in progress(points, f"ablation {name}", len(points))

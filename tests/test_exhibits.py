@@ -363,6 +363,6 @@ def test_runs_are_made_and_found_by_the_same_description(tmp_path: Path) -> None
     made = make_runs(study, "predictions")
     found = Evidence(settings).experiment("predictions", "digits")
     assert [each.runs[0].config.key for each in found] == [run.config.key for run in made]
-    assert make_runs(study, "severities", ["cascade"]) == []
+    assert make_runs(study, "cascade_parts") == [], "the profile has no cascade"
     assert [run.config.predict for run in made] == ["after", "before"]
     assert isinstance(found[0].point, Point) and isinstance(found[0].runs[0], Run)

@@ -86,7 +86,7 @@ def make_parser() -> Parser:
         default=[],
         **many,
     )
-    add("--jobs", "N notebooks at a time, on as many cores or GPUs", "--jobs 4", type=_count, metavar="N", default=1)
+    add("--jobs", "N notebooks at a time (one a GPU; without one, two)", "--jobs 4", type=_count, metavar="N")
     add("--dry-run", "list the jobs and start none", "--profile paper --dry-run", action="store_true")
     add(
         "--force",
@@ -274,6 +274,13 @@ def snakemake_command(options: argparse.Namespace, plan: Path) -> list[str]:
     return command + options.snakemake
 
 
+def default_jobs() -> int:
+    """A job for each GPU; without one, two where there are two cores, of which small batches would leave one idle."""
+    import torch
+
+    return torch.cuda.device_count() or min(2, os.cpu_count() or 1)
+
+
 def job_environment(jobs: int) -> dict[str, str]:
     """The environment of the jobs: who started them, and their share of the cores and GPUs."""
     import torch
@@ -392,6 +399,7 @@ def run(options: argparse.Namespace, caller: Path, notebooks_folder: Path) -> No
     check_names("--force", options.force, [name for name in notebooks if name in chosen])
     settings = load_settings(options, caller)
     os.chdir(ROOT)
+    options.jobs = options.jobs or default_jobs()
     jobs = make_jobs(notebooks.values(), settings.model_dump(mode="json"))
     selected = {name: job for name, job in jobs.items() if job.notebook.name in chosen}
     folder = settings.results_path.resolve() / settings.profile
