@@ -108,7 +108,7 @@ def experiment_gaps(settings: Settings, found: Sequence[Found]) -> list[str]:
     if not lacking:
         return []
     if not any(each.runs for each in found):
-        return ["missing: no run of it is stored; 05_ablations makes them"]
+        return ["missing: no run of it is stored; 05_ablations and 06_uncertainty make them"]
     return [f"partial: {len(wanted) - len(lacking)} of {len(wanted)} runs are stored"]
 
 

@@ -168,8 +168,8 @@ def theorem_objectives(settings: Settings, dataset: str) -> list[str]:
 
 
 def make_runs(study: Study, name: str) -> list[Run]:
-    """The runs of an experiment on the study's dataset and at its seed; what the store lacks is made now. None where the
-    experiment is not made on that dataset."""
+    """The runs of an experiment on the study's dataset and at its seed; what the store lacks is made now. None where
+    the experiment is not made on that dataset."""
     if name not in chosen_experiments(study.dataset_name):
         return []
     points = EXPERIMENTS[name](study.settings)
