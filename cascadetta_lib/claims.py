@@ -18,10 +18,9 @@ from cascadetta_lib.data import is_real
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.evidence import Estimate, Evidence, Found, over_seeds_estimate
+from cascadetta_lib.exhibit import exhibit_anchor, save_table
 from cascadetta_lib.exhibits import (
     PAPER_BATCH_SIZES,
-    exhibit_anchor,
-    save_table,
     seconds_per_domain,
     severity_entropies,
     within_domains,

@@ -133,9 +133,11 @@ class Evaluator:
     def accuracy(self, domain: Split) -> float:
         """Accuracy of the model as it is on a domain: no update, the method's own BatchNorm mode and batch size."""
         correct = total = 0
-        for _, outputs, y, _ in self._predictions(domain, self.method.predict):
-            correct += int((outputs.main.argmax(1) == y).sum())
-            total += len(y)
+        with self.method.measuring():
+            for _, outputs, y, _ in self._predictions(domain, self.method.predict):
+                self.method.remember()
+                correct += int((outputs.main.argmax(1) == y).sum())
+                total += len(y)
         return correct / total
 
 

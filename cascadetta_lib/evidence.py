@@ -15,9 +15,9 @@ from scipy import stats
 
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error
-from cascadetta_lib.experiments import EXPERIMENTS, Point, chosen_experiments, find_runs
+from cascadetta_lib.experiments import EXPERIMENTS, ONCE, Point, chosen_experiments, find_runs, seeds_of
 from cascadetta_lib.settings import Settings
-from cascadetta_lib.study import Run, Store, Trained, belongs, code_revision, dataset_name, source_options
+from cascadetta_lib.study import Run, Store, Trained, belongs, code_revision
 
 NOTEBOOKS: dict[Modality, str] = {"image": "02_adapt_image", "text": "03_adapt_text", "speech": "04_adapt_speech"}
 """Which notebook makes the main runs."""
@@ -52,7 +52,7 @@ class Evidence:
         if (modality, dataset) not in self._main:
             methods: Sequence[str] = getattr(self.settings, f"{modality}_methods")
             found = [run for run in self.stored if belongs(run, self.settings, modality, dataset)]
-            runs = self._on_newest_data(found, modality, dataset)
+            runs = self._on_newest_data(found)
             runs.sort(key=lambda run: (methods.index(run.config.method), run.seed))
             self._main[modality, dataset] = runs
         return self._main[modality, dataset]
@@ -62,19 +62,25 @@ class Evidence:
         if name not in chosen_experiments(dataset):
             return []
         if (name, dataset) not in self._experiments:
-            points = EXPERIMENTS[name](self.settings)
-            found = [(point, find_runs(self.stored, self.settings, dataset, point)) for point in points]
-            kept = [Found(point, self._on_newest_data(runs, "image", dataset)) for point, runs in found]
-            self._experiments[name, dataset] = kept
+            seeds = seeds_of(name, self.settings) if name in ONCE else None
+            self._experiments[name, dataset] = self.points(EXPERIMENTS[name](self.settings), dataset, seeds)
         return self._experiments[name, dataset]
 
-    def _on_newest_data(self, runs: list[Run], modality: Modality, dataset: str) -> list[Run]:
-        """Those of `runs` on the same data as the newest run of all on that dataset."""
-        name, options = dataset_name(dataset), source_options(self.settings, modality)
+    def points(self, points: Sequence[Point], dataset: str, seeds: Sequence[int] | None = None) -> list[Found]:
+        """Points on an image dataset with their stored runs, of these seeds or of all."""
+        found = [(point, find_runs(self.stored, self.settings, dataset, point)) for point in points]
+        kept = [(point, self._on_newest_data(runs)) for point, runs in found]
+        return [Found(point, [run for run in runs if seeds is None or run.seed in seeds]) for point, runs in kept]
+
+    def _on_newest_data(self, runs: list[Run]) -> list[Run]:
+        """Those of `runs`, all of one dataset cut in one way, on the same data as the newest run of all on that."""
+        if not runs:
+            return []
+        source = runs[0].config.checkpoint.source
         sources = [(run, run.config.checkpoint.source) for run in self.stored]
-        same = [run for run, source in sources if source.dataset == name and source.options == options]
-        newest = max(same, key=lambda run: str(run.provenance["finished"]), default=None)
-        return [run for run in runs if newest is not None and _data(run) == _data(newest)]
+        same = [run for run, other in sources if (other.dataset, other.options) == (source.dataset, source.options)]
+        newest = max(same, key=lambda run: str(run.provenance["finished"]))
+        return [run for run in runs if _data(run) == _data(newest)]
 
     def trained(self, runs: Iterable[Run]) -> list[Trained]:
         """The histories of the pre-trainings that `runs` started from, each once."""
@@ -99,16 +105,17 @@ def main_gaps(settings: Settings, modality: Modality, runs: Sequence[Run]) -> li
     return [f"partial: {method}, seed {seed}: no run" for method, seed in asked if (method, seed) not in there]
 
 
-def experiment_gaps(settings: Settings, found: Sequence[Found]) -> list[str]:
-    """What an experiment lacks, in a line: nothing of it is there (missing), or a part of its points and seeds."""
+def experiment_gaps(settings: Settings, found: Sequence[Found], seeds: Sequence[int] | None = None) -> list[str]:
+    """What an experiment lacks, in a line: nothing of it is there (missing), or a part of its points and seeds (None:
+    the profile's)."""
     if not found:
         return ["not asked for: the profile has none of its methods"]
-    wanted = {(place, seed) for place in range(len(found)) for seed in settings.seeds}
+    wanted = {(place, seed) for place in range(len(found)) for seed in seeds or settings.seeds}
     lacking = wanted - {(place, run.seed) for place, each in enumerate(found) for run in each.runs}
     if not lacking:
         return []
     if not any(each.runs for each in found):
-        return ["missing: no run of it is stored; 05_ablations and 06_uncertainty make them"]
+        return ["missing: no run of it is stored; 05_ablations, 06_uncertainty and 08_collapse make them"]
     return [f"partial: {len(wanted) - len(lacking)} of {len(wanted)} runs are stored"]
 
 

@@ -4,142 +4,38 @@ An exhibit is a function from the evidence and a dataset to its parts; `all_exhi
 One without runs is a heading and a line that says why.
 """
 
-import base64
-import io
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from cascadetta_lib import diagrams, report
+from cascadetta_lib.collapse_exhibits import COLLAPSE_EXHIBITS
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.evidence import (
-    Evidence,
-    Found,
-    experiment_gaps,
-    foreign_lines,
-    main_gaps,
-    measured,
-    paired_difference,
+from cascadetta_lib.evidence import Evidence, Found, foreign_lines, main_gaps
+from cascadetta_lib.exhibit import (
+    Exhibit,
+    Part,
+    begin,
+    difference_parts,
+    method_pairs,
+    methods_of,
+    runs_at,
+    runs_of,
+    series_name,
+    spread,
+    sweep_axes,
+    sweep_figure,
+    sweep_table,
 )
-from cascadetta_lib.experiments import chosen_experiments
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.registry import nearest
-from cascadetta_lib.report import SHORT, colour, name_data, to_html, to_latex, to_markdown
+from cascadetta_lib.report import SHORT, colour, name_data
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.study import Run, dataset_name
-
-
-@dataclass(frozen=True)
-class Part:
-    """A figure or a table of an exhibit. name: of its files. runs: what it was made from, for the line below it."""
-
-    name: str
-    content: Figure | pd.DataFrame
-    runs: Sequence[Run] = ()
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.content, Figure):
-            plt.close(self.content)  # else a notebook shows it once more, at the end of the cell that made it
-
-    @property
-    def caption(self) -> str:
-        """The note, the number of seeds, and what made the runs."""
-        if not self.runs:
-            return f"{self.note} Drawn, not measured.".strip()
-        n = len({run.seed for run in self.runs})
-        spread = f"± is one standard deviation over n = {n} seeds." if n > 1 and "±" not in self.note else f"n = {n}."
-        return f"{self.note} {spread} {report.label(self.runs)}".strip()
-
-
-@dataclass
-class Exhibit:
-    """One exhibit on one dataset. label: the paper's (tab:…, fig:…), or our own for what is beyond the paper."""
-
-    label: str
-    title: str
-    dataset: str = ""
-    parts: list[Part] = field(default_factory=list)
-    numbers: pd.DataFrame | None = None
-    """What the parts show, in long form, a row a number or a run."""
-    lines: list[str] = field(default_factory=list)
-    """What is missing, what was made elsewhere, what stands out; Markdown."""
-
-    @property
-    def anchor(self) -> str:
-        """The identifier of its heading on the page."""
-        return exhibit_anchor(self.label, self.dataset)
-
-    @property
-    def beyond(self) -> bool:
-        """Whether the paper has no such exhibit."""
-        return self.label.startswith("beyond")
-
-    @property
-    def heading(self) -> str:
-        return f"{self.label} · {self.title}" + (f" ({self.dataset})" if self.dataset else "")
-
-    @property
-    def html(self) -> str:
-        """The whole exhibit, as HTML that needs no other file."""
-        pieces = [f'<h3 id="{self.anchor}">{self.heading}</h3>']
-        for part in self.parts:
-            body = _picture(part) if isinstance(part.content, Figure) else to_html(part.content)
-            pieces.append(f"<div>{body}<p><small>{part.caption}</small></p></div>")
-        pieces += [f"<p>{report.bold(line)}</p>" for line in self.lines]
-        return "\n".join(pieces)
-
-    def save(self, folder: Path) -> list[Path]:
-        """Write each figure (PNG, SVG) and table (Markdown, LaTeX, CSV) with its caption, and the numbers (CSV).
-        Without runs there is nothing to write."""
-        paths = []
-        if self.numbers is not None and len(self.numbers):
-            folder.mkdir(parents=True, exist_ok=True)
-            paths.append(folder / f"{self.anchor}-numbers.csv")
-            self.numbers.to_csv(paths[0], index=False, float_format="%.4f")
-        for part in self.parts:
-            stem = slug(f"{self.dataset}-{part.name}")
-            if isinstance(part.content, Figure):
-                paths.append(report.save(part.content, stem, part.caption, folder))
-            else:
-                paths += save_table(part.content, stem, "\n\n".join([part.caption, *self.lines]), folder)
-        return paths
-
-
-def exhibit_anchor(label: str, dataset: str) -> str:
-    """The identifier of an exhibit's heading on the page."""
-    return slug(f"{label}-{dataset}")
-
-
-def slug(text: str) -> str:
-    """Letters, digits and underscores, the rest as single hyphens."""
-    return re.sub(r"\W+", "-", text).strip("-")
-
-
-def _picture(part: Part) -> str:
-    assert isinstance(part.content, Figure)
-    buffer = io.BytesIO()
-    part.content.savefig(buffer, format="png")
-    return f'<img alt="{part.name}" src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"/>'
-
-
-def save_table(table: pd.DataFrame, stem: str, text: str, folder: Path) -> list[Path]:
-    """STEM.md with `text` below the table, STEM.tex (booktabs) and STEM.csv."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{stem}.{suffix}" for suffix in ("md", "tex", "csv")]
-    paths[0].write_text(f"{to_markdown(table)}\n\n{text}\n", encoding="utf-8")
-    paths[1].write_text(to_latex(table, text), encoding="utf-8")
-    table.map(report.plain).to_csv(paths[2])
-    return paths
-
 
 # ---------------------------------------------------------------- the main tables
 
@@ -163,84 +59,6 @@ def main_exhibit(evidence: Evidence, modality: Modality, dataset: str) -> Exhibi
     return exhibit
 
 
-def differences_table(pairs: Mapping[str, tuple[Sequence[Run], Sequence[Run]]]) -> pd.DataFrame | None:
-    """A row a pair (runs, others): the E of the others less that of the runs, on the same seeds and batches, with its
-    interval. None without a pair that has a seed in common."""
-    rows = {}
-    for name, (runs, others) in pairs.items():
-        if (found := paired_difference(runs, others)) is not None:
-            interval = "–" if np.isnan(found.low) else f"[{found.low:+.2f}, {found.high:+.2f}]"
-            over = f"{found.n} {found.over}"
-            rows[name] = {"difference of E (points)": f"{found.mean:+.2f}", "95 % interval": interval, "over": over}
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference") if rows else None
-
-
-def method_pairs(runs: Sequence[Run], reference: str = "cascade") -> dict[str, tuple[list[Run], list[Run]]]:
-    """Every method against the reference."""
-    of = {name: [run for run in runs if run.config.method == name] for name in _methods(runs)}
-    others = [name for name in of if name != reference]
-    return {f"{METHODS[n].label} − {METHODS[reference].label}": (of.get(reference, []), of[n]) for n in others}
-
-
-def difference_parts(name: str, pairs: Mapping[str, tuple[Sequence[Run], Sequence[Run]]]) -> list[Part]:
-    """The table of paired differences as a part, or none."""
-    table = differences_table(pairs)
-    runs = [run for pair in pairs.values() for each in pair for run in each]
-    note = "On the same seeds and batches."
-    return [] if table is None else [Part(name, table, runs, note)]
-
-
-def _methods(runs: Iterable[Run]) -> list[str]:
-    return list(dict.fromkeys(run.config.method for run in runs))
-
-
-# ---------------------------------------------------------------- sweeps
-
-
-def series_name(method: str, objective: str) -> str:
-    """How a method is called in a sweep; another pre-training than its own is named."""
-    label = METHODS[method].label
-    return label if objective == METHODS[method].objective else f"{label} ({objective.replace('_', ' ')})"
-
-
-def spread(values: pd.Series) -> str:
-    """`mean ± std` over seeds, the one value, or a dash for a number that there is not."""
-    if values.isna().all():
-        return "–"
-    return f"{values.mean():.2f}" + (f" ± {values.std():.2f}" if len(values) > 1 else "")
-
-
-def sweep_table(numbers: pd.DataFrame, over: str) -> pd.DataFrame:
-    """E by series (rows) and by `over` (columns, in the order they come), and n, the seeds of a cell."""
-    columns, rows = (list(dict.fromkeys(numbers[name])) for name in (over, "series"))
-    grouped = numbers.groupby(["series", over], sort=False)["E"]
-    table = grouped.agg(spread).unstack(over).reindex(columns=columns, index=rows).fillna("–")
-    seeds = grouped.size().unstack(over).fillna(0).astype(int)
-    lows, highs = seeds.min(axis=1)[rows], seeds.max(axis=1)[rows]
-    table["n"] = [f"{low}" if low == high else f"{low}–{high}" for low, high in zip(lows, highs, strict=True)]
-    return table
-
-
-def sweep_axes(axes: Axes, numbers: pd.DataFrame, over: str) -> None:
-    """E, a line a series with a band of one standard deviation over seeds."""
-    for (name, method), rows in numbers.groupby(["series", "method"], sort=False):
-        own = rows["objective"].iloc[0] == METHODS[str(method)].objective
-        curves = [each.groupby(over)["E"].mean() for _, each in rows.groupby("seed")]
-        report.band(axes, curves, colour(str(method)), marker="o", ms=3, label=name, ls="-" if own else "--")
-
-
-def sweep_numbers(found: Iterable[Found]) -> pd.DataFrame:
-    """`measured` with a name for each series; empty without runs."""
-    numbers = measured(found)
-    if len(numbers):
-        numbers["series"] = [series_name(*pair) for pair in zip(numbers["method"], numbers["objective"], strict=True)]
-    return numbers
-
-
-def runs_of(found: Iterable[Found]) -> list[Run]:
-    return [run for each in found for run in each.runs]
-
-
 def paper_values(table: str, runs: Sequence[Run]) -> pd.DataFrame:
     """The paper's numbers in one of its tables for the dataset that these runs stand for and, where all of them are at
     one severity, for that one; methods by our labels. Empty where the paper has none."""
@@ -252,23 +70,12 @@ def paper_values(table: str, runs: Sequence[Run]) -> pd.DataFrame:
     return values.assign(method=values["method"].replace("Ours", METHODS["cascade"].label))
 
 
-def _experiment(
-    evidence: Evidence, name: str, dataset: str, label: str, title: str
-) -> tuple[Exhibit, list[Found], pd.DataFrame]:
-    found = evidence.experiment(name, dataset)
-    lines = experiment_gaps(evidence.settings, found) + foreign_lines(evidence.settings, runs_of(found))
-    if name not in chosen_experiments(dataset):
-        lines = ["not made on this dataset, as in the paper"]
-    numbers = sweep_numbers(found)
-    return Exhibit(label, title, dataset_name(dataset), numbers=numbers, lines=lines), found, numbers
-
-
 PAPER_BATCH_SIZES = (128, 64, 32, 16)
 
 
 def batch_size_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """tab:insensitive: E by batch size, and how much it varies over the paper's sizes."""
-    exhibit, found, numbers = _experiment(evidence, "batch_sizes", dataset, "tab:insensitive", "Error by batch size")
+    exhibit, found, numbers = begin(evidence, "batch_sizes", dataset, "tab:insensitive", "Error by batch size")
     if numbers.empty:
         return exhibit
     runs, ours = runs_of(found), sweep_table(numbers, "batch_size")
@@ -281,7 +88,7 @@ def batch_size_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     rows = paper.map("{:.2f}".format).rename(columns=lambda name: int(name) if str(name).isdigit() else name)
     if len(rows):
         rows["128–16"] = rows.pop("mean") + " ± " + rows.pop("std")
-    figure = _sweep_figure(numbers, "batch_size", "batch size", runs)
+    figure = sweep_figure(numbers, "batch_size", "batch size", runs)
     note = "E (%); the last column but one is mean ± std over batch sizes."
     exhibit.parts = [
         Part("batch-sizes", beside_paper(ours, rows), runs, note),
@@ -299,36 +106,22 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order]
 
 
-def _sweep_figure(numbers: pd.DataFrame, over: str, label: str, runs: Sequence[Run]) -> Figure:
-    figure, axes = plt.subplots(figsize=(4.6, 3))
-    sweep_axes(axes, numbers, over)
-    values = sorted(set(numbers[over]))
-    if over == "batch_size":
-        axes.set_xscale("log", base=2)
-    axes.set_xticks(values, [str(value) for value in values])
-    axes.minorticks_off()
-    axes.set(xlabel=label, ylabel="online error E (%)")
-    axes.legend(fontsize=6.5, ncols=2)
-    name_data(figure, runs, 1.0, 75)
-    return figure
-
-
 def severity_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """tab:add-result: the whole table at severities 4, 3, 2 and 1."""
-    exhibit, found, numbers = _experiment(evidence, "severities", dataset, "tab:add-result", "Severities 4, 3, 2, 1")
+    exhibit, found, numbers = begin(evidence, "severities", dataset, "tab:add-result", "Severities 4, 3, 2, 1")
     for severity in (4, 3, 2, 1):
         runs = runs_of(each for each in found if each.point.changes["severity"] == severity)
         if runs:
             exhibit.parts.append(Part(f"severity-{severity}", report.main_table(runs), runs, f"Severity {severity}."))
     if not numbers.empty:
-        figure = _sweep_figure(numbers, "severity", "severity", runs_of(found))
+        figure = sweep_figure(numbers, "severity", "severity", runs_of(found))
         exhibit.parts.append(Part("severities-figure", figure, runs_of(found)))
     return exhibit
 
 
 def cascade_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """fig:cascade and tab:effect-theta-a: with and without θ_a, θ_m updated and fixed, by severity."""
-    exhibit, found, numbers = _experiment(
+    exhibit, found, numbers = begin(
         evidence, "cascade_parts", dataset, "fig:cascade, tab:effect-theta-a", "What θ_a and θ_m do"
     )
     if numbers.empty:
@@ -349,8 +142,8 @@ def cascade_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     table = beside_paper(sweep_table(numbers, "severity"), rows)
     pairs = {
         f"{METHODS[other].label} − {METHODS['cascade'].label}, severity {severity}": (
-            _runs_at(found, "cascade", severity=severity),
-            _runs_at(found, other, severity=severity),
+            runs_at(found, "cascade", severity=severity),
+            runs_at(found, other, severity=severity),
         )
         for other in ("cascade_no_auxiliary", "cascade_fixed_classifier")
         for severity in range(1, 6)
@@ -360,15 +153,9 @@ def cascade_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     return exhibit
 
 
-def _runs_at(found: Iterable[Found], method: str, objective: str | None = None, **changes: Any) -> list[Run]:
-    """The runs of the points with that method, pre-training (None: the method's own) and these changes."""
-    points = [each for each in found if each.point.method == method and each.point.objective == objective]
-    return [run for each in points if changes.items() <= dict(each.point.changes).items() for run in each.runs]
-
-
 def meta_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """tab:ablation-meta: TTT and the cascade with and without meta-learning, by batch size."""
-    exhibit, found, numbers = _experiment(
+    exhibit, found, numbers = begin(
         evidence, "meta_learning", dataset, "tab:ablation-meta", "With and without meta-learning"
     )
     if numbers.empty:
@@ -380,11 +167,11 @@ def meta_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     names = [series_name(*objectives[pair]) for pair in zip(paper["method"], paper["variant"], strict=True)]
     rows = paper.assign(series=names).pivot(index="series", columns="batch_size", values="value").map("{:.2f}".format)
     table = beside_paper(sweep_table(numbers, "batch_size"), rows.rename(columns=int))
-    figure = _sweep_figure(numbers, "batch_size", "batch size", runs)
+    figure = sweep_figure(numbers, "batch_size", "batch size", runs)
     pairs = {
         f"{METHODS[method].label}, without meta-learning − with it, batch {size}": (
-            _runs_at(found, method, meta, batch_size=size),
-            _runs_at(found, method, without, batch_size=size),
+            runs_at(found, method, meta, batch_size=size),
+            runs_at(found, method, without, batch_size=size),
         )
         for method, without, meta in (("ttt", "ttt", "meta_ttt"), ("cascade", "multi_task", "meta"))
         for size in evidence.settings.image_batch_sizes
@@ -396,9 +183,7 @@ def meta_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
 
 def gradual_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """tab:gradual-c10: E, A and F over 135 gradually changing domains, and the error along them."""
-    exhibit, found, numbers = _experiment(
-        evidence, "gradual", dataset, "tab:gradual-c10", "135 gradually changing domains"
-    )
+    exhibit, found, numbers = begin(evidence, "gradual", dataset, "tab:gradual-c10", "135 gradually changing domains")
     if numbers.empty:
         return exhibit
     runs = runs_of(found)
@@ -408,7 +193,7 @@ def gradual_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     rows = paper.pivot(index="method", columns="metric", values="value").map("{:.2f}".format)
     table = beside_paper(ours, rows)
     figure, axes = plt.subplots(figsize=(9, 3.2))
-    for method in _methods(runs):
+    for method in methods_of(runs):
         curves = [_domain_errors(run) for run in runs if run.config.method == method]
         report.band(axes, curves, colour(method), label=METHODS[method].label, lw=0.9)
     for start in range(0, 135, 9):
@@ -442,7 +227,7 @@ def uncertainty_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     Batches come in stored order, so the images at one position are the same in every domain. What AdaBN, which adapts
     nothing, has at the same positions tells their difficulty from adaptation.
     """
-    exhibit, found, _ = _experiment(evidence, "severities", dataset, "fig:unc", "Entropy and error")
+    exhibit, found, _ = begin(evidence, "severities", dataset, "fig:unc", "Entropy and error")
     exhibit.numbers = None
     found = [each for each in found if each.point.method == "cascade" and each.runs]
     runs = evidence.main("image", dataset)
@@ -474,7 +259,7 @@ def uncertainty_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
 def entropy_correlations(runs: Sequence[Run]) -> pd.DataFrame:
     """A row a method: how a batch's error goes with the entropies of z and of a, mean over seeds."""
     rows = {}
-    for method in _methods(runs):
+    for method in methods_of(runs):
         each = [run.batches for run in runs if run.config.method == method]
         columns = {"entropy of z": "entropy_main", "entropy of a": "entropy_auxiliary"}
         rows[METHODS[method].label] = {
@@ -544,7 +329,7 @@ def speed_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     for device in dict.fromkeys(run.provenance["device"] for run in runs):
         here = [run for run in runs if run.provenance["device"] == device]
         own = seconds_per_domain([run for run in here if run.config.method == "cascade"])
-        for method in _methods(here):
+        for method in methods_of(here):
             each = [run for run in here if run.config.method == method]
             images = {int(run.batches.groupby("step")["count"].sum().max()) for run in each}
             taken, label = seconds_per_domain(each), METHODS[method].label
@@ -564,7 +349,7 @@ def seconds_per_domain(runs: Sequence[Run]) -> float:
 
 def theorem_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """Theorem 1: the cosine of ∇CE and ∇ENT on ψ along pre-training, and the decomposition on one batch."""
-    exhibit, found, _ = _experiment(evidence, "meta_learning", dataset, "Theorem 1", "Are the two gradients aligned?")
+    exhibit, found, _ = begin(evidence, "meta_learning", dataset, "Theorem 1", "Are the two gradients aligned?")
     runs = [run for run in runs_of(found) if run.config.method == "cascade"]
     exhibit.numbers = None
     trained = evidence.trained(runs)
@@ -600,7 +385,7 @@ def theorem_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
 
 def learning_rate_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """E by online learning rate and batch size: is the ranking the method's or the setting's?"""
-    exhibit, found, numbers = _experiment(
+    exhibit, found, numbers = begin(
         evidence, "learning_rates", dataset, "beyond: learning rates", "Online learning rate × batch size"
     )
     if numbers.empty:
@@ -642,7 +427,7 @@ def _heat(axes: Axes, grid: pd.DataFrame, low: float, high: float) -> Any:
 
 def collapse_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """Whether θ_a collapses: along the pre-trainings that have one, and along the stream."""
-    exhibit, found, _ = _experiment(evidence, "severities", dataset, "beyond: collapse", "Does θ_a collapse?")
+    exhibit, found, _ = begin(evidence, "severities", dataset, "beyond: collapse", "Does θ_a collapse?")
     exhibit.numbers = None
     severity = evidence.settings.image_severity
     stream = [each for each in found if each.point.changes["severity"] == severity]
@@ -662,7 +447,7 @@ def collapse_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
         figure, panels = plt.subplots(1, 2, figsize=(8, 2.8))
         columns = {"agreement": "argmax a = argmax z (share)", "entropy_of_mean_auxiliary": "entropy of mean a (nats)"}
         for axes, (column, title) in zip(panels, columns.items(), strict=True):
-            for method in _methods(stream_runs):
+            for method in methods_of(stream_runs):
                 each = [r.batches.groupby("step")[column].mean() for r in stream_runs if r.config.method == method]
                 report.band(axes, each, colour(method), marker=".", label=METHODS[method].label)
             axes.set(title=title)
@@ -683,14 +468,14 @@ def collapse_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
 
 def forgetting_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """R(T_i | T_1:j) − R(T_i | T_1:i) as heat maps: what is lost of a domain, or gained, as the stream goes on."""
-    exhibit, found, _ = _experiment(
+    exhibit, found, _ = begin(
         evidence, "forgetting", dataset, "beyond: forgetting", "Accuracy on every domain after every domain"
     )
     runs = runs_of(found)
     if not runs:
         return exhibit
     matrices = {}
-    for method in _methods(runs):
+    for method in methods_of(runs):
         each = [run.accuracies[run.accuracies["after"] > 0] for run in runs if run.config.method == method]
         matrices[method] = 100 * pd.concat(each).groupby(["step", "after"])["accuracy"].mean().unstack("after")
     changes = {method: matrix.sub(np.diag(matrix), axis=0) for method, matrix in matrices.items()}
@@ -717,7 +502,7 @@ def forgetting_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
 
 def order_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """E and A over several orders of the stream, mean ± standard deviation over the orders."""
-    exhibit, found, numbers = _experiment(evidence, "orders", dataset, "beyond: orders", "The order of the domains")
+    exhibit, found, numbers = begin(evidence, "orders", dataset, "beyond: orders", "The order of the domains")
     if numbers.empty:
         return exhibit
     runs = runs_of(found)
@@ -753,17 +538,17 @@ def order_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
 
 def prediction_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     """E of the predictions recorded after the update and before it."""
-    exhibit, found, numbers = _experiment(
+    exhibit, found, numbers = begin(
         evidence, "predictions", dataset, "beyond: order of prediction", "Predicting after or before the update"
     )
     if not numbers.empty:
         table = sweep_table(numbers, "predict").rename_axis("method")
         pairs = {
             f"{METHODS[method].label}, before − after": (
-                _runs_at(found, method, predict="after"),
-                _runs_at(found, method, predict="before"),
+                runs_at(found, method, predict="after"),
+                runs_at(found, method, predict="before"),
             )
-            for method in _methods(runs_of(found))
+            for method in methods_of(runs_of(found))
         }
         exhibit.parts = [Part("predictions", table, runs_of(found), "E (%).")]
         exhibit.parts += difference_parts("predictions-differences", pairs)
@@ -795,6 +580,7 @@ IMAGE_EXHIBITS: dict[str, Callable[[Evidence, str], Exhibit]] = {
     "forgetting": forgetting_exhibit,
     "orders": order_exhibit,
     "predictions": prediction_exhibit,
+    **COLLAPSE_EXHIBITS,
 }
 """The exhibits on images beside the main table, in the paper's order and then ours."""
 

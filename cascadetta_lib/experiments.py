@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.pretrain import OBJECTIVES
 from cascadetta_lib.progress import progress
 from cascadetta_lib.settings import Settings
-from cascadetta_lib.streams import make_stream
+from cascadetta_lib.streams import GRADUAL_SEVERITIES, make_stream
 from cascadetta_lib.study import Run, Study, belongs, vary
 
 
@@ -144,6 +146,184 @@ def forgetting(settings: Settings) -> list[Point]:
     return [Point(method, _reduced(settings, accuracy_matrix=True)) for method in adapting(settings)]
 
 
+# ---------------------------------------------------------------- why θ_a collapses, and a remedy (08_collapse)
+
+ONCE = ("stability", "conditions", "candidates", "online_terms", "choice")
+"""The experiments that are made at one seed, ONCE_SEED, whatever the profile's: they explain or choose, and what is
+chosen holds for every seed."""
+ONCE_SEED = 0
+
+
+def seeds_of(name: str, settings: Settings) -> tuple[int, ...]:
+    """The seeds that an experiment is made at."""
+    return (ONCE_SEED,) if name in ONCE else settings.seeds
+
+
+def _on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
+    """The four corruptions of held-out source images, which no test image has a part in."""
+    return _reduced(settings, **{"stream": HELD_OUT_CORRUPTIONS, "test_size": settings.image_choice_size} | changes)
+
+
+def _on_trial(settings: Settings, **changes: Any) -> dict[str, Any]:
+    """As _on_source, with a smaller network and a shorter training."""
+    trial = {name: getattr(settings, f"image_trial_{name}") for name in ("depth", "train_size", "epochs")}
+    return _on_source(settings, **trial | changes)
+
+
+@_experiment
+def stability(settings: Settings) -> list[Point]:
+    """E, A and F over the online learning rate: is a gain the method's, or that of steps that hardly move?"""
+    chosen = [m for m in ("adabn", "tent", "cotta", "cascade", "cascade_plus") if m in settings.image_methods]
+    return [
+        Point(method, _reduced(settings, forward_transfer=settings.image_forward_transfer, online_learning_rate=rate))
+        for method in chosen
+        for rate in (settings.image_learning_rates if METHODS[method].adapts else [settings.image_online_learning_rate])
+    ]
+
+
+def condition_changes(settings: Settings) -> dict[str, dict[str, Any]]:
+    """How the paper's pre-training is varied, one value at a time, by a name for each."""
+    of_paper = settings.image_outer_loss == "paper"
+    on_all = settings.image_inner_parameters == "all"
+    return {
+        "as in the profile": {},
+        f"outer loss of the {'release' if of_paper else 'paper'}": {"outer_loss": "release" if of_paper else "paper"},
+        "λ = 0": {"entropy_weight": 0.0},
+        "λ = 0.01": {"entropy_weight": 0.01},
+        "λ = 1": {"entropy_weight": 1.0},
+        "no inner step": {"inner_learning_rate_ratio": 0.0},
+        "inner step 10 times as long": {"inner_learning_rate_ratio": 10 * settings.image_inner_learning_rate_ratio},
+        f"inner step on {'BN and θ_m' if on_all else 'all of ψ'}": {
+            "inner_parameters": "batchnorm_and_classifier" if on_all else "all"
+        },
+    }
+
+
+@_experiment
+def conditions(settings: Settings) -> list[Point]:
+    """When θ_a collapses: the paper's pre-training varied, and once without the outer entropy's gradient on θ_a."""
+    points = [Point("cascade", _on_trial(settings, **c), "meta") for c in condition_changes(settings).values()]
+    return [*points, Point("cascade", _on_trial(settings), "meta_detached")] if _has_cascade(settings) else []
+
+
+CANDIDATES = [
+    name for name, kind in OBJECTIVES.items() if kind.auxiliary and kind.self_supervised and not kind.parallel
+]
+"""The pre-trainings that compete for cascade_plus, the paper's own among them."""
+
+
+@_experiment
+def candidates(settings: Settings) -> list[Point]:
+    """Each candidate, not adapted, and adapted by the loss that it was trained with at each learning rate."""
+    points = []
+    for objective in CANDIDATES if _has_cascade(settings) else []:
+        diversity = OBJECTIVES[objective].diversity
+        points.append(Point("adabn", _on_trial(settings), objective))
+        for rate in settings.image_choice_learning_rates:
+            changes = _on_trial(settings, online_learning_rate=rate, online_diversity=diversity)
+            points.append(Point("cascade", changes, objective))
+    return points
+
+
+ONLINE_TERMS: dict[str, dict[str, Any]] = {
+    "nothing more": {},
+    "diversity": {"online_diversity": 1.0},
+    "drift bound 0.02": {"drift_bound": 0.02},
+    "memory 64": {"statistics_memory": 64},
+    "diversity, memory 64": {"online_diversity": 1.0, "statistics_memory": 64},
+    "diversity, memory 256": {"online_diversity": 1.0, "statistics_memory": 256},
+}
+"""What is tried at test time beside the paper's loss, for entropy-based methods alike."""
+
+
+@_experiment
+def online_terms(settings: Settings) -> list[Point]:
+    """Tent and the cascade on cascade_plus's network, with each of ONLINE_TERMS at each learning rate."""
+    return [
+        Point(method, _on_trial(settings, online_learning_rate=rate, **terms), METHODS["cascade_plus"].objective)
+        for method in ("tent", "cascade")
+        for terms in ONLINE_TERMS.values()
+        for rate in settings.image_choice_learning_rates
+        if _has_cascade(settings)
+    ]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A method in the comparison with cascade_plus, on its own network or on another's."""
+
+    label: str
+    method: str
+    objective: str | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def contestants(settings: Settings) -> list[Contestant]:
+    """The profile's methods, and two that adapt cascade_plus's network: what is left to θ_a is the difference."""
+    own = [Contestant(METHODS[name].label, name) for name in settings.image_methods]
+    if "cascade_plus" not in settings.image_methods:
+        return own
+    plus = METHODS["cascade_plus"]
+    with_memory = {"statistics_memory": plus.memory}
+    return [
+        *own,
+        Contestant("AdaBN on Cascade+'s network", "adabn", plus.objective),
+        Contestant("AdaBN with its memory", "adabn", plus.objective, with_memory),
+        Contestant("Tent on Cascade+'s network", "tent", plus.objective),
+        Contestant(
+            "Tent with its memory and diversity",
+            "tent",
+            plus.objective,
+            with_memory | {"online_diversity": plus.diversity},
+        ),
+    ]
+
+
+def choice_points(settings: Settings, one: Contestant) -> list[Point]:
+    """A contestant on the source at each learning rate; where nothing adapts there is nothing to choose."""
+    rates = settings.image_choice_learning_rates if METHODS[one.method].adapts else ()
+    return [
+        Point(one.method, _on_source(settings, online_learning_rate=rate, **one.changes), one.objective)
+        for rate in rates
+    ]
+
+
+@_experiment
+def choice(settings: Settings) -> list[Point]:
+    """What chooses every contestant's online learning rate."""
+    return [point for one in contestants(settings) for point in choice_points(settings, one)]
+
+
+def comparison_points(settings: Settings, one: Contestant, rate: float) -> dict[str, list[Point]]:
+    """A contestant on the test domains at the rate that was chosen for it, by what is compared.
+
+    main: E, A and F. For cascade_plus also its batch sizes; `gradual`, and `alone`: the last three corruptions of the
+    gradual stream, each met by a fresh source model.
+    """
+    transfer, size = settings.image_forward_transfer, settings.image_comparison_test_size
+
+    def point(**changes: Any) -> Point:
+        base = _reduced(settings, test_size=size, online_learning_rate=rate)
+        return Point(one.method, base | dict(one.changes) | changes, one.objective)
+
+    found = {"main": [point(forward_transfer=transfer)]}
+    if one.method == "cascade_plus":
+        gradual_size = settings.image_gradual_test_size
+        names = [domain.name for domain in make_stream("instantaneous", "image")][-3:]
+        streams = [tuple(f"{name}:{severity}" for severity in GRADUAL_SEVERITIES) for name in names]
+        found |= {f"batch {size}": [point(batch_size=size)] for size in COMPARED_BATCH_SIZES}
+        found["gradual"] = [point(stream="gradual", test_size=gradual_size)]
+        found["alone"] = [point(stream=stream, test_size=gradual_size) for stream in streams]
+    return found
+
+
+COMPARED_BATCH_SIZES = (128, 16, 4)
+
+
+def _has_cascade(settings: Settings) -> bool:
+    return "cascade" in settings.image_methods
+
+
 ELSEWHERE: Mapping[str, Sequence[str]] = {"cifar100": (), "tiny_imagenet": ("cascade_parts",)}
 """The experiments on the datasets that the paper has for its main table alone, or nearly."""
 
@@ -155,7 +335,8 @@ def chosen_experiments(dataset: str) -> list[str]:
 
 def extra_objectives(settings: Settings, dataset: str) -> list[str]:
     """The pre-trainings that the experiments on a dataset need and the main study does not."""
-    points = [point for name in chosen_experiments(dataset) for point in EXPERIMENTS[name](settings)]
+    names = [name for name in chosen_experiments(dataset) if name not in ONCE]  # 08_collapse trains its own
+    points = [point for name in names for point in EXPERIMENTS[name](settings)]
     main = {METHODS[name].objective for name in settings.image_methods}
     needed = dict.fromkeys(point.objective or METHODS[point.method].objective for point in points)
     return [objective for objective in needed if objective not in main]
@@ -173,6 +354,11 @@ def make_runs(study: Study, name: str) -> list[Run]:
     if name not in chosen_experiments(study.dataset_name):
         return []
     points = EXPERIMENTS[name](study.settings)
+    return make_points(study.at_seed(ONCE_SEED) if name in ONCE else study, points, name)
+
+
+def make_points(study: Study, points: Sequence[Point], name: str) -> list[Run]:
+    """The run of each point at the study's seed; `name` is what the progress bar says."""
     return [
         study.varied(**point.changes).run(point.method, point.objective)
         for point in progress(points, f"ablation {name}", len(points))

@@ -74,22 +74,43 @@ class TrainingConfig(BaseModel):
 
 @dataclass(frozen=True)
 class Objective:
-    """One way to pre-train: which network, whether it learns to be adapted, on which augmentation."""
+    """One way to pre-train: which network, whether it learns to be adapted, on which augmentation, by which losses.
+
+    randomised: the share of each batch that is randomised (0, ½ or 1); the rest stays as it is.
+
+    The paper leaves θ_a to the entropy of its own output, which is least where a says one class whatever x is. Four
+    ways out:
+    detached: the outer entropy has no gradient on θ_a, which then learns through the inner step alone.
+    supervised: cross-entropy on a beside that on z.
+    diversity: information maximisation, ENT(a) − diversity · H(mean softmax(a)), in the inner and the outer loss.
+    agreement: KL(softmax(z) ‖ softmax(a)) beside the cross-entropy on z, with no gradient through its z.
+    """
 
     parallel: bool = False
     auxiliary: bool = True
     self_supervised: bool = True
     meta: bool = False
-    randomised: bool = True
+    randomised: float = 1.0
+    detached: bool = False
+    supervised: bool = False
+    diversity: float = 0.0
+    agreement: bool = False
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "erm": Objective(auxiliary=False, self_supervised=False, randomised=False),
+    "erm": Objective(auxiliary=False, self_supervised=False, randomised=0),
     "multi_task": Objective(),
     "meta": Objective(meta=True),
     "meta_no_auxiliary": Objective(meta=True, auxiliary=False),
-    "ttt": Objective(parallel=True, randomised=False),
-    "meta_ttt": Objective(parallel=True, meta=True, randomised=False),
+    "ttt": Objective(parallel=True, randomised=0),
+    "meta_ttt": Objective(parallel=True, meta=True, randomised=0),
+    "meta_detached": Objective(meta=True, detached=True),
+    "meta_agreement": Objective(meta=True, agreement=True),
+    "meta_information": Objective(meta=True, diversity=1),
+    "meta_supervised": Objective(meta=True, supervised=True),
+    "meta_supervised_information": Objective(meta=True, supervised=True, diversity=1),
+    "multi_task_supervised_information": Objective(supervised=True, diversity=1),
+    "half_randomised_supervised_information": Objective(supervised=True, diversity=1, randomised=0.5),
 }
 
 
@@ -110,6 +131,22 @@ def entropy(logits: Tensor) -> Tensor:
     """Shannon entropy of softmax(logits) in nats: (B, C) → (B,)."""
     log_probabilities = logits.log_softmax(1)
     return -(log_probabilities.exp() * log_probabilities).sum(1)
+
+
+def information_loss(logits: Tensor, diversity: float) -> Tensor:
+    """Mean entropy less `diversity` times the entropy of the mean prediction: logits (B, C) → a scalar in nats.
+
+    0 is the paper's entropy; 1 is the negative mutual information of x and the predicted class, which one class for
+    every x does not minimise.
+    """
+    loss = entropy(logits).mean()
+    return loss - diversity * entropy_of_mean(logits) if diversity else loss
+
+
+def entropy_of_mean(logits: Tensor) -> Tensor:
+    """Entropy of the mean of softmax(logits) over the batch, (B, C) → a scalar in nats: 0 where all have one class."""
+    # entr(0) is 0, where a logarithm would make a fully collapsed head NaN.
+    return torch.special.entr(logits.softmax(1).mean(0)).sum()
 
 
 class Rotated(NamedTuple):
@@ -135,30 +172,48 @@ class Half(NamedTuple):
 
 
 class Losses(NamedTuple):
-    """Cross-entropy of z and the self-supervised loss (mean entropy of a, or rotation), each a scalar in nats."""
+    """The supervised loss (cross-entropy of z, and what the objective adds) and the self-supervised one (mean entropy
+    of a, or rotation), each a scalar in nats."""
 
     main: Tensor
     self_supervised: Tensor
 
 
-def losses(model: nn.Module, half: Half) -> Losses:
-    """Both losses of one half. Without θ_a the entropy is that of z itself."""
-    outputs = model(half.x)
+PLAIN = Objective()
+"""The paper's losses."""
+
+
+def losses(model: nn.Module, half: Half, kind: Objective = PLAIN, *, theta_a: bool = True) -> Losses:
+    """Both losses of one half by the objective `kind`. Without θ_a the entropy is that of z itself. theta_a: whether
+    the self-supervised loss has a gradient on the parameters of θ_a."""
+    outputs: Outputs = model(half.x)
     main = F.cross_entropy(outputs.main, half.y)
     if half.rotated is not None:
-        assert isinstance(model, Parallel)
-        return Losses(main, F.cross_entropy(model.rotation_logits(half.rotated.x), half.rotated.quarters))
-    logits = outputs.main if outputs.auxiliary is None else outputs.auxiliary
-    return Losses(main, entropy(logits).mean())
+        return Losses(main, _rotation_loss(model, half.rotated))
+    a = outputs.auxiliary
+    if a is None:
+        return Losses(main, information_loss(outputs.main, kind.diversity))
+    if kind.supervised:
+        main = main + F.cross_entropy(a, half.y)
+    if kind.agreement:
+        main = main + F.kl_div(a.log_softmax(1), outputs.main.detach().softmax(1), reduction="batchmean")
+    if not theta_a:
+        fixed = {name: value.detach() for name, value in model.auxiliary_classifier.named_parameters()}
+        a = functional_call(model.auxiliary_classifier, fixed, (outputs.main,))
+    return Losses(main, information_loss(a, kind.diversity))
 
 
-def self_supervised_loss(model: nn.Module, half: Half) -> Tensor:
+def self_supervised_loss(model: nn.Module, half: Half, kind: Objective = PLAIN) -> Tensor:
     """The self-supervised loss alone, without the work for the other."""
     if half.rotated is not None:
-        assert isinstance(model, Parallel)
-        return F.cross_entropy(model.rotation_logits(half.rotated.x), half.rotated.quarters)
+        return _rotation_loss(model, half.rotated)
     outputs = model(half.x)
-    return entropy(outputs.main if outputs.auxiliary is None else outputs.auxiliary).mean()
+    return information_loss(outputs.main if outputs.auxiliary is None else outputs.auxiliary, kind.diversity)
+
+
+def _rotation_loss(model: nn.Module, rotated: Rotated) -> Tensor:
+    assert isinstance(model, Parallel)
+    return F.cross_entropy(model.rotation_logits(rotated.x), rotated.quarters)
 
 
 # ---------------------------------------------------------------- the meta-gradient
@@ -176,10 +231,11 @@ class MetaProblem:
     inner_learning_rate: float
     outer_loss: Literal["paper", "release"]
     entropy_weight: float
+    kind: Objective = PLAIN
 
     def outer(self, model: nn.Module) -> Tensor:
         """The loss at ψ' on the meta-test half. The release weights it by 0.1 and adds the cross-entropy at ψ."""
-        main, self_supervised = losses(model, self.meta_test)
+        main, self_supervised = losses(model, self.meta_test, self.kind, theta_a=not self.kind.detached)
         total = main + self.entropy_weight * self_supervised
         return 0.1 * total if self.outer_loss == "release" else total
 
@@ -214,8 +270,8 @@ def _gradients(loss: Tensor, parameters: dict[str, Tensor], **options: Any) -> G
 def _inner_losses(model: nn.Module, problem: MetaProblem) -> Losses:
     """The inner loss and, where the release's outer loss needs it, the cross-entropy at ψ from the same forward."""
     if problem.outer_loss == "release":
-        return losses(model, problem.meta_train)
-    inner = self_supervised_loss(model, problem.meta_train)
+        return losses(model, problem.meta_train, problem.kind)
+    inner = self_supervised_loss(model, problem.meta_train, problem.kind)
     return Losses(torch.zeros_like(inner), inner)
 
 
@@ -263,7 +319,7 @@ def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[fl
         epsilon = DIFFERENCE_NORM / norm
         move(direction, epsilon)
         with batch_statistics(model):
-            beyond = _gradients(self_supervised_loss(model, problem.meta_train), parameters)
+            beyond = _gradients(self_supervised_loss(model, problem.meta_train, problem.kind), parameters)
         for name, gradient in total.items():
             gradient.sub_(beyond[name] - inner_gradient[name], alpha=problem.inner_learning_rate / epsilon)
     with torch.no_grad():
@@ -301,8 +357,7 @@ def auxiliary_diagnostics(outputs: Outputs) -> dict[str, float]:
         return dict.fromkeys(("entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement"), float("nan"))
     return {
         "entropy_auxiliary": entropy(a).mean().item(),
-        # entr(0) is 0, where a logarithm would make a fully collapsed head NaN.
-        "entropy_of_mean_auxiliary": torch.special.entr(a.softmax(1).mean(0)).sum().item(),
+        "entropy_of_mean_auxiliary": entropy_of_mean(a).item(),
         "agreement": (a.argmax(1) == outputs.main.argmax(1)).float().mean().item(),
     }
 
@@ -456,8 +511,12 @@ def _train_on(
     """Set the gradient of one batch on every parameter and return the loss."""
     x, y = (dataset.train if kind.randomised else dataset.plain).take(indices)
     x = dataset.weak_augment(x, generator)
-    if kind.randomised:
+    if kind.randomised == 1:
         x = dataset.randomise(x, generator)
+    elif kind.randomised:
+        # Every so many-th example, so that both halves of the meta-learning have their part.
+        some = torch.arange(0, len(y), round(1 / kind.randomised), device=y.device)
+        x = x.index_copy(0, some, dataset.randomise(x[some], generator))
     if kind.meta:
         middle = len(y) // 2
         problem = MetaProblem(
@@ -467,6 +526,7 @@ def _train_on(
             training.inner_learning_rate_ratio * rate,
             training.outer_loss,
             training.entropy_weight,
+            kind,
         )
         loss, gradients = META_GRADIENTS[training.meta_gradient](model, problem)
         for name, parameter in model.named_parameters():
@@ -476,7 +536,7 @@ def _train_on(
     model.zero_grad()
     half = _half(dataset, x, y, kind, generator)
     if kind.self_supervised:
-        main, self_supervised = losses(model, half)
+        main, self_supervised = losses(model, half, kind, theta_a=not kind.detached)
         # TTT adds the two losses; multi-task weights the entropy by the λ of Sec. 6.4.
         total = main + (self_supervised if kind.parallel else training.entropy_weight * self_supervised)
     else:

@@ -78,7 +78,9 @@ class Settings(BaseModel):
     )
 
     image_methods: tuple[str, ...] = Field(
-        ("erm", "adabn", "tent", "tent_adam", "cotta", "ttt", "cascade"), min_length=1, description="test-time methods"
+        ("erm", "adabn", "tent", "tent_adam", "cotta", "ttt", "cascade", "cascade_plus"),
+        min_length=1,
+        description="test-time methods",
     )
     image_stream: Literal["instantaneous", "gradual"] | tuple[str, ...] = Field(
         "instantaneous", description="or a list of domains such as [fog, 'snow:3'] (name:severity)"
@@ -86,6 +88,17 @@ class Settings(BaseModel):
     image_severity: int = Field(5, ge=1, le=5)
     image_batch_size: int | None = Field(32, ge=1, description="null: 32, and 64 for Tiny-ImageNet, as in the paper")
     image_online_learning_rate: float = Field(0.001, ge=0, description="of every method that adapts")
+    image_online_diversity: float | None = Field(
+        None, ge=0, description="weight of the entropy of the mean prediction at test time; null: each method's own"
+    )
+    image_drift_bound: float | None = Field(
+        None,
+        gt=0,
+        description="how far the adapted parameters may go, as a share of their norm; null: each method's own",
+    )
+    image_statistics_memory: int | None = Field(
+        None, ge=0, description="examples that BatchNorm remembers at test time; null: each method's own"
+    )
     image_predict: Literal["after", "before"] = Field(
         "after", description="the recorded prediction: after the update (paper), or before it (Tent, CoTTA releases)"
     )
@@ -103,6 +116,19 @@ class Settings(BaseModel):
     )
     image_learning_rate_batch_sizes: tuple[int, ...] = Field((16,), min_length=1, description="of the same ablation")
     image_orders: int = Field(1, ge=1, description="random orders of the stream, beside the standard one")
+
+    image_trial_depth: int = Field(8, ge=8, description="of the networks on which 08_collapse tries objectives, 6n + 2")
+    image_trial_train_size: int | None = Field(500, ge=20, description="source images of these; null: all")
+    image_trial_epochs: int = Field(2, ge=1, description="epochs of these")
+    image_choice_learning_rates: tuple[float, ...] = Field(
+        (0.001, 0.01), min_length=1, description="online ones, of which 08_collapse chooses each method's on the source"
+    )
+    image_choice_size: int | None = Field(
+        32, ge=1, description="held-out source images under each of the four corruptions that choose; null: all"
+    )
+    image_comparison_test_size: int | None = Field(
+        32, ge=1, description="images of each domain in the comparison that follows; null: all"
+    )
 
     text_dataset: str | tuple[str, ...] = Field("reviews", description="a name, or amazon:FOLDER; a list: a job each")
     text_train_size: int | None = Field(None, ge=20, description="source reviews, drawn once; null: all")
@@ -143,7 +169,17 @@ class Settings(BaseModel):
     text_meta_gradient: Literal["exact", "difference"] = "exact"
 
     text_methods: tuple[str, ...] = Field(
-        ("erm", "adabn", "tent", "tent_adam", "cotta", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary"),
+        (
+            "erm",
+            "adabn",
+            "tent",
+            "tent_adam",
+            "cotta",
+            "cascade",
+            "cascade_fixed_classifier",
+            "cascade_no_auxiliary",
+            "cascade_plus",
+        ),
         min_length=1,
         description="test-time methods",
     )
@@ -152,6 +188,17 @@ class Settings(BaseModel):
     )
     text_batch_size: int = Field(32, ge=2, description="one vector has no variance, which BatchNorm divides by")
     text_online_learning_rate: float = Field(0.001, ge=0, description="of every method that adapts")
+    text_online_diversity: float | None = Field(
+        None, ge=0, description="weight of the entropy of the mean prediction at test time; null: each method's own"
+    )
+    text_drift_bound: float | None = Field(
+        None,
+        gt=0,
+        description="how far the adapted parameters may go, as a share of their norm; null: each method's own",
+    )
+    text_statistics_memory: int | None = Field(
+        None, ge=0, description="examples that BatchNorm remembers at test time; null: each method's own"
+    )
     text_predict: Literal["after", "before"] = "after"
     text_last_batch: Literal["kept", "dropped"] = "kept"
     text_forward_transfer: Literal["paper", "release", "none"] = "paper"
@@ -181,7 +228,17 @@ class Settings(BaseModel):
     speech_meta_gradient: Literal["exact", "difference"] = "difference"
 
     speech_methods: tuple[str, ...] = Field(
-        ("erm", "adabn", "tent", "tent_adam", "cotta", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary"),
+        (
+            "erm",
+            "adabn",
+            "tent",
+            "tent_adam",
+            "cotta",
+            "cascade",
+            "cascade_fixed_classifier",
+            "cascade_no_auxiliary",
+            "cascade_plus",
+        ),
         min_length=1,
         description="test-time methods",
     )
@@ -190,19 +247,32 @@ class Settings(BaseModel):
     )
     speech_batch_size: int = Field(32, ge=1)
     speech_online_learning_rate: float = Field(0.001, ge=0, description="of every method that adapts")
+    speech_online_diversity: float | None = Field(
+        None, ge=0, description="weight of the entropy of the mean prediction at test time; null: each method's own"
+    )
+    speech_drift_bound: float | None = Field(
+        None,
+        gt=0,
+        description="how far the adapted parameters may go, as a share of their norm; null: each method's own",
+    )
+    speech_statistics_memory: int | None = Field(
+        None, ge=0, description="examples that BatchNorm remembers at test time; null: each method's own"
+    )
     speech_predict: Literal["after", "before"] = "after"
     speech_last_batch: Literal["kept", "dropped"] = "kept"
     speech_forward_transfer: Literal["paper", "release", "none"] = "paper"
     speech_accuracy_matrix: bool = False
 
-    @field_validator("image_depth")
+    @field_validator("image_depth", "image_trial_depth")
     @classmethod
     def _depth(cls, depth: int) -> int:
         if (depth - 2) % 6:
             raise ValueError("the depth is 6n + 2: 8, 14, 20, 26, 32, …")
         return depth
 
-    @field_validator("image_batch_sizes", "image_learning_rates", "image_learning_rate_batch_sizes")
+    @field_validator(
+        "image_batch_sizes", "image_learning_rates", "image_learning_rate_batch_sizes", "image_choice_learning_rates"
+    )
     @classmethod
     def _several(cls, values: tuple[float, ...]) -> tuple[float, ...]:
         if min(values) <= 0 or len(set(values)) < len(values):

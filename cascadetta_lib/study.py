@@ -76,6 +76,9 @@ class RunConfig(Config):
     checkpoint: CheckpointConfig
     method: str
     online_learning_rate: float
+    online_diversity: float | None
+    drift_bound: float | None
+    statistics_memory: int | None
     stream: tuple[Domain, ...]
     domain_source: str
     test_size: int | None
@@ -317,6 +320,12 @@ class Study:
             other._datasets = self._datasets  # what one of them has loaded is there for all
         return other
 
+    def at_seed(self, seed: int) -> "Study":
+        """The same study at another seed."""
+        other = Study(self.settings.model_copy(update={"seed": seed}), self.modality)
+        other._datasets = self._datasets
+        return other
+
     @property
     def dataset(self) -> Dataset:
         options = OPTIONS[self.modality](
@@ -469,6 +478,9 @@ class Study:
                 model,
                 learning_rate=config.online_learning_rate,
                 predict=config.predict,
+                diversity=config.online_diversity,
+                drift_bound=config.drift_bound,
+                memory=config.statistics_memory,
                 copies=self.dataset.augmented_copies,
                 **({"value_range": self.dataset.value_range} if isinstance(self.dataset, ImageDataset) else {}),
                 seed=config.checkpoint.seed,

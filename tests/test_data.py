@@ -489,10 +489,17 @@ def test_generated_domains_are_the_first_test_images_and_are_kept(
         again.domain("fog", 3)
 
 
-def test_held_out_corruptions_are_generated(folder: Path) -> None:
-    dataset = load("digits", folder, test_size=5)
+def test_held_out_corruptions_are_made_from_held_out_source_images(folder: Path) -> None:
+    dataset = load("digits", folder, test_size=5, train_size=100)
     for name in HELD_OUT_CORRUPTIONS:
-        assert torch.equal(dataset.domain(name, 2).x, corrupt(dataset.test.x[:5], name, 2, seed=0))
+        split = dataset.domain(name, 2)
+        assert torch.equal(split.x, corrupt(dataset.held_out.x[:5], name, 2, seed=0))
+        assert torch.equal(split.y, dataset.held_out.y[:5])
+    # Other images held out: nothing kept of the first ones is taken for theirs.
+    other = load("digits", folder, test_size=5, train_size=200)
+    assert not torch.equal(other.held_out.x[:5], dataset.held_out.x[:5])
+    again = other.domain("spatter", 2)
+    assert torch.equal(again.x, corrupt(other.held_out.x[:5], "spatter", 2, seed=0))
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from made_up import Numbers, image_runs, made_up_evidence, made_up_run
 
 from cascadetta_lib import diagrams, evidence, exhibits, report
 from cascadetta_lib.evidence import Evidence, Found
-from cascadetta_lib.exhibits import Exhibit
+from cascadetta_lib.exhibit import Exhibit
 from cascadetta_lib.experiments import EXPERIMENTS, Point, chosen_experiments, extra_objectives, make_runs
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.study import Run, Study, code_revision
@@ -220,7 +220,7 @@ def test_a_paired_difference_by_hand() -> None:
     assert one.high - one.mean == pytest.approx(1.95996 * 200**0.5, rel=1e-4)
     assert evidence.paired_difference([pairs[0][1]], [pairs[1][0]]) is None
     runs = [run for pair in pairs.values() for run in pair]
-    cells = exhibits.differences_table(exhibits.method_pairs(runs))
+    cells = exhibit.differences_table(exhibit.method_pairs(runs))
     assert cells is not None and cells.loc["Tent − Cascade"].tolist() == ["+25.00", "[+12.58, +37.42]", "3 seeds"]
 
 

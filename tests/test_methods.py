@@ -11,6 +11,7 @@ from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.cotta import bernoulli_places
+from cascadetta_lib.methods.memory import MemoryBatchNorm2d, give_memory, memories
 from cascadetta_lib.models import LeNetConfig, MLPConfig, ModelConfig, ResNetConfig
 from cascadetta_lib.pretrain import OBJECTIVES, build_model, entropy
 
@@ -52,7 +53,7 @@ def snapshot(method: Method) -> dict[str, Tensor]:
 
 def test_the_six_of_the_paper_and_the_variants_are_there() -> None:
     assert {name for name in METHODS if METHODS[name].in_paper} == {"erm", "adabn", "ttt", "tent", "cotta", "cascade"}
-    assert {"tent_adam", "cascade_fixed_classifier", "cascade_no_auxiliary"} <= set(METHODS)
+    assert {"tent_adam", "cascade_fixed_classifier", "cascade_no_auxiliary", "cascade_plus"} <= set(METHODS)
 
 
 def test_labels_and_colours_are_each_taken_once() -> None:
@@ -106,15 +107,17 @@ def test_nothing_but_the_declared_parameters_changes(name: str, modality: str, b
     before = {n: (v, v.detach().clone()) for n, v in method.model.state_dict(keep_vars=True).items()}
     for _ in range(3):
         method(batch)
+    memory = {id(buffer) for norm in memories(method) for buffer in norm.buffers()}
+    assert bool(memory) == bool(method.memory)
     for n, (value, old) in before.items():
-        assert id(value) in declared or torch.equal(value, old), n
+        assert id(value) in declared | memory or torch.equal(value, old), n
     assert bool(declared) == method.adapts
 
 
 @pytest.mark.parametrize(("name", "modality"), ADAPTING)
 def test_with_learning_rate_0_a_method_is_adabn(name: str, modality: str, batch: Tensor) -> None:
     method = make(name, modality, learning_rate=0.0)
-    adabn = METHODS["adabn"](build_model(CONFIGS[modality], method.objective, seed=0))
+    adabn = METHODS["adabn"](build_model(CONFIGS[modality], method.objective, seed=0), memory=method.memory)
     for _ in range(2):
         assert torch.allclose(method(batch), adabn(batch), atol=1e-6)
 
@@ -128,7 +131,7 @@ def test_same_seed_same_bits(name: str, modality: str, batch: Tensor) -> None:
 
 @pytest.mark.parametrize(("name", "modality"), CASES)
 def test_a_batch_of_one_works(name: str, modality: str, batch: Tensor) -> None:
-    if modality == "text" and name != "erm":
+    if modality == "text" and name != "erm" and not METHODS[name].memory:
         # One vector has no variance: torch says so, and the evaluator before anything starts.
         with pytest.raises(ValueError, match="more than 1 value per channel"):
             make(name, modality)(batch[:1])
@@ -148,7 +151,9 @@ def test_predict_changes_nothing_and_has_the_batchnorm_mode_of_step(name: str, m
     else:
         # Batch statistics: an image's logits depend on its companions.
         assert not torch.allclose(predicted[:4], method.predict(batch[:4]).main, atol=1e-4)
-    assert torch.equal(method.step(batch).main, method.predict(batch).main)
+    stepped = method.step(batch).main
+    if not method.memory:  # which has the batch in it from now on
+        assert torch.equal(stepped, method.predict(batch).main)
 
 
 @pytest.mark.parametrize("name", ["tent", "tent_adam", "cascade", "ttt"])
@@ -242,3 +247,92 @@ def test_a_method_in_a_loop_of_ones_own(dataset: ImageDataset) -> None:
     labels = [method(dataset.prepare(x)).argmax(1) for x in dataset.test.x.split(8)]
     method.reset()
     assert torch.cat(labels).shape == (22,)
+
+
+# ---------------------------------------------------------------- diversity, drift bound, memory
+
+
+@pytest.mark.parametrize("name", ["tent", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary"])
+def test_diversity_is_in_the_loss_of_every_entropy_based_method(name: str, images: Tensor) -> None:
+    plain, diverse = make(name), make(name, diversity=1.0)
+    outputs = plain.model(images)
+    logits = outputs.main if name in ("tent", "cascade_no_auxiliary") else outputs.auxiliary
+    mean = logits.softmax(1).mean(0)
+    expected = plain.loss(images)[0] + (mean * mean.log()).sum()
+    assert torch.allclose(diverse.loss(images)[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].adapts])
+def test_the_drift_is_bounded(name: str, images: Tensor) -> None:
+    free = make(name)
+
+    def drift(method: Method) -> float:
+        moved = sum((p - source).square().sum().item() for p, source in method._adapted)
+        return float((moved / sum(source.square().sum().item() for _, source in method._adapted)) ** 0.5)
+
+    for _ in range(5):
+        free(images)
+    allowed = drift(free) / 2
+    bound = make(name, drift_bound=allowed)
+    for _ in range(5):
+        bound(images)
+    # CoTTA brings some weights back after the step.
+    assert 0.8 * allowed < drift(bound) < 1.001 * allowed
+
+
+def test_a_memory_blends_the_batch_with_what_it_has_seen() -> None:
+    torch.manual_seed(0)
+    norm = torch.nn.BatchNorm2d(3)
+    norm.running_mean.uniform_()
+    norm.running_var.uniform_(0.5, 2)
+    model = torch.nn.Sequential(norm)
+    mean, variance = norm.running_mean.clone(), norm.running_var.clone()
+    give_memory(model, 24)
+    x = 3 * torch.randn(8, 3, 5, 5) + 1
+    share = 8 / (8 + 24)
+    # The mixture of two groups: the remembered one and the batch, written out.
+    own_mean, own_variance = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
+    both = (1 - share) * mean + share * own_mean
+    spread = (1 - share) * (variance + (mean - both) ** 2) + share * (own_variance + (own_mean - both) ** 2)
+    expected = (x - both[:, None, None]) / (spread + norm.eps).sqrt()[:, None, None]
+    assert torch.allclose(model(x), expected, atol=1e-5)
+    assert torch.equal(norm.running_mean, mean), "not before `remember`"
+    norm.remember()
+    assert torch.allclose(norm.running_mean, both) and torch.allclose(norm.running_var, spread)
+
+
+def test_a_memory_of_nothing_is_the_batch() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(8, 3, 5, 5)
+    norm = torch.nn.BatchNorm2d(3)
+    expected = norm.train()(x)
+    other = torch.nn.BatchNorm2d(3)
+    give_memory(other, 0)
+    assert isinstance(other, MemoryBatchNorm2d) and torch.allclose(other(x), expected, atol=1e-5)
+
+
+def test_a_memory_needs_running_statistics() -> None:
+    with pytest.raises(ValueError, match="running statistics"):
+        give_memory(torch.nn.Sequential(torch.nn.BatchNorm2d(3, track_running_stats=False)), 8)
+
+
+def test_measuring_leaves_no_trace_in_the_memory(images: Tensor) -> None:
+    method = make("adabn", memory=16)
+    method(images)
+    before = snapshot(method)
+    with method.measuring():
+        method.predict(images + 1)
+        method.remember()
+        assert any(not torch.equal(value, before[name]) for name, value in snapshot(method).items())
+    assert all(torch.equal(value, before[name]) for name, value in snapshot(method).items())
+
+
+def test_a_memory_makes_small_batches_bearable(images: Tensor) -> None:
+    """After enough of a domain, a single image is normalised nearly as in a large batch."""
+    method, large = make("adabn", memory=64), make("adabn")
+    for _ in range(60):
+        method(images)
+    expected = large(images)
+    alone = torch.cat([method.predict(image[None]).main for image in images])
+    without = torch.cat([large.predict(image[None]).main for image in images])
+    assert (alone - expected).abs().mean() < 0.2 * (without - expected).abs().mean()

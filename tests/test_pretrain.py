@@ -1,5 +1,6 @@
 """Models, objectives and the meta-gradient."""
 
+import copy
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from cascadetta_lib.pretrain import (
     difference_meta_gradient,
     entropy,
     exact_meta_gradient,
+    information_loss,
     inner_parameter_names,
     learning_rate_at,
     losses,
@@ -163,23 +165,28 @@ def smooth_network(auxiliary: bool = True) -> Cascade:
     return Cascade(extractor, nn.Linear(6, 3), theta_a if auxiliary else None, relu_logits=False).double()
 
 
-def smooth_problem(model: Cascade, which: str, outer_loss: str) -> MetaProblem:
+def smooth_problem(model: Cascade, which: str, outer_loss: str, objective: str = "meta") -> MetaProblem:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(16, 12, dtype=torch.float64, generator=generator)
     y = torch.randint(3, (16,), generator=generator)
     halves = Half(x[:8], y[:8], None), Half(x[8:], y[8:], None)
-    return MetaProblem(*halves, inner_parameter_names(model, which), 0.3, outer_loss, 0.2)  # type: ignore[arg-type]
+    names, kind = inner_parameter_names(model, which), OBJECTIVES[objective]
+    return MetaProblem(*halves, names, 0.3, outer_loss, 0.2, kind)  # type: ignore[arg-type]
 
 
-def meta_objective(model: nn.Module, problem: MetaProblem) -> float:
-    """The outer loss after one inner step, written down once more without autograd through the step."""
+def meta_objective(model: Cascade, problem: MetaProblem, fixed: nn.Module | None = None) -> float:
+    """The outer loss after one inner step, written down once more without autograd through the step. fixed: the θ_a
+    that the outer entropy sees where the objective leaves θ_a out of its gradient."""
     inner = [dict(model.named_parameters())[name] for name in problem.inner_names]
-    gradients = torch.autograd.grad(self_supervised_loss(model, problem.meta_train), inner)
-    at_psi = losses(model, problem.meta_train).main.item() if problem.outer_loss == "release" else 0.0
+    kind = problem.kind
+    gradients = torch.autograd.grad(self_supervised_loss(model, problem.meta_train, kind), inner)
+    at_psi = losses(model, problem.meta_train, kind).main.item() if problem.outer_loss == "release" else 0.0
     with torch.no_grad():
         for parameter, gradient in zip(inner, gradients, strict=True):
             parameter -= problem.inner_learning_rate * gradient
-        main, self_supervised = losses(model, problem.meta_test)
+        main, self_supervised = losses(model, problem.meta_test, kind)
+        if fixed is not None:
+            self_supervised = entropy(fixed(model(problem.meta_test.x).main)).mean()
         for parameter, gradient in zip(inner, gradients, strict=True):
             parameter += problem.inner_learning_rate * gradient
     total = (main + problem.entropy_weight * self_supervised).item()
@@ -204,6 +211,87 @@ def test_exact_meta_gradient_against_finite_differences(which: str, outer_loss: 
             below = meta_objective(model, problem)
             flat[index] = before
             assert gradients[name].reshape(-1)[index].item() == pytest.approx((above - below) / 2e-6, abs=1e-7), name
+
+
+META_OBJECTIVES = [name for name, kind in OBJECTIVES.items() if kind.meta and (kind.supervised or kind.diversity)]
+META_OBJECTIVES.append("meta_detached")
+"""All but the agreement: with no gradient through its z, it is the derivative of no function of all parameters."""
+
+
+@pytest.mark.parametrize("outer_loss", ["paper", "release"])
+@pytest.mark.parametrize("objective", META_OBJECTIVES)
+def test_meta_gradient_of_each_candidate_against_finite_differences(objective: str, outer_loss: str) -> None:
+    model = smooth_network()
+    problem = smooth_problem(model, "all", outer_loss, objective)
+    _, gradients = exact_meta_gradient(model, problem)
+    fixed = copy.deepcopy(model.auxiliary_classifier) if problem.kind.detached else None
+    for name, parameter in model.named_parameters():
+        flat = parameter.data.view(-1)
+        for index in range(0, len(flat), max(1, len(flat) // 5)):
+            before = flat[index].item()
+            flat[index] = before + 1e-6
+            above = meta_objective(model, problem, fixed)
+            flat[index] = before - 1e-6
+            below = meta_objective(model, problem, fixed)
+            flat[index] = before
+            assert gradients[name].reshape(-1)[index].item() == pytest.approx((above - below) / 2e-6, abs=1e-7), name
+
+
+@pytest.mark.parametrize("objective", [name for name, kind in OBJECTIVES.items() if kind.auxiliary])
+def test_losses_of_each_objective_against_finite_differences(objective: str) -> None:
+    kind = OBJECTIVES[objective]
+    if kind.parallel or not kind.self_supervised:
+        pytest.skip("its losses are the rotation's or the cross-entropy alone")
+    model = smooth_network()
+    half = smooth_problem(model, "all", "paper", objective).meta_test
+    teacher = model(half.x).main.detach().softmax(1)
+
+    def written_out() -> float:
+        z, a = model(half.x)
+        p, q = z.softmax(1), a.softmax(1)
+        own = torch.arange(len(half.y)), half.y
+        total = -p[own].log().mean() - 0.2 * (q * q.log()).sum(1).mean()
+        if kind.supervised:
+            total = total - q[own].log().mean()
+        if kind.agreement:
+            total = total + (teacher * (teacher.log() - q.log())).sum(1).mean()
+        if kind.diversity:
+            total = total + 0.2 * kind.diversity * (q.mean(0) * q.mean(0).log()).sum()
+        return float(total)
+
+    main, self_supervised = losses(model, half, kind)
+    total = main + 0.2 * self_supervised
+    assert total.item() == pytest.approx(written_out(), rel=1e-12)
+    parameters = dict(model.named_parameters())
+    gradients = dict(zip(parameters, torch.autograd.grad(total, list(parameters.values())), strict=True))
+    for name, parameter in parameters.items():
+        flat = parameter.data.view(-1)
+        before = flat[0].item()
+        flat[0] = before + 1e-6
+        above = written_out()
+        flat[0] = before - 1e-6
+        below = written_out()
+        flat[0] = before
+        assert gradients[name].reshape(-1)[0].item() == pytest.approx((above - below) / 2e-6, abs=1e-7), name
+
+
+def test_a_detached_entropy_has_no_gradient_on_theta_a() -> None:
+    model = smooth_network()
+    half = smooth_problem(model, "all", "paper").meta_test
+    theta_a = list(model.auxiliary_classifier.parameters())  # type: ignore[union-attr]
+    attached, detached = (losses(model, half, theta_a=on).self_supervised for on in (True, False))
+    assert attached.item() == pytest.approx(detached.item(), rel=1e-12)
+    assert all(g.abs().sum() > 0 for g in torch.autograd.grad(attached, theta_a))
+    assert all(not g.any() for g in torch.autograd.grad(detached, theta_a, materialize_grads=True))
+
+
+def test_information_has_its_optimum_at_sure_and_balanced_predictions() -> None:
+    sure = 50 * torch.eye(4)
+    one_class = 50 * torch.eye(4)[torch.zeros(4, dtype=torch.int64)]
+    assert information_loss(sure, 1.0).item() == pytest.approx(-math.log(4), abs=1e-6)
+    assert information_loss(one_class, 1.0).item() == pytest.approx(0, abs=1e-6)
+    assert information_loss(one_class, 0.0).item() == information_loss(sure, 0.0).item() == pytest.approx(0, abs=1e-6)
+    assert information_loss(torch.zeros(4, 4), 1.0).item() == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("outer_loss", ["paper", "release"])
@@ -367,3 +455,16 @@ def test_diagnostics_tell_a_collapsed_head(dataset: ImageDataset) -> None:
 def test_too_few_images_is_said_before_training(dataset: ImageDataset) -> None:
     with pytest.raises(ValueError, match="64 training examples, fewer than a batch of 100"):
         pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"training_batch_size": 100}), seed=0)
+
+
+def test_a_part_of_each_batch_is_randomised(dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other example, in both halves of a batch."""
+    seen: list[Tensor] = []
+    monkeypatch.setattr(type(dataset), "randomise", lambda self, x, generator: torch.zeros_like(x))
+    monkeypatch.setattr(type(dataset), "prepare", lambda self, x: seen.append(x) or x.float())
+    indices = torch.arange(8)
+    for objective in ("erm", "half_randomised_supervised_information", "multi_task"):
+        model = build_model(TINY, objective, seed=0)
+        module._train_on(model, dataset, indices, OBJECTIVES[objective], SHORT, 0.1, torch.Generator().manual_seed(0))
+    blank = [[not image.any() for image in batch] for batch in seen]
+    assert blank == [[False] * 8, [True, False] * 4, [True] * 8]

@@ -79,7 +79,8 @@ class ImageDataset(Dataset):
         return domain_source(self.archive)
 
     def domain(self, name: str, severity: int) -> Split:
-        """The first `options.test_size` images of a corruption, also a held-out one, at severity 1..5.
+        """The first `options.test_size` images of a corruption at severity 1..5. Those of HELD_OUT_CORRUPTIONS are made
+        from the held-out source images: what is chosen by them has seen no test image.
 
         Raises ValueError for any other name or severity.
         """
@@ -102,14 +103,17 @@ class ImageDataset(Dataset):
 
     def _generated(self, name: str, severity: int) -> Split:
         """The domain made from the clean test images, or read from where an earlier call has kept it."""
-        clean = self.test.take(slice(self.options.test_size))
-        kept = Path(self.options.folder).expanduser() / "generated" / f"{self.fingerprint}-{code_version(corruptions)}"
+        held_out = name in HELD_OUT_CORRUPTIONS
+        clean = (self.held_out if held_out else self.test).take(slice(self.options.test_size))
+        # Which source images are held out is a matter of the options, so those have a fingerprint of their own.
+        images = fingerprint([*clean]) if held_out else self.fingerprint
+        kept = Path(self.options.folder).expanduser() / "generated" / f"{images}-{code_version(corruptions)}"
         path = kept / f"{name}-{severity}-{len(clean.x)}.npy"
         if path.is_file():
             return Split(torch.from_numpy(np.load(path, allow_pickle=False)), clean.y)
-        images = corrupt(clean.x, name, severity, seed=CORRUPTION_SEED)
-        write_atomically(path, lambda file: np.save(file, images.cpu().numpy()))
-        return Split(images, clean.y)
+        corrupted = corrupt(clean.x, name, severity, seed=CORRUPTION_SEED)
+        write_atomically(path, lambda file: np.save(file, corrupted.cpu().numpy()))
+        return Split(corrupted, clean.y)
 
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Random crop and horizontal flip where the options say so, else `x` itself."""

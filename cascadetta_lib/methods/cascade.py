@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.models import Cascade, Outputs, batch_norm_parameters
-from cascadetta_lib.pretrain import entropy
 
 
 @METHODS.add("cascade")
@@ -24,7 +23,7 @@ class CascadeMethod(Method):
         outputs = self.model(x)
         if outputs.auxiliary is None:
             raise ValueError("the cascade needs a model with θ_a; without one, use cascade_no_auxiliary")
-        return entropy(outputs.auxiliary).mean(), outputs
+        return self.uncertainty(outputs.auxiliary), outputs
 
 
 @METHODS.add("cascade_fixed_classifier")
@@ -45,4 +44,4 @@ class CascadeNoAuxiliary(CascadeMethod):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
-        return entropy(outputs.main).mean(), outputs
+        return self.uncertainty(outputs.main), outputs

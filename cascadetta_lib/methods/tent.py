@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.models import Outputs, as_outputs, batch_norm_parameters
-from cascadetta_lib.pretrain import entropy
 
 
 @METHODS.add("tent")
@@ -21,7 +20,7 @@ class Tent(Method):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))
-        return entropy(outputs.main).mean(), outputs
+        return self.uncertainty(outputs.main), outputs
 
 
 @METHODS.add("tent_adam")

@@ -1,0 +1,14 @@
+"""The cascade with a θ_a that means something: our answer to its collapse (see notebooks/08_collapse)."""
+
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.cascade import CascadeMethod
+
+
+@METHODS.add("cascade_plus")
+class CascadePlus(CascadeMethod):
+    """θ_a is trained with the labels too, and by information maximisation, which one class for every x does not
+    minimise; the same loss adapts φ's BatchNorm and θ_m at test time, and BatchNorm remembers the batches before this
+    one. All of it was chosen on held-out source examples, none of it on a test domain."""
+
+    objective, label, in_paper, colour = "half_randomised_supervised_information", "Cascade+", False, 9
+    diversity, memory = 1.0, 64
