@@ -189,7 +189,6 @@ def condition_changes(settings: Settings) -> dict[str, dict[str, Any]]:
         "as in the profile": {},
         f"outer loss of the {'release' if of_paper else 'paper'}": {"outer_loss": "release" if of_paper else "paper"},
         "λ = 0": {"entropy_weight": 0.0},
-        "λ = 0.01": {"entropy_weight": 0.01},
         "λ = 1": {"entropy_weight": 1.0},
         "no inner step": {"inner_learning_rate_ratio": 0.0},
         "inner step 10 times as long": {"inner_learning_rate_ratio": 10 * settings.image_inner_learning_rate_ratio},
@@ -229,9 +228,9 @@ ONLINE_TERMS: dict[str, dict[str, Any]] = {
     "nothing more": {},
     "diversity": {"online_diversity": 1.0},
     "drift bound 0.02": {"drift_bound": 0.02},
+    "memory 16": {"statistics_memory": 16},
     "memory 64": {"statistics_memory": 64},
-    "diversity, memory 64": {"online_diversity": 1.0, "statistics_memory": 64},
-    "diversity, memory 256": {"online_diversity": 1.0, "statistics_memory": 256},
+    "diversity, memory 16": {"online_diversity": 1.0, "statistics_memory": 16},
 }
 """What is tried at test time beside the paper's loss, for entropy-based methods alike."""
 

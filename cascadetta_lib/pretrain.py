@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import pandas as pd
 import torch
@@ -198,8 +198,9 @@ def losses(model: nn.Module, half: Half, kind: Objective = PLAIN, *, theta_a: bo
     if kind.agreement:
         main = main + F.kl_div(a.log_softmax(1), outputs.main.detach().softmax(1), reduction="batchmean")
     if not theta_a:
-        fixed = {name: value.detach() for name, value in model.auxiliary_classifier.named_parameters()}
-        a = functional_call(model.auxiliary_classifier, fixed, (outputs.main,))
+        classifier = cast(nn.Module, model.auxiliary_classifier)
+        fixed = {name: value.detach() for name, value in classifier.named_parameters()}
+        a = functional_call(classifier, fixed, (outputs.main,))
     return Losses(main, information_loss(a, kind.diversity))
 
 

@@ -8,23 +8,20 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from cascadetta_lib.models import batch_norms
 
 
-class _Memory(nn.Module):
+class _Memory(_BatchNorm):
     """The memory is the layer's own running statistics, so whatever restores these restores the memory."""
 
-    weight: Tensor
-    bias: Tensor
-    running_mean: Tensor
-    running_var: Tensor
-    eps: float
     examples: int
     seen: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C) or (N, C, H, W), normalised by the blend; the gradient flows through the batch's part of it."""
+        assert self.running_mean is not None and self.running_var is not None  # give_memory has seen to it
         dimensions = [0, *range(2, x.ndim)]
         variance, mean = torch.var_mean(x, dimensions, correction=0)
         share = len(x) / (len(x) + self.examples)
@@ -40,7 +37,7 @@ class _Memory(nn.Module):
     @torch.no_grad()
     def remember(self) -> None:
         """Keep the blend of the last forward pass."""
-        if self.seen is not None:
+        if self.seen is not None and self.running_mean is not None and self.running_var is not None:
             self.running_mean.copy_(self.seen[0])
             self.running_var.copy_(self.seen[1])
 
