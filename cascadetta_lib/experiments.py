@@ -166,7 +166,10 @@ def _on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
 
 def _on_trial(settings: Settings, **changes: Any) -> dict[str, Any]:
     """As _on_source, with a smaller network and a shorter training."""
-    trial = {name: getattr(settings, f"image_trial_{name}") for name in ("depth", "train_size", "epochs")}
+    trial = {
+        name: getattr(settings, f"image_trial_{name}")
+        for name in ("depth", "train_size", "epochs", "training_batch_size")
+    }
     return _on_source(settings, **trial | changes)
 
 

@@ -47,7 +47,9 @@ def choose(evidence: Evidence, dataset: str) -> list[Chosen]:
             found.append(Chosen(one, settings.image_online_learning_rate, pd.Series(dtype=float), []))
         elif all(each.runs for each in stored):
             errors = measured(stored).set_index("online_learning_rate")["E"].sort_index()
-            found.append(Chosen(one, float(str(errors.idxmin())), errors, [run for each in stored for run in each.runs]))
+            found.append(
+                Chosen(one, float(str(errors.idxmin())), errors, [run for each in stored for run in each.runs])
+            )
     return found
 
 
