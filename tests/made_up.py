@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 
 from cascadetta_lib.evidence import Evidence
-from cascadetta_lib.experiments import EXPERIMENTS, Point
+from cascadetta_lib.experiments import EXPERIMENTS, Point, comparison_points
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.remedy import choose
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.study import Run, RunConfig, Study
 
@@ -66,7 +67,20 @@ def image_runs(settings: Settings, world: World, experiments: Iterable[str], see
     """The main runs and those of the experiments, each point of the world once for each seed."""
     points = [Point(method) for method in settings.image_methods]
     points += [point for name in experiments for point in EXPERIMENTS[name](settings)]
-    runs, known = [], set()
+    return runs_of_points(settings, world, points, seeds)
+
+
+def comparison_runs(settings: Settings, world: World, runs: Iterable[Run], seeds: Iterable[int]) -> list[Run]:
+    """The runs of the comparison at the learning rates that `runs` choose."""
+    chosen = choose(made_up_evidence(settings, runs), "digits")
+    found = [comparison_points(settings, each.contestant, each.rate) for each in chosen]
+    points = [point for each in found for several in each.values() for point in several]
+    return runs_of_points(settings, world, points, seeds)
+
+
+def runs_of_points(settings: Settings, world: World, points: Iterable[Point], seeds: Iterable[int]) -> list[Run]:
+    """A run of the world for each point and seed, none twice."""
+    points, runs, known = list(points), [], set()
     for seed in seeds:
         study = Study(settings.model_copy(update={"seed": seed}))
         for point in points:
