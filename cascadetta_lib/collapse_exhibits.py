@@ -89,14 +89,14 @@ def candidates_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     )
     if numbers.empty:
         return exhibit
-    rows = {}
+    rows, histories = {}, evidence.trained(runs_of(found))
     for objective in CANDIDATES:
         own = numbers[numbers["objective"] == objective]
         if own.empty:
             continue
-        trained = next(t for t in evidence.trained(runs_of(found)) if t.config.objective == objective)
+        kept = [_kept_row(each) for each in histories if each.config.objective == objective]
         still, adapted = own[own["method"] == "adabn"], own[own["method"] == "cascade"]
-        rows[objective.replace("_", " ")] = _kept_row(trained) | {
+        rows[objective.replace("_", " ")] = (kept[0] if kept else {}) | {
             "E, not adapted": f"{still['E'].mean():.2f}",
             **{f"E, rate {rate:g}": spread(each["E"]) for rate, each in adapted.groupby("online_learning_rate")},
         }

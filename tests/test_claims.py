@@ -37,7 +37,7 @@ def claimed(method: str, objective: str, changes: dict[str, Any]) -> Numbers:
         errors, late = (errors if not own else errors - 2 * (method == "cascade")), changes["severity"]
         errors = min(errors, 9)
     gradual = changes.get("stream") == "gradual"
-    accuracy = 0.9 if method == "cascade" else 0.2 if gradual else 0.5
+    accuracy = 0.9 if method in ("cascade", "cascade_plus") else 0.2 if gradual else 0.5
     level = 0.1 * changes.get("severity", 5)
     if method == "cascade_plus" and isinstance(changes.get("stream"), tuple):
         errors = 4  # a corruption met alone
