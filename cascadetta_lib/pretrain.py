@@ -76,7 +76,7 @@ class TrainingConfig(BaseModel):
 class Objective:
     """One way to pre-train: which network, whether it learns to be adapted, on which augmentation, by which losses.
 
-    randomised: the share of each batch that is randomised (0, ½ or 1); the rest stays as it is.
+    randomised: `all` of a batch, `none` of it, or `both`: each batch as it is and randomised, side by side.
 
     The paper leaves θ_a to the entropy of its own output, which is least where a says one class whatever x is. Four
     ways out:
@@ -90,7 +90,7 @@ class Objective:
     auxiliary: bool = True
     self_supervised: bool = True
     meta: bool = False
-    randomised: float = 1.0
+    randomised: Literal["all", "none", "both"] = "all"
     detached: bool = False
     supervised: bool = False
     diversity: float = 0.0
@@ -98,19 +98,20 @@ class Objective:
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "erm": Objective(auxiliary=False, self_supervised=False, randomised=0),
+    "erm": Objective(auxiliary=False, self_supervised=False, randomised="none"),
     "multi_task": Objective(),
     "meta": Objective(meta=True),
     "meta_no_auxiliary": Objective(meta=True, auxiliary=False),
-    "ttt": Objective(parallel=True, randomised=0),
-    "meta_ttt": Objective(parallel=True, meta=True, randomised=0),
+    "ttt": Objective(parallel=True, randomised="none"),
+    "meta_ttt": Objective(parallel=True, meta=True, randomised="none"),
     "meta_detached": Objective(meta=True, detached=True),
     "meta_agreement": Objective(meta=True, agreement=True),
     "meta_information": Objective(meta=True, diversity=1),
     "meta_supervised": Objective(meta=True, supervised=True),
     "meta_supervised_information": Objective(meta=True, supervised=True, diversity=1),
     "multi_task_supervised_information": Objective(supervised=True, diversity=1),
-    "half_randomised_supervised_information": Objective(supervised=True, diversity=1, randomised=0.5),
+    "plain_supervised_information": Objective(supervised=True, diversity=1, randomised="none"),
+    "both_supervised_information": Objective(supervised=True, diversity=1, randomised="both"),
 }
 
 
@@ -510,14 +511,12 @@ def _train_on(
     generator: torch.Generator,
 ) -> float:
     """Set the gradient of one batch on every parameter and return the loss."""
-    x, y = (dataset.train if kind.randomised else dataset.plain).take(indices)
+    x, y = (dataset.plain if kind.randomised == "none" else dataset.train).take(indices)
     x = dataset.weak_augment(x, generator)
-    if kind.randomised == 1:
+    if kind.randomised == "all":
         x = dataset.randomise(x, generator)
-    elif kind.randomised:
-        # Every so many-th example, so that both halves of the meta-learning have their part.
-        some = torch.arange(0, len(y), round(1 / kind.randomised), device=y.device)
-        x = x.index_copy(0, some, dataset.randomise(x[some], generator))
+    elif kind.randomised == "both":
+        x, y = torch.cat([x, dataset.randomise(x, generator)]), torch.cat([y, y])
     if kind.meta:
         middle = len(y) // 2
         problem = MetaProblem(
