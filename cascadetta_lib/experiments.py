@@ -352,11 +352,18 @@ def theorem_objectives(settings: Settings, dataset: str) -> list[str]:
 
 def make_runs(study: Study, name: str) -> list[Run]:
     """The runs of an experiment on the study's dataset and at its seed; what the store lacks is made now. None where
-    the experiment is not made on that dataset."""
+    the experiment is not made on that dataset, or cannot be (see can_choose)."""
     if name not in chosen_experiments(study.dataset_name):
         return []
     points = EXPERIMENTS[name](study.settings)
+    if any(point.changes["stream"] == HELD_OUT_CORRUPTIONS for point in points) and not can_choose(study):
+        return []
     return make_points(study.at_seed(ONCE_SEED) if name in ONCE else study, points, name)
+
+
+def can_choose(study: Study) -> bool:
+    """Whether the four corruptions that choose exist for the study's images: they are defined at 32×32 alone."""
+    return tuple(study.dataset.held_out.x.shape[-2:]) == (32, 32)
 
 
 def make_points(study: Study, points: Sequence[Point], name: str) -> list[Run]:

@@ -7,6 +7,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 
+import numpy as np
 import pandas as pd
 import pytest
 from made_up import Numbers, comparison_runs, image_runs, made_up_evidence, runs_of_points
@@ -200,6 +201,16 @@ def test_experiments_that_choose_are_made_once(tmp_path: Path, monkeypatch: pyte
     experiments.make_runs(study, "choice")
     experiments.make_runs(study, "orders")
     assert set(seeds[:10]) == {0} and seeds[-1] == 5
+
+
+def test_images_of_another_size_choose_nothing(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    for name in ("train", "test"):
+        images = generator.integers(0, 256, (40, 64, 64, 3), dtype=np.uint8)
+        np.savez(tmp_path / f"{name}.npz", x=images, y=np.arange(40) % 2)
+    settings = Settings(image_dataset=f"npz:{tmp_path}", results_folder=str(tmp_path / "results"))
+    assert not experiments.can_choose(Study(settings))
+    assert experiments.make_runs(Study(settings), "choice") == []
 
 
 def test_a_comparison_is_made_and_found(tmp_path: Path) -> None:
