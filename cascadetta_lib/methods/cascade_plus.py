@@ -10,5 +10,5 @@ class CascadePlus(CascadeMethod):
     minimise; the same loss adapts φ's BatchNorm and θ_m at test time, and BatchNorm remembers the batches before this
     one. All of it was chosen on held-out source examples, none of it on a test domain."""
 
-    objective, label, in_paper, colour = "plain_supervised_information", "Cascade+", False, 9
+    objective, label, in_paper, colour = "both_supervised_information", "Cascade+", False, 9
     diversity, memory = 1.0, 16
