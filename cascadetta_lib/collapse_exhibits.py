@@ -19,7 +19,13 @@ from cascadetta_lib.exhibit import (
     spread,
     sweep_table,
 )
-from cascadetta_lib.experiments import CANDIDATES, ONLINE_TERMS, chosen_experiments, condition_changes
+from cascadetta_lib.experiments import (
+    CANDIDATES,
+    ONLINE_TERMS,
+    SMALL_BATCH_TERMS,
+    chosen_experiments,
+    condition_changes,
+)
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.report import colour, kept_epoch, name_data
 from cascadetta_lib.study import Run, Trained, dataset_name
@@ -113,8 +119,9 @@ def online_terms_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     )
     if numbers.empty:
         return exhibit
-    names = {frozenset(terms.items()): name for name, terms in ONLINE_TERMS.items()}
-    keys = {key for terms in ONLINE_TERMS.values() for key in terms}
+    tried = ONLINE_TERMS | SMALL_BATCH_TERMS
+    names = {frozenset(terms.items()): name for name, terms in tried.items()}
+    keys = {key for terms in tried.values() for key in terms}
     terms = [
         names[frozenset((key, each.point.changes[key]) for key in keys & each.point.changes.keys())]
         for each in found

@@ -231,23 +231,33 @@ ONLINE_TERMS: dict[str, dict[str, Any]] = {
     "nothing more": {},
     "diversity": {"online_diversity": 1.0},
     "drift bound 0.02": {"drift_bound": 0.02},
-    "memory 16": {"statistics_memory": 16},
+    "memory 8": {"statistics_memory": 8},
     "memory 64": {"statistics_memory": 64},
-    "diversity, memory 16": {"online_diversity": 1.0, "statistics_memory": 16},
+    "diversity, memory 8": {"online_diversity": 1.0, "statistics_memory": 8},
 }
 """What is tried at test time beside the paper's loss, for entropy-based methods alike."""
+SMALL_BATCH_TERMS: dict[str, dict[str, Any]] = {
+    "batch 4": {"batch_size": 4},
+    "batch 4, memory 8": {"batch_size": 4, "statistics_memory": 8},
+    "batch 4, memory 64": {"batch_size": 4, "statistics_memory": 64},
+}
+"""What a memory does where a batch alone has poor statistics; tried without any update."""
 
 
 @_experiment
 def online_terms(settings: Settings) -> list[Point]:
-    """Tent and the cascade on cascade_plus's network, with each of ONLINE_TERMS at each learning rate."""
-    return [
-        Point(method, _on_trial(settings, online_learning_rate=rate, **terms), METHODS["cascade_plus"].objective)
+    """Tent and the cascade on cascade_plus's network, with each of ONLINE_TERMS at each learning rate, and AdaBN with
+    each of SMALL_BATCH_TERMS."""
+    tried = [
+        (method, terms | {"online_learning_rate": rate})
         for method in ("tent", "cascade")
         for terms in ONLINE_TERMS.values()
         for rate in settings.image_choice_learning_rates
-        if _has_cascade(settings)
     ]
+    first = {"online_learning_rate": settings.image_choice_learning_rates[0]}
+    tried += [("adabn", terms | first) for terms in SMALL_BATCH_TERMS.values()]
+    objective = METHODS["cascade_plus"].objective
+    return [Point(method, _on_trial(settings, **c), objective) for method, c in tried if _has_cascade(settings)]
 
 
 @dataclass(frozen=True)

@@ -11,4 +11,4 @@ class CascadePlus(CascadeMethod):
     one. All of it was chosen on held-out source examples, none of it on a test domain."""
 
     objective, label, in_paper, colour = "both_supervised_information", "Cascade+", False, 9
-    diversity, memory = 1.0, 16
+    diversity, memory = 1.0, 8
