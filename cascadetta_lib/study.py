@@ -253,6 +253,7 @@ def profile_stream(settings: Settings, modality: Modality) -> list[Domain]:
     return make_stream(getattr(settings, f"{modality}_stream"), modality, settings.image_severity)
 
 
+@lru_cache
 def dataset_name(dataset: str) -> str:
     """`npz:pets` for npz:/data/pets: the name that a dataset gives itself."""
     kind, _, folder = dataset.partition(":")
