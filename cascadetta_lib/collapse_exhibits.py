@@ -1,11 +1,11 @@
 """The exhibits of 08_collapse: why θ_a collapses, what was tried against it, what was chosen, and how it compares."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 
 from cascadetta_lib import remedy, report
 from cascadetta_lib.evidence import Evidence, Found, foreign_lines, measured
@@ -61,17 +61,19 @@ def conditions_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     names = [*condition_changes(evidence.settings), "θ_a out of the outer entropy's gradient"]
     runs = runs_of(found)
     figure, panels = plt.subplots(1, 4, figsize=(11, 2.7))
-    rows, shades = {}, sns.color_palette("husl", len(names))
-    for name, each, shade in zip(names, found, shades, strict=True):
+    rows, styles = {}, ["-", "--", ":", "-."]
+    for place, (name, each) in enumerate(zip(names, found, strict=True)):
+        style: dict[str, Any] = {"color": report.PALETTE[place], "ls": styles[place % 4], "marker": ".", "ms": 3}
         for trained in evidence.trained(each.runs):
             history = _diagnosed(trained)
             for axes, column in zip(panels, DIAGNOSTICS, strict=True):
-                axes.plot(history["epoch"], history[column], color=shade, marker=".", ms=3, label=name)
+                axes.plot(history["epoch"], history[column], label=name, **style)
             errors = measured([each])["E"]
             rows[name] = _kept_row(trained) | {ON_SOURCE + " (%)": f"{errors.mean():.1f}"}
     classes = runs[0].config.checkpoint.model.classes
     for axes, title in zip(panels, DIAGNOSTICS.values(), strict=True):
         axes.set(title=title, xlabel="epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
     panels[0].axhline(np.log(classes), color="black", lw=0.8, ls=":")
     panels[1].axhline(np.log(classes), color="black", lw=0.8, ls=":")
     panels[2].axhline(1 / classes, color="black", lw=0.8, ls=":")
