@@ -270,26 +270,15 @@ class Contestant:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
-FINALISTS = ("multi_task_supervised_information", "both_supervised_information")
-"""The two candidates of least error in the trial, too near each other for it to tell: the choice at full size does."""
-
-
 def contestants(settings: Settings) -> list[Contestant]:
-    """The profile's methods; cascade_plus from the other finalist; and AdaBN and Tent on cascade_plus's network, for
-    which what is left to θ_a is the difference."""
+    """The profile's methods, and AdaBN and Tent on cascade_plus's network: what is left to θ_a is the difference."""
     own = [Contestant(METHODS[name].label, name) for name in settings.image_methods]
     if "cascade_plus" not in settings.image_methods:
         return own
-    plus_name = "cascade_plus"
-    plus = METHODS[plus_name]
+    plus = METHODS["cascade_plus"]
     with_memory = {"statistics_memory": plus.memory}
     return [
         *own,
-        *(
-            Contestant(f"{plus.label} from {n.replace('_', ' ')}", plus_name, n)
-            for n in FINALISTS
-            if n != plus.objective
-        ),
         Contestant("AdaBN on Cascade+'s network", "adabn", plus.objective),
         Contestant("AdaBN with its memory", "adabn", plus.objective, with_memory),
         Contestant("Tent on Cascade+'s network", "tent", plus.objective),
@@ -330,7 +319,7 @@ def comparison_points(settings: Settings, one: Contestant, rate: float) -> dict[
         return Point(one.method, base | dict(one.changes) | changes, one.objective)
 
     found = {"main": [point(forward_transfer=transfer)]}
-    if one.method == "cascade_plus" and one.objective is None:
+    if one.method == "cascade_plus":
         gradual_size = settings.image_gradual_test_size
         names = [domain.name for domain in make_stream("instantaneous", "image")][-3:]
         streams = [tuple(f"{name}:{severity}" for severity in GRADUAL_SEVERITIES) for name in names]

@@ -81,7 +81,7 @@ class Objective:
     The paper leaves θ_a to the entropy of its own output, which is least where a says one class whatever x is. Four
     ways out:
     detached: the outer entropy has no gradient on θ_a, which then learns through the inner step alone.
-    supervised: the mean of the cross-entropies on a and on z instead of that on z.
+    supervised: cross-entropy on a beside that on z.
     diversity: information maximisation, ENT(a) − diversity · H(mean softmax(a)), in the inner and the outer loss.
     agreement: KL(softmax(z) ‖ softmax(a)) beside the cross-entropy on z, with no gradient through its z.
     """
@@ -195,8 +195,8 @@ def losses(model: nn.Module, half: Half, kind: Objective = PLAIN, *, theta_a: bo
     if a is None:
         return Losses(main, information_loss(outputs.main, kind.diversity))
     if kind.supervised:
-        # The mean, so that a step on φ is as long as without θ_a.
-        main = (main + F.cross_entropy(a, half.y)) / 2
+        # The sum: on held-out source images the mean of the two was worse for all but one of the candidates.
+        main = main + F.cross_entropy(a, half.y)
     if kind.agreement:
         main = main + F.kl_div(a.log_softmax(1), outputs.main.detach().softmax(1), reduction="batchmean")
     if not theta_a:
