@@ -118,17 +118,17 @@ class Settings(BaseModel):
     image_orders: int = Field(1, ge=1, description="random orders of the stream, beside the standard one")
 
     image_trial_depth: int = Field(8, ge=8, description="of the networks on which 08_collapse tries objectives, 6n + 2")
-    image_trial_train_size: int | None = Field(500, ge=20, description="source images of these; null: all")
-    image_trial_epochs: int = Field(2, ge=1, description="epochs of these")
+    image_trial_train_size: int | None = Field(300, ge=20, description="source images of these; null: all")
+    image_trial_epochs: int = Field(1, ge=1, description="epochs of these")
     image_trial_training_batch_size: int = Field(50, ge=4, description="batch of their pre-training")
     image_choice_learning_rates: tuple[float, ...] = Field(
         (0.001, 0.01), min_length=1, description="online ones, of which 08_collapse chooses each method's on the source"
     )
     image_choice_size: int | None = Field(
-        32, ge=1, description="held-out source images under each of the four corruptions that choose; null: all"
+        16, ge=1, description="held-out source images under each of the four corruptions that choose; null: all"
     )
     image_comparison_test_size: int | None = Field(
-        32, ge=1, description="images of each domain in the comparison that follows; null: all"
+        16, ge=1, description="images of each domain in the comparison that follows; null: all"
     )
 
     text_dataset: str | tuple[str, ...] = Field("reviews", description="a name, or amazon:FOLDER; a list: a job each")
