@@ -46,7 +46,8 @@ def choose(evidence: Evidence, dataset: str) -> list[Chosen]:
         if not points:
             found.append(Chosen(one, settings.image_online_learning_rate, pd.Series(dtype=float), []))
         elif all(each.runs for each in stored):
-            errors = measured(stored).set_index("online_learning_rate")["E"].sort_index()
+            # Rounded, so that two alike are alike: their sums may differ in the last bit.
+            errors = measured(stored).set_index("online_learning_rate")["E"].sort_index().round(6)
             found.append(
                 Chosen(one, float(str(errors.idxmin())), errors, [run for each in stored for run in each.runs])
             )
