@@ -368,7 +368,7 @@ def plus_drift(view: View) -> SeedValues:
 
 def plus_agreement(view: View) -> SeedValues:
     """Agreement (%) of a and z on clean held-out examples, in the epoch kept of cascade_plus's pre-training."""
-    trained = view.evidence.trained(view.main("cascade_plus"))
+    trained = view.evidence.trained(view.compared("cascade_plus"))
     return {each.config.seed: 100 * float(kept_epoch(each.history)["agreement"]) for each in trained}
 
 

@@ -82,6 +82,7 @@ def evidence_of(world: World, folder: Path, *, right: bool, seeds: tuple[int, ..
         image_batch_sizes=(128, 64, 32, 16),
         image_learning_rates=(0.001,),
         image_orders=1,
+        image_comparison_test_size=32,  # not that of the ablations, whose numbers here are others
         profile="made up",
         seeds=seeds,
         results_folder=str(folder),

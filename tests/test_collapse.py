@@ -43,7 +43,8 @@ def world(method: str, objective: str, changes: dict[str, Any]) -> Numbers:
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     folder = tmp_path_factory.mktemp("collapse")
-    return Settings(seeds=(0, 1), results_folder=str(folder), image_learning_rates=(0.001, 0.01))
+    sizes = {"image_ablation_test_size": 16, "image_comparison_test_size": 32}  # else some points would be the same
+    return Settings(seeds=(0, 1), results_folder=str(folder), image_learning_rates=(0.001, 0.01), **sizes)
 
 
 @pytest.fixture(scope="module")
