@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
     image_dataset: str | tuple[str, ...] = Field("digits", description="a name, or npz:FOLDER; a list makes a job each")
     image_train_size: int | None = Field(3000, ge=20, description="source images, drawn once; null: all")
-    image_test_size: int | None = Field(100, ge=1, description="images of each target domain, the first; null: all")
+    image_test_size: int | None = Field(64, ge=1, description="images of each target domain, the first; null: all")
     image_held_out_fraction: float = Field(0.1, gt=0, lt=1, description="share of the source images set aside")
     image_input_scaling: Literal["symmetric", "unit"] = Field("symmetric", description="(x/255 − 0.5)/0.5, or x/255")
     image_crop_and_flip: bool = Field(False, description="random crop (pad 4) and horizontal flip (the release)")
@@ -109,8 +109,8 @@ class Settings(BaseModel):
     image_accuracy_matrix: bool = Field(False, description="also record R(T_i | T_1:j) for every i and j")
 
     image_ablation_test_size: int | None = Field(16, ge=1, description="images of each domain in the ablations")
-    image_gradual_test_size: int | None = Field(4, ge=1, description="images of each of the 135 gradual domains")
-    image_batch_sizes: tuple[int, ...] = Field((32, 8), min_length=1, description="of the ablation by batch size")
+    image_gradual_test_size: int | None = Field(2, ge=1, description="images of each of the 135 gradual domains")
+    image_batch_sizes: tuple[int, ...] = Field((32, 16), min_length=1, description="of the ablation by batch size")
     image_learning_rates: tuple[float, ...] = Field(
         (0.001, 0.01), min_length=1, description="online ones, of the ablation by learning rate × batch size"
     )
