@@ -199,7 +199,7 @@ def _forest(main: dict[str, list[Run]], runs: Sequence[Run]) -> Part:
     axes.set_yticks(range(len(main)), list(main), fontsize=7)
     axes.invert_yaxis()
     axes.set(xlabel="online error E (%)")
-    name_data(figure, runs, 1.0, 90)
+    name_data(figure, runs, 0.9, 90)
     return Part("comparison-figure", figure, runs, "A dot a seed, a diamond their mean.")
 
 

@@ -178,12 +178,12 @@ def spread(values: pd.Series) -> str:
 
 
 def sweep_table(numbers: pd.DataFrame, over: str) -> pd.DataFrame:
-    """E by series (rows) and by `over` (columns, in the order they come), and n, the seeds of a cell."""
+    """E by series (rows) and by `over` (columns, in the order they come), and n, the seeds of a cell that has any."""
     columns, rows = (list(dict.fromkeys(numbers[name])) for name in (over, "series"))
     grouped = numbers.groupby(["series", over], sort=False)["E"]
     table = grouped.agg(spread).unstack(over).reindex(columns=columns, index=rows).fillna("–")
-    seeds = grouped.size().unstack(over).fillna(0).astype(int)
-    lows, highs = seeds.min(axis=1)[rows], seeds.max(axis=1)[rows]
+    seeds = grouped.size().unstack(over)
+    lows, highs = (each[rows].astype(int) for each in (seeds.min(axis=1), seeds.max(axis=1)))
     table["n"] = [f"{low}" if low == high else f"{low}–{high}" for low, high in zip(lows, highs, strict=True)]
     return table
 

@@ -536,11 +536,12 @@ def drift_lines(runs: Sequence[Run]) -> list[str]:
     errors = over_seeds(results(runs)).query("metric == 'online_error' and domain == @last").set_index("method")["mean"]
     if "adabn" not in errors:
         return []
+    objectives = {run.config.method: run.config.checkpoint.objective for run in runs}
     return [
         f"**{METHODS[method].label} loses its way**: in the last domain, {last}, it errs on {error:.1f} %, "
         f"AdaBN on {errors['adabn']:.1f} %."
         for method, error in zip(map(str, errors.index), errors, strict=True)
-        if METHODS[method].adapts and METHODS[method].objective == METHODS["adabn"].objective
+        if METHODS[method].adapts and objectives[method] == objectives["adabn"]
         if error > errors["adabn"] + DRIFT
     ]
 

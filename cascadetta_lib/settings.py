@@ -37,7 +37,7 @@ class Settings(BaseModel):
 
     image_dataset: str | tuple[str, ...] = Field("digits", description="a name, or npz:FOLDER; a list makes a job each")
     image_train_size: int | None = Field(3000, ge=20, description="source images, drawn once; null: all")
-    image_test_size: int | None = Field(64, ge=1, description="images of each target domain, the first; null: all")
+    image_test_size: int | None = Field(48, ge=1, description="images of each target domain, the first; null: all")
     image_held_out_fraction: float = Field(0.1, gt=0, lt=1, description="share of the source images set aside")
     image_input_scaling: Literal["symmetric", "unit"] = Field("symmetric", description="(x/255 − 0.5)/0.5, or x/255")
     image_crop_and_flip: bool = Field(False, description="random crop (pad 4) and horizontal flip (the release)")
@@ -57,7 +57,7 @@ class Settings(BaseModel):
         "plain", description="z = θ_m(φ(x)) (paper), or max(z, 0) through the release's in-place ReLU"
     )
 
-    image_epochs: int = Field(5, ge=1)
+    image_epochs: int = Field(4, ge=1)
     image_training_batch_size: int = Field(50, ge=4, description="halved into meta-train and meta-test")
     image_learning_rate: float = Field(0.1, gt=0)
     image_schedule: Literal["linear", "steps"] = Field(

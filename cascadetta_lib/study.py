@@ -277,7 +277,7 @@ def belongs(run: Run, settings: Settings, modality: Modality, dataset: str, obje
         and config.batch_size == (paper_batch_size(dataset) if batch_size is None else batch_size)
         and checkpoint.source.modality == modality
         and checkpoint.source.dataset == dataset_name(dataset)
-        and checkpoint.objective == (objective or METHODS[config.method].objective)
+        and checkpoint.objective == (objective or METHODS[config.method].objective_on(modality))
         and all(getattr(config, name) == value for name, value in run_values(settings, modality).items())
         and checkpoint.source.options == source_options(settings, modality)
         and checkpoint.training == training_config(settings, modality)
@@ -393,7 +393,7 @@ class Study:
 
     def run_config(self, method: str, objective: str | None = None) -> RunConfig:
         return RunConfig(
-            checkpoint=self.checkpoint_config(objective or METHODS[method].objective),
+            checkpoint=self.checkpoint_config(objective or METHODS[method].objective_on(self.modality)),
             method=method,
             stream=tuple(self.stream),
             domain_source=self.dataset.domain_source,

@@ -189,3 +189,14 @@ def test_the_real_images_run_end_to_end(real_cifar10: Path, tmp_path: Path) -> N
     assert isinstance(dataset, ImageDataset)
     result = Evaluator(METHODS["cascade"](model), dataset, instantaneous(dataset.domain_names[:2], 5), 32).run()
     assert torch.tensor(result.batches["count"].tolist()).tolist() == [32, 8] * 2
+
+
+def test_what_never_changes_is_asked_once(dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The accuracies of AdaBN are those of its online predictions; a memory, which changes, is measured."""
+    asked: list[str] = []
+    monkeypatch.setattr(Evaluator, "accuracy", lambda self, domain: asked.append("") or 0.5)
+    result = evaluate("adabn", dataset)
+    assert not asked and (1 - result.accuracies["accuracy"]).tolist()[:1] == online_errors(result.batches).tolist()[:1]
+    model = build_model(ResNetConfig(depth=8, width=4, classes=4), "meta", seed=0)
+    Evaluator(METHODS["adabn"](model, memory=8), dataset, STREAM, BATCH).run()
+    assert len(asked) == 2 + len(STREAM)

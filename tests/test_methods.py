@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cascadetta_lib.augment.image import cotta_copies
+from cascadetta_lib.data.base import Modality
 from cascadetta_lib.data.image import ImageDataset
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.cotta import bernoulli_places
@@ -15,7 +16,7 @@ from cascadetta_lib.methods.memory import MemoryBatchNorm2d, give_memory, memori
 from cascadetta_lib.models import LeNetConfig, MLPConfig, ModelConfig, ResNetConfig
 from cascadetta_lib.pretrain import OBJECTIVES, build_model, entropy
 
-CONFIGS: dict[str, ModelConfig] = {
+CONFIGS: dict[Modality, ModelConfig] = {
     "image": ResNetConfig(depth=8, width=4, classes=4),
     "text": MLPConfig(inputs=20, hidden=(12, 6)),
     "speech": LeNetConfig(classes=4),
@@ -31,9 +32,9 @@ def noisy_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[
         yield x + 0.01 * torch.randn(x.shape, generator=generator)
 
 
-def make(name: str, modality: str = "image", **options: object) -> Method:
+def make(name: str, modality: Modality = "image", **options: object) -> Method:
     """The method on a fresh network whose running statistics are not those of any batch."""
-    model = build_model(CONFIGS[modality], METHODS[name].objective, seed=0)
+    model = build_model(CONFIGS[modality], METHODS[name].objective_on(modality), seed=0)
     copies = None if modality == "image" else noisy_copies
     return METHODS[name](model, **({"learning_rate": 0.05, "copies": copies} | options))  # type: ignore[arg-type]
 
@@ -63,7 +64,8 @@ def test_labels_and_colours_are_each_taken_once() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_objective_exists(name: str) -> None:
-    assert METHODS[name].objective in OBJECTIVES
+    for modality in METHODS[name].modalities:
+        assert METHODS[name].objective_on(modality) in OBJECTIVES
 
 
 @pytest.mark.parametrize(("name", "modality"), CASES)
@@ -117,7 +119,8 @@ def test_nothing_but_the_declared_parameters_changes(name: str, modality: str, b
 @pytest.mark.parametrize(("name", "modality"), ADAPTING)
 def test_with_learning_rate_0_a_method_is_adabn(name: str, modality: str, batch: Tensor) -> None:
     method = make(name, modality, learning_rate=0.0)
-    adabn = METHODS["adabn"](build_model(CONFIGS[modality], method.objective, seed=0), memory=method.memory)
+    source = build_model(CONFIGS[modality], method.objective_on(modality), seed=0)
+    adabn = METHODS["adabn"](source, memory=method.memory)
     for _ in range(2):
         assert torch.allclose(method(batch), adabn(batch), atol=1e-6)
 

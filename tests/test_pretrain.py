@@ -418,6 +418,14 @@ def test_the_networks_of_text_and_speech() -> None:
         build_model(LeNetConfig(), "ttt", seed=0)
 
 
+@pytest.mark.parametrize("objective", [name for name, kind in OBJECTIVES.items() if kind.auxiliary])
+def test_a_supervised_theta_a_of_one_layer_begins_as_the_identity(objective: str) -> None:
+    if OBJECTIVES[objective].parallel:
+        return
+    outputs = build_model(MLPConfig(inputs=20, hidden=(8,)), objective, seed=0)(torch.rand(4, 20))
+    assert torch.equal(outputs.auxiliary, outputs.main) == OBJECTIVES[objective].supervised
+
+
 def test_seed_0_differs_from_seed_1_and_equals_itself(dataset: ImageDataset) -> None:
     first, second, other = (pretrain(dataset, TINY, "meta", SHORT, seed=seed)[0] for seed in (0, 0, 1))
     key = "main_classifier.weight"

@@ -222,7 +222,10 @@ def cotta_augment(x: Tensor, draw: CoTTADraw, generator: torch.Generator) -> Ten
     for position in range(len(colour)):
         for index, (function, value) in enumerate(colour):
             chosen = (draw.order[:, position] == index).nonzero().squeeze(1)
-            x[chosen] = function(x[chosen], value[chosen].view(-1, 1, 1, 1))
+            if len(chosen) == len(x):  # a copy for CoTTA has one order for all its images
+                x = function(x, value.view(-1, 1, 1, 1))
+            elif len(chosen):
+                x[chosen] = function(x[chosen], value[chosen].view(-1, 1, 1, 1))
     cos, sin = draw.angle.cos() / draw.scale, draw.angle.sin() / draw.scale
     theta = torch.stack(
         [torch.stack([cos, -sin, 2 * draw.shift_x], 1), torch.stack([sin, cos, 2 * draw.shift_y], 1)], 1

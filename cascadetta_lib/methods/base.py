@@ -1,7 +1,7 @@
 """What every test-time method shares: batch statistics, one step a batch, the order of prediction, and the reset."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar, Literal
@@ -41,7 +41,9 @@ class Method(nn.Module):
     """
 
     objective: ClassVar[str] = "meta"
-    """The pre-training that the method starts from (a name in pretrain.OBJECTIVES)."""
+    """The pre-training that the method starts from (a name in pretrain.OBJECTIVES) …"""
+    objective_elsewhere: ClassVar[Mapping[Modality, str]] = {}
+    """… and where data of a modality calls for another; `objective_on` reads both."""
     label: ClassVar[str]
     """As the paper's tables write it, or our own where the paper has none."""
     in_paper: ClassVar[bool] = False
@@ -82,6 +84,11 @@ class Method(nn.Module):
         self._adapted = [(parameter, parameter.detach().clone()) for parameter in parameters]
         self._source = {name: value.detach().clone() for name, value in self.state_dict().items()}
         self.reset()
+
+    @classmethod
+    def objective_on(cls, modality: Modality) -> str:
+        """The pre-training that the method starts from on data of a modality."""
+        return cls.objective_elsewhere.get(modality, cls.objective)
 
     def configure_model(self) -> None:
         """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters alone."""

@@ -1,5 +1,9 @@
 """The cascade with a θ_a that means something: our answer to its collapse (see notebooks/08_collapse)."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
+from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.cascade import CascadeMethod
 
@@ -8,7 +12,12 @@ from cascadetta_lib.methods.cascade import CascadeMethod
 class CascadePlus(CascadeMethod):
     """θ_a is trained with the labels too, and by information maximisation, which one class for every x does not
     minimise; the same loss adapts φ's BatchNorm and θ_m at test time, and BatchNorm remembers the batches before this
-    one. All of it was chosen on held-out source examples, none of it on a test domain."""
+    one. All of it was chosen on held-out source examples, none of it on a test domain: for images on corruptions of
+    them (notebooks/08_collapse), else on their augmented versions (benchmarks/choose_pretraining.py)."""
 
+    objective_elsewhere: ClassVar[Mapping[Modality, str]] = {
+        "text": "multi_task_supervised_information",
+        "speech": "multi_task_supervised_information",
+    }
     objective, label, in_paper, colour = "both_supervised_information", "Cascade+", False, 9
     diversity, memory = 1.0, 8

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.models import Outputs, as_outputs
+from cascadetta_lib.pretrain import adam
 
 TEACHER_MOMENTUM = 0.999
 CONFIDENCE = 0.92  # below this mean confidence of the anchor the target is averaged over augmented copies
@@ -44,7 +45,7 @@ class CoTTA(Method):
         return [parameter for parameter in self.model.parameters() if parameter not in apart]
 
     def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, self.learning_rate, betas=(0.9, 0.999))
+        return adam(parameters, self.learning_rate)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:

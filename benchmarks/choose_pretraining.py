@@ -1,0 +1,70 @@
+"""The pre-trainings that compete for cascade_plus on text or speech, judged on held-out source examples alone.
+
+`python benchmarks/choose_pretraining.py --profile laptop --modality speech --set speech_dataset=speech_commands`
+
+Prints a row a candidate: its error (%) on the held-out examples as they are, and on augmented versions of them, which
+no target domain has a part in (reviews outside the training have none); and how often a agrees with z. A candidate
+that the store lacks is trained.
+"""
+
+import argparse
+
+import pandas as pd
+import torch
+
+from cascadetta_lib.data.base import Dataset, Split
+from cascadetta_lib.experiments import CANDIDATES
+from cascadetta_lib.models import Cascade
+from cascadetta_lib.pretrain import batch_statistics
+from cascadetta_lib.settings import load_profile
+from cascadetta_lib.study import Study, code_revision, device_name
+
+DRAWS = 5
+"""How often the held-out examples are augmented."""
+
+
+@torch.no_grad()
+def judged(model: Cascade, dataset: Dataset, examples: Split, batch_size: int) -> tuple[float, float]:
+    """Error and agreement of a and z, both in percent, with batch statistics."""
+    wrong = agree = 0
+    with batch_statistics(model):
+        for part in torch.arange(len(examples.y)).tensor_split(max(1, len(examples.y) // batch_size)):
+            x, y = examples.take(part.to(examples.y.device))
+            z, a = model(dataset.prepare(x))
+            wrong += int((z.argmax(1) != y).sum())
+            agree += int((z.argmax(1) == a.argmax(1)).sum())
+    return 100 * wrong / len(examples.y), 100 * agree / len(examples.y)
+
+
+def row(study: Study, objective: str) -> dict[str, object]:
+    """What one candidate does at the study's seed."""
+    model, dataset = study.checkpoint(objective).model, study.dataset
+    assert isinstance(model, Cascade)
+    generator = torch.Generator().manual_seed(0)
+    plain = dataset.held_out
+    error, agreement = judged(model, dataset, plain, study.batch_size)
+    augmented = [Split(dataset.randomise(plain.x, generator), plain.y) for _ in range(DRAWS)]
+    errors = [judged(model, dataset, each, study.batch_size)[0] for each in augmented]
+    return {"objective": objective, "error": error, "error, augmented": sum(errors) / DRAWS, "agreement": agreement}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="laptop")
+    parser.add_argument("--modality", choices=["text", "speech"], required=True)
+    parser.add_argument("--seeds", default="0", help="such as 0,1,2 (default 0)")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="as in run_all.sh")
+    arguments = parser.parse_args()
+    overrides = dict(text.split("=", 1) for text in arguments.set)
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    studies = [
+        Study(load_profile(arguments.profile, overrides | {"seed": str(seed)}), arguments.modality) for seed in seeds
+    ]
+    rows = [row(study, objective) for objective in CANDIDATES for study in studies]
+    print(pd.DataFrame(rows).groupby("objective", sort=False).mean().round(1).to_markdown())
+    dataset, device = studies[0].dataset, device_name(studies[0].device)
+    print(f"\n{dataset.source}; profile {arguments.profile}, seeds {seeds}, {device}, code {code_revision()}")
+
+
+if __name__ == "__main__":
+    main()
