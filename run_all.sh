@@ -9,6 +9,9 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 venv=$root/.venv
 export PYTHONPATH=$root PYTHONNOUSERSITE=1 # the repository's own code, and no packages from the home folder
+# glibc hands the memory of every large tensor back and asks for it again, page by page: two fifths of the text
+# network's meta step. So it may keep 1 GB, and 32 MB is the size from which a tensor has pages of its own.
+export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824} MALLOC_MMAP_THRESHOLD_=${MALLOC_MMAP_THRESHOLD_:-33554432}
 
 # An installed Python >= 3.11; the versions that the pins were tried with come first.
 find_python() {
