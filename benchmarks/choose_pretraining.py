@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--profile", default="laptop")
     parser.add_argument("--modality", choices=["text", "speech"], required=True)
     parser.add_argument("--seeds", default="0", help="such as 0,1,2 (default 0)")
+    parser.add_argument("--objectives", nargs="+", choices=CANDIDATES, default=CANDIDATES, help="default: all")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="as in run_all.sh")
     arguments = parser.parse_args()
     overrides = dict(text.split("=", 1) for text in arguments.set)
@@ -60,7 +61,7 @@ def main() -> None:
     studies = [
         Study(load_profile(arguments.profile, overrides | {"seed": str(seed)}), arguments.modality) for seed in seeds
     ]
-    rows = [row(study, objective) for objective in CANDIDATES for study in studies]
+    rows = [row(study, objective) for objective in arguments.objectives for study in studies]
     print(pd.DataFrame(rows).groupby("objective", sort=False).mean().round(1).to_markdown())
     dataset, device = studies[0].dataset, device_name(studies[0].device)
     print(f"\n{dataset.source}; profile {arguments.profile}, seeds {seeds}, {device}, code {code_revision()}")
