@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from cascadetta_lib import remedy, report
+from cascadetta_lib.evaluate import online_errors
 from cascadetta_lib.evidence import Evidence, Found, foreign_lines, measured
 from cascadetta_lib.exhibit import (
     Exhibit,
@@ -20,7 +21,9 @@ from cascadetta_lib.exhibit import (
     sweep_table,
 )
 from cascadetta_lib.experiments import (
+    ADAPTED_ON_THE_SAME,
     CANDIDATES,
+    NOT_ADAPTED,
     ONLINE_TERMS,
     SMALL_BATCH_TERMS,
     chosen_experiments,
@@ -184,7 +187,7 @@ def comparison_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     if plus in main:
         pairs = {f"{label} − {plus}": (main[plus], each) for label, each in main.items() if label != plus}
         exhibit.parts += difference_parts("comparison-differences", pairs)
-        exhibit.parts += _holding(found, plus)
+        exhibit.parts += _along_the_stream(main) + _holding(found, plus)
     return exhibit
 
 
@@ -201,6 +204,31 @@ def _forest(main: dict[str, list[Run]], runs: Sequence[Run]) -> Part:
     axes.set(xlabel="online error E (%)")
     name_data(figure, runs, 0.9, 90)
     return Part("comparison-figure", figure, runs, "A dot a seed, a diamond their mean.")
+
+
+def _along_the_stream(main: dict[str, list[Run]]) -> list[Part]:
+    """What adapting adds, domain by domain: online error less AdaBN's on the same network, a thin line a seed."""
+    unadapted = {run.seed: online_errors(run.batches) for run in main.get(NOT_ADAPTED, [])}
+    shown = {label: each for label, each in main.items() if label in ADAPTED_ON_THE_SAME and unadapted}
+    if not shown:
+        return []
+    figure, panels = plt.subplots(1, len(shown), figsize=(3.1 * len(shown), 2.6), sharey=True, squeeze=False)
+    for axes, (label, each) in zip(panels[0], shown.items(), strict=True):
+        lines = [100 * (online_errors(run.batches) - unadapted[run.seed]) for run in each if run.seed in unadapted]
+        for line in lines:
+            axes.plot(range(1, len(line) + 1), line, color=colour(each[0].config.method), lw=0.8, alpha=0.6)
+        mean = np.mean(lines, axis=0)
+        axes.plot(range(1, len(mean) + 1), mean, color=colour(each[0].config.method), lw=2.2)
+        axes.axhline(0, color="black", lw=0.8, ls=":")
+        axes.set_title(label, fontsize=8)
+        axes.set_xlabel("domain of the stream")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    panels[0][0].set_ylabel("E less AdaBN's (points)")
+    figure.tight_layout()
+    runs = [run for each in shown.values() for run in each]
+    name_data(figure, runs, 1.0, 120)
+    note = f"Online error less that of {NOT_ADAPTED}. A thin line a seed, the thick one their mean."
+    return [Part("comparison-stream", figure, runs, note)]
 
 
 def _holding(found: dict[tuple[str, str], list[Found]], label: str) -> list[Part]:

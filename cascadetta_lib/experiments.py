@@ -270,6 +270,11 @@ class Contestant:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
+NOT_ADAPTED = "AdaBN on Cascade+'s network"
+ADAPTED_ON_THE_SAME = ("Cascade+", "Tent on Cascade+'s network", "Tent with its memory and diversity")
+"""Labels of contestants that share a network."""
+
+
 def contestants(settings: Settings) -> list[Contestant]:
     """The profile's methods, and AdaBN and Tent on cascade_plus's network: what is left to θ_a is the difference."""
     own = [Contestant(METHODS[name].label, name) for name in settings.image_methods]
@@ -279,11 +284,11 @@ def contestants(settings: Settings) -> list[Contestant]:
     with_memory = {"statistics_memory": plus.memory}
     return [
         *own,
-        Contestant("AdaBN on Cascade+'s network", "adabn", plus.objective),
+        Contestant(NOT_ADAPTED, "adabn", plus.objective),
         Contestant("AdaBN with its memory", "adabn", plus.objective, with_memory),
-        Contestant("Tent on Cascade+'s network", "tent", plus.objective),
+        Contestant(ADAPTED_ON_THE_SAME[1], "tent", plus.objective),
         Contestant(
-            "Tent with its memory and diversity",
+            ADAPTED_ON_THE_SAME[2],
             "tent",
             plus.objective,
             with_memory | {"online_diversity": plus.diversity},

@@ -175,6 +175,17 @@ def test_comparison(evidence: Evidence) -> None:
     assert holding["E (%)"].tolist() == [f"{e}.00 ± 0.00" for e in (15, 20, 25, 25, 15)]
 
 
+def test_what_adapting_adds_along_the_stream(evidence: Evidence) -> None:
+    (part,) = [part for part in exhibit("comparison", evidence).parts if part.name == "comparison-stream"]
+    assert not isinstance(part.content, pd.DataFrame)
+    panels = {axes.get_title(): axes for axes in part.content.axes}
+    assert list(panels) == list(experiments.ADAPTED_ON_THE_SAME)
+    # cascade_plus errs on 3 of 20 where AdaBN errs on 8, Tent on 5; a line a seed, their mean, and zero.
+    for label, points in (("Cascade+", -25), ("Tent on Cascade+'s network", -15)):
+        lines = panels[label].lines
+        assert len(lines) == 4 and lines[2].get_ydata() == pytest.approx([points] * 15)
+
+
 def test_late_errors_need_all_three_corruptions(settings: Settings, runs: list[Run]) -> None:
     some = [run for run in runs if run.config.stream[0].name != "pixelate" or run.seed == 1]
     late, alone = late_errors(remedy.compared(made_up_evidence(settings, some), "digits"), "Cascade+")
