@@ -1,9 +1,10 @@
 """The paper's claims as data, beside what we ask of our own remedy, and a verdict on each.
 
 A claim is a sentence of the paper with a statistic, one number a seed, and the side of a bound on which it must lie. It
-**holds** where the mean over three seeds or more lies there, and **does not hold** where it does not; where the 95 %
-interval contains the bound, the verdict says so. It is **not tested** with fewer seeds, without runs, under another
-protocol than the paper's, and on data that stands in for the real one or in the profile `quick`, whatever that shows.
+**holds** where the mean over three seeds or more lies there (of some claims: the whole of the interval, or some of it),
+and **does not hold** where it does not; where the 95 % interval contains the bound, the verdict says so. It is **not
+tested** with fewer seeds, without runs, under another protocol than the paper's, and on data that stands in for the
+real one or in the profile `quick`, whatever that shows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -338,14 +339,19 @@ RIVALS = ("tent", "cotta", "ttt")
 """What cascade_plus is to be better than, each at the learning rate chosen for it on the source."""
 
 
+def _best(choose: Callable[..., SeedValues], methods: Iterable[SeedValues]) -> SeedValues:
+    """The numbers of the method that is best over its seeds; the best of each seed is none that one can choose."""
+    return choose(methods, key=lambda values: sum(values.values()) / len(values))
+
+
 def plus_error_margin(view: View) -> SeedValues:
-    """By how much cascade_plus's E is below the best of the rivals'."""
-    return less(least(*(error(view.compared(m)) for m in RIVALS)), error(view.compared("cascade_plus")))
+    """By how much cascade_plus's E is below that of the best rival."""
+    return less(_best(min, [error(view.compared(m)) for m in RIVALS]), error(view.compared("cascade_plus")))
 
 
 def plus_accuracy_margin(view: View) -> SeedValues:
-    """By how much cascade_plus's A is above the best of the rivals'."""
-    return less(accuracy(view.compared("cascade_plus")), most(*(accuracy(view.compared(m)) for m in RIVALS)))
+    """By how much cascade_plus's A is above that of the best rival."""
+    return less(accuracy(view.compared("cascade_plus")), _best(max, [accuracy(view.compared(m)) for m in RIVALS]))
 
 
 def plus_batch_loss(view: View) -> SeedValues:
@@ -373,11 +379,9 @@ def plus_agreement(view: View) -> SeedValues:
 
 
 def plus_baseline_margin(view: View) -> SeedValues:
-    """By how much cascade_plus's E on the main stream is below the best of the paper's other methods' and CoTTA's."""
+    """By how much cascade_plus's E on the main stream is below that of the best other method."""
     others = [error(view.main(method)) for method in (*OTHERS[view.modality], "cotta")]
-    # Of the method that is best over the seeds: the best of each seed would be none that one could choose.
-    best = min(others, key=lambda values: sum(values.values()) / len(values))
-    return less(best, error(view.main("cascade_plus")))
+    return less(_best(min, others), error(view.main("cascade_plus")))
 
 
 # ---------------------------------------------------------------- the claims
@@ -388,8 +392,8 @@ class Claim:
     """A sentence of the paper that numbers can speak for or against.
 
     dataset: as the paper's tables name it. exhibit: the label of the one to look at. paper: the paper's own value of
-    the statistic. The claim is that the statistic lies `above` or `below` the bound; `within_interval`: or that its
-    interval over seeds reaches there.
+    the statistic. The claim is that the statistic lies `above` or `below` the bound; by: that its `mean` does, that
+    the `whole` of its interval over seeds does, or `some` of it.
     """
 
     identifier: str
@@ -402,13 +406,13 @@ class Claim:
     statistic: Callable[[View], SeedValues]
     side: Literal["above", "below"] = "above"
     bound: float = 0.0
-    within_interval: bool = False
+    by: Literal["mean", "whole", "some"] = "mean"
 
     @property
     def condition(self) -> str:
         """The bound in words."""
-        within = ", or within the interval" if self.within_interval else ""
-        return f"{'>' if self.side == 'above' else '<'} {self.bound:g}{within}"
+        interval = {"mean": "", "whole": ", the whole interval", "some": ", or the interval reaches there"}[self.by]
+        return f"{'>' if self.side == 'above' else '<'} {self.bound:g}{interval}"
 
 
 C10, C100, TINY = "CIFAR-10-C", "CIFAR-100-C", "Tiny-ImageNet-C"
@@ -426,8 +430,9 @@ def _image(
     bound: float = 0.0,
     *,
     dataset: str = C10,
+    by: Literal["mean", "whole", "some"] = "mean",
 ) -> Claim:
-    return Claim(identifier, sentence, section, "image", dataset, exhibit, paper, statistic, side, bound)
+    return Claim(identifier, sentence, section, "image", dataset, exhibit, paper, statistic, side, bound, by)
 
 
 MAIN, GRADUAL, SIZES, META = "tab:main-result", "tab:gradual-c10", "tab:insensitive", "tab:ablation-meta"
@@ -547,6 +552,8 @@ CLAIMS: list[Claim] = [
            "5", THEOREM, "–", checked(lambda check: check["smallest_curvature"]), "above", 0.0),
     _image("plus-error", "Cascade+ errs at least 1 point less than the best of Tent, CoTTA and TTT, each at the rate"
            " chosen for it", OURS, COMPARISON, "–", plus_error_margin, "above", 1.0),
+    _image("plus-error-sure", "Cascade+ errs less than the best of these, and not by chance", OURS, COMPARISON, "–",
+           plus_error_margin, by="whole"),
     _image("plus-accuracy", "Cascade+ has at least the A of the best of these (margin)", OURS, COMPARISON, "–",
            plus_accuracy_margin),
     _image("plus-transfer", "Cascade+ has a positive F", OURS, COMPARISON, "–",
@@ -560,9 +567,9 @@ CLAIMS: list[Claim] = [
     _image("plus-agreement", "θ_a of Cascade+ does not collapse: it agrees with z on 80 % of held-out images", OURS,
            COMPARISON, "–", plus_agreement, "above", 80.0),
     Claim("plus-text", "Cascade+ errs no more than the best baseline on Amazon Reviews (margin)", OURS, "text", TEXT,
-          "tab:text", "–", plus_baseline_margin, within_interval=True),
+          "tab:text", "–", plus_baseline_margin, by="some"),
     Claim("plus-speech", "Cascade+ errs no more than the best baseline on Google Commands (margin)", OURS, "speech",
-          SPEECH, "tab:speech", "–", plus_baseline_margin, within_interval=True),
+          SPEECH, "tab:speech", "–", plus_baseline_margin, by="some"),
 ]  # fmt: skip
 """In the order of the paper's experiments; the theorem comes last, and then what we ask of Cascade+."""
 
@@ -607,7 +614,7 @@ def judge(claim: Claim, estimate: Estimate, *, hindrance: str = "") -> tuple[Ver
         return "not tested", f"{estimate.n} of {LEAST_SEEDS} seeds; what is there {side} the bound"
     ends = _meets(claim, estimate.low), _meets(claim, estimate.high)
     decided = ends[0] == ends[1]
-    met = any(ends) if claim.within_interval else _meets(claim, estimate.mean)
+    met = {"mean": _meets(claim, estimate.mean), "whole": all(ends), "some": any(ends)}[claim.by]
     verdict: Verdict = "holds" if met else "does not hold"
     return verdict, "" if decided else "the interval contains the bound"
 

@@ -152,6 +152,10 @@ def test_a_claim_of_being_no_worse_holds_within_its_interval() -> None:
     assert judged("plus-text", -1, 0.5) == "holds" and judged("plus-text", -1, -0.1) == "does not hold"
 
 
+def test_a_claim_of_not_by_chance_needs_the_whole_interval() -> None:
+    assert judged("plus-error-sure", 0.1, 5) == "holds" and judged("plus-error-sure", -0.1, 5) == "does not hold"
+
+
 def test_what_is_no_verdict() -> None:
     claim, good = BY_NAME["c10-error"], over_seeds_estimate([3.0, 3.1, 2.9])
     assert judge(claim, good) == ("holds", "")
