@@ -231,7 +231,7 @@ def sweep_figure(numbers: pd.DataFrame, over: str, label: str, runs: Sequence[Ru
     axes.minorticks_off()
     axes.set(xlabel=label, ylabel="online error E (%)")
     axes.legend(fontsize=6.5, ncols=2)
-    name_data(figure, runs, 1.0, 75)
+    name_data(figure, runs, 0.92, 75)
     return figure
 
 
