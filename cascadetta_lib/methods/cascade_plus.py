@@ -12,8 +12,10 @@ from cascadetta_lib.methods.cascade import CascadeMethod
 class CascadePlus(CascadeMethod):
     """θ_a is trained with the labels too, and by information maximisation, which one class for every x does not
     minimise; the same loss adapts φ's BatchNorm and θ_m at test time, and BatchNorm remembers the batches before this
-    one. All of it was chosen on held-out source examples, none of it on a test domain: for images on corruptions of
-    them (notebooks/08_collapse), else on their augmented versions (benchmarks/choose_pretraining.py)."""
+    one. For images all of it was chosen on corruptions of held-out source images (notebooks/08_collapse), for speech
+    the pre-training on augmented held-out utterances (benchmarks/choose_pretraining.py). For text it is speech's:
+    held-out reviews are for the images' one by one review in 200, and the errors of both on the test domains had been
+    seen before it was taken."""
 
     objective_elsewhere: ClassVar[Mapping[Modality, str]] = {
         "text": "multi_task_supervised_information",
