@@ -380,26 +380,29 @@ def training_figure(checkpoints: Sequence[Trained]) -> Figure:
         shade = objective_colour(name)
         accuracy.plot(history["epoch"], 100 * history["held_out_accuracy"], color=shade, label=name, marker=".")
         if "entropy_auxiliary" in history:
-            entropies.plot(history["epoch"], history["entropy_main"], color=shade, label=f"{name}: z")
-            entropies.plot(history["epoch"], history["entropy_auxiliary"], color=shade, ls="--", label=f"{name}: a")
+            entropies.plot(history["epoch"], history["entropy_main"], color=shade)
+            entropies.plot(history["epoch"], history["entropy_auxiliary"], color=shade, ls="--")
             mean = history["entropy_of_mean_auxiliary"]
-            entropies.plot(history["epoch"], mean, color=shade, ls=":", label=f"{name}: mean of a")
-            agreement.plot(history["epoch"], 100 * history["agreement"], color=shade, label=name, marker=".")
+            entropies.plot(history["epoch"], mean, color=shade, ls=":")
+            agreement.plot(history["epoch"], 100 * history["agreement"], color=shade, marker=".")
         if "gradient_norm_main" in history:
             ratio = history["gradient_norm_self_supervised"] / history["gradient_norm_main"]
-            gradients.plot(history["epoch"], ratio, color=shade, label=f"{name}: norm ratio")
-            gradients.plot(history["epoch"], history["gradient_cosine"], color=shade, ls="--", label=f"{name}: cosine")
+            gradients.plot(history["epoch"], ratio, color=shade)
+            gradients.plot(history["epoch"], history["gradient_cosine"], color=shade, ls="--")
     classes = checkpoints[0].config.model.classes
-    agreement.axhline(100 / classes, color="black", lw=0.8, ls=":", label="chance")
-    entropies.axhline(np.log(classes), color="black", lw=0.8, ls=":", label="uniform")
+    agreement.axhline(100 / classes, color="black", lw=0.8, ls=":")
+    entropies.axhline(np.log(classes), color="black", lw=0.8, ls=":")
     accuracy.set(title="held-out accuracy (%)")
-    entropies.set(title="entropy (nats)", ylim=(0, None))
-    agreement.set(title="argmax a = argmax z (%)", ylim=(0, 100))
-    gradients.set(title="self-supervised gradient on ψ")
+    entropies.set(title="entropy (nats): z solid, a dashed,\nmean of a dotted; black: uniform", ylim=(0, None))
+    agreement.set(title="argmax a = argmax z (%)\nblack: chance", ylim=(0, 100))
+    gradients.set(title="self-supervised gradient on ψ:\nnorm ratio solid, cosine dashed")
     for axes in panels:
         axes.set_xlabel("epoch")
-        axes.legend(fontsize=6)
+        axes.title.set_fontsize(8)
     figure.tight_layout()
+    # One legend below: the curves leave no room for their names.
+    handles, names = accuracy.get_legend_handles_labels()
+    figure.legend(handles, names, loc="upper center", ncols=4, bbox_to_anchor=(0.5, 0.02), fontsize=7)
     return figure
 
 
