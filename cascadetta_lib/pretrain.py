@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
@@ -341,6 +341,32 @@ def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[fl
 META_GRADIENTS = {"exact": exact_meta_gradient, "difference": difference_meta_gradient}
 
 
+def meta_gradient(model: nn.Module, problem: MetaProblem, route: str) -> tuple[float, Gradients]:
+    """The outer loss and its gradient on every parameter by one of META_GRADIENTS; `problem` has to hold one batch.
+
+    A network that begins with a wide linear layer (text: 5,000 inputs) sees of its weights W no more than X Wᵀ for the
+    rows X of the batch, and every gradient on W, so the inner step too, lies in the span of these rows. With X = L Qᵀ,
+    Q (inputs, B) orthonormal, the same problem is that of the inputs L (B, B) and the weights W Q, whose gradient G
+    stands for G Qᵀ: the same numbers up to rounding, in a third of the time.
+    """
+    first = next(module for module in model.modules() if not list(module.children()))
+    rows = torch.cat([problem.meta_train.x, problem.meta_test.x])
+    if not isinstance(first, nn.Linear) or first.in_features <= len(rows):
+        return META_GRADIENTS[route](model, problem)
+    basis, triangle = torch.linalg.qr(rows.T)
+    halves = triangle.T.split([len(problem.meta_train.y), len(problem.meta_test.y)])
+    meta_train, meta_test = (
+        half._replace(x=x) for half, x in zip((problem.meta_train, problem.meta_test), halves, strict=True)
+    )
+    weight, name = first.weight, next(name for name, p in model.named_parameters() if p is first.weight)
+    first.weight = nn.Parameter(weight.detach() @ basis)
+    try:
+        loss, gradients = META_GRADIENTS[route](model, replace(problem, meta_train=meta_train, meta_test=meta_test))
+    finally:
+        first.weight = weight
+    return loss, gradients | {name: gradients[name] @ basis.T}
+
+
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Inside, BatchNorm uses the statistics of the batch and leaves its running statistics alone."""
@@ -537,10 +563,11 @@ def _train_on(
             training.entropy_weight,
             kind,
         )
-        loss, gradients = META_GRADIENTS[training.meta_gradient](model, problem)
+        loss, gradients = meta_gradient(model, problem, training.meta_gradient)
         for name, parameter in model.named_parameters():
             # Strides as the parameter's, which the fused optimiser takes for granted.
-            parameter.grad = torch.empty_like(parameter).copy_(gradients[name])
+            alike = gradients[name].stride() == parameter.stride()
+            parameter.grad = gradients[name] if alike else torch.empty_like(parameter).copy_(gradients[name])
         return loss
     model.zero_grad()
     half = _half(dataset, x, y, kind, generator)

@@ -38,6 +38,7 @@ from cascadetta_lib.pretrain import (
     inner_parameter_names,
     learning_rate_at,
     losses,
+    meta_gradient,
     pretrain,
     rotate_randomly,
     self_supervised_loss,
@@ -328,6 +329,36 @@ def test_difference_route_on_a_resnet_in_float32(which: str, dataset: ImageDatas
         torch.cat([g.flatten() for g in META_GRADIENTS[r](model, problem)[1].values()]) for r in ("exact", "difference")
     ]
     assert ((flat[1] - flat[0]).norm() / flat[0].norm()).item() < 1e-2
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("route", META_GRADIENTS)
+@pytest.mark.parametrize("which", ["all", "batchnorm_and_classifier"])
+def test_a_wide_first_layer_in_the_basis_of_the_batch(which: str, route: str, repeated: bool) -> None:
+    """The same loss, gradients, running statistics and parameters as without the change of basis, also where two
+    examples are one and the same."""
+    config = MLPConfig(inputs=40, hidden=(6, 5), classes=3)
+    model = build_model(config, "meta", seed=0).double().train()
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(16, 40, dtype=torch.float64, generator=generator)
+    if repeated:
+        x[8] = x[0]
+    y = torch.randint(3, (16,), generator=generator)
+    names = inner_parameter_names(model, which)
+    problem = MetaProblem(Half(x[:8], y[:8], None), Half(x[8:], y[8:], None), names, 0.3, "paper", 0.2)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    plain_loss, plain = META_GRADIENTS[route](model, problem)
+    after_plain = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(before)
+    loss, gradients = meta_gradient(model, problem, route)
+    assert loss == pytest.approx(plain_loss, rel=1e-12)
+    assert list(gradients) == [name for name, _ in model.named_parameters()]
+    for name, parameter in model.named_parameters():
+        assert gradients[name].shape == parameter.shape
+        assert torch.allclose(gradients[name], plain[name], rtol=1e-6, atol=1e-9), name
+    for name, value in model.state_dict().items():
+        assert torch.allclose(value, after_plain[name], rtol=0, atol=1e-12), name
+    assert model.feature_extractor[0].weight.shape == (6, 40)  # type: ignore[index]
 
 
 def test_inner_parameters_are_told_by_module() -> None:
