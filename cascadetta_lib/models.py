@@ -306,6 +306,13 @@ def _resnet(config: ResNetConfig) -> tuple[nn.Module, nn.Linear]:
     return extractor, nn.Linear(extractor.features, config.classes)
 
 
+def first_linear(model: nn.Module) -> nn.Linear | None:
+    """The linear layer that φ begins with (text), None where it begins otherwise or the model has no φ of ours."""
+    extractor = getattr(model, "feature_extractor", None)
+    first = extractor[0] if isinstance(extractor, nn.Sequential) else None
+    return first if isinstance(first, nn.Linear) else None
+
+
 def batch_norms(module: nn.Module) -> Iterator[nn.BatchNorm1d | nn.BatchNorm2d]:
     """Every BatchNorm layer of `module`."""
     for child in module.modules():

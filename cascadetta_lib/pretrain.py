@@ -38,6 +38,7 @@ from cascadetta_lib.models import (
     batch_norms,
     build_cascade,
     build_parallel,
+    first_linear,
 )
 from cascadetta_lib.progress import progress
 
@@ -347,11 +348,11 @@ def meta_gradient(model: nn.Module, problem: MetaProblem, route: str) -> tuple[f
     A network that begins with a wide linear layer (text: 5,000 inputs) sees of its weights W no more than X Wᵀ for the
     rows X of the batch, and every gradient on W, so the inner step too, lies in the span of these rows. With X = L Qᵀ,
     Q (inputs, B) orthonormal, the same problem is that of the inputs L (B, B) and the weights W Q, whose gradient G
-    stands for G Qᵀ: the same numbers up to rounding, in a third of the time.
+    stands for G Qᵀ: the same numbers up to rounding, 1.6 times as fast.
     """
-    first = next(module for module in model.modules() if not list(module.children()))
+    first = first_linear(model)
     rows = torch.cat([problem.meta_train.x, problem.meta_test.x])
-    if not isinstance(first, nn.Linear) or first.in_features <= len(rows):
+    if first is None or first.in_features <= len(rows):
         return META_GRADIENTS[route](model, problem)
     basis, triangle = torch.linalg.qr(rows.T)
     halves = triangle.T.split([len(problem.meta_train.y), len(problem.meta_test.y)])
@@ -506,7 +507,8 @@ def pretrain(
         if kind.self_supervised:
             # The same examples and rotations in every epoch, so that the rows compare.
             first = dataset.held_out.take(slice(0, 200))
-            row |= diagnose(model, _half(dataset, first.x, first.y, kind, torch.Generator().manual_seed(0)))
+            half = _half(dataset.prepare(first.x), first.y, kind, torch.Generator().manual_seed(0))
+            row |= diagnose(model, half)
         state.end_epoch(row | {"seconds": time.perf_counter() - started})
         if state_file is not None:
             state.save(state_file)
@@ -531,9 +533,8 @@ def make_optimizer(model: nn.Module, training: TrainingConfig) -> torch.optim.Op
     )
 
 
-def _half(dataset: Dataset, x: Tensor, y: Tensor, kind: Objective, generator: torch.Generator) -> Half:
-    prepared = dataset.prepare(x)
-    return Half(prepared, y, rotate_randomly(prepared, generator) if kind.parallel else None)
+def _half(x: Tensor, y: Tensor, kind: Objective, generator: torch.Generator) -> Half:
+    return Half(x, y, rotate_randomly(x, generator) if kind.parallel else None)
 
 
 def _train_on(
@@ -546,17 +547,19 @@ def _train_on(
     generator: torch.Generator,
 ) -> float:
     """Set the gradient of one batch on every parameter and return the loss."""
-    x, y = (dataset.plain if kind.randomised == "none" else dataset.train).take(indices)
-    x = dataset.weak_augment(x, generator)
-    if kind.randomised == "all":
-        x = dataset.randomise(x, generator)
-    elif kind.randomised == "both":
-        x, y = torch.cat([x, dataset.randomise(x, generator)]), torch.cat([y, y])
+    stored, y = (dataset.plain if kind.randomised == "none" else dataset.train).take(indices)
+    stored = dataset.weak_augment(stored, generator)
+    if kind.randomised == "none":
+        x = dataset.prepare(stored)
+    else:
+        x = dataset.prepare(dataset.randomise(stored, generator))
+    if kind.randomised == "both":
+        x, y = torch.cat([dataset.prepare(stored), x]), torch.cat([y, y])
     if kind.meta:
         middle = len(y) // 2
         problem = MetaProblem(
-            _half(dataset, x[:middle], y[:middle], kind, generator),
-            _half(dataset, x[middle:], y[middle:], kind, generator),
+            _half(x[:middle], y[:middle], kind, generator),
+            _half(x[middle:], y[middle:], kind, generator),
             inner_parameter_names(model, training.inner_parameters),
             training.inner_learning_rate_ratio * rate,
             training.outer_loss,
@@ -570,7 +573,7 @@ def _train_on(
             parameter.grad = gradients[name] if alike else torch.empty_like(parameter).copy_(gradients[name])
         return loss
     model.zero_grad()
-    half = _half(dataset, x, y, kind, generator)
+    half = _half(x, y, kind, generator)
     if kind.self_supervised:
         main, self_supervised = losses(model, half, kind, theta_a=not kind.detached)
         # TTT adds the two losses; multi-task weights the entropy by the λ of Sec. 6.4.

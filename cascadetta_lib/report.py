@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from cascadetta_lib.data import paper_batch_size
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.image import ImageDataset
-from cascadetta_lib.data.speech import SOURCE_DOMAIN, SpeechDataset, as_float, log_mel
+from cascadetta_lib.data.speech import SOURCE_DOMAIN, SpeechDataset, log_mel
 from cascadetta_lib.data.text import TextDataset
 from cascadetta_lib.evaluate import average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.methods import METHODS
@@ -492,10 +492,10 @@ def spectrogram_figure(dataset: SpeechDataset, utterance: int = 0) -> Figure:
 def audio_augmentation_figure(dataset: SpeechDataset, seed: int = 0, count: int = 6) -> Figure:
     """Source utterances, and below them what a randomised training batch makes of them, as log-mel spectrograms."""
     x = dataset.train.x[:count]
-    rows = (x, dataset.randomise(x, torch.Generator().manual_seed(seed)))
+    rows = (log_mel(x), dataset.randomise(x, torch.Generator().manual_seed(seed)))
     figure, panels = plt.subplots(2, count, figsize=(11, 3.6))
-    for row, utterances in zip(panels, rows, strict=True):
-        for axes, picture in zip(row, log_mel(as_float(utterances)), strict=True):
+    for row, pictures in zip(panels, rows, strict=True):
+        for axes, picture in zip(row, pictures, strict=True):
             _spectrogram(axes, picture[0])
     figure.tight_layout()
     return figure

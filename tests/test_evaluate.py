@@ -6,8 +6,11 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
+from cascadetta_lib.data import ImageOptions, TextOptions, load_dataset
 from cascadetta_lib.data.image import ImageDataset
+from cascadetta_lib.data.text import TextDataset
 from cascadetta_lib.evaluate import (
     Evaluation,
     Evaluator,
@@ -18,12 +21,19 @@ from cascadetta_lib.evaluate import (
     online_errors,
 )
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.models import ResNetConfig
+from cascadetta_lib.models import MLPConfig, ResNetConfig, first_linear
 from cascadetta_lib.pretrain import build_model
 from cascadetta_lib.streams import Domain, gradual, instantaneous, make_stream
 
 STREAM = [Domain("fog", 5), Domain("contrast", 3), Domain("fog", 1)]
 BATCH = 8  # the domains have 22 images, so the last batch is short
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> TextDataset:
+    data = load_dataset("reviews", TextOptions(folder=str(tmp_path), train_size=60, test_size=20, vocabulary_size=40))
+    assert isinstance(data, TextDataset)
+    return data
 
 
 def make(name: str) -> Method:
@@ -95,6 +105,42 @@ def test_batchnorm_is_in_the_same_mode_for_e_a_and_f(name: str, dataset: ImageDa
     assert online_errors(result.batches).tolist() == pytest.approx([1 - accuracy for accuracy in right])
     for row in result.accuracies.itertuples():
         assert row.accuracy == pytest.approx(right[row.step])
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if "text" in METHODS[name].modalities])
+def test_a_first_linear_layer_is_computed_once_and_changes_nothing(
+    name: str, reviews: TextDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E, A and F on text are those of a method that knows nothing of it; CoTTA, which moves the layer, computes it
+    each time."""
+    stream = [Domain(domain, 1) for domain in reviews.domain_names]
+    config = MLPConfig(inputs=reviews.input_features, hidden=(12, 6))
+
+    def run() -> tuple[Evaluation, int, Method]:
+        model = build_model(config, METHODS[name].objective_on("text"), seed=0)
+        method = METHODS[name](model, learning_rate=0.05, copies=reviews.augmented_copies)
+        layer, calls = first_linear(method.model), []
+        assert layer is not None
+        linear = nn.functional.linear
+        with monkeypatch.context() as patch:
+            counting = lambda x, w, b=None: (calls.append(1) if w is layer.weight else None, linear(x, w, b))[1]  # noqa: E731
+            patch.setattr(nn.functional, "linear", counting)
+            result = Evaluator(method, reviews, stream, BATCH).run(matrix=True)
+        return result, len(calls), method
+
+    once, calls, method = run()
+    monkeypatch.setattr("cascadetta_lib.evaluate.first_linear", lambda model: None)
+    each_time, more_calls, _ = run()
+    pd.testing.assert_frame_equal(once.batches.drop(columns="seconds"), each_time.batches.drop(columns="seconds"))
+    pd.testing.assert_frame_equal(once.accuracies, each_time.accuracies)
+    batches = sum(-(-len(reviews.domain(*domain).y) // BATCH) for domain in stream)
+    assert calls == (more_calls if name == "cotta" else batches) and more_calls > batches
+    # Afterwards the layer is as it was: other weights give another output.
+    x, layer = reviews.prepare(reviews.domain(*stream[0]).x[:BATCH]), first_linear(method.model)
+    assert layer is not None
+    before = layer(x)
+    layer.weight.data.mul_(2)
+    assert not torch.equal(layer(x), before)
 
 
 def test_erm_on_a_stream_is_plain_evaluation(dataset: ImageDataset) -> None:
@@ -182,8 +228,6 @@ def test_streams() -> None:
 
 
 def test_the_real_images_run_end_to_end(real_cifar10: Path, tmp_path: Path) -> None:
-    from cascadetta_lib.data import ImageOptions, load_dataset
-
     dataset = load_dataset(f"npz:{real_cifar10}", ImageOptions(folder=str(tmp_path), train_size=200, test_size=40))
     model = build_model(ResNetConfig(), "meta", seed=0)
     assert isinstance(dataset, ImageDataset)

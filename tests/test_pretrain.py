@@ -500,10 +500,11 @@ def test_what_of_a_batch_is_randomised(dataset: ImageDataset, monkeypatch: pytes
     """Nothing, all, or all of it beside the batch as it is."""
     seen: list[Tensor] = []
     monkeypatch.setattr(type(dataset), "randomise", lambda self, x, generator: torch.zeros_like(x))
-    monkeypatch.setattr(type(dataset), "prepare", lambda self, x: seen.append(x) or x.float())
+    monkeypatch.setattr(type(dataset), "prepare", lambda self, x: x.float())
     indices = torch.arange(8)
     for objective in ("erm", "multi_task", "both_supervised_information"):
         model = build_model(TINY, objective, seed=0)
+        model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
         module._train_on(model, dataset, indices, OBJECTIVES[objective], SHORT, 0.1, torch.Generator().manual_seed(0))
     blank = [[not image.any() for image in batch] for batch in seen]
     assert blank == [[False] * 8, [True] * 8, [False] * 8 + [True] * 8]

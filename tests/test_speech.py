@@ -370,7 +370,8 @@ def test_contract(words: Path, tmp_path: Path) -> None:
     batch = dataset.train.x[:5]
     assert dataset.weak_augment(batch, numbers(0)) is batch
     first, second = (dataset.randomise(batch, numbers(1)) for _ in range(2))
-    assert first.shape == batch.shape and first.dtype == torch.float32 and torch.equal(first, second)
+    assert first.shape == (5, 1, 32, 32) and first.dtype == torch.float32 and torch.equal(first, second)
+    assert not torch.allclose(first, speech.log_mel(batch), atol=1.0)
     for x in (batch, first, dataset.domain("noise", 1).x[:5]):
         prepared = dataset.prepare(x)
         assert prepared.dtype == torch.float32 and prepared.shape == (5, 1, 32, 32)
@@ -380,7 +381,29 @@ def test_contract(words: Path, tmp_path: Path) -> None:
 
 def test_without_probability_nothing_is_randomised(words: Path, tmp_path: Path) -> None:
     dataset = load(tmp_path, augmentation_probability=0.0)
-    assert torch.equal(dataset.randomise(dataset.train.x, numbers(0)), speech.as_float(dataset.train.x))
+    assert torch.equal(dataset.randomise(dataset.train.x, numbers(0)), speech.log_mel(dataset.train.x))
+
+
+@pytest.mark.parametrize("room", [0, 2 * 5 * 32 * 32 * 4, 2**30])
+def test_what_is_kept_of_the_randomising_changes_nothing(
+    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """Two passes over three batches, with room for none, two and all of them: the same spectrograms, and the generator
+    goes on as if all had been drawn anew; another batch, or another place in the draws, is another one."""
+    monkeypatch.setattr(speech, "REMEMBERED", room)
+    dataset, batches = load(tmp_path), load(tmp_path).train.x[:15].split(5)
+    made, plain = [], audio.augment_waveforms
+    monkeypatch.setattr(speech, "augment_waveforms", lambda *a, **k: made.append(1) or plain(*a, **k))
+    passes = []
+    for _ in range(2):
+        generator = numbers(3)
+        passes.append([dataset.randomise(batch, generator) for batch in batches] + [generator.get_state()])
+    assert all(torch.equal(one, two) for one, two in zip(*passes, strict=True))
+    assert len(made) == {0: 6, 2**30: 3}.get(room, 4)
+    fresh = numbers(3)
+    assert torch.equal(passes[0][0], speech.log_mel(plain(speech.as_float(batches[0]), fresh)))
+    assert not torch.equal(dataset.randomise(batches[1], numbers(3)), passes[0][1])
+    assert not torch.equal(dataset.randomise(batches[0], numbers(4)), passes[0][0])
 
 
 @pytest.mark.parametrize("name", ["clean", *DOMAINS])

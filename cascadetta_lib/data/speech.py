@@ -1,12 +1,13 @@
 """What all speech datasets share: one-second utterances, the log-mel spectrograms that the network sees, five domains.
 
 An utterance is stored as int16 (16000,), one second at 16 kHz, on the device. A domain is stored as its finished
-spectrograms, float32 (N, 1, 32, 32) in dB, because stretch and shift act on frames, not on samples.
+spectrograms, float32 (N, 1, 32, 32) in dB, because stretch and shift act on frames, not on samples; randomised
+utterances are spectrograms too.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -40,6 +41,8 @@ FLOOR = -80.0
 """dB below the utterance's maximum under which nothing is told apart."""
 BATCH = 256
 """Utterances turned into spectrograms at once: the Fourier transforms of one take 260 kB."""
+REMEMBERED = 2**30
+"""Bytes of randomised spectrograms that a dataset keeps at most: those of 50 epochs of 5,000 utterances."""
 
 SOURCE_DOMAIN = "clean"
 RANGES = {
@@ -193,6 +196,7 @@ class SpeechDataset(Dataset):
     options: SpeechOptions
     test: Split
     noise: Tensor
+    _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def domain_names(self) -> tuple[str, ...]:
@@ -263,8 +267,26 @@ class SpeechDataset(Dataset):
         return x
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Gain, high-pass and impulse response. Float32 (N, 16000): a gain may leave [−1, 1], and is not clipped."""
-        return augment_waveforms(as_float(x), generator, probability=self.options.augmentation_probability)
+        """The spectrograms, float32 (N, 1, 32, 32) in dB, of utterances, int16 (N, 16000), after gain, high-pass and
+        impulse response. A gain may leave [−1, 1], and is not clipped.
+
+        On a CPU this is more than half of a training, and every objective at one seed meets the same batches and draws:
+        what was made once is kept, up to REMEMBERED bytes.
+        """
+        if x.is_cuda:
+            return self._randomised(x, generator)
+        key = fingerprint([x, generator.get_state()])
+        if key in self._kept:
+            made, state = self._kept[key]
+            generator.set_state(state)
+            return made
+        made = self._randomised(x, generator)
+        if (len(self._kept) + 1) * made.nbytes <= REMEMBERED:
+            self._kept[key] = made, generator.get_state()
+        return made
+
+    def _randomised(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        return log_mel(augment_waveforms(as_float(x), generator, probability=self.options.augmentation_probability))
 
     def prepare(self, x: Tensor) -> Tensor:
         """Waveforms (N, 16000), int16 or float, or spectrograms (N, 1, 32, 32) in dB to the network's input:

@@ -12,13 +12,12 @@ from cascadetta_lib.methods.cascade import CascadeMethod
 class CascadePlus(CascadeMethod):
     """θ_a is trained with the labels too, and by information maximisation, which one class for every x does not
     minimise; the same loss adapts φ's BatchNorm and θ_m at test time, and BatchNorm remembers the batches before this
-    one. For images all of it was chosen on corruptions of held-out source images (notebooks/08_collapse), for speech
-    the pre-training on augmented held-out utterances (benchmarks/choose_pretraining.py). For text it is speech's:
-    held-out reviews are for the images' one by one review in 200, and the errors of both on the test domains had been
-    seen before it was taken."""
+    one. For images all of it was chosen on corruptions of held-out source images (notebooks/08_collapse), for text
+    and speech the pre-training on held-out reviews and augmented held-out utterances
+    (benchmarks/choose_pretraining.py)."""
 
     objective_elsewhere: ClassVar[Mapping[Modality, str]] = {
-        "text": "multi_task_supervised_information",
+        "text": "meta_supervised_information",
         "speech": "multi_task_supervised_information",
     }
     objective, label, in_paper, colour = "both_supervised_information", "Cascade+", False, 9
