@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, cast
 
 import torch
-import torchvision
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -188,8 +187,10 @@ class ResNet34(nn.Module):
     features = 512
 
     def __init__(self) -> None:
+        from torchvision.models import resnet34  # half of all the time that importing this package would take
+
         super().__init__()
-        network = torchvision.models.resnet34(weights=None)
+        network = resnet34(weights=None)
         stem = nn.Sequential(network.conv1, network.bn1, network.relu, network.maxpool)
         self.shared_stages = nn.Sequential(stem, network.layer1, network.layer2, network.layer3)
         self.private = nn.Sequential(network.layer4, network.avgpool, nn.Flatten())

@@ -152,6 +152,12 @@ def test_a_claim_of_being_no_worse_holds_within_its_interval() -> None:
     assert judged("plus-text", -1, 0.5) == "holds" and judged("plus-text", -1, -0.1) == "does not hold"
 
 
+def test_a_bound_belongs_to_at_least_and_at_most_alone() -> None:
+    assert judged("plus-transfer", 0, 0) == judged("plus-error", 1, 1) == judged("plus-batch-16", 2, 2) == "holds"
+    assert judged("c10-transfer", 0, 0) == judged("plus-error-sure", 0, 0) == "does not hold"
+    assert (BY_NAME["plus-error"].condition, BY_NAME["plus-drift"].condition) == ("≥ 1", "≤ 0")
+
+
 def test_a_claim_of_not_by_chance_needs_the_whole_interval() -> None:
     assert judged("plus-error-sure", 0.1, 5) == "holds" and judged("plus-error-sure", -0.1, 5) == "does not hold"
 

@@ -41,6 +41,8 @@ FLOOR = -80.0
 """dB below the utterance's maximum under which nothing is told apart."""
 BATCH = 256
 """Utterances turned into spectrograms at once: the Fourier transforms of one take 260 kB."""
+CACHED = 8
+"""Utterances at once on a CPU, whose transforms fit into its cache."""
 REMEMBERED = 2**30
 """Bytes of randomised spectrograms that a dataset keeps at most: those of 50 epochs of 5,000 utterances."""
 
@@ -72,7 +74,9 @@ def log_mel(waveforms: Tensor) -> Tensor:
     largest value of the utterance, −80..0. A silent utterance is 0 everywhere, since each value is its own maximum.
     Because of the reference, a constant factor on the waveform changes nothing.
     """
-    return _decibels(_mel(_power(as_float(waveforms))))
+    # The transforms of a few utterances fit into a CPU's cache, those of a batch do not: a quarter of the time less.
+    parts = [waveforms] if waveforms.is_cuda else waveforms.split(CACHED)
+    return torch.cat([_decibels(_mel(_power(as_float(part)))) for part in parts])
 
 
 def as_float(waveforms: Tensor) -> Tensor:
