@@ -8,11 +8,11 @@ for F:        from the source, adapt to T_t alone and measure it in the same way
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Dataset, Split
 from cascadetta_lib.methods import Method
@@ -47,11 +47,29 @@ def split_batches(x: Tensor, batch_size: int, last_batch: Literal["kept", "dropp
             yield slice(start, min(start + batch_size, len(x)))
 
 
+class _KeepingLinear(nn.Linear):
+    """A linear layer that keeps its outputs of some batches, and computes them anew where the batch, or a weight, is
+    another tensor than it was or has been written to since."""
+
+    kept: dict[int, list[Any]]
+    """By the identity of a batch that somebody holds: nothing yet, or what its output was computed from, and that."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept, tensors = self.kept.get(id(x)), (x, self.weight, self.bias)
+        if kept is None or (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)):
+            return super().forward(x)
+        origin = [(id(tensor), tensor._version) for tensor in tensors]
+        if not kept or kept[0] != origin:
+            # The tensors are held as well, so that their identities stay theirs.
+            kept[:] = origin, super().forward(x), tensors
+        return cast(Tensor, kept[1].clone())
+
+
 class Evaluator:
     """Runs one method over one stream. `dataset` prepares the inputs; batches come in stored order.
 
     Every batch is predicted five times or so. A linear layer that the network begins with and no update moves (text:
-    all methods but CoTTA) is computed the first time alone, and the seconds of later steps do not hold it.
+    all methods but CoTTA) is computed once for E and A and once for F, and the seconds of other steps do not hold it.
     """
 
     def __init__(
@@ -64,7 +82,8 @@ class Evaluator:
     ) -> None:
         self.method, self.dataset, self.stream = method, dataset, list(stream)
         self.batch_size, self.last_batch = batch_size, last_batch
-        self._prepared: dict[tuple[int, int], Tensor] | None = None
+        self._prepared: dict[tuple[int, int], tuple[Tensor, int]] = {}
+        self._layer: _KeepingLinear | None = None
 
     def run(self, *, matrix: bool = False, transfer: Transfer = "paper") -> Evaluation:
         """E, A and F of the stream, from the source; the method is reset before and after.
@@ -124,34 +143,27 @@ class Evaluator:
         if layer is None or {*layer.parameters()} & {*self.method.adapted_parameters()}:
             yield
             return
-        prepared: dict[tuple[int, int], Tensor] = {}
-        known: dict[int, Tensor] = {}
-        compute = layer.forward
-
-        def forward(x: Tensor) -> Tensor:
-            # A kept batch is told by its identity; what a method makes of one is another tensor.
-            if id(x) in known:
-                return known[id(x)]
-            output = compute(x)
-            if any(x is kept for kept in prepared.values()):
-                known[id(x)] = output
-            return output
-
-        self._prepared, layer.forward = prepared, forward  # type: ignore[method-assign, assignment]
+        layer.__class__ = _KeepingLinear
+        assert isinstance(layer, _KeepingLinear)
+        layer.kept = {}
+        self._prepared, self._layer = {}, layer
         try:
             yield
         finally:
-            self._prepared = None
-            del layer.forward
+            self._prepared, self._layer = {}, None
+            del layer.kept
+            layer.__class__ = nn.Linear  # type: ignore[assignment]
 
     def _prepare(self, domain: Split, x: Tensor, start: int) -> Tensor:
         """The network's input of a batch in stored form, which begins at `start` of its domain."""
-        if self._prepared is None:
+        if self._layer is None:
             return self.dataset.prepare(x)
-        key = id(domain.x), start
-        if key not in self._prepared:
-            self._prepared[key] = self.dataset.prepare(x)
-        return self._prepared[key]
+        prepared, version = self._prepared.get((id(domain.x), start), (None, 0))
+        if prepared is None or prepared._version != version:
+            prepared = self.dataset.prepare(x)
+            self._prepared[id(domain.x), start] = prepared, prepared._version
+            self._layer.kept[id(prepared)] = []
+        return prepared
 
     def _describe(self, step: int) -> dict[str, object]:
         return {"step": step, "domain": self.stream[step].name, "severity": self.stream[step].severity}

@@ -310,8 +310,8 @@ def _resnet(config: ResNetConfig) -> tuple[nn.Module, nn.Linear]:
 def first_linear(model: nn.Module) -> nn.Linear | None:
     """The linear layer that φ begins with (text), None where it begins otherwise or the model has no φ of ours."""
     extractor = getattr(model, "feature_extractor", None)
-    first = extractor[0] if isinstance(extractor, nn.Sequential) else None
-    return first if isinstance(first, nn.Linear) else None
+    first = next(iter(extractor), None) if isinstance(extractor, nn.Sequential) else None
+    return first if type(first) is nn.Linear and first.bias is not None else None
 
 
 def batch_norms(module: nn.Module) -> Iterator[nn.BatchNorm1d | nn.BatchNorm2d]:

@@ -350,10 +350,10 @@ def meta_gradient(model: nn.Module, problem: MetaProblem, route: str) -> tuple[f
     Q (inputs, B) orthonormal, the same problem is that of the inputs L (B, B) and the weights W Q, whose gradient G
     stands for G Qᵀ: the same numbers up to rounding, 1.6 times as fast.
     """
-    first = first_linear(model)
-    rows = torch.cat([problem.meta_train.x, problem.meta_test.x])
-    if first is None or first.in_features <= len(rows):
+    first, size = first_linear(model), len(problem.meta_train.y) + len(problem.meta_test.y)
+    if first is None or first.in_features <= size or first.weight.device.type == "mps":  # Metal has no fast QR
         return META_GRADIENTS[route](model, problem)
+    rows = torch.cat([problem.meta_train.x, problem.meta_test.x])
     basis, triangle = torch.linalg.qr(rows.T)
     halves = triangle.T.split([len(problem.meta_train.y), len(problem.meta_test.y)])
     meta_train, meta_test = (

@@ -325,7 +325,9 @@ def stream_figure(runs: Sequence[Run], window: int = 8) -> Figure:
     axes.set(xlabel=f"{runs[0].provenance['unit']} of the stream", ylabel="online error (%)")
     axes.set(xlim=(0, x[-1]), ylim=(0, None))
     axes.grid(axis="x", visible=False)
-    axes.legend(ncols=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), columnspacing=1.2, handlelength=1.5)
+    entries = len({run.config.method for run in runs})
+    columns = -(-entries // -(-entries // 8))  # rows of one length
+    axes.legend(ncols=columns, loc="upper center", bbox_to_anchor=(0.5, -0.16), columnspacing=1.2, handlelength=1.5)
     name_data(figure, runs, 1.0)
     return figure
 

@@ -331,26 +331,36 @@ def test_difference_route_on_a_resnet_in_float32(which: str, dataset: ImageDatas
     assert ((flat[1] - flat[0]).norm() / flat[0].norm()).item() < 1e-2
 
 
-@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize(
+    "objective, repeated", [("meta", False), ("meta", True), ("meta_supervised_information", False)]
+)
+@pytest.mark.parametrize("outer_loss", ["paper", "release"])
 @pytest.mark.parametrize("route", META_GRADIENTS)
 @pytest.mark.parametrize("which", ["all", "batchnorm_and_classifier"])
-def test_a_wide_first_layer_in_the_basis_of_the_batch(which: str, route: str, repeated: bool) -> None:
+def test_a_wide_first_layer_in_the_basis_of_the_batch(
+    which: str, route: str, outer_loss: str, objective: str, repeated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same loss, gradients, running statistics and parameters as without the change of basis, also where two
     examples are one and the same."""
     config = MLPConfig(inputs=40, hidden=(6, 5), classes=3)
-    model = build_model(config, "meta", seed=0).double().train()
+    model = build_model(config, objective, seed=0).double().train()
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(16, 40, dtype=torch.float64, generator=generator)
     if repeated:
         x[8] = x[0]
     y = torch.randint(3, (16,), generator=generator)
     names = inner_parameter_names(model, which)
-    problem = MetaProblem(Half(x[:8], y[:8], None), Half(x[8:], y[8:], None), names, 0.3, "paper", 0.2)
+    halves = Half(x[:8], y[:8], None), Half(x[8:], y[8:], None)
+    problem = MetaProblem(*halves, names, 0.3, outer_loss, 0.2, OBJECTIVES[objective])  # type: ignore[arg-type]
     before = {name: value.clone() for name, value in model.state_dict().items()}
     plain_loss, plain = META_GRADIENTS[route](model, problem)
     after_plain = {name: value.clone() for name, value in model.state_dict().items()}
     model.load_state_dict(before)
+    widths, plain_route = [], META_GRADIENTS[route]
+    watched = lambda model, problem: (widths.append(problem.meta_test.x.shape), plain_route(model, problem))[1]  # noqa: E731
+    monkeypatch.setitem(META_GRADIENTS, route, watched)
     loss, gradients = meta_gradient(model, problem, route)
+    assert widths == [(8, 16)]
     assert loss == pytest.approx(plain_loss, rel=1e-12)
     assert list(gradients) == [name for name, _ in model.named_parameters()]
     for name, parameter in model.named_parameters():

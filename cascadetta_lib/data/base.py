@@ -1,8 +1,8 @@
 """What a dataset is: the first of the study's four artefacts (dataset → checkpoint → run → exhibit).
 
 A dataset has one labelled source domain, split into training and held-out examples, and named target domains.
-`Split.x` is the *stored* form (images: uint8 on the device); `randomise` and `weak_augment` map the stored form to
-itself, `prepare` maps it to the network's input. So augmentation, storage and scaling each stand in one place.
+`Split.x` is the *stored* form (images: uint8 on the device); `randomise` and `weak_augment` map it to a stored form,
+`prepare` maps that to the network's input. So augmentation, storage and scaling each stand in one place.
 """
 
 import hashlib

@@ -200,7 +200,7 @@ class SpeechDataset(Dataset):
     options: SpeechOptions
     test: Split
     noise: Tensor
-    _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
+    _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def domain_names(self) -> tuple[str, ...]:
@@ -277,16 +277,16 @@ class SpeechDataset(Dataset):
         On a CPU this is more than half of a training, and every objective at one seed meets the same batches and draws:
         what was made once is kept, up to REMEMBERED bytes.
         """
-        if x.is_cuda:
+        if x.device.type != "cpu":
             return self._randomised(x, generator)
         key = fingerprint([x, generator.get_state()])
         if key in self._kept:
             made, state = self._kept[key]
             generator.set_state(state)
-            return made
+            return made.clone()
         made = self._randomised(x, generator)
-        if (len(self._kept) + 1) * made.nbytes <= REMEMBERED:
-            self._kept[key] = made, generator.get_state()
+        if sum(kept.nbytes for kept, _ in self._kept.values()) + made.nbytes <= REMEMBERED:
+            self._kept[key] = made.clone(), generator.get_state()
         return made
 
     def _randomised(self, x: Tensor, generator: torch.Generator) -> Tensor:
