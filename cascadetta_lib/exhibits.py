@@ -454,13 +454,13 @@ def collapse_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
             names = [SHORT[domain.name] for domain in stream_runs[0].config.stream]
             axes.set_xticks(range(len(names)), names, rotation=60, fontsize=7)
         classes = stream_runs[0].config.checkpoint.model.classes
-        panels[0].axhline(1 / classes, color="black", lw=0.8, ls=":", label="chance")
-        panels[1].axhline(np.log(classes), color="black", lw=0.8, ls=":", label="uniform")
+        panels[0].axhline(1 / classes, color="black", lw=0.8, ls=":", label="chance, uniform")
+        panels[1].axhline(np.log(classes), color="black", lw=0.8, ls=":")
         panels[0].set(ylim=(0, 1))
         panels[1].set(ylim=(0, None))
-        for axes in panels:
-            axes.legend(fontsize=7)
         figure.tight_layout()
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper center", ncols=6, bbox_to_anchor=(0.5, 0.02), fontsize=7)
         name_data(figure, stream_runs, 1.0, 110)
         exhibit.parts.append(Part("collapse-stream", figure, stream_runs, "Along the stream, by domain."))
     return exhibit
