@@ -230,7 +230,7 @@ def sweep_figure(numbers: pd.DataFrame, over: str, label: str, runs: Sequence[Ru
     axes.set_xticks(values, [str(value) for value in values])
     axes.minorticks_off()
     axes.set(xlabel=label, ylabel="online error E (%)")
-    axes.legend(fontsize=6.5, ncols=2)
+    axes.legend(fontsize=6.5, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     name_data(figure, runs, 0.92, 75)
     return figure
 

@@ -308,7 +308,7 @@ def _resnet(config: ResNetConfig) -> tuple[nn.Module, nn.Linear]:
 
 
 def first_linear(model: nn.Module) -> nn.Linear | None:
-    """The linear layer with a bias that φ begins with (text), None where it begins otherwise or the model has no φ of ours."""
+    """The linear layer with a bias that φ begins with (text); None where it begins otherwise, or there is no φ."""
     extractor = getattr(model, "feature_extractor", None)
     first = next(iter(extractor), None) if isinstance(extractor, nn.Sequential) else None
     return first if type(first) is nn.Linear and first.bias is not None else None
