@@ -82,10 +82,11 @@ def eda(review: list[str], strength: float, generator: torch.Generator, synonyms
 
 def _replace(review: list[str], draw: EdaDraw, synonyms: Synonyms) -> list[str]:
     """The first n words, in the drawn order, that have synonyms."""
-    found = [(position, synonyms.synonyms(review[position])) for position in draw.word.argsort().tolist()]
-    replaceable = [(position, choices) for position, choices in found if choices]
+    found = ((position, synonyms.synonyms(review[position])) for position in draw.word.argsort().tolist())
+    replaceable = ((position, choices) for position, choices in found if choices)
     parts = [[word] for word in review]
-    for (position, choices), (_, which, _) in zip(replaceable, draw.change.tolist(), strict=False):
+    # zip asks `replaceable` second, so that no word is looked up after the last change.
+    for (_, which, _), (position, choices) in zip(draw.change.tolist(), replaceable, strict=False):
         parts[position] = choices[int(which * len(choices))].split(" ")
     return [word for part in parts for word in part]
 
@@ -176,11 +177,17 @@ def _open(folder: Path) -> tuple[Any, frozenset[str]]:
     """WordNet's reader and the stop words. DataMissing where nltk's data cannot be had or cannot be read."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
+    class EnglishWordNet(WordNetCorpusReader):
+        """Without the map to WordNets of other languages, which takes as long as all the rest of opening it."""
+
+        def map_wn(self, version: str = "wordnet") -> None:
+            return None
+
     try:
         places = {package: _find(package, folder) or _download(package, folder) for package in PACKAGES}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that there is no WordNet of other languages
-            reader = WordNetCorpusReader(places["wordnet"], None)
+            reader = EnglishWordNet(places["wordnet"], None)
         list_of_words = places["stopwords"].join("english").open().read().decode()
     except (OSError, LookupError, ValueError, zipfile.BadZipFile) as error:
         # nltk refuses folders that others may write to by an OSError.

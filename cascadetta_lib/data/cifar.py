@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torchvision.datasets import CIFAR10, CIFAR100
 
 from cascadetta_lib.data import ImageOptions, dataset
 from cascadetta_lib.data.archives import corruptions_archive, ensure_archive
@@ -33,16 +32,19 @@ class CifarC:
 
 @dataset("cifar10", "image")
 def load_cifar10(argument: str, options: ImageOptions) -> ImageDataset:
-    return _load("cifar10", "CIFAR-10", CIFAR10, options)
+    return _load("cifar10", "CIFAR-10", options)
 
 
 @dataset("cifar100", "image")
 def load_cifar100(argument: str, options: ImageOptions) -> ImageDataset:
-    return _load("cifar100", "CIFAR-100", CIFAR100, options)
+    return _load("cifar100", "CIFAR-100", options)
 
 
-def _load(name: str, title: str, reader: type[CIFAR10], options: ImageOptions) -> ImageDataset:
+def _load(name: str, title: str, options: ImageOptions) -> ImageDataset:
     """Raises DataMissing if the clean images are missing; without the -C archive it warns and generates."""
+    from torchvision.datasets import CIFAR10, CIFAR100  # seconds, and asking for a dataset's name imports this module
+
+    reader = {"cifar10": CIFAR10, "cifar100": CIFAR100}[name]
     unpacked = ensure_archive(title, options.folder)
     try:
         parts = [reader(root=unpacked.parent, train=train, download=False) for train in (True, False)]

@@ -92,7 +92,9 @@ def as_int16(waveforms: Tensor) -> Tensor:
 def _fourier(waveforms: Tensor) -> Tensor:
     """Complex short-time Fourier transforms (N, 1025, 32) of waveforms (N, 16000)."""
     window = torch.hann_window(FFT, device=waveforms.device)
-    return torch.stft(waveforms, FFT, HOP, window=window, pad_mode="constant", return_complex=True)
+    # What torch.stft makes with the ends padded by zeros, to the bit; on a CPU it takes twice as long for it.
+    frames = F.pad(waveforms, (FFT // 2, FFT // 2)).unfold(1, FFT, HOP)
+    return torch.fft.rfft(frames * window).transpose(1, 2)
 
 
 def _power(waveforms: Tensor) -> Tensor:
