@@ -432,18 +432,24 @@ def held_out_accuracy(
     correct = 0
     model.eval()
     # Batches of that size or a little more: the statistics of a short rest would be those of no other batch.
-    for indices in torch.arange(len(dataset.held_out.y)).tensor_split(max(1, len(dataset.held_out.y) // batch_size)):
-        x, y = dataset.held_out.take(indices.to(dataset.held_out.y.device))
+    held_out = dataset.plain_held_out
+    for indices in torch.arange(len(held_out.y)).tensor_split(max(1, len(held_out.y) // batch_size)):
+        x, y = held_out.take(indices.to(held_out.y.device))
         if running_statistics:
             outputs = model(dataset.prepare(x))
         else:
             with batch_statistics(model):
                 outputs = model(dataset.prepare(x))
         correct += int((outputs.main.argmax(1) == y).sum())
-    return correct / len(dataset.held_out.y)
+    return correct / len(held_out.y)
 
 
 # ---------------------------------------------------------------- the loop
+
+
+SAVE_SECONDS = 20
+"""What a killed training loses at most, beside the epoch that it was in. With the text network and its short epochs,
+writing the state after every one would take a tenth of the training."""
 
 
 def learning_rate_at(training: TrainingConfig, share: float) -> float:
@@ -467,8 +473,8 @@ def pretrain(
 
     An epoch is all whole batches of the source, and where the iterations are counted the last one may be a part.
 
-    `state_file`: written whole after each epoch; a later call with it goes on from there and ends in the same weights
-    (bit for bit on a CPU), because every draw depends on the seed and the epoch alone.
+    `state_file`: written whole after an epoch, at most every SAVE_SECONDS; a later call with it goes on from there and
+    ends in the same weights (bit for bit on a CPU), because every draw depends on the seed and the epoch alone.
     Raises ValueError where the source has fewer examples than a batch, or the loss is no longer finite.
     """
     kind, batch_size = OBJECTIVES[objective], training.training_batch_size
@@ -483,7 +489,7 @@ def pretrain(
     batches = len(dataset.train.y) // batch_size
     iterations = training.iterations if training.epochs is None else training.epochs * batches
     assert iterations is not None
-    epochs, done = math.ceil(iterations / batches), len(state.history)
+    epochs, done, saved = math.ceil(iterations / batches), len(state.history), time.monotonic()
     for epoch in progress(range(done, epochs), f"pre-training {objective}, seed {seed}", epochs, done):
         started = time.perf_counter()
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
@@ -506,12 +512,13 @@ def pretrain(
         row["held_out_accuracy"] = held_out_accuracy(model, dataset, running_statistics=running, batch_size=batch_size)
         if kind.self_supervised:
             # The same examples and rotations in every epoch, so that the rows compare.
-            first = dataset.held_out.take(slice(0, 200))
+            first = dataset.plain_held_out.take(slice(0, 200))
             half = _half(dataset.prepare(first.x), first.y, kind, torch.Generator().manual_seed(0))
             row |= diagnose(model, half)
         state.end_epoch(row | {"seconds": time.perf_counter() - started})
-        if state_file is not None:
+        if state_file is not None and time.monotonic() - saved >= SAVE_SECONDS:
             state.save(state_file)
+            saved = time.monotonic()
     model.load_state_dict(state.best)
     return model.eval(), pd.DataFrame(state.history)
 

@@ -438,7 +438,7 @@ class Study:
                 folder / "checkpoint.json",
                 {"config": config.model_dump(mode="json"), "provenance": self.provenance(seconds)},
             )
-            state_file.unlink()
+            state_file.unlink(missing_ok=True)
 
         self.store.make_once(path, make)
         model = build_model(config.model, objective, config.seed)

@@ -227,7 +227,7 @@ def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
 
     def counted(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
         calls.append(count)
-        return copies(x, count, generator)
+        yield from copies(x, count, generator)
 
     expected = make("cotta")(images)
     assert torch.equal(make("cotta", copies=counted)(images), expected), "without copies of one's own: for images"

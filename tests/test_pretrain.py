@@ -410,14 +410,24 @@ def test_resumed_training_ends_in_the_same_weights(
             raise KeyboardInterrupt
         return real(*arguments, **options)  # type: ignore[arg-type]
 
+    monkeypatch.setattr(module, "SAVE_SECONDS", 0)
     monkeypatch.setattr(module, "held_out_accuracy", killed_in_the_second_epoch)
     with pytest.raises(KeyboardInterrupt):
         pretrain(dataset, TINY, objective, SHORT, seed=3, state_file=state_file)
+    assert state_file.exists()
     monkeypatch.setattr(module, "held_out_accuracy", real)
     resumed, resumed_history = pretrain(dataset, TINY, objective, SHORT, seed=3, state_file=state_file)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
     pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed_history.drop(columns="seconds"))
+
+
+def test_a_short_training_writes_no_state(
+    dataset: ImageDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SAVE_SECONDS", 3600)
+    pretrain(dataset, TINY, "erm", SHORT, seed=0, state_file=tmp_path / "training.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 def test_training_by_iterations_with_adam_goes_on_after_a_kill(dataset: ImageDataset, tmp_path: Path) -> None:
@@ -436,6 +446,7 @@ def test_training_by_iterations_with_adam_goes_on_after_a_kill(dataset: ImageDat
             if next(epochs) == 2:
                 raise KeyboardInterrupt
 
+        patch.setattr(module, "SAVE_SECONDS", 0)
         patch.setattr(module.TrainingState, "save", save)
         pretrain(dataset, TINY, "meta", training, seed=0, state_file=state_file)
     resumed, _ = pretrain(dataset, TINY, "meta", training, seed=0, state_file=state_file)

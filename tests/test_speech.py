@@ -569,8 +569,10 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> SpeechDataset:
 
 def test_unaugmented_speech_is_transformed_once(spoken: SpeechDataset) -> None:
     assert spoken.plain is spoken.plain
-    assert torch.equal(spoken.plain.y, spoken.train.y)
-    assert torch.allclose(spoken.prepare(spoken.plain.x[:50]), spoken.prepare(spoken.train.x[:50]), atol=1e-5)
+    assert spoken.plain_held_out is spoken.plain_held_out
+    for plain, split in ((spoken.plain, spoken.train), (spoken.plain_held_out, spoken.held_out)):
+        assert torch.equal(plain.y, split.y)
+        assert torch.allclose(spoken.prepare(plain.x[:50]), spoken.prepare(split.x[:50]), atol=1e-5)
 
 
 def test_synthetic_speech(spoken: SpeechDataset) -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from cascadetta_lib import pretrain as training
 from cascadetta_lib import study as module
 from cascadetta_lib.settings import Settings, SettingsError, load_profile
 from cascadetta_lib.study import Store, Study, belongs
@@ -90,6 +91,7 @@ def test_a_killed_maker_leaves_nothing_that_counts(tmp_path: Path) -> None:
 
 def test_a_killed_training_goes_on_in_the_store(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     real = module.save_file
+    monkeypatch.setattr(training, "SAVE_SECONDS", 0)
     monkeypatch.setattr(module, "save_file", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         study.checkpoint("meta")

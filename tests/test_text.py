@@ -371,9 +371,10 @@ def test_texts_and_augmented_texts(tmp_path: Path) -> None:
 def test_there_are_no_augmented_copies_so_cotta_learns_from_its_teacher_on_the_text_itself(tmp_path: Path) -> None:
     data = small_dataset(tmp_path)
     x = data.prepare(data.train.x[:8])
-    assert list(data.augmented_copies(x, 32, seeded())) == []
+    assert data.augmented_copies(x, 32, seeded()) is None
     model = build_model(MLPConfig(inputs=data.input_features, hidden=(4,)), "meta", seed=0)
     method = METHODS["cotta"](model, copies=data.augmented_copies)
+    method.anchor = None  # type: ignore[assignment]  # nothing depends on how sure it is, so it is not asked
     assert torch.equal(method.target(x).main, method.teacher(x).main)  # type: ignore[attr-defined, operator]
 
 

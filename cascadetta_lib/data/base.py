@@ -67,6 +67,11 @@ class Dataset(ABC):
         return self.train
 
     @property
+    def plain_held_out(self) -> Split:
+        """The same of the held-out examples: `held_out`, or something nearer to the network's input."""
+        return self.held_out
+
+    @property
     @abstractmethod
     def domain_names(self) -> tuple[str, ...]:
         """The target domains, in the standard order of the stream."""
@@ -93,9 +98,9 @@ class Dataset(ABC):
         """Stored form to the network's input, float32."""
 
     @abstractmethod
-    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor] | None:
         """`count` versions of a prepared batch that keep its labels, one after the other (CoTTA averages over them), or
-        none where there is no such augmentation."""
+        None where there is no such augmentation."""
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> str:

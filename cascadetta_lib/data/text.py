@@ -9,7 +9,7 @@ alone, as they are, or the mSDA fitted on them, on the training rows alone.
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -119,9 +119,9 @@ class TextDataset(Dataset):
         """Rows, int64 (N,), to features, float32 (N, D)."""
         return self.bank[x]
 
-    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """None: CoTTA defines no augmentation of text, so its teacher's own prediction is the target."""
-        return iter(())
+    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> None:
+        """CoTTA defines no augmentation of text, so its teacher's own prediction is the target."""
+        return None
 
     def text(self, index: int) -> str:
         """The text of the training review `index`. ValueError where there are no texts or not that many."""

@@ -16,8 +16,9 @@ from cascadetta_lib.models import Outputs, as_outputs, batch_norms
 from cascadetta_lib.pretrain import information_loss
 
 Order = Literal["after", "before"]
-Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
-"""copies(x, count, generator): that many versions of a batch that keep its labels, or none."""
+Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor] | None]
+"""copies(x, count, generator): that many versions of a batch that keep its labels, made as they are asked for; or None
+where there are none for such data."""
 
 
 class Method(nn.Module):
