@@ -189,20 +189,20 @@ def sweep_table(numbers: pd.DataFrame, over: str) -> pd.DataFrame:
 
 
 def sweep_axes(axes: Axes, numbers: pd.DataFrame, over: str) -> None:
-    """E, a line a series with a band of one standard deviation over seeds; a point of fewer seeds than the rest of its
-    line is hollow."""
+    """E, a line a series with a band of one standard deviation over seeds; a point of fewer seeds than others is
+    hollow."""
     hollow: dict[str, Any] = {"ls": "", "marker": "o", "ms": 3, "mfc": "white"}
-    fewer = False
+    most = numbers.groupby(["series", over])["seed"].nunique().max()
     for (name, method), rows in numbers.groupby(["series", "method"], sort=False):
         own = rows["objective"].iloc[0] == METHODS[str(method)].objective
         curves = [each.groupby(over)["E"].mean() for _, each in rows.groupby("seed")]
         report.band(axes, curves, colour(str(method)), marker="o", ms=3, label=name, ls="-" if own else "--")
-        points = rows.groupby(over).agg(E=("E", "mean"), seeds=("seed", "nunique"))
-        points = points[points["seeds"] < points["seeds"].max()]
-        axes.plot(points.index, points["E"], color=colour(str(method)), **hollow)
-        fewer |= len(points) > 0
-    if fewer:
-        axes.plot([], [], color="0.4", label="fewer seeds", **hollow)
+        table = pd.concat(curves, axis=1)
+        fewer = table.mean(axis=1)[table.count(axis=1) < most]
+        if len(fewer):
+            axes.plot(fewer.index, fewer, color=colour(str(method)), **hollow)
+    if any(line.get_markerfacecolor() == "white" for line in axes.get_lines()):
+        axes.plot([], [], color="0.4", label=f"fewer than {most} seeds", **hollow)
 
 
 def sweep_numbers(found: Iterable[Found]) -> pd.DataFrame:

@@ -448,8 +448,8 @@ def held_out_accuracy(
 
 
 SAVE_SECONDS = 20
-"""What a killed training loses at most, beside the epoch that it was in. With the text network and its short epochs,
-writing the state after every one would take a tenth of the training."""
+"""Seconds between two writings of a training's state: what a kill loses at most, beside the epoch that it comes in. The
+text network has short epochs; writing after every one would be a tenth of its training."""
 
 
 def learning_rate_at(training: TrainingConfig, share: float) -> float:

@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 from made_up import Numbers, image_runs, made_up_evidence, made_up_run
@@ -302,16 +303,24 @@ def test_a_partial_grid_is_drawn_whole_and_names_no_winner(found: Evidence) -> N
 
 def test_points_of_fewer_seeds_are_hollow() -> None:
     rows = [("Tent", "tent", "meta", size, seed, E) for size, seed, E in ((8, 0, 40.0), (8, 1, 44.0), (4, 0, 50.0))]
+    rows += [("TTT", "ttt", "ttt", size, 0, 30.0) for size in (8, 4)]
     numbers = pd.DataFrame(rows, columns=["series", "method", "objective", "batch_size", "seed", "E"])
     _, axes = plt.subplots()
     building.sweep_axes(axes, numbers, "batch_size")
-    line, hollow, legend = axes.get_lines()
-    assert line.get_xydata().tolist() == [[4, 50], [8, 42]]  # type: ignore[union-attr]
-    assert hollow.get_xydata().tolist() == [[4, 50]] and hollow.get_markerfacecolor() == "white"  # type: ignore[union-attr]
-    assert legend.get_label() == "fewer seeds"
+    drawn = [
+        (line.get_markerfacecolor() == "white", np.asarray(line.get_xydata()).tolist()) for line in axes.get_lines()
+    ]
+    assert drawn == [
+        (False, [[4, 50], [8, 42]]),
+        (True, [[4, 50]]),
+        (False, [[4, 30], [8, 30]]),
+        (True, [[4, 30], [8, 30]]),
+        (True, []),
+    ]
+    assert axes.get_legend_handles_labels()[1] == ["Tent", "TTT", "fewer than 2 seeds"]
     _, axes = plt.subplots()
     building.sweep_axes(axes, numbers[numbers["seed"] == 0], "batch_size")
-    assert "fewer seeds" not in axes.get_legend_handles_labels()[1]
+    assert axes.get_legend_handles_labels()[1] == ["Tent", "TTT"]
 
 
 def test_exhibits_are_saved_and_say_where_they_come_from(tmp_path: Path, found: Evidence) -> None:

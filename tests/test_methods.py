@@ -35,7 +35,7 @@ def noisy_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[
 def make(name: str, modality: Modality = "image", **options: object) -> Method:
     """The method on a fresh network whose running statistics are not those of any batch."""
     model = build_model(CONFIGS[modality], METHODS[name].objective_on(modality), seed=0)
-    copies = None if modality == "image" else noisy_copies
+    copies = "image" if modality == "image" else noisy_copies
     return METHODS[name](model, **({"learning_rate": 0.05, "copies": copies} | options))  # type: ignore[arg-type]
 
 
@@ -227,7 +227,7 @@ def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
 
     def counted(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
         calls.append(count)
-        yield from copies(x, count, generator)
+        return copies(x, count, generator)
 
     expected = make("cotta")(images)
     assert torch.equal(make("cotta", copies=counted)(images), expected), "without copies of one's own: for images"

@@ -2,8 +2,11 @@
 
 import copy
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -422,12 +425,25 @@ def test_resumed_training_ends_in_the_same_weights(
     pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed_history.drop(columns="seconds"))
 
 
-def test_a_short_training_writes_no_state(
-    dataset: ImageDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("seconds", "written"), [(3600, 0), (1.5, 2), (0, 4)])
+def test_the_state_is_written_once_the_seconds_have_passed(
+    dataset: ImageDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, written: int
 ) -> None:
-    monkeypatch.setattr(module, "SAVE_SECONDS", 3600)
-    pretrain(dataset, TINY, "erm", SHORT, seed=0, state_file=tmp_path / "training.safetensors")
-    assert not list(tmp_path.iterdir())
+    """Four epochs, and a clock that goes on by a second whenever an epoch has been judged."""
+    clock, saves = [0.0], []
+    real, save = module.held_out_accuracy, module.TrainingState.save
+
+    def judged(*arguments: Any, **options: Any) -> float:
+        clock[0] += 1
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(module, "SAVE_SECONDS", seconds)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0], perf_counter=time.perf_counter))
+    monkeypatch.setattr(module, "held_out_accuracy", judged)
+    monkeypatch.setattr(module.TrainingState, "save", lambda state, path: saves.append(clock[0]) or save(state, path))
+    training = SHORT.model_copy(update={"epochs": 4})
+    pretrain(dataset, TINY, "erm", training, seed=0, state_file=tmp_path / "training.safetensors")
+    assert len(saves) == written and (tmp_path / "training.safetensors").exists() == (written > 0)
 
 
 def test_training_by_iterations_with_adam_goes_on_after_a_kill(dataset: ImageDataset, tmp_path: Path) -> None:

@@ -78,6 +78,14 @@ def test_synonym_replacement(strength: float) -> None:
         assert all(new in single.synonyms(old) for old, new in changed), "stop words stay"
 
 
+def test_no_synonym_is_looked_up_after_the_last_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    review, looked_up = ["good"] * 40, []
+    find = DictionarySynonyms.synonyms
+    monkeypatch.setattr(DictionarySynonyms, "synonyms", lambda self, word: looked_up.append(word) or find(self, word))
+    apply_eda(review, drawn("synonym replacement", review, 0.05, 0), SYNONYMS)
+    assert len(looked_up) == 2, "0.05 of 40 words"
+
+
 def test_a_synonym_of_several_words_becomes_words() -> None:
     results = {
         " ".join(apply_eda(["good"], drawn("synonym replacement", ["good"], 0.1, s), SYNONYMS)) for s in range(20)
@@ -371,7 +379,7 @@ def test_texts_and_augmented_texts(tmp_path: Path) -> None:
 def test_there_are_no_augmented_copies_so_cotta_learns_from_its_teacher_on_the_text_itself(tmp_path: Path) -> None:
     data = small_dataset(tmp_path)
     x = data.prepare(data.train.x[:8])
-    assert data.augmented_copies(x, 32, seeded()) is None
+    assert data.augmented_copies is None
     model = build_model(MLPConfig(inputs=data.input_features, hidden=(4,)), "meta", seed=0)
     method = METHODS["cotta"](model, copies=data.augmented_copies)
     method.anchor = None  # type: ignore[assignment]  # nothing depends on how sure it is, so it is not asked
@@ -705,6 +713,7 @@ def test_wordnet(real: Path) -> None:
     assert "volume" in found["book"] and "book" not in found["book"]
     assert found["film"] == tuple(sorted(set(found["film"]))) and "motion picture" in found["film"]
     assert found["the"] == found["not"] == found["qwertyuiop"] == found["don't"] == ()
+    assert wordnet._reader.map30 is None, "the map to WordNets of other languages takes as long as the rest"
 
 
 def test_real_reviews(real: Path) -> None:

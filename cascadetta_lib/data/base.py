@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 Modality = Literal["image", "text", "speech"]
+Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
+"""copies(x, count, generator): that many versions of a prepared batch that keep its labels, one after the other."""
 
 
 class DataMissing(Exception):
@@ -68,7 +70,7 @@ class Dataset(ABC):
 
     @property
     def plain_held_out(self) -> Split:
-        """The same of the held-out examples: `held_out`, or something nearer to the network's input."""
+        """The held-out examples to measure on: `held_out`, or something nearer to the network's input."""
         return self.held_out
 
     @property
@@ -97,10 +99,10 @@ class Dataset(ABC):
     def prepare(self, x: Tensor) -> Tensor:
         """Stored form to the network's input, float32."""
 
+    @property
     @abstractmethod
-    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor] | None:
-        """`count` versions of a prepared batch that keep its labels, one after the other (CoTTA averages over them), or
-        None where there is no such augmentation."""
+    def augmented_copies(self) -> Copies | None:
+        """What CoTTA averages over; None where no augmentation of prepared data keeps its labels."""
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> str:

@@ -3,8 +3,8 @@
 The corrupted images come from the -C archive where the dataset has it, else from `corruptions.corrupt`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from cascadetta_lib.augment.image import augmix, cotta_copies, crop_and_flip
 from cascadetta_lib.data import ImageOptions, corruptions
 from cascadetta_lib.data.base import (
+    Copies,
     Dataset,
     Modality,
     Split,
@@ -138,9 +139,10 @@ class ImageDataset(Dataset):
             return scaled
         return F.interpolate(scaled, (self.input_size, self.input_size), mode="bilinear", align_corners=False)
 
-    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    @property
+    def augmented_copies(self) -> Copies:
         """CoTTA's own augmentation of images."""
-        return cotta_copies(x, count, generator, self.value_range)
+        return partial(cotta_copies, value_range=self.value_range)
 
 
 def make_image_dataset(

@@ -6,7 +6,7 @@ utterances are spectrograms too.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from cascadetta_lib.augment.audio import augment_waveforms, spectrogram_copies
 from cascadetta_lib.data import SpeechOptions
 from cascadetta_lib.data.base import (
+    Copies,
     Dataset,
     Modality,
     Split,
@@ -302,9 +303,10 @@ class SpeechDataset(Dataset):
         spectrograms = log_mel(x) if x.ndim == 2 else x
         return (spectrograms - FLOOR / 2) / (-FLOOR / 2)
 
-    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    @property
+    def augmented_copies(self) -> Copies:
         """Spectrograms masked and with noise: ours, because CoTTA defines none for speech."""
-        return spectrogram_copies(x, count, generator)
+        return spectrogram_copies
 
 
 def _as_spectrograms(utterances: Split) -> Split:

@@ -119,7 +119,8 @@ class TextDataset(Dataset):
         """Rows, int64 (N,), to features, float32 (N, D)."""
         return self.bank[x]
 
-    def augmented_copies(self, x: Tensor, count: int, generator: torch.Generator) -> None:
+    @property
+    def augmented_copies(self) -> None:
         """CoTTA defines no augmentation of text, so its teacher's own prediction is the target."""
         return None
 

@@ -1,7 +1,7 @@
 """What every test-time method shares: batch statistics, one step a batch, the order of prediction, and the reset."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar, Literal
@@ -10,15 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.augment.image import cotta_copies
-from cascadetta_lib.data.base import Modality
+from cascadetta_lib.data.base import Copies, Modality
 from cascadetta_lib.methods.memory import give_memory, memories
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms
 from cascadetta_lib.pretrain import information_loss
 
 Order = Literal["after", "before"]
-Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor] | None]
-"""copies(x, count, generator): that many versions of a batch that keep its labels, made as they are asked for; or None
-where there are none for such data."""
 
 
 class Method(nn.Module):
@@ -31,8 +28,8 @@ class Method(nn.Module):
     predict: `after` records the prediction of the updated model (the paper), `before` that of the forward pass which
     the update was computed from (the releases of Tent and CoTTA).
 
-    What some methods do to images: value_range is black and white in x; copies makes the augmented copies that CoTTA
-    averages over (None: its own for images). Other data needs copies of its own, such as Dataset.augmented_copies.
+    value_range: black and white in images x. copies: makes the augmented copies that CoTTA averages over. "image" is
+    its own augmentation of images; other data needs its own, such as Dataset.augmented_copies, or None for no copies.
 
     Three things that the paper does not have, each None for the method's own value (class attributes, off unless a
     method says otherwise):
@@ -66,7 +63,7 @@ class Method(nn.Module):
         learning_rate: float = 1e-3,
         predict: Order = "after",
         value_range: tuple[float, float] = (-1.0, 1.0),
-        copies: Copies | None = None,
+        copies: Copies | Literal["image"] | None = "image",
         diversity: float | None = None,
         drift_bound: float | None = None,
         memory: int | None = None,
@@ -78,7 +75,7 @@ class Method(nn.Module):
         self.drift_bound = self.drift_bound if drift_bound is None else drift_bound
         self.memory = self.memory if memory is None else memory
         self.learning_rate, self.order, self.value_range, self.seed = learning_rate, predict, value_range, seed
-        self.copies = partial(cotta_copies, value_range=value_range) if copies is None else copies
+        self.copies = partial(cotta_copies, value_range=value_range) if copies == "image" else copies
         self.configure_model()
         parameters = self.adapted_parameters()
         self.optimizer = self.make_optimizer(parameters) if self.adapts else None

@@ -56,12 +56,11 @@ class CoTTA(Method):
         """The teacher's logits: on x where the anchor is sure or there are no augmented copies, else their mean over
         these."""
         on_x = as_outputs(self.teacher(x))
-        copies = self.copies(x, COPIES, self.generator)  # nothing is made before it is asked for
-        if copies is None or as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
+        if self.copies is None or as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
             return on_x
         # Each copy is a forward pass of its own, normalised by its own batch statistics.
-        logits = [as_outputs(self.teacher(copy)).main for copy in copies]
-        return Outputs(torch.stack(logits).mean(0), on_x.auxiliary)
+        copies = [as_outputs(self.teacher(copy)).main for copy in self.copies(x, COPIES, self.generator)]
+        return Outputs(torch.stack(copies).mean(0), on_x.auxiliary)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         target = self.target(x)
