@@ -81,15 +81,16 @@ def batch_size_exhibit(evidence: Evidence, dataset: str) -> Exhibit:
     runs, ours = runs_of(found), sweep_table(numbers, "batch_size")
     sizes = [size for size in PAPER_BATCH_SIZES if size in ours.columns]
     if len(sizes) > 1:
-        means = numbers.groupby(["series", "batch_size"])["E"].mean().unstack("batch_size").reindex(columns=sizes)
-        over_sizes = {name: spread(row) if row.notna().all() else "–" for name, row in means.iterrows()}
-        ours.insert(ours.shape[1] - 1, f"{sizes[0]}–{sizes[-1]}", [over_sizes[name] for name in ours.index])
+        seeds = numbers.pivot_table(index=["series", "seed"], columns="batch_size", values="E").reindex(columns=sizes)
+        means = seeds.dropna().groupby("series").mean()  # of the seeds that have all sizes, so that they compare
+        over_sizes = {name: spread(row) for name, row in means.iterrows()}
+        ours.insert(ours.shape[1] - 1, f"{sizes[0]}–{sizes[-1]}", [over_sizes.get(name, "–") for name in ours.index])
     paper = paper_values("tab:insensitive", runs).pivot(index="method", columns="batch_size", values="value")
     rows = paper.map("{:.2f}".format).rename(columns=lambda name: int(name) if str(name).isdigit() else name)
     if len(rows):
         rows["128–16"] = rows.pop("mean") + " ± " + rows.pop("std")
     figure = sweep_figure(numbers, "batch_size", "batch size", runs)
-    note = "E (%); the last column but one is mean ± std over batch sizes."
+    note = "E (%); the last column but one is mean ± std over batch sizes, of the seeds that have all of them."
     exhibit.parts = [
         Part("batch-sizes", beside_paper(ours, rows), runs, note),
         Part("batch-sizes-figure", figure, runs),
