@@ -23,6 +23,8 @@ from cascadetta_lib.data import SpeechOptions, load_dataset, speech, speech_comm
 from cascadetta_lib.data.base import DataMissing, Split
 from cascadetta_lib.data.speech import DOMAINS, HOP, SAMPLES, SpeechDataset, make_speech_dataset
 from cascadetta_lib.data.speech_commands import HELD_OUT_LIST, NOISE, TEST_LIST
+from cascadetta_lib.models import LeNetConfig
+from cascadetta_lib.pretrain import build_model, held_out_accuracy
 
 WORDS = ("left", "right", "stop")
 
@@ -565,6 +567,15 @@ def test_a_missing_folder_of_the_users_own_is_not_downloaded(tmp_path: Path, off
 @pytest.fixture(scope="module")
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> SpeechDataset:
     return load(tmp_path_factory.mktemp("data"), "synthetic_speech")
+
+
+def test_judging_on_held_out_speech_transforms_nothing_anew(
+    spoken: SpeechDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build_model(LeNetConfig(classes=spoken.classes), "erm", seed=0)
+    first = held_out_accuracy(model, spoken, running_statistics=False, batch_size=64)
+    monkeypatch.setattr(speech, "log_mel", None)
+    assert held_out_accuracy(model, spoken, running_statistics=False, batch_size=64) == first
 
 
 def test_unaugmented_speech_is_transformed_once(spoken: SpeechDataset) -> None:
