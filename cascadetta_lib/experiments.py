@@ -168,7 +168,7 @@ def _on_trial(settings: Settings, **changes: Any) -> dict[str, Any]:
     """As _on_source, on all held-out images, with a smaller network and a shorter training."""
     trial = {
         name: getattr(settings, f"image_trial_{name}")
-        for name in ("depth", "train_size", "epochs", "training_batch_size")
+        for name in ("depth", "train_size", "epochs", "training_batch_size", "schedule")
     }
     return _on_source(settings, test_size=None, **trial | changes)
 

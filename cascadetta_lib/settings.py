@@ -121,6 +121,7 @@ class Settings(BaseModel):
     image_trial_train_size: int | None = Field(300, ge=20, description="source images of these; null: all")
     image_trial_epochs: int = Field(1, ge=1, description="epochs of these")
     image_trial_training_batch_size: int = Field(50, ge=4, description="batch of their pre-training")
+    image_trial_schedule: Literal["linear", "steps"] = Field("linear", description="its schedule of the learning rate")
     image_choice_learning_rates: tuple[float, ...] = Field(
         (0.001, 0.01), min_length=1, description="online ones, of which 08_collapse chooses each method's on the source"
     )
