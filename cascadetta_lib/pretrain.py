@@ -13,9 +13,9 @@ the inner loss between I and all parameters. `exact_meta_gradient` gets it by do
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
 
@@ -42,8 +42,8 @@ from cascadetta_lib.models import (
 )
 from cascadetta_lib.progress import progress
 
-STEP_EPOCHS = tuple(epoch / 75 for epoch in (20, 40, 50, 60, 70))
-"""Where the release's schedule multiplies the learning rate by 0.1, as shares of the training."""
+STEPS = {"steps": (20, 40, 50, 60, 70), "ttt_steps": (50, 65)}
+"""The epochs of 75 at which a schedule multiplies the learning rate by 0.1: the release's, and TTT's own."""
 
 
 class TrainingConfig(BaseModel):
@@ -57,7 +57,7 @@ class TrainingConfig(BaseModel):
     training_batch_size: int = 200
     optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: float = 0.1
-    schedule: Literal["linear", "steps", "dann"] = "steps"
+    schedule: Literal["linear", "steps", "ttt_steps", "dann"] = "steps"
     final_learning_rate: float = 0.0
     weight_decay: float = 0.0
     inner_learning_rate_ratio: float = 0.1
@@ -65,6 +65,7 @@ class TrainingConfig(BaseModel):
     outer_loss: Literal["paper", "release"] = "release"
     entropy_weight: float = 0.1
     meta_gradient: Literal["exact", "difference"] = "difference"
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
@@ -87,6 +88,8 @@ class Objective:
         classes or none.
     diversity: information maximisation, ENT(a) − diversity · H(mean softmax(a)), in the inner and the outer loss.
     agreement: KL(softmax(z) ‖ softmax(a)) beside the cross-entropy on z, with no gradient through its z.
+
+    recipe: what the objective trains by instead of the profile's values, by the names of TrainingConfig's fields.
     """
 
     parallel: bool = False
@@ -98,15 +101,20 @@ class Objective:
     supervised: bool = False
     diversity: float = 0.0
     agreement: bool = False
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
+
+TTT_RECIPE = {"learning_rate": 0.1, "weight_decay": 5e-4, "schedule": "ttt_steps"}
+"""TTT's own pre-training (its release); the paper says that it keeps that."""
 
 OBJECTIVES: dict[str, Objective] = {
     "erm": Objective(auxiliary=False, self_supervised=False, randomised="none"),
     "multi_task": Objective(),
     "meta": Objective(meta=True),
     "meta_no_auxiliary": Objective(meta=True, auxiliary=False),
-    "ttt": Objective(parallel=True, randomised="none"),
-    "meta_ttt": Objective(parallel=True, meta=True, randomised="none"),
+    "ttt": Objective(parallel=True, randomised="none", recipe=TTT_RECIPE),
+    # Sec. 6.4 draws the tasks from the randomised source. The rotation counts as much as the cross-entropy, as in TTT.
+    "meta_ttt": Objective(parallel=True, meta=True, recipe={"outer_loss": "paper", "entropy_weight": 1.0}),
     "meta_detached": Objective(meta=True, detached=True),
     "meta_agreement": Objective(meta=True, agreement=True),
     "meta_information": Objective(meta=True, diversity=1),
@@ -115,7 +123,14 @@ OBJECTIVES: dict[str, Objective] = {
     "multi_task_supervised_information": Objective(supervised=True, diversity=1),
     "plain_supervised_information": Objective(supervised=True, diversity=1, randomised="none"),
     "both_supervised_information": Objective(supervised=True, diversity=1, randomised="both"),
+    # What Cascade+ is held to: the same images, plain and randomised, by the cross-entropy on z alone.
+    "both_cross_entropy": Objective(auxiliary=False, self_supervised=False, randomised="both"),
 }
+
+
+def training_for(objective: str, training: TrainingConfig) -> TrainingConfig:
+    """`training` with what `objective` trains by instead."""
+    return training.model_copy(update=dict(OBJECTIVES[objective].recipe))
 
 
 def build_model(config: ModelConfig, objective: str, seed: int) -> Cascade | Parallel:
@@ -193,7 +208,7 @@ PLAIN = Objective()
 def losses(model: nn.Module, half: Half, kind: Objective = PLAIN, *, theta_a: bool = True) -> Losses:
     """Both losses of one half by the objective `kind`. Without θ_a the entropy is that of z itself. theta_a: whether
     the self-supervised loss has a gradient on the parameters of θ_a."""
-    outputs: Outputs = model(half.x)
+    outputs = in_float32(model(half.x))
     main = F.cross_entropy(outputs.main, half.y)
     if half.rotated is not None:
         return Losses(main, _rotation_loss(model, half.rotated))
@@ -208,7 +223,7 @@ def losses(model: nn.Module, half: Half, kind: Objective = PLAIN, *, theta_a: bo
     if not theta_a:
         classifier = cast(nn.Module, model.auxiliary_classifier)
         fixed = {name: value.detach() for name, value in classifier.named_parameters()}
-        a = functional_call(classifier, fixed, (outputs.main,))
+        a = functional_call(classifier, fixed, (outputs.main,)).float()
     return Losses(main, information_loss(a, kind.diversity))
 
 
@@ -216,13 +231,18 @@ def self_supervised_loss(model: nn.Module, half: Half, kind: Objective = PLAIN) 
     """The self-supervised loss alone, without the work for the other."""
     if half.rotated is not None:
         return _rotation_loss(model, half.rotated)
-    outputs = model(half.x)
+    outputs = in_float32(model(half.x))
     return information_loss(outputs.main if outputs.auxiliary is None else outputs.auxiliary, kind.diversity)
+
+
+def in_float32(outputs: Outputs) -> Outputs:
+    """The outputs for a loss, which is computed in float32 whatever the precision of the network."""
+    return Outputs(outputs.main.float(), None if outputs.auxiliary is None else outputs.auxiliary.float())
 
 
 def _rotation_loss(model: nn.Module, rotated: Rotated) -> Tensor:
     assert isinstance(model, Parallel)
-    return F.cross_entropy(model.rotation_logits(rotated.x), rotated.quarters)
+    return F.cross_entropy(model.rotation_logits(rotated.x).float(), rotated.quarters)
 
 
 # ---------------------------------------------------------------- the meta-gradient
@@ -458,7 +478,7 @@ def learning_rate_at(training: TrainingConfig, share: float) -> float:
         return training.learning_rate + share * (training.final_learning_rate - training.learning_rate)
     if training.schedule == "dann":
         return training.learning_rate / (1 + 10 * share) ** 0.75
-    return training.learning_rate * 0.1 ** sum(share >= at for at in STEP_EPOCHS)
+    return training.learning_rate * 0.1 ** sum(share >= epoch / 75 for epoch in STEPS[training.schedule])
 
 
 def pretrain(
@@ -477,6 +497,7 @@ def pretrain(
     ends in the same weights (bit for bit on a CPU), because every draw depends on the seed and the epoch alone.
     Raises ValueError where the source has fewer examples than a batch, or the loss is no longer finite.
     """
+    training = training_for(objective, training)
     kind, batch_size = OBJECTIVES[objective], training.training_batch_size
     if len(dataset.train.y) < batch_size:
         raise ValueError(f"the source has {len(dataset.train.y)} training examples, fewer than a batch of {batch_size}")
@@ -501,7 +522,10 @@ def pretrain(
             for group in optimizer.param_groups:
                 group["lr"] = rate
             indices = order[batch * batch_size : (batch + 1) * batch_size]
-            loss_sum += _train_on(model, dataset, indices, kind, training, rate, generator)
+            # The second-order term of the meta-gradient is a thousandth of the whole, the rounding of bfloat16 a tenth.
+            rounded = training.precision == "bfloat16" and not kind.meta
+            with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
+                loss_sum += _train_on(model, dataset, indices, kind, training, rate, generator)
             optimizer.step()
         if not math.isfinite(loss_sum):
             raise ValueError(
@@ -586,7 +610,7 @@ def _train_on(
         # TTT adds the two losses; multi-task weights the entropy by the λ of Sec. 6.4.
         total = main + (self_supervised if kind.parallel else training.entropy_weight * self_supervised)
     else:
-        total = F.cross_entropy(model(half.x).main, half.y)
+        total = F.cross_entropy(model(half.x).main.float(), half.y)
     total.backward()
     return total.item()
 

@@ -45,6 +45,10 @@ class Settings(BaseModel):
         "augmix_image", description="one AugMix mixture a batch (paper, Algorithm 1) or an image (release)"
     )
 
+    image_augmix_severity: float = Field(
+        3.0, ge=-10, le=10, description="of AugMix's operations: 3 is AugMix's own, −1 the release's"
+    )
+
     image_architecture: Literal["auto", "resnet26", "resnet34"] = Field(
         "auto", description="auto: resnet26 up to 64×64 pixels of CIFAR kind, resnet34 for Tiny-ImageNet"
     )
@@ -75,6 +79,9 @@ class Settings(BaseModel):
     image_entropy_weight: float = Field(0.1, ge=0, description="λ of Eq. 4")
     image_meta_gradient: Literal["exact", "difference"] = Field(
         "difference", description="the second-order term by double backward, or by a difference of gradients"
+    )
+    image_precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="of the convolutions and linear layers in training; bfloat16: autocast"
     )
 
     image_methods: tuple[str, ...] = Field(

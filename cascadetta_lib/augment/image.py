@@ -1,7 +1,8 @@
 """AugMix in batches on the device (domain randomisation, Algorithm 1), drawn first and applied second.
 
-An AugMix image is (1 − m)·x + m·Σ_k w_k·chain_k(x): 3 chains of 1 to 3 operations at severity 3, w ~ Dirichlet(1),
-m ~ Beta(1, 1). The operations that overlap with the benchmark's corruptions (brightness, contrast, colour,
+An AugMix image is (1 − m)·x + m·Σ_k w_k·chain_k(x): 3 chains of 1 to 3 operations, w ~ Dirichlet(1), m ~ Beta(1, 1).
+The level of an operation is uniform between 0.1 and the severity, on a scale on which 10 is the strongest: AugMix's own
+severity is 3, the paper's release has −1. The operations that overlap with the benchmark's corruptions (brightness, contrast, colour,
 sharpness) are left out, so that no test domain is seen in training.
 """
 
@@ -24,34 +25,32 @@ OPERATIONS = (
     "translate_y",
 )
 FIRST_AFFINE = OPERATIONS.index("rotate")
-WIDTH, DEPTH, SEVERITY = 3, 3, 3
-"""Chains an image, at most this many operations a chain, and the severity of an operation on AugMix's scale of 10."""
+WIDTH, DEPTH = 3, 3
+"""Chains an image, and at most this many operations a chain."""
 
 
 class AugMixDraw(NamedTuple):
     """What AugMix does to each of N images. Print it, apply it twice, test it."""
 
     operation: Tensor  # int64 (N, WIDTH, DEPTH), an index into OPERATIONS
-    magnitude: (
-        Tensor  # float32 (N, WIDTH, DEPTH) in [-SEVERITY/10, SEVERITY/10]: share of the largest effect, with sign
-    )
+    magnitude: Tensor  # float32 (N, WIDTH, DEPTH): share of the largest effect, level / 10
+    mirrored: Tensor  # bool (N, WIDTH, DEPTH): whether an affine operation turns the other way
     depth: Tensor  # int64 (N, WIDTH) in 1..DEPTH
     weight: Tensor  # float32 (N, WIDTH), sums to 1
     mix: Tensor  # float32 (N,) in [0, 1]: share of the chains in the result
 
 
-def draw_augmix(count: int, generator: torch.Generator) -> AugMixDraw:
-    """Draw AugMix for `count` images from `generator`, on its device."""
+def draw_augmix(count: int, generator: torch.Generator, severity: float) -> AugMixDraw:
+    """Draw AugMix of a severity for `count` images from `generator`, on its device."""
     shape, device = (count, WIDTH, DEPTH), generator.device
     operation = torch.randint(len(OPERATIONS), shape, generator=generator, device=device)
-    # AugMix draws a level uniformly in 0.1..SEVERITY of 10; half of the affine operations are mirrored.
-    level = 0.1 + (SEVERITY - 0.1) * torch.rand(shape, generator=generator, device=device)
-    sign = 1 - 2 * torch.randint(2, shape, generator=generator, device=device)
+    level = 0.1 + (severity - 0.1) * torch.rand(shape, generator=generator, device=device)
+    mirrored = torch.randint(2, shape, generator=generator, device=device).bool()
     depth = torch.randint(1, DEPTH + 1, shape[:2], generator=generator, device=device)
     # Dirichlet(1) is normalised exponentials, Beta(1, 1) is uniform.
     exponential = -torch.log1p(-torch.rand(shape[:2], generator=generator, device=device))
     mix = torch.rand(count, generator=generator, device=device)
-    return AugMixDraw(operation, sign * level / 10, depth, exponential / exponential.sum(1, keepdim=True), mix)
+    return AugMixDraw(operation, level / 10, mirrored, depth, exponential / exponential.sum(1, keepdim=True), mix)
 
 
 def apply_augmix(images: Tensor, draw: AugMixDraw) -> Tensor:
@@ -62,25 +61,27 @@ def apply_augmix(images: Tensor, draw: AugMixDraw) -> Tensor:
     for position in range(DEPTH):
         operation = draw.operation[:, :, position].flatten()
         magnitude = draw.magnitude[:, :, position].flatten()
+        mirrored = draw.mirrored[:, :, position].flatten()
         active = (draw.depth > position).flatten()
         affine = (active & (operation >= FIRST_AFFINE)).nonzero().squeeze(1)
         if len(affine):
-            chains[affine] = _affine(chains[affine], operation[affine], magnitude[affine])
+            signed = torch.where(mirrored, -magnitude, magnitude)
+            chains[affine] = _affine(chains[affine], operation[affine], signed[affine])
         for index, function in enumerate((_autocontrast, _equalize, _posterize, _solarize)):
             chosen = (active & (operation == index)).nonzero().squeeze(1)
             if len(chosen):
-                chains[chosen] = function(chains[chosen], magnitude[chosen].abs())
+                chains[chosen] = function(chains[chosen], magnitude[chosen])
     weight = (draw.weight * draw.mix[:, None]).view(count, WIDTH, 1, 1, 1)
     mixed = (1 - draw.mix.view(-1, 1, 1, 1)) * images + (weight * chains.view(count, WIDTH, *images.shape[1:])).sum(1)
     return mixed.round_().clamp_(0, 255).to(torch.uint8)
 
 
-def augmix(images: Tensor, generator: torch.Generator, *, shared: bool = False) -> Tensor:
+def augmix(images: Tensor, generator: torch.Generator, *, severity: float, shared: bool = False) -> Tensor:
     """AugMix on uint8 images (N, 3, H, W).
 
     shared: one mixture for the whole batch (the paper's one transformation a batch); else one an image (the release).
     """
-    draw = draw_augmix(1 if shared else len(images), generator)
+    draw = draw_augmix(1 if shared else len(images), generator, severity)
     if shared:
         draw = AugMixDraw(*(part.expand(len(images), *part.shape[1:]) for part in draw))
     return apply_augmix(images, draw)
@@ -107,29 +108,32 @@ def _equalize(x: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def _posterize(x: Tensor, magnitude: Tensor) -> Tensor:
-    """Keep 4 − ⌊4·magnitude⌋ bits of each value."""
-    dropped = 4 + (4 * magnitude).floor()
+    """Keep 4 − 4·magnitude bits of each value, the product without its fraction."""
+    dropped = 4 + (4 * magnitude).trunc()
     quantum = (2.0**dropped).view(-1, 1, 1, 1)
     return (x / quantum).floor() * quantum
 
 
 def _solarize(x: Tensor, magnitude: Tensor) -> Tensor:
-    """Invert every value at or above 256·(1 − magnitude)."""
-    threshold = (256 - (256 * magnitude).floor()).view(-1, 1, 1, 1)
+    """Invert every value at or above 256 − 256·magnitude, the product without its fraction."""
+    threshold = (256 - (256 * magnitude).trunc()).view(-1, 1, 1, 1)
     return torch.where(x < threshold, x, 255 - x)
 
 
 def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
-    """Rotation by 30°·magnitude, shear by 0.3·magnitude, translation by size/3·magnitude; black outside."""
+    """Rotation by 30°·magnitude and translation by size/3·magnitude, in whole degrees and pixels; shear by
+    0.3·magnitude; black outside."""
     kind = [operation == OPERATIONS.index(name) for name in OPERATIONS[FIRST_AFFINE:]]
     rotate, shear_x, shear_y, translate_x, translate_y = (k.float() * magnitude for k in kind)
-    angle = rotate * torch.pi / 6
+    angle = (30 * rotate).trunc() * torch.pi / 180
+    height, width = x.shape[2:]
+    # grid_sample's coordinates span −1..1, so a pixel is 2/size.
+    right, down = (translate_x * width / 3).trunc() * 2 / width, (translate_y * height / 3).trunc() * 2 / height
     cos, sin = angle.cos(), angle.sin()
-    # grid_sample's coordinates span −1..1, so a third of the image is 2/3.
     theta = torch.stack(
         [
-            torch.stack([cos, -sin + 0.3 * shear_x, translate_x * 2 / 3], 1),
-            torch.stack([sin + 0.3 * shear_y, cos, translate_y * 2 / 3], 1),
+            torch.stack([cos, -sin + 0.3 * shear_x, right], 1),
+            torch.stack([sin + 0.3 * shear_y, cos, down], 1),
         ],
         1,
     )

@@ -26,6 +26,7 @@ class ImageOptions(Options):
     input_scaling: str = "symmetric"
     crop_and_flip: bool = False
     randomisation: str = "augmix_image"
+    augmix_severity: float = 3.0
 
 
 class TextOptions(Options):

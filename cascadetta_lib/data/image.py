@@ -122,7 +122,8 @@ class ImageDataset(Dataset):
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """AugMix and no more: call `weak_augment` first."""
-        return augmix(x, generator, shared=SHARED_MIXTURE[self.options.randomisation])
+        shared = SHARED_MIXTURE[self.options.randomisation]
+        return augmix(x, generator, severity=self.options.augmix_severity, shared=shared)
 
     @property
     def value_range(self) -> tuple[float, float]:
