@@ -34,26 +34,23 @@ class Registry(Collection[str], Generic[Entry]):
 
         return register
 
-    def _load(self) -> None:
+    def _loaded(self) -> dict[str, Entry]:
         if self.package is not None:
             package, self.package = importlib.import_module(self.package), None
             for module in pkgutil.iter_modules(package.__path__):
                 importlib.import_module(f"{package.__name__}.{module.name}")
+        return self._entries
 
     def __getitem__(self, name: str) -> Entry:
-        self._load()
-        if name not in self._entries:
+        if name not in self._loaded():
             raise ValueError(f"no {self.kind} is named {name!r}; {nearest(name, self._entries)}")
         return self._entries[name]
 
     def __len__(self) -> int:
-        self._load()
-        return len(self._entries)
+        return len(self._loaded())
 
     def __contains__(self, name: object) -> bool:
-        self._load()
-        return name in self._entries
+        return name in self._loaded()
 
     def __iter__(self) -> Iterator[str]:
-        self._load()
-        return iter(sorted(self._entries))
+        return iter(sorted(self._loaded()))

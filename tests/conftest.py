@@ -1,21 +1,22 @@
-"""What several tests share: a tiny image dataset of made-up pictures, and the folder of real data."""
+"""Fixtures that several test files share: a tiny dataset of made-up images, and the folder of real ones."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from cascadetta_lib.data import ImageOptions
 from cascadetta_lib.data.base import Split
-from cascadetta_lib.data.image import ImageDataset, make_image_dataset
+from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_dataset
 
 CLASSES = 4
 
 
 def blobs(count: int, seed: int) -> Split:
-    """Pictures whose class shows: a bright quarter on noise. uint8 (N, 3, 32, 32), labels 0..3."""
+    """Noise with one bright quarter, which tells the class. uint8 (N, 3, 32, 32), labels 0..3."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(count) % CLASSES
     x = torch.randint(0, 100, (count, 3, 32, 32), generator=generator)
@@ -26,6 +27,7 @@ def blobs(count: int, seed: int) -> Split:
 
 
 def make_blobs(folder: Path, **options: object) -> ImageDataset:
+    """The dataset of 80 training and 22 test images, which keeps its corruptions in `folder`."""
     return make_image_dataset(
         name="blobs",
         source="made up by the tests",
@@ -53,5 +55,20 @@ def real_cifar10() -> Path:
     """The folder of the JPEG copies of CIFAR-10; the test is skipped where they are not unpacked."""
     folder = Path(os.environ.get("CASCADETTA_DATA", "~/.cache/cascadetta-real")).expanduser() / "cifar10-jpeg"
     if not (folder / "train.npz").is_file():
-        pytest.skip(f"no real images in {folder}; unpack ../shared/data and set CASCADETTA_DATA")
+        pytest.skip(f"no real images in {folder}; unpack them and set CASCADETTA_DATA")
     return folder
+
+
+class Waits(TorchDispatchMode):
+    """Inside, counts the operations whose result Python or the size of a tensor depends on; a GPU is waited for."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        aten = torch.ops.aten
+        masked = func in (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
+        if masked:
+            masked = any(index is not None and index.dtype == torch.bool for index in args[1])
+        reads = (aten._local_scalar_dense.default, aten.nonzero.default, aten.masked_select.default, aten.equal.default)
+        self.count += masked or func in reads
+        return func(*args, **(kwargs or {}))

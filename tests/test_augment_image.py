@@ -1,4 +1,6 @@
-"""AugMix against Pillow's operations, and CoTTA's augmentation against torchvision's."""
+"""AugMix against Pillow's operations, crop and flip one by one, and CoTTA's augmented copies."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,17 +10,7 @@ from torch import Tensor
 from torchvision.transforms import functional as TF
 
 from cascadetta_lib.augment import image as module
-from cascadetta_lib.augment.image import (
-    DEPTH,
-    OPERATIONS,
-    WIDTH,
-    AugMixDraw,
-    apply_augmix,
-    augmix,
-    cotta_augment,
-    draw_augmix,
-    draw_cotta,
-)
+from cascadetta_lib.augment.image import COTTA_RANGES, OPERATIONS, PADDING, augmix, cotta_copies, crop_and_flip
 
 
 @pytest.fixture
@@ -30,20 +22,20 @@ def pictures() -> Tensor:
     return (smooth * torch.linspace(90, 255, 6).view(-1, 1, 1, 1)).to(torch.uint8)
 
 
-def one_operation(count: int, name: str, magnitude: float) -> AugMixDraw:
-    """A draw whose result is that operation alone."""
-    return AugMixDraw(
-        torch.full((count, WIDTH, DEPTH), OPERATIONS.index(name)),
-        torch.full((count, WIDTH, DEPTH), magnitude),
-        torch.ones(count, WIDTH, dtype=torch.long),
-        torch.tensor([1.0, 0.0, 0.0]).expand(count, WIDTH),
-        torch.ones(count),
-    )
+def one_operation(pictures: Tensor, name: str, magnitude: float) -> Tensor:
+    """The pictures after that operation alone."""
+    x = pictures.float()
+    module.apply_operations(x, torch.full((len(x),), OPERATIONS.index(name)), torch.full((len(x),), magnitude))
+    return x
 
 
-def by_pillow(pictures: Tensor, function: object) -> Tensor:
-    arrays = [np.asarray(function(Image.fromarray(p.permute(1, 2, 0).numpy()))) for p in pictures]  # type: ignore[operator]
+def by_pillow(pictures: Tensor, function: Any) -> Tensor:
+    arrays = [np.asarray(function(Image.fromarray(p.permute(1, 2, 0).numpy()))) for p in pictures]
     return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2)
+
+
+def affine(*matrix: float) -> Any:
+    return lambda image: image.transform((32, 32), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
 
 
 @pytest.mark.parametrize(
@@ -53,104 +45,125 @@ def by_pillow(pictures: Tensor, function: object) -> Tensor:
         ("equalize", ImageOps.equalize, 0),
         ("posterize", lambda image: ImageOps.posterize(image, 4), 0),
         ("solarize", lambda image: ImageOps.solarize(image, 256 - 51), 0),
+        ("shear_x", affine(1, 0.3 * 0.2, -0.3 * 0.2 * 15.5, 0, 1, 0), 2),
+        ("shear_y", affine(1, 0, 0, 0.3 * 0.2, 1, -0.3 * 0.2 * 15.5), 2),
+        ("translate_x", affine(1, 0, 2, 0, 1, 0), 2),  # whole pixels of 32 / 3 * 0.2
+        ("translate_y", affine(1, 0, 0, 0, 1, 2), 2),
     ],
 )
-def test_operations_are_pillows(pictures: Tensor, name: str, function: object, tolerance: int) -> None:
-    ours = apply_augmix(pictures, one_operation(len(pictures), name, 0.2))
-    assert (ours.int() - by_pillow(pictures, function).int()).abs().max() <= tolerance
-
-
-@pytest.mark.parametrize(
-    ("name", "matrix"),
-    [
-        ("shear_x", (1, 0.3 * 0.2, -0.3 * 0.2 * 15.5, 0, 1, 0)),
-        ("shear_y", (1, 0, 0, 0.3 * 0.2, 1, -0.3 * 0.2 * 15.5)),
-        ("translate_x", (1, 0, 32 / 3 * 0.2, 0, 1, 0)),
-        ("translate_y", (1, 0, 0, 0, 1, 32 / 3 * 0.2)),
-    ],
-)
-def test_affine_operations_are_pillows_about_the_centre(pictures: Tensor, name: str, matrix: tuple[float, ...]) -> None:
-    ours = apply_augmix(pictures, one_operation(len(pictures), name, 0.2))
-    theirs = by_pillow(
-        pictures, lambda i: i.transform((32, 32), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
-    )
+def test_operations_are_pillows(pictures: Tensor, name: str, function: Any, tolerance: int) -> None:
+    difference = (one_operation(pictures, name, 0.2) - by_pillow(pictures, function)).abs()
     # Pillow leaves a pixel black whose source lies over the border, we blend it: compare the inside.
-    inside = (slice(None), slice(None), slice(6, 26), slice(6, 26))
-    assert (ours[inside].int() - theirs[inside].int()).abs().max() <= 2
+    assert (difference if tolerance < 2 else difference[:, :, 6:26, 6:26]).max() <= tolerance
 
 
 def test_rotation_is_by_30_degrees_times_the_magnitude(pictures: Tensor) -> None:
-    ours = apply_augmix(pictures, one_operation(len(pictures), "rotate", 0.3))[:, :, 8:24, 8:24].float()
+    ours = one_operation(pictures, "rotate", 0.3)[:, :, 8:24, 8:24]
     angles = {a: TF.rotate(pictures, a, TF.InterpolationMode.BILINEAR)[:, :, 8:24, 8:24].float() for a in (-9, 0, 9)}
     errors = {angle: (ours - turned).abs().mean().item() for angle, turned in angles.items()}
     assert min(errors[-9], errors[9]) < 1 < errors[0]
 
 
-def test_a_draw_can_be_applied_twice_and_depends_on_the_generator_alone(pictures: Tensor) -> None:
-    draw = draw_augmix(6, torch.Generator().manual_seed(5))
-    assert torch.equal(apply_augmix(pictures, draw), apply_augmix(pictures, draw))
-    assert torch.equal(apply_augmix(pictures, draw), augmix(pictures, torch.Generator().manual_seed(5)))
-    assert not torch.equal(apply_augmix(pictures, draw), augmix(pictures, torch.Generator().manual_seed(6)))
+def test_augmix_depends_on_the_generator_alone(pictures: Tensor) -> None:
+    first, again, other = (augmix(pictures, torch.Generator().manual_seed(seed), severity=3) for seed in (5, 5, 6))
+    assert torch.equal(first, again) and not torch.equal(first, other)
 
 
-def test_draws_are_in_range() -> None:
-    draw = draw_augmix(3000, torch.Generator().manual_seed(0))
-    assert set(draw.operation.unique().tolist()) == set(range(len(OPERATIONS)))
-    assert draw.magnitude.abs().max() <= 0.3 and draw.magnitude.abs().min() >= 0.01
-    assert set(draw.depth.unique().tolist()) == {1, 2, 3}
-    assert torch.allclose(draw.weight.sum(1), torch.ones(3000)) and draw.weight.mean(0).sub(1 / 3).abs().max() < 0.02
-    assert abs(draw.mix.mean() - 0.5) < 0.02
+@pytest.mark.parametrize("severity", [3.0, -1.0])
+def test_draws_are_in_range(monkeypatch: pytest.MonkeyPatch, severity: float) -> None:
+    seen: list[tuple[Tensor, Tensor]] = []
 
+    def watch(x: Tensor, operation: Tensor, magnitude: Tensor) -> None:
+        seen.append((operation, magnitude))
+        x.fill_(255)
 
-def test_nothing_mixed_in_leaves_the_image(pictures: Tensor) -> None:
-    draw = draw_augmix(6, torch.Generator().manual_seed(0))._replace(mix=torch.zeros(6))
-    assert torch.equal(apply_augmix(pictures, draw), pictures)
+    monkeypatch.setattr(module, "apply_operations", watch)
+    mixed = augmix(torch.zeros(3000, 3, 2, 2, dtype=torch.uint8), torch.Generator().manual_seed(0), severity=severity)
+    assert abs(mixed.float().mean() / 255 - 0.5) < 0.02, "the share of the chains, whose weights sum to 1"
+    operation, magnitude = (torch.stack(part) for part in zip(*seen, strict=True))
+    assert operation.unique().tolist() == list(range(-1, len(OPERATIONS)))
+    acting = (operation >= 0).float().mean(1)
+    assert acting[0] == 1 and torch.allclose(acting, torch.tensor([1, 2 / 3, 1 / 3]), atol=0.02), "depth in 1..3"
+    colour, turned = magnitude[operation < 4], magnitude[operation >= 4]
+    low, high = sorted((0.01, severity / 10))
+    assert low <= colour.min() < colour.max() <= high and colour.mean() == pytest.approx((low + high) / 2, abs=0.002)
+    assert 0.45 < (turned > 0).float().mean() < 0.55 and abs(turned.mean()) < 0.01, "to both sides"
 
 
 def test_shared_is_one_mixture_for_the_batch(pictures: Tensor) -> None:
     same = pictures[:1].expand(6, -1, -1, -1)
-    shared = augmix(same, torch.Generator().manual_seed(1), shared=True)
+    shared = augmix(same, torch.Generator().manual_seed(1), severity=3, shared=True)
     assert all(torch.equal(shared[0], other) for other in shared)
-    alone = augmix(same, torch.Generator().manual_seed(1))
+    alone = augmix(same, torch.Generator().manual_seed(1), severity=3)
     assert any(not torch.equal(alone[0], other) for other in alone)
 
 
-def test_no_operation_overlaps_with_the_benchmark() -> None:
-    assert not {"brightness", "contrast", "color", "sharpness"} & set(OPERATIONS)
+def test_crop_and_flip_one_by_one() -> None:
+    """Every pixel is numbered, so that a crop shows where it was taken from."""
+    x = torch.arange(1, 1 + 32 * 32).view(1, 1, 32, 32).expand(2000, 3, -1, -1)
+    result = crop_and_flip(x, torch.Generator().manual_seed(3), black=0)
+    padded = torch.nn.functional.pad(x[0], (PADDING,) * 4)
+    seen = set()
+    for image in result:
+        flip = bool((image[0, 16, 16] > image[0, 16, 17]).item())
+        image = image.flip(2) if flip else image
+        row, column = divmod(int(image[0, 16, 16]) - 1, 32)
+        top, left = row + PADDING - 16, column + PADDING - 16
+        assert torch.equal(image, padded[:, top : top + 32, left : left + 32])
+        seen.add((top, left, flip))
+    assert len(seen) > 0.99 * 2 * (2 * PADDING + 1) ** 2, "all places, mirrored or not"
+    white = crop_and_flip(torch.ones(50, 3, 8, 8), torch.Generator().manual_seed(0), black=-1.0)
+    assert white.unique().tolist() == [-1, 1], "the border has the value asked for"
 
 
-def test_cotta_colours_are_torchvisions(pictures: Tensor) -> None:
-    x, column = pictures.float() / 255, torch.full((6, 1, 1, 1), 1.2)
-    assert torch.allclose(module._blend_black(x, column), TF.adjust_brightness(x, 1.2), atol=1e-5)
-    assert torch.allclose(module._blend_mean(x, column), TF.adjust_contrast(x, 1.2), atol=1e-3)
-    assert torch.allclose(module._blend_grey(x, column), TF.adjust_saturation(x, 1.2), atol=1e-3)
-    assert torch.allclose(module._turn_hue(x, torch.full((6, 1, 1, 1), 0.05)), TF.adjust_hue(x, 0.05), atol=1e-4)
-    assert torch.allclose(module._gamma(x, column), TF.adjust_gamma(x, 1.2), atol=1e-5)
+@pytest.mark.parametrize("value_range", [(-1.0, 1.0), (0.0, 1.0)])
+def test_cotta_copies_stay_in_range_and_near_the_image(pictures: Tensor, value_range: tuple[float, float]) -> None:
+    black, white = value_range
+    x = pictures.float() / 255 * (white - black) + black
+    copies, again = (list(cotta_copies(x, 8, torch.Generator().manual_seed(0), value_range)) for _ in range(2))
+    assert len(copies) == 8 and all(torch.equal(*pair) for pair in zip(copies, again, strict=True))
+    for copy in copies:
+        assert copy.shape == x.shape and copy.min() >= black and copy.max() <= white
+        assert 0.01 < ((copy - x).abs().mean() / (white - black)) < 0.3
+    assert not torch.allclose(copies[0], copies[1], atol=0.05)
 
 
-def test_cotta_blur_is_torchvisions(pictures: Tensor) -> None:
+def test_the_images_of_a_copy_share_all_but_the_noise(pictures: Tensor) -> None:
+    x = pictures[-1:].float().expand(4, -1, -1, -1) / 255
+    (copy,) = cotta_copies(x, 1, torch.Generator().manual_seed(0), (0.0, 1.0))
+    difference = copy[0] - copy[1]
+    assert not torch.equal(copy[0], copy[1]) and difference.std() < 2**0.5 * 0.0055
+
+
+def unchanged(**changes: float) -> dict[str, float]:
+    """A draw that leaves the image as it is, but for `changes`."""
+    neutral = dict.fromkeys(COTTA_RANGES, 0.0) | dict.fromkeys(("brightness", "contrast", "saturation"), 1.0)
+    return neutral | {"gamma": 1.0, "scale": 1.0, "sigma": 0.001} | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, lambda x: x),
+        ({"brightness": 1.2}, lambda x: TF.adjust_brightness(x, 1.2)),
+        ({"contrast": 0.8}, lambda x: TF.adjust_contrast(x, 0.8)),
+        ({"saturation": 1.4}, lambda x: TF.adjust_saturation(x, 1.4)),
+        ({"hue": 0.05}, lambda x: TF.adjust_hue(x, 0.05)),
+        ({"gamma": 0.8}, lambda x: TF.adjust_gamma(x, 0.8)),
+        ({"sigma": 0.45}, lambda x: TF.gaussian_blur(x, [5, 5], [0.45, 0.45])),
+        ({"right": 1 / 8}, lambda x: torch.cat([x[..., 4:], x[..., -1:].expand(-1, -1, -1, 4)], 3)),
+        ({"down": -1 / 8}, lambda x: torch.cat([x[..., :1, :].expand(-1, -1, 4, -1), x[..., :-4, :]], 2)),
+    ],
+)
+def test_each_part_of_a_cotta_copy(pictures: Tensor, changes: dict[str, float], expected: Any) -> None:
     x = pictures.float() / 255
-    assert torch.allclose(module._blur(x, torch.full((6,), 0.45)), TF.gaussian_blur(x, [5, 5], [0.45, 0.45]), atol=1e-5)
+    found = module._cotta_copy(x, unchanged(**changes), [0, 1, 2, 3, 4])
+    assert torch.allclose(found, expected(x), atol=1e-4)
 
 
-def test_cotta_augmentation_stays_in_range_and_near_the_image(pictures: Tensor) -> None:
-    x = pictures.float() / 255
-    generator = torch.Generator().manual_seed(0)
-    result = cotta_augment(x, draw_cotta(6, generator), generator)
-    assert result.shape == x.shape and result.min() >= 0 and result.max() <= 1
-    assert 0.01 < (result - x).abs().mean() < 0.3
-
-
-def test_cotta_draws_are_in_range() -> None:
-    draw = draw_cotta(2000, torch.Generator().manual_seed(0))
-    for value, low, high in (
-        (draw.brightness, 0.6, 1.4),
-        (draw.hue, -0.06, 0.06),
-        (draw.scale, 0.9, 1.1),
-        (draw.shift_x, -1 / 8, 1 / 8),
-    ):
-        assert (
-            low <= value.min() < low + 0.01 * (high - low) + 1e-6
-            and high - 0.01 * (high - low) - 1e-6 < value.max() <= high
-        )
-    assert len({tuple(order) for order in draw.order.tolist()}) == 120
+def test_the_order_of_cotta_s_colours_counts(pictures: Tensor) -> None:
+    x, drawn = pictures.float() / 255, unchanged(brightness=0.6, gamma=0.7)
+    brightness_first = module._cotta_copy(x, drawn, [0, 1, 2, 3, 4])
+    assert torch.allclose(brightness_first, TF.adjust_gamma(TF.adjust_brightness(x, 0.6), 0.7), atol=1e-4)
+    gamma_first = module._cotta_copy(x, drawn, [4, 1, 2, 3, 0])
+    assert torch.allclose(gamma_first, TF.adjust_brightness(TF.adjust_gamma(x, 0.7), 0.6), atol=1e-4)

@@ -12,20 +12,21 @@ matplotlib.use("Agg")
 
 import nbformat
 import pytest
-from made_up import Numbers, image_runs, made_up_evidence
+from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
+from matplotlib.figure import Figure
 
-from cascadetta_lib import claims, exhibits, report
-from cascadetta_lib.experiments import EXPERIMENTS
-from cascadetta_lib.settings import Settings
+from cascadetta_lib.exhibits.base import EXHIBITS
 from workflow.execute import write_html
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine; .ci/run installs Debian's")
 OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=5000 --dump-dom"
 ).split()
 COUNT = """<script>document.documentElement.dataset.pictures =
 [...document.images].map(image => image.naturalWidth > 0 ? "shown" : "broken").join(" ")</script>"""
+NAMES = ("diagrams", "main_image", "batch_size", "severity", "cascade_parts", "gradual", "uncertainty", "speed")
 
 
 def opened(page: Path, folder: Path) -> tuple[str, list[str]]:
@@ -37,18 +38,18 @@ def opened(page: Path, folder: Path) -> tuple[str, list[str]]:
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine; .ci/run installs Debian's")
+@needs_chromium
 def test_the_report_opens_without_an_error_and_shows_every_exhibit(tmp_path: Path) -> None:
-    settings = Settings(image_methods=("adabn", "tent", "cascade"), image_batch_sizes=(32, 16), seeds=(0, 1, 2))
-    runs = image_runs(settings, lambda method, objective, changes: Numbers(3, alone=0.4), EXPERIMENTS, (0, 1, 2))
-    evidence = made_up_evidence(settings, runs)
-    shown, judgements = exhibits.all_exhibits(evidence), claims.all_judgements(evidence)
-    verdicts = report.to_html(claims.verdict_table(judgements, links=True), escape=False)
+    methods = ["adabn", "tent", "cascade"]
+    settings = quick(image_methods=methods, image_batch_sizes=[32, 16], seeds=[0, 1], results_folder=str(tmp_path))
+    world = made_up_runs(settings, lambda *_: Numbers(), points_of(settings, NAMES), settings.seeds)
+    runs = stored(settings, world)
+    shown = [EXHIBITS[name].show(runs) for name in NAMES]
     notebook = nbformat.v4.new_notebook()
-    notebook.cells.append(nbformat.v4.new_markdown_cell("# Report\n\n## Verdicts"))
-    for html in (verdicts, *(exhibit.html for exhibit in shown)):
+    notebook.cells.append(nbformat.v4.new_markdown_cell("# Report\n\n## Exhibits"))
+    for exhibit in shown:
         cell = nbformat.v4.new_code_cell("this_is_code")
-        cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": html})]
+        cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": exhibit._repr_html_()})]
         notebook.cells.append(cell)
     nbformat.write(notebook, tmp_path / "report.ipynb")
     page = tmp_path / "a report.html"  # a blank in the name, because users have them
@@ -60,15 +61,15 @@ def test_the_report_opens_without_an_error_and_shows_every_exhibit(tmp_path: Pat
     dom, console = opened(page, tmp_path / "profile")
     assert console == []
     pictures = re.search(r'data-pictures="([^"]*)"', dom)
-    expected = sum(not hasattr(part.content, "columns") for exhibit in shown for part in exhibit.parts)
-    assert pictures is not None and pictures[1].split() == ["shown"] * expected and expected > 10
+    expected = sum(isinstance(part.content, Figure) for exhibit in shown for part in exhibit.parts)
+    assert pictures is not None and pictures[1].split() == ["shown"] * expected and expected >= len(NAMES)
     contents = dom[dom.index("<nav>") : dom.index("</nav>")]
     for exhibit in shown:
         assert f'id="{exhibit.anchor}"' in dom and f'href="#{exhibit.anchor}"' in contents, exhibit.heading
     assert set(re.findall(r'<a href="#([^"]+)"', dom)) <= set(re.findall(r'id="([^"]+)"', dom))
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine; .ci/run installs Debian's")
+@needs_chromium
 def test_an_error_on_a_page_would_be_seen(tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text('<!doctype html><html><body><img src="absent.png"><script>absent()</script></body></html>')

@@ -2,7 +2,6 @@
 
 import csv
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,58 +10,31 @@ from torch import Tensor
 
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
 
-RANDOM = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "glass_blur",
-    "motion_blur",
-    "snow",
-    "frost",
-    "fog",
-    "elastic_transform",
-    "speckle_noise",
-    "spatter",
-)
+RANDOM = {"gaussian_noise", "shot_noise", "impulse_noise", "glass_blur", "motion_blur", "snow", "frost", "fog"}
+RANDOM |= {"elastic_transform", "speckle_noise", "spatter"}
+with open(Path(__file__).parent / "data" / "corruption_stats.csv") as file:
+    REFERENCE = {(row["corruption"], int(row["severity"])): row for row in csv.DictReader(file)}
+STATISTICS = ("median_psnr_db", "mean_shift", "mean_image_std", "gradient_ratio")
 
 
-class Statistics(NamedTuple):
-    """What corruption_stats.csv tells of one corruption at one severity; shift and deviation in grey levels."""
-
-    median_psnr_db: float
-    mean_shift: float
-    mean_image_std: float
-    gradient_ratio: float
-
-
-def read_reference() -> dict[tuple[str, int], Statistics]:
-    with open(Path(__file__).parent / "data" / "corruption_stats.csv") as file:
-        return {
-            (row["corruption"], int(row["severity"])): Statistics(*(float(row[name]) for name in Statistics._fields))
-            for row in csv.DictReader(file)
-        }
-
-
-REFERENCE = read_reference()
-
-
-def measure(clean: Tensor, corrupted: Tensor) -> Statistics:
+def measure(clean: Tensor, corrupted: Tensor) -> dict[str, float]:
+    """The statistics of corruption_stats.csv; shift and deviation in grey levels."""
     before, after = clean.float(), corrupted.float()
     error = (after - before).square().mean(dim=(1, 2, 3)).clamp(min=1e-10)
     gradients = [images.diff(dim=2).abs().mean() for images in (before, after)]
-    return Statistics(
-        median_psnr_db=float((10 * torch.log10(255**2 / error)).median()),
-        mean_shift=float((after - before).mean()),
-        mean_image_std=float(after.std(dim=(1, 2, 3), correction=0).mean()),
-        gradient_ratio=float(gradients[1] / gradients[0]),
-    )
+    return {
+        "median_psnr_db": float((10 * torch.log10(255**2 / error)).median()),
+        "mean_shift": float((after - before).mean()),
+        "mean_image_std": float(after.std(dim=(1, 2, 3), correction=0).mean()),
+        "gradient_ratio": float(gradients[1] / gradients[0]),
+    }
 
 
 @pytest.fixture(scope="module")
 def real_images(real_cifar10: Path) -> Tensor:
-    """The 10,000 CIFAR-10 test images that the reference was measured on, uint8 (10000, 3, 32, 32)."""
+    """The first 2,000 of the CIFAR-10 test images that the reference was measured on, uint8 (2000, 3, 32, 32)."""
     with np.load(real_cifar10 / "test.npz") as arrays:
-        return torch.from_numpy(arrays["x"]).permute(0, 3, 1, 2).contiguous()
+        return torch.from_numpy(arrays["x"][:2000]).permute(0, 3, 1, 2).contiguous()
 
 
 def made_images(count: int, size: int) -> Tensor:
@@ -77,38 +49,28 @@ def made_images(count: int, size: int) -> Tensor:
 def test_matches_the_statistics_of_the_original(real_images: Tensor, corruption: str, severity: int) -> None:
     # The photographs behind the original's frost are not available: its texture is made, and may differ by more.
     decibels, share = (2, 0.2) if corruption == "frost" else (1, 0.1)
-    expected = REFERENCE[corruption, severity]
+    expected = {name: float(REFERENCE[corruption, severity][name]) for name in STATISTICS}
     measured = measure(real_images, corrupt(real_images, corruption, severity))
-    assert measured.median_psnr_db == pytest.approx(expected.median_psnr_db, abs=decibels)
+    assert measured.pop("median_psnr_db") == pytest.approx(expected.pop("median_psnr_db"), abs=decibels)
     # Many shifts are those of truncation alone, half a grey level, of which 10 % is less than the noise of a seed.
-    assert measured.mean_shift == pytest.approx(expected.mean_shift, rel=share, abs=0.25)
-    assert measured.mean_image_std == pytest.approx(expected.mean_image_std, rel=share)
-    assert measured.gradient_ratio == pytest.approx(expected.gradient_ratio, rel=share)
-
-
-# In elastic_transform the affine part shrinks as the severity grows, so that severity 1 is the farthest from clean.
-@pytest.mark.parametrize("corruption", [name for name in CORRUPTIONS if name != "elastic_transform"])
-def test_severity_5_is_farther_from_clean_than_severity_1(real_images: Tensor, corruption: str) -> None:
-    assert REFERENCE[corruption, 5].median_psnr_db < REFERENCE[corruption, 1].median_psnr_db
-    few = real_images[:300]
-    mild, severe = (measure(few, corrupt(few, corruption, severity)) for severity in (1, 5))
-    assert severe.median_psnr_db < mild.median_psnr_db
+    assert measured.pop("mean_shift") == pytest.approx(expected.pop("mean_shift"), rel=share, abs=0.25)
+    assert measured == pytest.approx(expected, rel=share)
 
 
 AT_32 = [(name, 32) for name in CORRUPTIONS + HELD_OUT_CORRUPTIONS]
 AT_64 = [(name, 64) for name in CORRUPTIONS]
 
 
-@pytest.mark.parametrize("severity", SEVERITIES)
 @pytest.mark.parametrize(("corruption", "size"), AT_32 + AT_64)
-def test_keeps_dtype_and_shape_and_changes_the_images(corruption: str, size: int, severity: int) -> None:
+def test_keeps_dtype_and_shape_and_changes_the_images(corruption: str, size: int) -> None:
     images = made_images(4, size)
     untouched = images.clone()
-    corrupted = corrupt(images, corruption, severity)
-    assert corrupted.dtype == torch.uint8
-    assert corrupted.shape == images.shape
-    assert torch.equal(images, untouched)
-    assert not torch.equal(corrupted[2:], images[2:])
+    assert corrupt(images[:0], corruption, 1).shape == (0, 3, size, size), "an empty batch comes back empty"
+    for severity in SEVERITIES:
+        corrupted = corrupt(images, corruption, severity)
+        assert corrupted.dtype == torch.uint8 and corrupted.shape == images.shape
+        assert torch.equal(images, untouched)
+        assert not torch.equal(corrupted[2:], images[2:])
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS + HELD_OUT_CORRUPTIONS)
@@ -143,23 +105,17 @@ def test_mild_operations_leave_constant_images_alone() -> None:
             assert torch.equal(corrupt(levels, corruption, severity), levels), (corruption, severity)
 
 
-def test_an_empty_batch_comes_back_empty() -> None:
-    images = torch.empty(0, 3, 32, 32, dtype=torch.uint8)
-    assert all(corrupt(images, corruption, 1).shape == images.shape for corruption in CORRUPTIONS)
-
-
 @pytest.mark.parametrize(
     ("images", "corruption", "severity", "message"),
     [
         (made_images(2, 32), "gausian_noise", 1, r"'gausian_noise': allowed are .*fog.*did you mean 'gaussian_noise'"),
         (made_images(2, 32), "fog", 0, "severity = 0: allowed are 1, 2, 3, 4, 5"),
         (made_images(2, 32), "fog", 6, "severity = 6: allowed are 1, 2, 3, 4, 5"),
-        (made_images(2, 32), "fog", 1.0, "severity = 1.0: allowed are 1, 2, 3, 4, 5"),
-        (made_images(2, 32).float(), "fog", 1, r"dtype torch.float32: allowed is torch.uint8"),
-        (made_images(2, 32)[0], "fog", 1, r"shape \(3, 32, 32\): allowed are \(N, 3, 32, 32\)"),
-        (made_images(2, 48), "fog", 1, r"shape \(2, 3, 48, 48\): allowed are \(N, 3, 32, 32\) and \(N, 3, 64, 64\)"),
-        (made_images(2, 32).permute(0, 2, 3, 1), "fog", 1, r"shape \(2, 32, 32, 3\): allowed are"),
-        *((made_images(2, 64), name, 1, f"'{name}' has no parameters for 64x64") for name in HELD_OUT_CORRUPTIONS),
+        (made_images(2, 32).float(), "fog", 1, r"torch.float32 .*: allowed is torch.uint8"),
+        (made_images(2, 32)[0], "fog", 1, r"\(3, 32, 32\): allowed is"),
+        (made_images(2, 48), "fog", 1, r"\(2, 3, 48, 48\): allowed is .* \(N, 3, 32, 32\) or \(N, 3, 64, 64\)$"),
+        (made_images(2, 32).permute(0, 2, 3, 1), "fog", 1, r"\(2, 32, 32, 3\): allowed is"),
+        *((made_images(2, 64), name, 1, r"allowed is torch.uint8 \(N, 3, 32, 32\)$") for name in HELD_OUT_CORRUPTIONS),
     ],
 )
 def test_errors_name_the_value_and_what_is_allowed(

@@ -16,7 +16,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the repository, tracked or not, without what git ignores."""
     if not (ROOT / ".git").exists():
         pytest.skip("only a git checkout knows its files")
-    folder = tmp_path_factory.mktemp("end to end")  # a blank in the path, because users have them
+    folder = tmp_path_factory.mktemp("end {to} end")  # blanks and braces in the path, because users have them
     listing = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split("\0"):
         if name and (ROOT / name).is_file():

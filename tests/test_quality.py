@@ -1,23 +1,26 @@
-"""ruff and mypy over everything, and what a notebook must not hold."""
+"""The house: ruff and mypy over everything, small files, a thin library, and imports that only go down."""
 
 import ast
-import json
+import graphlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cascadetta_lib.settings import Settings
-from workflow.notebooks import code_cells, read_notebook
-
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+LIBRARY = ROOT / "cascadetta_lib"
+LONGEST_FILE, WHOLE_LIBRARY = 250, 6000
+FLOORS = (
+    {"registry", "progress", "models", "features", "losses", "streams", "augment"},
+    {"data", "objectives", "meta", "methods", "sections", "settings"},
+    {"pretrain", "theorem", "evaluate", "provenance", "store", "networks"},
+    {"study"},
+    {"exhibits"},
+)
 
 
-@pytest.mark.parametrize("command", [["ruff", "check"], ["mypy"]], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]], ids=" ".join)
 def test_checker(command: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -31,32 +34,47 @@ def test_settings_do_not_load_torchvision() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@each_notebook
-def test_notebook_is_stored_without_results(path: Path) -> None:
-    for cell in code_cells(path):
-        assert not cell["outputs"] and cell["execution_count"] is None, cell["source"]
-    kernel = json.loads(path.read_text())["metadata"]["kernelspec"]["name"]
-    assert kernel == "python3", "the kernel of an environment is python3; another name opens only on your machine"
+# ---------------------------------------------------------------- the library's modules and what they import
 
 
-@each_notebook
-def test_defaults_of_the_parameters_are_those_of_the_settings(path: Path) -> None:
-    defaults = Settings().model_dump(mode="json")
-    for name, value in read_notebook(path).defaults.items():
-        assert json.loads(json.dumps(value)) == defaults[name], name
+def name_of(path: Path) -> str:
+    """`cascadetta_lib.data.cifar`; a package's __init__ has the name of the package."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def statements(path: Path) -> Iterator[ast.AST]:
-    """Every node of the notebook's Python; lines of IPython's own (%magic, !command) are left out."""
-    for cell in code_cells(path):
-        lines = [line for line in cell["source"].splitlines() if not line.lstrip().startswith(("%", "!"))]
-        yield from ast.walk(ast.parse("\n".join(lines)))
+MODULES = {name_of(path): path for path in sorted(LIBRARY.rglob("*.py"))}
 
 
-@each_notebook
-def test_notebook_leaves_the_how_to_the_library(path: Path) -> None:
-    for node in statements(path):
-        assert not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef), ast.unparse(node)
-        if isinstance(node, ast.For | ast.While):
-            head = ast.unparse(node).splitlines()[0]
-            assert "batch" not in head.lower(), f"a loop over batches: {head}"
+def imports(name: str) -> set[str]:
+    """The library's modules that a module imports, wherever in its file."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            within = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {each if each in MODULES else node.module for each in within}
+    return found & MODULES.keys()
+
+
+def floor(name: str) -> int:
+    """The floor of a module; the package itself, which everything passes through, lies below the ground."""
+    room = name.split(".")[1] if "." in name else None
+    return next((number for number, rooms in enumerate(FLOORS, 1) if room in rooms), 0 if room is None else -1)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_is_small_and_imports_nothing_from_above(name: str) -> None:
+    assert len(MODULES[name].read_text(encoding="utf-8").splitlines()) <= LONGEST_FILE
+    assert floor(name) >= 0, "a new module needs a floor: add it to FLOORS"
+    above = [other for other in imports(name) if floor(other) > floor(name)]
+    assert not above
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    graphlib.TopologicalSorter({name: imports(name) - {name} for name in MODULES}).prepare()  # raises CycleError
+
+
+def test_the_library_is_thin() -> None:
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES.values()) < WHOLE_LIBRARY

@@ -1,32 +1,48 @@
-"""Keys, the store and provenance."""
+"""Studies: from the data to checkpoints and runs, through the store."""
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
-from cascadetta_lib import pretrain as training
+from cascadetta_lib import networks
 from cascadetta_lib import study as module
+from cascadetta_lib.data.base import Modality
 from cascadetta_lib.settings import Settings, SettingsError, load_profile
-from cascadetta_lib.study import Store, Study, belongs
+from cascadetta_lib.study import Study
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "image_train_size": 60,
     "image_test_size": 20,
     "image_held_out_fraction": 0.3,
     "image_training_batch_size": 20,
     "image_epochs": 2,
     "image_width": 2,
-    "image_methods": ("erm", "cascade"),
-    "image_stream": ("fog", "snow:2"),
+    "image_methods": ["erm", "cascade"],
+    "image_stream": ["fog", "snow:2"],
     "image_batch_size": 8,
+    "text_iterations": 20,
+    "text_hidden": [8],
+    "text_vocabulary_size": 100,
+    "text_test_size": 40,
+    "speech_epochs": 1,
+    "speech_test_size": 40,
+    "speech_stream": ["clean", "noise"],
 }
 
 
-def settings_in(folder: Path, **changes: object) -> Settings:
-    return Settings(**(SMALL | {"results_folder": str(folder), "data_folder": str(folder / "data")} | changes))  # type: ignore[arg-type]
+def settings_in(folder: Path, **changes: Any) -> Settings:
+    return load_profile("quick", SMALL | {"results_folder": str(folder), "data_folder": str(folder / "data")} | changes)
+
+
+def never(*_: Any, **__: Any) -> None:
+    raise AssertionError("made again")
 
 
 @pytest.fixture
@@ -39,67 +55,76 @@ def test_a_run_is_made_once_and_carries_its_provenance(study: Study, monkeypatch
     provenance = first.provenance
     assert provenance["profile"] == "quick" and "digits" in provenance["data_source"]
     assert "generated" in provenance["domain_source"] and provenance["official_data"] is False
-    assert provenance["packages"]["torch"] and provenance["device"] and provenance["seconds"] > 0
-    assert provenance["code_revision"]
+    assert provenance["fingerprint"] == study.dataset.fingerprint and provenance["seconds"] > 0
+    assert provenance["network"]["origin"] == "trained here" and provenance["unit"] == "images"
+    assert first.request == study.request("cascade")
 
-    monkeypatch.setattr(module, "Evaluator", lambda *a, **k: pytest.fail("evaluated again"))
-    monkeypatch.setattr(module, "pretrain", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr(module, "Evaluator", never)
+    monkeypatch.setattr(module, "pretrain", never)
     again = Study(study.settings).run("cascade")
     pd.testing.assert_frame_equal(first.batches, again.batches)
+    (stored,) = study.store.runs()
+    assert stored.request == first.request
+    assert study.store.history(stored) is not None
 
 
-def test_each_part_of_the_configuration_makes_another_key(tmp_path: Path) -> None:
-    base = Study(settings_in(tmp_path)).run_config("cascade")
-    changes: dict[str, object] = {
-        "seed": 1,
-        "image_epochs": 3,
-        "image_train_size": 59,
-        "image_test_size": 19,
-        "image_learning_rate": 0.2,
-        "image_block": "conv_bn_relu",
-        "image_severity": 4,
-        "image_batch_size": 4,
-        "image_predict": "before",
-        "image_last_batch": "dropped",
-        "image_online_learning_rate": 0.01,
-        "image_crop_and_flip": True,
-        "image_randomisation": "augmix_batch",
-        "image_entropy_weight": 0.2,
-    }
-    keys = {base.key, Study(settings_in(tmp_path)).run_config("adabn").key}
-    for name, value in changes.items():
-        keys.add(Study(settings_in(tmp_path, **{name: value})).run_config("cascade").key)
-    assert len(keys) == 2 + len(changes)
-    # The label of the profile and the device are no part of it: the same work is shared.
-    assert Study(settings_in(tmp_path, profile="mine", device="cpu")).run_config("cascade").key == base.key
+@pytest.mark.parametrize("modality", ["text", "speech"])
+def test_text_and_speech_run_through_the_same_store(tmp_path: Path, modality: Modality) -> None:
+    study = Study(settings_in(tmp_path), modality)
+    domains, unit = {"text": (3, "reviews"), "speech": (2, "utterances")}[modality]
+    for method in ("erm", "cotta", "cascade"):
+        run = study.run(method)
+        assert run.batches["count"].tolist() == [32, 8] * domains and run.provenance["unit"] == unit
+    assert run.batches["entropy_auxiliary"].notna().all()
+    assert len(list(study.store.runs())) == 3
 
 
-def test_a_killed_maker_leaves_nothing_that_counts(tmp_path: Path) -> None:
-    store, path = Store(tmp_path), tmp_path / "runs" / "abc"
+CHANGES: list[dict[str, Any]] = [
+    {"seed": 1},
+    *({f"image_{name}": value} for name, value in {"epochs": 3, "train_size": 59, "test_size": 19}.items()),
+    *({f"image_{name}": value} for name, value in {"learning_rate": 0.2, "block": "conv_bn_relu"}.items()),
+    *({f"image_{name}": value} for name, value in {"batch_size": 4, "predict": "before"}.items()),
+    *({f"image_{name}": value} for name, value in {"last_batch": "dropped", "crop_and_flip": True}.items()),
+    *({f"image_{name}": value} for name, value in {"online_learning_rate": 0.01, "entropy_weight": 0.2}.items()),
+    *({f"image_{name}": value} for name, value in {"stream": ["fog"], "severity": 4}.items()),
+    {"image_dataset": "npz:/some/pets"},
+    {"image_dataset": "npz:/other/pets"},
+]
 
-    def killed(folder: Path) -> None:
-        (folder / "run.json").write_text("{}")
-        raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        store.make_once(path, killed)
-    assert not path.exists()
-    store.make_once(path, lambda folder: (folder / "whole").touch())
-    assert (path / "whole").exists()
-    assert sorted(p.name for p in path.parent.iterdir()) == ["abc"]
+def test_each_part_of_the_settings_makes_another_request_and_needs_no_data(tmp_path: Path) -> None:
+    base = Study(settings_in(tmp_path)).request("cascade")
+    requests = {base, Study(settings_in(tmp_path)).request("adabn")}
+    requests |= {Study(settings_in(tmp_path, **change)).request("cascade") for change in CHANGES}
+    assert len(requests) == 2 + len(CHANGES)
+    # The label of the profile, the device and the methods beside it are no part of it: the same work is shared.
+    same = Study(settings_in(tmp_path, profile="mine", device="cpu", image_methods=["cascade"], seeds=[1, 2]))
+    assert same.request("cascade") == base and same.at_seed(1).request("cascade").checkpoint.seed == 1
+
+
+def test_null_is_the_papers_batch_size(tmp_path: Path) -> None:
+    sizes = {"digits": 32, "tiny_imagenet": 64}
+    for name, size in sizes.items():
+        assert Study(settings_in(tmp_path, image_dataset=name, image_batch_size=None)).request("erm").batch_size == size
+
+
+def test_ttt_is_trained_by_its_own_recipe(study: Study) -> None:
+    training = study.request("ttt").checkpoint.training
+    assert training is not None and training.weight_decay == 5e-4 and training.schedule == "ttt_steps"
 
 
 def test_a_killed_training_goes_on_in_the_store(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     real = module.save_file
-    monkeypatch.setattr(training, "SAVE_SECONDS", 0)
+    monkeypatch.setattr("cascadetta_lib.pretrain.SAVE_SECONDS", 0)
     monkeypatch.setattr(module, "save_file", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         study.checkpoint("meta")
     monkeypatch.setattr(module, "save_file", real)
     (part,) = study.store.folder.glob("checkpoints/*.part")
-    assert (part / "training.safetensors").exists()
-    seconds = study.checkpoint("meta").history["seconds"]
-    assert len(seconds) == 2 and not part.exists()
+    assert (part / "training.pt").exists()
+    history = study.checkpoint("meta").history
+    assert history is not None and len(history) == 2 and not part.exists()
+    assert not list(study.store.folder.glob("checkpoints/*/training.pt"))
 
 
 def test_same_seed_same_numbers_from_nothing(tmp_path: Path) -> None:
@@ -111,158 +136,129 @@ def test_the_loaded_network_is_the_trained_one(study: Study) -> None:
     made, loaded = study.checkpoint("meta"), Study(study.settings).checkpoint("meta")
     for name, value in made.model.state_dict().items():
         assert torch.equal(value, loaded.model.state_dict()[name])
-    assert made.config.key == loaded.config.key
-
-
-def test_runs_of_other_settings_do_not_belong(study: Study, tmp_path: Path) -> None:
-    run = study.run("erm")
-    (stored,) = list(study.store.runs())
-    assert stored.config == run.config
-    assert belongs(run, study.settings, "image", "digits")
-    assert belongs(run, settings_in(tmp_path, seed=7), "image", "digits"), "any seed is picked up"
-    assert not belongs(run, study.settings, "image", "cifar10")
-    for change in (
-        {"image_epochs": 9},
-        {"image_stream": ("fog",)},
-        {"image_methods": ("cascade",)},
-        {"image_batch_size": 9},
-    ):
-        assert not belongs(run, settings_in(tmp_path, **change), "image", "digits"), change
-
-
-SMALL_TEXT = {
-    "text_iterations": 20,
-    "text_hidden": (8,),
-    "text_vocabulary_size": 100,
-    "text_test_size": 40,
-    "text_methods": ("erm", "adabn", "cotta", "cascade", "cascade_no_auxiliary"),
-}
-
-
-def test_text_runs_through_the_same_store(tmp_path: Path) -> None:
-    study = Study(settings_in(tmp_path, **SMALL_TEXT), "text")
-    run = study.run("cascade")
-    assert run.batches["count"].tolist() == [32, 8] * 3 and run.provenance["unit"] == "reviews"
-    assert set(run.batches["domain"]) == {"dvd", "electronics", "kitchen"}
-    assert run.config.checkpoint.training.iterations == 20 and run.config.checkpoint.model.hidden == (8,)  # type: ignore[union-attr]
-    assert run.batches["entropy_auxiliary"].notna().all()
-    assert study.run("cotta").config.key != run.config.key
-    assert belongs(run, study.settings, "text", "reviews") and not belongs(run, study.settings, "image", "digits")
-    changes: list[dict[str, object]] = [{"text_iterations": 21}, {"text_hidden": (9,)}, {"text_features": "counts"}]
-    for change in [*changes, {"text_stream": ("dvd",)}]:
-        assert not belongs(run, settings_in(tmp_path, **(SMALL_TEXT | change)), "text", "reviews"), change
-
-
-def test_speech_runs_through_the_same_store(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path, speech_epochs=1, speech_test_size=40, speech_stream=("clean", "noise"))
-    study = Study(settings, "speech")
-    runs = [study.run(method) for method in ("erm", "cotta", "cascade")]
-    for run in runs:
-        assert run.batches["count"].tolist() == [32, 8] * 2 and run.provenance["unit"] == "utterances"
-        assert belongs(run, settings, "speech", "synthetic_speech")
-    assert "synthetic" in runs[0].provenance["data_source"]
-
-
-def test_a_batch_of_one_vector_is_refused_before_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "pretrain", lambda *a, **k: pytest.fail("trained"))
-    study = Study(settings_in(tmp_path, **(SMALL_TEXT | {"text_test_size": 33})), "text")
-    with pytest.raises(ValueError, match="dvd with 33 examples ends in a batch of one.*text_batch_size"):
-        study.run("cascade")
+    assert made.request == loaded.request
 
 
 def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
     smaller = study.varied(batch_size=4)
     assert smaller.dataset is study.dataset and smaller.batch_size == 4
-    assert smaller.run_config("cascade").key != study.run_config("cascade").key
-    assert study.run_config("cascade", "multi_task").checkpoint.objective == "multi_task"
+    assert smaller.request("cascade") != study.request("cascade")
+    assert study.request("cascade", "multi_task").checkpoint.objective == "multi_task"
     assert study.varied(test_size=10).dataset is not study.dataset
     with pytest.raises(SettingsError, match="image_batch_size = 0"):
         study.varied(batch_size=0)
 
 
-def test_theorem_1_is_checked_once_for_a_checkpoint(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_theorem_1_is_checked_once_for_a_network(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = study.run("cascade")
+    assert study.store.theorem(run) is None
     monkeypatch.setattr(module, "check_theorem", lambda *arguments: {"error_as_printed": 0.25})
-    assert study.store.theorem(study.checkpoint_config("meta")) is None
     assert study.theorem("meta") == {"error_as_printed": 0.25}
-    monkeypatch.setattr(module, "check_theorem", lambda *arguments: pytest.fail("checked again"))
-    assert study.theorem("meta") == study.store.theorem(study.checkpoint_config("meta")) == {"error_as_printed": 0.25}
+    monkeypatch.setattr(module, "check_theorem", never)
+    assert study.theorem("meta") == study.store.theorem(run) == {"error_as_printed": 0.25}
 
 
-def test_a_moved_npz_folder_is_the_same_data(tmp_path: Path) -> None:
+# ---------------------------------------------------------------- networks that are not trained here
+
+
+def test_a_module_of_ones_own_is_a_network_of_the_study(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "pretrain", never)
+    torch.manual_seed(0)
+    own = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10))
+    own(torch.zeros(2, 3, 32, 32))
+    weights = {name: value.clone() for name, value in own.state_dict().items()}
+    brought = study.bring(own, "mine")
+    run = brought.run("tent")
+    checkpoint = run.request.checkpoint
+    assert checkpoint.weights.startswith("mine:") and checkpoint.network is None and checkpoint.training is None
+    assert run.provenance["network"]["sha256"].startswith(checkpoint.weights.partition(":")[2])
+    assert all(torch.equal(value, weights[name]) for name, value in own.state_dict().items()), "it is left as it was"
+    assert brought.varied(batch_size=4).request("tent").checkpoint == checkpoint
+    with torch.no_grad():
+        own[0].weight += 1
+    assert study.bring(own, "mine").request("tent") != run.request
+
+
+def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_path: Path) -> None:
+    trained, folder = study.checkpoint("meta"), tmp_path / "weights"
+    request = trained.request
+    assert request.network is not None and request.training is not None and trained.history is not None
+    networks.pack(
+        folder,
+        trained.model,
+        trained.history,
+        study.dataset,
+        network=request.network,
+        objective="meta",
+        training=request.training,
+        seed=0,
+        options=request.options,
+        provenance=trained.provenance,
+    )
+    other = study.varied(weights=str(folder), epochs=9)
+    run = other.run("cascade")
+    assert run.request.checkpoint.weights.startswith("folder:") and run.request.checkpoint.training is None
+    pd.testing.assert_frame_equal(
+        run.batches.drop(columns="seconds"), study.run("cascade").batches.drop(columns="seconds")
+    )
+    assert other.store.history(run) is None
+    with pytest.raises(ValueError, match="erm-0"):
+        other.check()
+
+
+# ---------------------------------------------------------------- what is refused before the training
+
+
+@pytest.mark.parametrize(
+    ("modality", "changes", "message"),
+    [
+        ("image", {"image_training_batch_size": 50}, "image_training_batch_size = 50.*42 source examples"),
+        ("image", {"image_held_out_fraction": 0.999}, "none is left"),
+        ("image", {"image_weights": "nowhere"}, "nowhere"),
+        ("text", {"text_test_size": 33}, "dvd with 33 examples ends in a batch of one.*text_batch_size"),
+    ],
+)
+def test_what_could_only_fail_later_is_refused_first(
+    tmp_path: Path, modality: Modality, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Study(settings_in(tmp_path, **changes), modality).check()
+
+
+def write_pets(folder: Path, classes: int = 4) -> str:
     generator = np.random.default_rng(0)
-    arrays = {"x": generator.integers(0, 256, (40, 32, 32, 3), dtype=np.uint8), "y": np.arange(40) % 4}
-    keys = []
-    for place in ("here", "there"):
-        folder = tmp_path / place / "pets"
-        folder.mkdir(parents=True)
-        for split in ("train", "test"):
-            np.savez(folder / f"{split}.npz", **arrays)
-        keys.append(Study(settings_in(tmp_path, image_dataset=f"npz:{folder}")).run_config("erm").key)
-    arrays["x"][0, 0, 0, 0] ^= 1
-    np.savez(folder / "train.npz", **arrays)
-    keys.append(Study(settings_in(tmp_path, image_dataset=f"npz:{folder}")).run_config("erm").key)
-    assert keys[0] == keys[1] != keys[2]
+    arrays = {"x": generator.integers(0, 256, (40, 32, 32, 3), dtype=np.uint8), "y": np.arange(40) % classes}
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in ("train", "test"):
+        np.savez(folder / f"{split}.npz", **arrays)
+    return f"npz:{folder}"
+
+
+def test_two_folders_of_one_name_are_two_datasets_and_changed_data_is_another_run(tmp_path: Path) -> None:
+    here, there = (write_pets(tmp_path / place / "pets") for place in ("here", "there"))
+    small: dict[str, Any] = {"image_train_size": None, "image_test_size": 8, "image_stream": ["fog"]}
+    first, second = (Study(settings_in(tmp_path, image_dataset=name, **small)).run("erm") for name in (here, there))
+    assert first.request.checkpoint.dataset != second.request.checkpoint.dataset
+    write_pets(tmp_path / "here" / "pets", classes=3)
+    changed = Study(settings_in(tmp_path, image_dataset=here, **small)).run("erm")
+    assert changed.request == first.request
+    assert changed.provenance["fingerprint"] != first.provenance["fingerprint"]
+    assert len(list(Study(settings_in(tmp_path)).store.runs())) == 3
 
 
 def test_several_datasets_need_a_choice(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="-p image_dataset digits"):
-        Study(settings_in(tmp_path, image_dataset=("digits", "cifar10")))
+        Study(settings_in(tmp_path, image_dataset=["digits", "cifar10"]))
 
 
-# ---------------------------------------------------------------- settings
-
-
-@pytest.mark.parametrize("profile", ["quick", "laptop", "paper"])
-def test_the_profiles_are_whole(profile: str) -> None:
-    settings = load_profile(profile)
-    assert settings.profile == profile
-    named = set((module.Path(module.__file__).parents[1] / "profiles" / f"{profile}.yaml").read_text().split())
-    assert {f"{name}:" for name in Settings.model_fields} <= named
-
-
-def test_quick_is_the_defaults() -> None:
-    assert load_profile("quick") == Settings()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "parts"),
-    [
-        ("image_epoch", "3", ["image_epoch", "--set", "did you mean 'image_epochs'"]),
-        ("image_epochs", "many", ["image_epochs = 'many'", "--set", "integer"]),
-        ("image_epochs", "0", ["image_epochs = 0", "greater than or equal to 1"]),
-        ("image_depth", "27", ["image_depth = 27", "6n + 2"]),
-        ("image_methods", "[tnet]", ["tnet", "did you mean 'tent'"]),
-        ("image_dataset", "cifar11", ["cifar11", "did you mean 'cifar10'"]),
-        ("image_dataset", "npz", ["npz:FOLDER"]),
-        ("image_stream", "[foog]", ["foog", "did you mean 'fog'"]),
-        ("image_predict", "afterwards", ["image_predict = 'afterwards'", "did you mean 'after'"]),
-        ("seeds", "[]", ["seeds = []"]),
-        ("seeds", "[1, 1]", ["seeds = [1, 1]", "different"]),
-        ("seeds", "[-1]", ["from 0 on"]),
-        ("image_dataset", "[]", ["image_dataset = []"]),
-        ("image_stream", "[]", ["empty"]),
-        ("image_methods", "[erm, erm]", ["twice"]),
-        ("text_dataset", "cifar10", ["no text dataset", "amazon"]),
-        ("text_methods", "[ttt]", ["ttt is not defined for text", "'tent'"]),
-        ("text_stream", "[dvds]", ["did you mean 'dvd'"]),
-        ("text_stream", "['dvd:2']", ["only the corruptions of images have a severity"]),
-        ("text_hidden", "[0]", ["at least 1 unit"]),
-        ("speech_stream", "gradual", ["speech_stream = 'gradual'"]),
-        ("speech_dataset", "'synthetic_speech:folder'", ["allowed is synthetic_speech"]),
-    ],
-)
-def test_a_bad_value_is_named_with_what_is_allowed_and_where_it_came_from(
-    name: str, value: str, parts: list[str]
+@pytest.mark.parametrize(("variables", "threads"), [({}, "1"), ({"OMP_NUM_THREADS": "2"}, "2")])
+def test_the_number_of_threads_is_chosen_wherever_the_library_is_imported(
+    variables: dict[str, str], threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SettingsError) as error:
-        load_profile("quick", {name: value})
-    for part in parts:
-        assert part in str(error.value)
-
-
-def test_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="did you mean 'laptop'"):
-        load_profile("latop")
-    (tmp_path / "mine.yaml").write_text("image_epochs: 7\n")
-    mine = load_profile(str(tmp_path / "mine.yaml"))
-    assert (mine.profile, mine.image_epochs, mine.image_width) == ("mine", 7, Settings().image_width)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    code = "import cascadetta_lib, torch; print(torch.get_num_threads())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == threads

@@ -8,12 +8,6 @@ from __future__ import annotations  # so that an old Python gets as far as sayin
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def lacking(extra: str | None = None) -> list[str]:
@@ -26,16 +20,17 @@ def lacking(extra: str | None = None) -> list[str]:
         from packaging.requirements import Requirement
     except ImportError:
         return ["packaging"]
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def satisfied(text: str) -> bool:
+        requirement = Requirement(text)
+        try:
+            return requirement.specifier.contains(version(requirement.name), prereleases=True)
+        except PackageNotFoundError:
+            return False
+
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
-    return [text for text in texts if not _satisfied(Requirement(text))]
-
-
-def _satisfied(requirement: Requirement) -> bool:
-    try:
-        return requirement.specifier.contains(version(requirement.name), prereleases=True)
-    except PackageNotFoundError:
-        return False
+    return [text for text in texts if not satisfied(text)]
 
 
 if __name__ == "__main__":

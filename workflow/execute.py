@@ -8,6 +8,7 @@ Exit codes: 0 done, 4 a cell failed (OUTPUT's .partial.ipynb and .failure.json s
 
 import fcntl
 import json
+import logging
 import os
 import re
 import signal
@@ -88,12 +89,6 @@ def take_gpu(gpus: str, slots: int, folder: Path) -> object:
     return None
 
 
-def last_lines(traceback: str) -> list[str]:
-    """The last lines of an error, without colours."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", traceback)
-    return [line for line in plain.splitlines() if line.strip()][-ERROR_LINES:]
-
-
 def failed_cell(partial: Path) -> str:
     """The first line of the last cell that was begun: the one that failed, or in which the kernel died."""
     from workflow.notebooks import code_cells
@@ -106,19 +101,26 @@ def failed_cell(partial: Path) -> str:
     return f"In [{begun[-1]['execution_count'] or ' '}]: {lines[0]}"
 
 
+def literally(path: Path) -> str:
+    """`path` as papermill takes it, which would fill in parameters between braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
 def execute(notebook: Path, output: Path, parameters: dict[str, Any]) -> int:
     """Execute `notebook` to `output`, which appears only when all went well."""
     import papermill
     from papermill.exceptions import PapermillExecutionError
 
+    # The parameters were checked; that most of them are not in the cell but in the profile is as it should be.
+    logging.getLogger("papermill").setLevel(logging.ERROR)
     partial, failure = partial_path(output), failure_path(output)
     partial.parent.mkdir(parents=True, exist_ok=True)
     partial.unlink(missing_ok=True)
     failure.unlink(missing_ok=True)
     try:
         papermill.execute_notebook(
-            str(notebook),
-            str(partial),
+            literally(notebook),
+            literally(partial),
             parameters,
             kernel_name="python3",
             language="python",
@@ -131,7 +133,8 @@ def execute(notebook: Path, output: Path, parameters: dict[str, Any]) -> int:
         return 130
     except Exception as error:  # a kernel can die in many ways; all are told
         text = "\n".join(error.traceback) if isinstance(error, PapermillExecutionError) else f"{error}"
-        told = {"cell": failed_cell(partial), "error": last_lines(text) or [repr(error)], "partial": str(partial)}
+        lines = [line for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line.strip()]
+        told = {"cell": failed_cell(partial), "error": lines[-ERROR_LINES:] or [repr(error)], "partial": str(partial)}
         failure.write_text(json.dumps({"notebook": str(notebook)} | told, indent=1), encoding="utf-8")
         return 4
     partial.rename(output)
@@ -153,13 +156,8 @@ def write_html(notebook: Path, output: Path) -> None:
     and a table of contents from its headings."""
     from nbconvert import HTMLExporter
 
-    exporter = HTMLExporter(
-        template_name="basic",
-        exclude_input=True,
-        exclude_output_prompt=True,
-        embed_images=True,
-    )
-    body, _ = exporter.from_filename(str(notebook))
+    options = {"exclude_input": True, "exclude_output_prompt": True, "embed_images": True}
+    body, _ = HTMLExporter(template_name="basic", **options).from_filename(str(notebook))
     body = re.sub(r'<a class="anchor-link".*?</a>', "", body)
     headings = re.findall(r'<(h[23]) id="([^"]+)"[^>]*>(.*?)</h[23]>', body)
     contents = "\n".join(f'<a class="{level}" href="#{anchor}">{title}</a>' for level, anchor, title in headings)
@@ -191,9 +189,8 @@ def main(arguments: list[str]) -> int:
         return 0
     signal.signal(signal.SIGTERM, _interrupt)
     stop_with_runner()
-    gpu = None
-    if gpus := os.environ.get("CASCADETTA_GPUS"):
-        gpu = take_gpu(gpus, int(os.environ["CASCADETTA_JOBS"]), output.parent)
+    gpus = os.environ.get("CASCADETTA_GPUS") if "SLURM_JOB_ID" not in os.environ else None  # Slurm has chosen one
+    gpu = take_gpu(gpus, int(os.environ["CASCADETTA_JOBS"]), output.parent) if gpus else None
     say(f"{output.stem}: started")
     start = time.monotonic()
     with isolated_kernel():

@@ -1,9 +1,9 @@
-"""The notebooks and the jobs that a profile makes of them.
+"""The notebooks, and the jobs that a profile makes of them.
 
 A notebook says itself what it works on, by the names in its one cell tagged `parameters`:
 
 - `seed` or `image_dataset` (any of AXES): a job for each seed, for each dataset;
-- `seeds`: one job that sees all of them and comes last (the report).
+- `seeds`: it is a report, one job that sees all of them and comes last.
 
 So a new notebook is a file in notebooks/ and nothing else.
 """
@@ -14,26 +14,27 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from cascadetta_lib.registry import nearest
+from workflow.options import Refusal
 
 AXES = ("image_dataset", "text_dataset", "speech_dataset", "seed")
 PRETRAIN = "01_pretrain"
 """Makes the checkpoints, so its jobs come before those of the other notebooks on the same dataset and seed."""
 ABLATIONS = "05_ablations"
 """Begins with the networks that it alone needs, so it does not wait for PRETRAIN: two jobs train side by side."""
-REPORT = "_report"
-"""The executed notebook whose name ends so is also written as report.html."""
 
 
-class NotebookError(Exception):
+class NotebookError(Refusal):
     """A notebook that cannot be given its parameters."""
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook and the defaults in its parameters cell."""
+    """A notebook and the defaults in its parameters cell, of which None stands for the profile's value."""
 
     path: Path
     defaults: Mapping[str, object]
@@ -43,18 +44,28 @@ class Notebook:
         return self.path.stem
 
     @property
+    def report(self) -> bool:
+        """Whether it sees all seeds and datasets."""
+        return "seeds" in self.defaults
+
+    @property
     def axes(self) -> tuple[str, ...]:
         """The parameters of which each value is a job of its own."""
-        return () if "seeds" in self.defaults else tuple(axis for axis in AXES if axis in self.defaults)
+        return () if self.report else tuple(axis for axis in AXES if axis in self.defaults)
+
+    def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the profile's values that the notebook is executed with, and executed again if they change: what it
+        names, and what its modalities have. (The rest it can read from the profile.)"""
+        modalities = tuple(f"{name.partition('_')[0]}_" for name in self.defaults if name in AXES[:3])
+        return {name: value for name, value in values.items() if name in self.defaults or name.startswith(modalities)}
 
 
 @dataclass(frozen=True)
 class Job:
     """One execution of a notebook. `after` names the jobs that come before it."""
 
-    name: str
     notebook: Notebook
-    parameters: Mapping[str, object]
+    parameters: dict[str, Any]
     after: tuple[str, ...] = ()
 
 
@@ -65,34 +76,29 @@ def code_cells(path: Path) -> Iterator[dict[str, Any]]:
             yield cell | {"source": "".join(cell["source"])}
 
 
-def _assignments(source: str) -> Iterator[tuple[str, ast.expr]]:
-    for statement in ast.parse(source).body:
-        if isinstance(statement, ast.Assign):
-            yield from ((target.id, statement.value) for target in statement.targets if isinstance(target, ast.Name))
-        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
-            yield statement.target.id, statement.value
-
-
 def read_notebook(path: Path) -> Notebook:
     """The notebook at `path`. papermill injects at the top, silently, where the `parameters` tag is missing, and fills
     only the first of two such cells; so anything but one is a NotebookError here."""
     cells = [cell["source"] for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", ())]
     if len(cells) != 1:
         raise NotebookError(f"{path.name}: {len(cells)} cells are tagged 'parameters', and one is needed")
+    defaults: dict[str, object] = {}
     try:
-        return Notebook(path, {name: ast.literal_eval(value) for name, value in _assignments(cells[0])})
+        for line in ast.parse(cells[0]).body:
+            if isinstance(line, ast.Assign | ast.AnnAssign) and line.value:
+                target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
+                defaults[ast.unparse(target)] = ast.literal_eval(line.value)
     except (SyntaxError, ValueError) as error:
         raise NotebookError(f"{path.name}: its parameters cell holds more than plain values ({error})") from None
+    return Notebook(path, defaults)
 
 
 def find_notebooks(folder: Path, known: Collection[str]) -> dict[str, Notebook]:
-    """The notebooks `NN_name.ipynb` in `folder` by name; each parameter must be one of `known`.
-
-    papermill only warns about a parameter that a notebook does not have; here a wrong one ends the run.
-    """
-    from cascadetta_lib.registry import nearest
-
+    """The notebooks `NN_name.ipynb` in `folder` by name. papermill only warns about a parameter that a notebook does
+    not have; here one that is none of `known` is a NotebookError."""
     notebooks = [read_notebook(path) for path in sorted(folder.glob("[0-9][0-9]_*.ipynb"))]
+    if not notebooks:
+        raise NotebookError(f"{folder}: no notebook NN_name.ipynb is there")
     for notebook in notebooks:
         for name in notebook.defaults:
             if name not in known:
@@ -111,36 +117,21 @@ def slug(axis: str, value: object) -> str:
     return f"{kind}-{last}-{hashlib.sha256(argument.encode()).hexdigest()[:6]}"  # two folders may have one name
 
 
-def _points(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str, object]]:
-    """The combinations of axis values that the notebook works on."""
-    choices = []
-    for axis in notebook.axes:
-        several = values["seeds"] if axis == "seed" else values[axis]
-        choices.append(several if isinstance(several, list) else [several])
-    for combination in itertools.product(*choices):
-        yield dict(zip(notebook.axes, combination, strict=True))
-
-
-def _agree(one: Job, other: Job) -> bool:
-    shared = set(one.notebook.axes) & set(other.notebook.axes)
-    return all(one.parameters[axis] == other.parameters[axis] for axis in shared)
-
-
-def _precedes(earlier: Job, job: Job) -> bool:
-    if not job.notebook.axes:  # a report
-        return bool(earlier.notebook.axes)
-    covers = set(earlier.notebook.axes) <= set(job.notebook.axes)
-    waits = job.notebook.name not in (PRETRAIN, ABLATIONS)
-    return earlier.notebook.name == PRETRAIN and waits and covers and _agree(earlier, job)
-
-
 def make_jobs(notebooks: Iterable[Notebook], values: Mapping[str, Any]) -> dict[str, Job]:
-    """The jobs of `notebooks` by name; `values` are the settings as JSON has them. A job gets what its notebook's
-    parameters cell declares."""
-    jobs = []
+    """The jobs of `notebooks` by name; `values` are the flat settings as JSON has them."""
+    jobs: dict[str, Job] = {}
     for notebook in notebooks:
-        for point in _points(notebook, values):
-            name = "-".join([notebook.name, *(slug(axis, value) for axis, value in point.items())])
-            jobs.append(Job(name, notebook, {name: values[name] for name in notebook.defaults} | point))
-    before = {job.name: tuple(other.name for other in jobs if _precedes(other, job)) for job in jobs}
-    return {job.name: replace(job, after=before[job.name]) for job in jobs}
+        choices = [values["seeds"] if axis == "seed" else values[axis] for axis in notebook.axes]
+        for point in itertools.product(*(each if isinstance(each, list) else [each] for each in choices)):
+            axes = dict(zip(notebook.axes, point, strict=True))
+            before = tuple(name for name, job in jobs.items() if _precedes(job, notebook, axes))
+            name = "-".join([notebook.name, *(slug(axis, value) for axis, value in axes.items())])
+            jobs[name] = Job(notebook, notebook.given(values) | axes, before)
+    return jobs
+
+
+def _precedes(earlier: Job, notebook: Notebook, axes: Mapping[str, Any]) -> bool:
+    if notebook.report:
+        return not earlier.notebook.report
+    waits = earlier.notebook.name == PRETRAIN and notebook.name not in (PRETRAIN, ABLATIONS)
+    return waits and all(axes.get(axis) == earlier.parameters[axis] for axis in earlier.notebook.axes)

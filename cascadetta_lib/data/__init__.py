@@ -1,85 +1,53 @@
-"""Datasets by name: `load_dataset("cifar10", options)`. A dataset is one file in this folder."""
+"""Datasets by name, such as `load_dataset("cifar10", ImageOptions())`. A dataset is one file in this folder."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from cascadetta_lib.data.base import Dataset, Modality
+from cascadetta_lib.data.base import SERVING as SERVING
+from cascadetta_lib.data.base import Dataset, Modality, Options
+from cascadetta_lib.data.images import ImageDataset, ImageOptions
+from cascadetta_lib.data.reviews import TextDataset, TextOptions
+from cascadetta_lib.data.utterances import SpeechDataset, SpeechOptions
 from cascadetta_lib.registry import Registry, nearest
-
-
-class Options(BaseModel):
-    """How a dataset is cut and served; the names are those of the profile without `image_`, `text_` or `speech_`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    folder: str = "data"
-    device: str = "cpu"
-    train_size: int | None = None
-    test_size: int | None = None
-    held_out_fraction: float = 0.1
-
-
-class ImageOptions(Options):
-    input_scaling: str = "symmetric"
-    crop_and_flip: bool = False
-    randomisation: str = "augmix_image"
-    augmix_severity: float = 3.0
-
-
-class TextOptions(Options):
-    synthetic_shift: float = 0.5
-    features: Literal["auto", "msda", "counts"] = "auto"
-    vocabulary_size: int = 5000
-    msda_layers: int = 1
-    msda_probability: float = 0.5
-    msda_solver: Literal["cholesky", "conjugate_gradient"] = "cholesky"
-    msda_output: Literal["last", "all"] = "last"
-    eda_strength: float = 0.05
-    eda_copies: int = 8
-
-
-class SpeechOptions(Options):
-    augmentation_probability: float = 0.5
-
+from cascadetta_lib.streams import Vocabulary
 
 OPTIONS: dict[Modality, type[Options]] = {"image": ImageOptions, "text": TextOptions, "speech": SpeechOptions}
-SERVING = {"folder", "device", "test_size"}
-"""The options that do not change what a network is trained on."""
-
-Loader = Callable[[str, Any], Dataset]
-LoaderType = TypeVar("LoaderType", bound=Loader)
+VOCABULARIES: dict[Modality, Vocabulary] = {
+    kind.modality: kind.vocabulary for kind in (ImageDataset, TextDataset, SpeechDataset)
+}
+Folder = Literal["must", "may", "none"]
+Load = Callable[[str, Any], Dataset]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset that can be named. `load(argument, options)`; `argument` is what follows the colon of `npz:FOLDER`,
-    else empty. folder: whether the name must, may or must not have one. real: false for what only stands in for real
-    data, so that the machinery can be tried. batch_size: the paper's at test time."""
+    """A dataset that can be named.
+
+    folder: whether its name must, may or must not be followed by a folder, as in `npz:FOLDER`.
+    real: False for what only stands in for real data, so that all can be tried without a download.
+    batch_size: the paper's batch size at test time.
+    load: called as `load(folder, options)`; the folder is "" where the name has none.
+    """
 
     modality: Modality
-    folder: Literal["must", "may", "none"]
+    folder: Folder
     real: bool
     batch_size: int
-    load: Loader
+    load: Load
 
 
 DATASETS: Registry[Entry] = Registry("dataset", __name__)
 
 
 def dataset(
-    name: str,
-    modality: Modality,
-    folder: Literal["must", "may", "none"] = "none",
-    *,
-    real: bool = True,
-    batch_size: int = 32,
-) -> Callable[[LoaderType], LoaderType]:
-    """Decorator of a loader: it serves the datasets called `name`."""
+    name: str, modality: Modality, folder: Folder = "none", *, real: bool = True, batch_size: int = 32
+) -> Callable[[Load], Load]:
+    """Register the decorated function as the loader of the dataset `name`; see `Entry` for the arguments."""
 
-    def register(load: LoaderType) -> LoaderType:
+    def register(load: Load) -> Load:
         DATASETS.add(name)(Entry(modality, folder, real, batch_size, load))
         return load
 
@@ -87,17 +55,27 @@ def dataset(
 
 
 def is_real(name: str) -> bool:
-    """Whether the dataset of that name, `npz:FOLDER` say, is more than a stand-in."""
+    """Whether the dataset of that name is more than a stand-in."""
     return DATASETS[name.partition(":")[0]].real
 
 
 def paper_batch_size(name: str) -> int:
-    """The paper's batch size at test time on the dataset of that name: what a null in a profile stands for."""
+    """The paper's batch size at test time on the dataset of that name."""
     return DATASETS[name.partition(":")[0]].batch_size
 
 
+def identity(name: str) -> str:
+    """The name under which results are kept: `cifar10`, or `npz:pets-1f3a5c` for `npz:/home/me/pets`, where the hash
+    of the whole path tells apart folders that end alike."""
+    kind, colon, folder = name.partition(":")
+    if not colon:
+        return name
+    path = Path(folder).expanduser().resolve()
+    return f"{kind}:{path.name}-{hashlib.sha256(str(path).encode()).hexdigest()[:6]}"
+
+
 def check_name(name: str, modality: Modality) -> None:
-    """ValueError if `modality` has no dataset of that name, or if it lacks the folder that it needs; loads no data."""
+    """ValueError if no dataset of `modality` has that name, or if a folder is missing, superfluous or impossible."""
     kind, colon, folder = name.partition(":")
     known = [entry for entry in DATASETS if DATASETS[entry].modality == modality]
     if kind not in known:
@@ -106,6 +84,10 @@ def check_name(name: str, modality: Modality) -> None:
     if (wanted == "must" and not folder) or (wanted == "none" and colon) or (colon and not folder):
         allowed = {"must": f"{kind}:FOLDER", "may": f"{kind} or {kind}:FOLDER", "none": kind}[wanted]
         raise ValueError(f"{name!r}: allowed is {allowed}")
+    try:
+        identity(name)
+    except (RuntimeError, ValueError, OSError) as error:  # an unknown ~user, a NUL character, a loop of links
+        raise ValueError(f"{name!r}: {folder!r} cannot be a folder ({error})") from None
 
 
 def load_dataset(name: str, options: Options) -> Dataset:

@@ -1,29 +1,49 @@
-"""What a dataset is: the first of the study's four artefacts (dataset → checkpoint → run → exhibit).
+"""What a dataset is: one labelled source domain and named target domains.
 
-A dataset has one labelled source domain, split into training and held-out examples, and named target domains.
-`Split.x` is the *stored* form (images: uint8 on the device); `randomise` and `weak_augment` map it to a stored form,
-`prepare` maps that to the network's input. So augmentation, storage and scaling each stand in one place.
+`Split.x` holds the *stored* form of the examples (of images, uint8). `weak_augment` and `randomise` map a stored form
+to a stored form, and `prepare` maps it to the network's input.
 """
 
 import hashlib
 import os
 import uuid
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, ClassVar, Literal, NamedTuple
+from typing import IO, Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
+
+from cascadetta_lib.streams import Vocabulary
 
 Modality = Literal["image", "text", "speech"]
 Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
-"""copies(x, count, generator): that many versions of a prepared batch that keep its labels, one after the other."""
+"""copies(x, count, generator) yields `count` augmented versions of a prepared batch x that keep its labels."""
 
 
 class DataMissing(Exception):
-    """Data that is not there and cannot be fetched; the message says what, from where, its hash and where to put it."""
+    """Data are not there and cannot be fetched. The message says which, where from, and where to put them."""
+
+
+class Options(BaseModel):
+    """How a dataset is cut and served. A modality adds its own fields in a subclass."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    folder: str = Field("data", description="the data folder")
+    device: str = Field("cpu", description="where the examples are kept: cpu or cuda")
+    train_size: int | None = Field(None, ge=2, description="number of source examples, drawn once; null: all")
+    test_size: int | None = Field(None, ge=1, description="number of examples of each target domain; null: all")
+    held_out_fraction: float = Field(0.1, gt=0, lt=1, description="share of the source examples set aside")
+
+
+SERVING = {"folder", "device", "test_size"}
+"""The options that do not change what a network is trained on."""
 
 
 class Split(NamedTuple):
@@ -33,7 +53,6 @@ class Split(NamedTuple):
     y: Tensor
 
     def take(self, indices: Tensor | slice) -> "Split":
-        """The examples at `indices` (int64 (M,) or a slice)."""
         return Split(self.x[indices], self.y[indices])
 
 
@@ -41,15 +60,18 @@ class Split(NamedTuple):
 class Dataset(ABC):
     """One source domain and its target domains.
 
-    name: as the user asked for it. source: where the data came from, printed beside every number. fingerprint: SHA-256
-    over the training and test examples, part of every key. official: whether this is the paper's own data, whole;
-    only then do numbers compare with the paper's. compare_with: the name of the dataset in the paper's tables beside
-    which results are shown, or None.
+    unit: what the examples are, in the plural.
+    vocabulary: the target domains that a stream may name.
+    name: see `cascadetta_lib.data.identity`.
+    source: where the data come from, in words; it is printed beside every number.
+    fingerprint: hash of all training and test examples, part of every key in the store.
+    official: whether these are the paper's own data and whole. Only then do levels compare with the paper's.
+    compare_with: the dataset of the paper's tables beside which results are shown, or None.
     """
 
     modality: ClassVar[Modality]
     unit: ClassVar[str]
-    """What its examples are, in the plural: images, reviews, utterances."""
+    vocabulary: ClassVar[Vocabulary]
     name: str
     source: str
     fingerprint: str
@@ -64,19 +86,24 @@ class Dataset(ABC):
         return len(self.class_names)
 
     @property
+    @abstractmethod
+    def network_facts(self) -> dict[str, Any]:
+        """Keyword arguments of `build_network` that the data prescribe, such as `classes`."""
+
+    @property
     def plain(self) -> Split:
-        """The source for training without domain randomisation: `train`, or something nearer to the network's input."""
+        """The source for training without domain randomisation: `train`, or a form nearer to the network's input."""
         return self.train
 
     @property
     def plain_held_out(self) -> Split:
-        """The held-out examples to measure on: `held_out`, or something nearer to the network's input."""
+        """The held-out examples to measure on: `held_out`, or a form nearer to the network's input."""
         return self.held_out
 
     @property
-    @abstractmethod
     def domain_names(self) -> tuple[str, ...]:
-        """The target domains, in the standard order of the stream."""
+        """The target domains, in the order of the paper's stream."""
+        return self.vocabulary.standard
 
     @property
     @abstractmethod
@@ -85,53 +112,55 @@ class Dataset(ABC):
 
     @abstractmethod
     def domain(self, name: str, severity: int) -> Split:
-        """The unlabelled examples of one target domain (the labels only measure)."""
+        """The examples of one target domain. Adaptation does not see their labels; these only serve to measure."""
 
     @abstractmethod
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """The augmentation that every objective trains with (images: crop and flip, where the settings say so)."""
+        """The augmentation that every objective trains with (for images, crop and flip where the options say so)."""
 
     @abstractmethod
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Domain randomisation, π ~ Ψ in Sec. 4.2 of the paper, in stored form."""
+        """Domain randomisation in stored form, π ~ Ψ of Sec. 4.2."""
 
     @abstractmethod
     def prepare(self, x: Tensor) -> Tensor:
-        """Stored form to the network's input, float32."""
+        """Map a stored form to the network's input, which is float32."""
 
     @property
     @abstractmethod
     def augmented_copies(self) -> Copies | None:
-        """What CoTTA averages over; None where no augmentation of prepared data keeps its labels."""
+        """The augmentation that CoTTA averages over, or None where none keeps the labels of prepared data."""
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> str:
-    """SHA-256 over shapes, dtypes and bytes of `tensors`, as 16 hexadecimal digits."""
+    """SHA-256 over shapes, dtypes and bytes of `tensors`, cut to 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for tensor in tensors:
         array = tensor.detach().cpu().contiguous().numpy()
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(array.tobytes())
+        digest.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
     return digest.hexdigest()[:16]
 
 
 def split_source(
     x: Tensor, y: Tensor, *, train_size: int | None, held_out_fraction: float, seed: int = 0
 ) -> tuple[Split, Split]:
-    """Draw `train_size` examples (None: all) and set the last `held_out_fraction` of them aside.
+    """Draw `train_size` examples (None: all) and set a share of them, at least one, aside.
 
-    The draw has a seed of its own, not the run's: all seeds of a study share one held-out split.
+    The draw has its own seed, so that all seeds of a study share one held-out split. ValueError where none is left to
+    train on.
     """
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:train_size]
     held = max(1, round(len(order) * held_out_fraction))
+    if held >= len(order):
+        raise ValueError(f"held_out_fraction = {held_out_fraction}: of {len(order)} examples none is left to train on")
     train, held_out = order[:-held].sort().values, order[-held:].sort().values
     return Split(x[train], y[train]), Split(x[held_out], y[held_out])
 
 
 def mixed(split: Split) -> Split:
-    """The examples, by a fixed permutation if they lie more or less class by class: a batch of one class says nothing
-    about accuracy under batch statistics, and a part of the first few classes is no sample."""
-    # Two classes in random order change at every other place, more classes more often.
+    """The examples in a fixed random order if they lie more or less class by class, else as they are: a batch of a
+    single class says nothing about accuracy under batch statistics."""
+    # Two classes in random order change at every other place, and more classes change more often.
     steps = split.y.diff()
     if (steps < 0).any() and 4 * int((steps != 0).sum()) >= len(split.y):
         return split
@@ -139,23 +168,54 @@ def mixed(split: Split) -> Split:
 
 
 def to_device(split: Split, device: str) -> Split:
-    """The split with both tensors on `device`."""
     return Split(split.x.to(device), split.y.to(device))
 
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Let `write` fill a file that gets the name `path` only when it is whole."""
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Let `write` fill a file that gets the name `path` only when all of it is on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         with temporary.open("wb") as file:
             write(file)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def code_version(*modules: object) -> str:
-    """A hash of the files of `modules`: what other code has made and kept is not taken for theirs."""
-    files = [Path(str(module.__file__)) for module in modules]  # type: ignore[attr-defined]
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file, without unpickling anything. ValueError where the file cannot be read."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: np.asarray(file[name]) for name in file}
+    except Exception as error:  # NumPy raises a dozen kinds, down to MemoryError, for a header that is not true
+        raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
+
+
+def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays that an earlier call kept in the .npz file `path`, or those that `make` returns and that are kept
+    from then on. A damaged file is renamed to PATH.damaged with a warning, and made again."""
+    if path.is_file():
+        try:
+            return read_arrays(path)  # the .npz format has a checksum for each array
+        except ValueError as error:
+            warnings.warn(f"{error}; it is set aside and made again", stacklevel=2)
+            os.replace(path, path.with_name(f"{path.name}.damaged"))
+    made = dict(make())
+    write_atomically(path, lambda file: np.savez(file, **made))  # type: ignore[arg-type]
+    return made
+
+
+def kept_array(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """`kept_arrays` of a single array."""
+    return kept_arrays(path, lambda: {"array": make()})["array"]
+
+
+def code_version(*modules: Any) -> str:
+    """A hash of the source of `modules` (of all files of a package), as 8 hexadecimal digits. It is part of the name
+    under which what they make is kept, so that nothing is reused that other code has made."""
+    paths = [Path(module.__file__) for module in modules]
+    files = [sorted(path.parent.glob("*.*")) if path.stem == "__init__" else [path] for path in paths]
+    return hashlib.sha256(b"".join(file.read_bytes() for each in files for file in each)).hexdigest()[:8]

@@ -1,66 +1,68 @@
-"""CIFAR-10 and CIFAR-100 with their -C archives: 50,000 training and 10,000 test images, 32×32 pixels."""
+"""CIFAR-10 and CIFAR-100 with their -C archives: 50,000 training and 10,000 test images of 32×32 pixels."""
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from cascadetta_lib.data import ImageOptions, dataset
-from cascadetta_lib.data.archives import corruptions_archive, ensure_archive
+from cascadetta_lib.data import dataset
 from cascadetta_lib.data.base import DataMissing, Split
-from cascadetta_lib.data.corruptions import SEVERITIES
-from cascadetta_lib.data.image import ImageDataset, channels_first, domain_source, make_image_dataset
+from cascadetta_lib.data.corruptions import CORRUPTIONS
+from cascadetta_lib.data.fetch import fetch
+from cascadetta_lib.data.images import ImageDataset, ImageOptions, channels_first, fetch_corruptions, make_image_dataset
 
-
-@dataclass(frozen=True)
-class CifarC:
-    """CIFAR-10-C or CIFAR-100-C: one array for each corruption, its severities one after the other."""
-
-    name: str
-    folder: Path
-
-    def read(self, corruption: str, severity: int, count: int | None) -> Split:
-        labels = self._rows("labels", severity, count).astype(np.int64)
-        return Split(channels_first(self._rows(corruption, severity, count)), torch.from_numpy(labels))
-
-    def _rows(self, stem: str, severity: int, count: int | None) -> np.ndarray:
-        array = np.load(self.folder / f"{stem}.npy", mmap_mode="r", allow_pickle=False)
-        size = len(array) // len(SEVERITIES)
-        return array[(severity - 1) * size : severity * size][:count]
+CORRUPTED = {
+    "CIFAR-10": ("https://zenodo.org/record/2535967/files/CIFAR-10-C.tar", "md5:56bf5dcef84df0e2308c6dcbcbbd8499"),
+    "CIFAR-100": ("https://zenodo.org/record/3555552/files/CIFAR-100-C.tar", "md5:11f0ed0f1191edbf9fa23466ae6021d3"),
+}
 
 
 @dataset("cifar10", "image")
 def load_cifar10(argument: str, options: ImageOptions) -> ImageDataset:
-    return _load("cifar10", "CIFAR-10", options)
+    return load_cifar("CIFAR-10", options)
 
 
 @dataset("cifar100", "image")
 def load_cifar100(argument: str, options: ImageOptions) -> ImageDataset:
-    return _load("cifar100", "CIFAR-100", options)
+    return load_cifar("CIFAR-100", options)
 
 
-def _load(name: str, title: str, options: ImageOptions) -> ImageDataset:
-    """Raises DataMissing if the clean images are missing; without the -C archive it warns and generates."""
-    from torchvision.datasets import CIFAR10, CIFAR100  # seconds, and asking for a dataset's name imports this module
+def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
+    """DataMissing if the clean images are missing or altered; without the -C archive it warns and generates."""
+    from torchvision import datasets  # takes seconds, and the look-up of any dataset imports this module
 
-    reader = {"cifar10": CIFAR10, "cifar100": CIFAR100}[name]
-    unpacked = ensure_archive(title, options.folder)
-    try:
-        parts = [reader(root=unpacked.parent, train=train, download=False) for train in (True, False)]
-    except RuntimeError:  # torchvision has checked the hash of each file
+    name = title.replace("-", "")
+    reader = getattr(datasets, name)
+    unpacked = fetch(title, [reader.url], options.folder, f"md5:{reader.tgz_md5}", "170 MB", reader.base_folder)
+    try:  # torchvision checks the hash of each file
+        train, test = (reader(root=unpacked.parent, train=part) for part in (True, False))
+    except RuntimeError:
         message = f"{title}: a file in {unpacked} is missing or altered; remove that folder and run again"
         raise DataMissing(message) from None
-    train, test = (Split(channels_first(part.data), torch.tensor(part.targets)) for part in parts)
-    corrupted = corruptions_archive(f"{title}-C", options.folder)
-    archive = None if corrupted is None else CifarC(f"{title}-C", corrupted)
+    url, known_hash = CORRUPTED[title]
+    contents = [f"{stem}.npy" for stem in ("labels", *CORRUPTIONS)]
+    corrupted = fetch_corruptions(f"{title}-C", [url], options.folder, known_hash, "2.9 GB", contents)
     return make_image_dataset(
-        name=name,
-        source=f"{title}, {domain_source(archive)}",
+        name=name.lower(),
+        source=title,
         compare_with=f"{title}-C",
-        class_names=tuple(parts[0].classes),
-        train=train,
-        test=test,
+        class_names=tuple(train.classes),
+        train=Split(channels_first(train.data), torch.tensor(train.targets)),
+        test=Split(channels_first(test.data), torch.tensor(test.targets)),
         options=options,
-        archive=archive,
+        archive=corrupted and partial(read_cifar_c, corrupted),
     )
+
+
+def read_cifar_c(folder: Path, corruption: str, severity: int, count: int | None) -> Split:
+    """The first `count` images of a domain, from an array that holds the five severities one after the other."""
+    try:  # the arrays stay on the disk until rows of them are read
+        images, labels = (np.load(folder / f"{stem}.npy", mmap_mode="r") for stem in (corruption, "labels"))
+    except (OSError, ValueError, EOFError) as error:
+        raise DataMissing(
+            f"{folder}: {corruption}.npy or labels.npy cannot be read ({error}); unpack it again"
+        ) from None
+    size = len(labels) // 5
+    rows = slice((severity - 1) * size, severity * size)
+    return Split(channels_first(images[rows][:count]), torch.from_numpy(labels[rows][:count].astype(np.int64)))

@@ -1,184 +1,234 @@
-"""Reviews composed here, so that everything runs without a download. Synthetic, not the paper's data.
+"""What all text datasets share: reviews of one source and three target domains, kept as a table of features.
 
-A review is a few sentences. One that gives an opinion takes its word from those that all four product domains share or,
-with probability `shift`, from the domain's own: a model of book reviews has never met those of the other domains, and
-some that it has met mean the opposite there (a simple book, a simple remote control). Opinions may be negated, may go
-against the review's verdict, and some labels are wrong; the other sentences say nothing about the verdict.
+The stored form of a review is its row, an int64, which `prepare` looks up. Each EDA version of a training review has a
+row too, so domain randomisation is the choice of another row. Features are the counts of the most frequent unigrams and
+bigrams of the source's training texts, or an mSDA of these counts that is fitted on the training rows alone.
 """
 
+import hashlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 import torch
+from pydantic import Field
+from torch import Tensor
 
-from cascadetta_lib.augment.text import DictionarySynonyms
-from cascadetta_lib.data import TextOptions, dataset
-from cascadetta_lib.data.text import DOMAINS, SOURCE_DOMAIN, Reviews, TextDataset, make_text_dataset
+from cascadetta_lib.augment import text as augmentation
+from cascadetta_lib.augment.text import WORD, FindSynonyms, eda, words
+from cascadetta_lib.data import msda
+from cascadetta_lib.data.base import Dataset, Options, Split, code_version, fingerprint, kept_array, mixed, split_source
+from cascadetta_lib.streams import Vocabulary
 
-SOURCE_SIZE, TARGET_SIZE = 1200, 300
-"""Reviews of the source and of each target domain."""
-"""Share of the opinions that are given in the domain's own words."""
-SENTENCES = (5, 10)
-"""A review has as many as the first, or more, but fewer than the second."""
-OPINION, NEGATION, AGREEMENT, LABEL_NOISE = 0.7, 0.1, 0.95, 0.05
-"""Probabilities: that a sentence gives an opinion, that it does so by a negation, that the opinion agrees with the
-verdict, and that the label is wrong."""
-
-Groups = tuple[tuple[str, ...], ...]
-"""Words; those of one group are synonyms."""
-
-SHARED: tuple[Groups, Groups] = (
-    (
-        ("bad", "poor", "lousy"),
-        ("terrible", "awful", "horrible"),
-        ("disappointing", "underwhelming"),
-        ("useless", "worthless"),
-        ("annoying", "irritating"),
-        ("mediocre", "inferior"),
-    ),
-    (
-        ("great", "excellent", "superb"),
-        ("good", "nice", "fine"),
-        ("wonderful", "marvellous", "fantastic"),
-        ("perfect", "flawless"),
-        ("pleasing", "delightful"),
-        ("impressive", "remarkable"),
-    ),
-)
-"""Opinion words of every domain, negative and positive."""
-
-OWN: dict[str, tuple[Groups, Groups]] = {
-    "books": (
-        (("boring", "dull", "tedious"), ("wordy", "rambling"), ("shallow",), ("confusing", "muddled"))
-        + (("simple",), ("small",), ("light",), ("predictable",)),
-        (("gripping", "absorbing"), ("insightful", "thoughtful"), ("moving", "touching"), ("witty", "clever"))
-        + (("dark",), ("long",), ("heavy",), ("readable",)),
-    ),
-    "dvd": (
-        (("overacted", "wooden"), ("grainy", "blurry"), ("boring", "dull"), ("cheesy", "corny"))
-        + (("dark",), ("long",), ("cropped",), ("loud",)),
-        (("hilarious", "funny"), ("gripping", "absorbing"), ("spectacular", "stunning"), ("restored", "remastered"))
-        + (("light",), ("catchy",), ("suspenseful",), ("charming",)),
-    ),
-    "electronics": (
-        (("defective", "faulty"), ("laggy", "sluggish"), ("noisy", "crackling"), ("flimsy", "fragile"))
-        + (("heavy",), ("incompatible",), ("overheating",), ("dark",)),
-        (("reliable", "dependable"), ("fast", "speedy"), ("crisp", "clear"), ("portable", "compact"))
-        + (("simple",), ("small",), ("light",), ("loud",)),
-    ),
-    "kitchen": (
-        (("rusty", "corroded"), ("leaky", "dripping"), ("flimsy", "fragile"), ("warped", "dented"))
-        + (("loud",), ("small",), ("chipped",), ("sticky",)),
-        (("sturdy", "solid"), ("sharp", "keen"), ("washable", "cleanable"), ("durable", "lasting"))
-        + (("simple",), ("heavy",), ("nonstick",), ("predictable",)),
-    ),
-}
-"""Opinion words of a domain, negative and positive. A word without synonyms may mean the opposite in another domain."""
-
-TOPICS: dict[str, Groups] = {
-    "books": (("story", "tale", "plot"), ("author", "writer"), ("chapter",), ("hero", "character"), ("style", "prose")),
-    "dvd": (("film", "movie"), ("cast", "acting"), ("picture", "image"), ("scene",), ("ending", "finale")),
-    "electronics": (("battery",), ("screen", "display"), ("cable", "cord"), ("sound", "audio"), ("remote",)),
-    "kitchen": (("pan", "skillet"), ("handle", "grip"), ("blade",), ("lid", "cover"), ("kettle", "pot")),
-}
-STATEMENTS = (
-    "the {topic} is {opinion}",
-    "i found the {topic} really {opinion}",
-    "this is a {opinion} {topic}",
-    "what a {opinion} {topic}",
-    "my {person} says that the {topic} is very {opinion}",
-)
-NEGATIONS = (
-    "the {topic} is not {opinion}",
-    "i would not call the {topic} {opinion}",
-    "it isn't a {opinion} {topic}",
-)
-FILLERS = (
-    "i bought it for my {person}",
-    "it arrived on a {day}",
-    "my {person} has had one since {day}",
-    "the {topic} came in a box",
-    "we looked at the {topic} on {day}",
-    "there is a {topic} in it",
-    "i got this as a gift from my {person}",
-)
-PERSONS: Groups = (("wife", "spouse"), ("son", "boy"), ("father", "dad"), ("friend", "pal"), ("neighbour",))
-DAYS: Groups = tuple((day,) for day in ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"))
-VERBS: Groups = (("bought", "purchased"), ("got", "received"), ("arrived", "came"), ("found", "thought"))
-ADVERBS: Groups = (("really", "truly"), ("very", "quite"))
+SOURCE_DOMAIN = "books"
+DOMAINS = ("dvd", "electronics", "kitchen")  # the targets in the order of the stream (Sec. 5.2)
+EDA_SEED = 0
+CHUNK = 4096  # rows that mSDA maps at a time
 
 
-@dataset("reviews", "text", real=False)
-def load_reviews(argument: str, options: TextOptions) -> TextDataset:
-    """1,200 reviews of books and 300 of each other domain; the same ones every time."""
-    shift = options.synthetic_shift
-    return make_text_dataset(
-        name="reviews",
-        source="reviews composed by data/reviews.py, synthetic, not the paper's data",
-        domain_source=f"reviews composed by data/reviews.py (shift {shift})",
-        official=False,
-        compare_with="Amazon Reviews",  # only so that the machinery of the comparison runs
-        train=compose(SOURCE_DOMAIN, SOURCE_SIZE, torch.Generator().manual_seed(0), shift=shift),
-        domains={
-            domain: compose(domain, TARGET_SIZE, torch.Generator().manual_seed(seed), shift=shift)
-            for seed, domain in enumerate(DOMAINS, 1)
-        },
-        synonyms=DictionarySynonyms(synonym_dictionary(), "a dictionary of data/reviews.py"),
+class TextOptions(Options):
+    """How text becomes features. The defaults are the paper's values, where the paper gives them."""
+
+    synthetic_shift: float = Field(0.5, ge=0, le=1, description="reviews: share of opinions in a domain's own words")
+    features: Literal["auto", "msda", "counts"] = Field(
+        "auto", description="mSDA of the n-gram counts, or the counts; auto: mSDA of raw text, count files as they are"
+    )
+    vocabulary_size: int = Field(5000, ge=1, description="how many of the source's unigrams and bigrams are counted")
+    msda_layers: int = Field(1, ge=1, description="number of mSDA layers; the paper does not say")
+    msda_probability: float = Field(0.5, ge=0, lt=1, description="probability that mSDA drops a feature")
+    msda_output: Literal["last", "all"] = Field("last", description="of the last layer, or the input and all layers'")
+    eda_strength: float = Field(0.05, ge=0, le=1, description="α, share of words that change; EDA's for 2,000 texts")
+    eda_copies: int = Field(8, ge=1, description="augmented versions of a review; EDA's for 2,000 texts")
+
+
+class Reviews(NamedTuple):
+    """Reviews of one domain."""
+
+    content: Any  # their texts as an array of objects, or, where only these are known, counts, float32 CSR (N, D)
+    labels: Tensor  # int64 (N,), 0 for negative and 1 for positive
+
+    def places(self) -> Split:
+        """The places of the reviews in a mixed order, and their labels."""
+        return mixed(Split(torch.arange(len(self.labels)), self.labels))
+
+    def take(self, places: Tensor) -> "Reviews":
+        return Reviews(self.content[places.numpy()], self.labels[places])
+
+
+class Synonyms(NamedTuple):
+    """Where synonyms come from."""
+
+    find: FindSynonyms
+    name: str  # is shown, and is part of the data's fingerprint
+
+
+@dataclass(kw_only=True)
+class TextDataset(Dataset):
+    """Reviews of four product domains.
+
+    bank: the features of all rows, float32 (R, D), on the device.
+    versions: int64 (R, C), the rows that may replace a row under domain randomisation: the EDA versions of a training
+        review, and for any other row the row itself.
+    domains: all domains by name, the source's held-out reviews included.
+    target_source: what the target domains are, in words.
+    texts, synonyms: the training texts and what they are augmented with; nothing where only counts are known.
+    """
+
+    modality = "text"
+    unit = "reviews"
+    vocabulary = Vocabulary(DOMAINS, (SOURCE_DOMAIN,), (1,))
+    options: TextOptions
+    bank: Tensor
+    versions: Tensor
+    domains: Mapping[str, Split]
+    target_source: str
+    texts: Sequence[str]
+    synonyms: Synonyms | None
+
+    augmented_copies = None  # CoTTA defines none for text, so its target is the teacher's own prediction.
+
+    @property
+    def input_features(self) -> int:
+        """D, the length of the network's input."""
+        return self.bank.shape[1]
+
+    @property
+    def network_facts(self) -> dict[str, Any]:
+        return {"classes": self.classes, "inputs": self.input_features}
+
+    @property
+    def domain_source(self) -> str:
+        return self.target_source
+
+    def domain(self, name: str, severity: int = 1) -> Split:
+        """The first `options.test_size` reviews of a target domain in a fixed mixed order, or of the held-out source
+        reviews. Text has no severities."""
+        return self.domains[name]
+
+    def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """`x` itself, because the paper augments text in no other way than by domain randomisation."""
+        return x
+
+    def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """One EDA version of each training review, int64 (N,); `x` itself where only counts are known."""
+        chosen = torch.randint(self.versions.shape[1], x.shape, generator=generator)
+        return self.versions[x, chosen.to(x.device)]
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Rows, int64 (N,), to features, float32 (N, D)."""
+        return self.bank[x]
+
+    @property
+    def has_text(self) -> bool:
+        """Whether the training texts are known, so that they can be shown and augmented."""
+        return bool(self.texts)
+
+    def text(self, index: int) -> str:
+        """The text of a training review."""
+        return self.texts[index]
+
+    def augmented_texts(self, index: int, count: int, generator: torch.Generator) -> list[tuple[str, str]]:
+        """`count` EDA versions of a training review as pairs of operation and text."""
+        assert self.synonyms is not None, "texts come with synonyms"
+        review, strength = words(self.texts[index]), self.options.eda_strength
+        drawn = [eda(review, strength, generator, self.synonyms.find) for _ in range(count)]
+        return [(operation, " ".join(changed)) for operation, changed in drawn]
+
+
+def make_text_dataset(
+    *, source: str, train: Reviews, domains: Mapping[str, Reviews], synonyms: Synonyms | None, options: TextOptions,
+    official: bool = False, **fields: Any,
+) -> TextDataset:  # fmt: skip
+    """The dataset of all reviews of the source (`train`) and of the target domains, cut as the options say.
+
+    synonyms: None where the reviews are counts, which cannot be augmented.
+    official: whether the reviews are the paper's; the dataset is official if, besides, none of them is cut away.
+    fields: name, target_source and compare_with of `TextDataset`.
+    """
+    everything, share = [train, *(domains[name] for name in DOMAINS)], options.held_out_fraction
+    fitted, held_out = split_source(*train.places(), train_size=options.train_size, held_out_fraction=share)
+    targets = [reviews.take(reviews.places().x[: options.test_size]) for reviews in everything[1:]]
+    parts = [train.take(fitted.x), train.take(held_out.x), *targets]
+
+    # The rows of the features are those of the training reviews, of their EDA versions and of the other parts.
+    copies = options.eda_copies if synonyms else 0
+    sizes = [len(fitted.y), len(fitted.y) * copies, *(len(part.labels) for part in parts[1:])]
+    rows = torch.arange(sum(sizes))
+    own, augmented, *others = rows.split(sizes)
+    versions = rows[:, None].repeat(1, max(1, copies))
+    if synonyms:
+        versions[own] = augmented.view(-1, copies)
+    device, stored = options.device, zip([own, *others], parts, strict=True)
+    splits = [Split(places.to(device), part.labels.to(device)) for places, part in stored]
+    tested = splits[1].take(slice(options.test_size))
+
+    contents = [_as_bytes([synonyms.name])] if synonyms else []
+    for content, labels in everything:
+        arrays = () if synonyms else (content.data, content.indices, content.indptr)
+        contents += [*(map(torch.from_numpy, arrays) if arrays else [_as_bytes(content)]), labels]
+    identity = fingerprint(contents)
+    made_by = code_version(augmentation, msda, sys.modules[__name__])
+    choice = hashlib.sha256(options.model_dump_json(exclude={"folder", "device"}).encode()).hexdigest()[:16]
+    path = Path(options.folder).expanduser() / "generated" / f"{identity}-{made_by}" / f"text-{choice}.npz"
+    bank = kept_array(path, lambda: _features(parts, synonyms, options))
+    return TextDataset(
+        source=f"{source}, {f'EDA with synonyms from {synonyms.name}' if synonyms else 'without EDA'}",
+        fingerprint=identity,
+        official=official and sum(len(part.labels) for part in parts) == sum(len(part.labels) for part in everything),
+        class_names=("negative", "positive"),
+        train=splits[0],
+        held_out=splits[1],
         options=options,
+        bank=torch.from_numpy(bank).to(device),
+        versions=versions.to(device),
+        domains=dict(zip((SOURCE_DOMAIN, *DOMAINS), [tested, *splits[2:]], strict=True)),
+        texts=list(parts[0].content) if synonyms else [],
+        synonyms=synonyms,
+        **fields,
     )
 
 
-def compose(domain: str, count: int, generator: torch.Generator, *, shift: float) -> Reviews:
-    """`count` reviews of a domain, half of each verdict. ValueError unless 0 ≤ shift ≤ 1, the share of the opinions
-    that are given in the domain's own words."""
-    if not 0 <= shift <= 1:
-        raise ValueError(f"text_synthetic_shift = {shift!r}: allowed is 0 to 1")
-    verdicts = torch.arange(count) % 2
-    wrong = torch.rand(count, generator=generator) < LABEL_NOISE
-    lengths = torch.randint(*SENTENCES, (count,), generator=generator)
-    texts = [
-        ". ".join(_sentence(domain, verdict, shift, *numbers) for numbers in drawn) + "."
-        for verdict, length in zip(verdicts.tolist(), lengths.tolist(), strict=True)
-        for drawn in [torch.rand(length, 9, generator=generator).tolist()]
-    ]
-    return Reviews(texts, torch.where(wrong, 1 - verdicts, verdicts))
+def _as_bytes(texts: Iterable[str]) -> Tensor:
+    return torch.frombuffer(bytearray("\0".join(texts).encode()), dtype=torch.uint8)
 
 
-def synonym_dictionary() -> dict[str, tuple[str, ...]]:
-    """Every word of a group of several to the others, in the alphabet's order; no stop word is among them."""
-    families = [*SHARED, *TOPICS.values(), PERSONS, VERBS, ADVERBS, *(groups for own in OWN.values() for groups in own)]
-    found: dict[str, set[str]] = {}
-    for group in (group for groups in families for group in groups if len(group) > 1):
-        for word in group:
-            found.setdefault(word, set()).update(group)
-    return {word: tuple(sorted(group - {word})) for word, group in found.items()}
+def _features(parts: Sequence[Reviews], synonyms: Synonyms | None, options: TextOptions) -> np.ndarray:
+    """The features of all rows: those of `parts[0]`, of its EDA versions, and of the other parts."""
+    from scipy.sparse import vstack
+
+    if synonyms:
+        generator = torch.Generator().manual_seed(EDA_SEED)
+        versions = [
+            " ".join(eda(words(text), options.eda_strength, generator, synonyms.find)[1])
+            for text in parts[0].content
+            for _ in range(options.eda_copies)
+        ]
+        others = [text for part in parts[1:] for text in part.content]
+        counts = count_ngrams(list(parts[0].content), [*versions, *others], options.vocabulary_size)
+    else:
+        counts = vstack([part.content for part in parts], format="csr")
+    if options.features == "counts" or (options.features == "auto" and synonyms is None):
+        return counts.toarray()
+
+    def dense(first: int, last: int) -> Tensor:
+        return torch.from_numpy(counts[first:last].toarray()).to(options.device)
+
+    fitted = dense(0, len(parts[0].labels))
+    weights = msda.fit_msda(fitted, layers=options.msda_layers, probability=options.msda_probability)
+    chunks = [dense(row, row + CHUNK) for row in range(0, counts.shape[0], CHUNK)]
+    return torch.cat([msda.apply_msda(chunk, weights, output=options.msda_output).cpu() for chunk in chunks]).numpy()
 
 
-def _sentence(
-    domain: str,
-    verdict: int,
-    shift: float,
-    kind: float,
-    agreement: float,
-    negation: float,
-    origin: float,
-    template: float,
-    opinion: float,
-    topic: float,
-    person: float,
-    day: float,
-) -> str:
-    """One sentence of a review; the numbers, in [0, 1), make the choices."""
-    negated = negation < NEGATION
-    polarity = verdict if agreement < AGREEMENT else 1 - verdict
-    words = (OWN[domain] if origin < shift else SHARED)[1 - polarity if negated else polarity]
-    templates = FILLERS if kind >= OPINION else NEGATIONS if negated else STATEMENTS
-    return templates[int(template * len(templates))].format(
-        opinion=_pick(words, opinion),
-        topic=_pick(TOPICS[domain], topic),
-        person=_pick(PERSONS, person),
-        day=_pick(DAYS, day),
-    )
+def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any:
+    """Counts (float32 CSR) of the `size` most frequent unigrams and bigrams of `fitted` in these and in `others`."""
+    from scipy.sparse import vstack
+    from sklearn.feature_extraction.text import CountVectorizer
 
-
-def _pick(groups: Groups, number: float) -> str:
-    """One word, each as likely."""
-    words = [word for group in groups for word in group]
-    return words[int(number * len(words))]
+    vectorizer = CountVectorizer(token_pattern=WORD, ngram_range=(1, 2), dtype=np.float32)
+    counts = vectorizer.fit_transform(fitted)
+    # The vectorizer's own max_features breaks ties as the machine's sort does; here the alphabet decides.
+    frequent = np.sort(np.argsort(-np.asarray(counts.sum(0)).ravel(), kind="stable")[:size])
+    return vstack([counts, vectorizer.transform(others)], format="csr")[:, frequent]

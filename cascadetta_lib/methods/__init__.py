@@ -1,10 +1,10 @@
-"""Test-time methods by name. A method is one file in this folder; the contract tests run over all of them.
+"""Test-time methods by name. A new file in this folder is all that a new method needs; the contract tests find it.
 
-Usable alone in a loop of your own:
+A method can be used alone, in a loop of your own:
 
     method = METHODS["tent"](model, learning_rate=1e-3)
     for x in stream:
-        logits = method(x)      # adapts, then predicts
+        logits = method(x)      # adapts to the batch, then predicts it
     method.reset()
 """
 

@@ -1,58 +1,46 @@
 """What every test-time method shares: batch statistics, one step a batch, the order of prediction, and the reset."""
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import ClassVar, Literal
+from functools import cached_property
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.data.base import Copies, Modality
 from cascadetta_lib.methods.memory import give_memory, memories
-from cascadetta_lib.models import Outputs, as_outputs, batch_norms
-from cascadetta_lib.pretrain import information_loss
-
-Order = Literal["after", "before"]
+from cascadetta_lib.models import Outputs, as_outputs, batch_norm_parameters, batch_norms
 
 
 class Method(nn.Module):
     """A model that adapts to each batch that it predicts: `method(x)` → main logits (B, C).
 
-    The method works on `model` itself, not on a copy. ERM, AdaBN, Tent and CoTTA take any model that maps a batch to
-    logits (B, C) or to `models.Outputs`; the cascade and TTT need the parts of theirs. Subclasses say what they update
-    (`adapted_parameters`), how (`make_optimizer`) and by which loss (`loss`); one with `adapts` false never updates.
+    It works on `model` itself, not on a copy, and sets the mode of its layers. ERM, AdaBN, Tent and CoTTA take a model
+    whose result `models.as_outputs` understands. A model that a method cannot work with is refused by ValueError. A
+    subclass says what it updates (`adapted_parameters`), how (`make_optimizer`) and by which loss (`loss`).
 
-    predict: `after` records the prediction of the updated model (the paper), `before` that of the forward pass which
-    the update was computed from (the releases of Tent and CoTTA).
-
-    value_range: black and white in images x. copies: makes the augmented copies that CoTTA averages over. "image" is
-    its own augmentation of images; other data needs its own, such as Dataset.augmented_copies, or None for no copies.
-
-    Three things that the paper does not have, each None for the method's own value (class attributes, off unless a
-    method says otherwise):
+    predict: `after` gives the prediction of the updated model (the paper), `before` that of the forward pass which the
+        update was computed from (the releases of Tent and CoTTA).
+    value_range: black and white in images x.
+    copies: makes the augmented copies that CoTTA averages over. "image" is its own augmentation of RGB images; other
+        data needs its own, such as Dataset.augmented_copies, or None for no copies.
     diversity: the weight of the entropy of the mean prediction, which entropy-based losses then also raise.
-    drift_bound: after each step the adapted parameters are brought back to within this share of their source norm.
-    memory: statistics of about this many earlier examples are blended with the batch's (see methods/memory.py).
+    memory: BatchNorm blends the batch's statistics with those of about this many earlier examples (methods/memory.py).
+    The paper has neither of these two; None is the method's own value.
+
+    As class attributes, its name in tables (`label`), whether the paper's tables have it (`in_paper`), the pre-training
+    that it starts from (`objective`, and where a modality calls for another `objective_elsewhere`), whether it ever
+    updates (`adapts`), and what it is defined for (`modalities`).
     """
 
-    objective: ClassVar[str] = "meta"
-    """The pre-training that the method starts from (a name in pretrain.OBJECTIVES) …"""
-    objective_elsewhere: ClassVar[Mapping[Modality, str]] = {}
-    """… and where data of a modality calls for another; `objective_on` reads both."""
     label: ClassVar[str]
-    """As the paper's tables write it, or our own where the paper has none."""
     in_paper: ClassVar[bool] = False
-    """Whether the paper's tables have it as one of the six methods."""
-    colour: ClassVar[int]
-    """Its colour in every figure: a place in report.PALETTE (0..17), each taken once."""
+    objective: ClassVar[str] = "meta"
+    objective_elsewhere: ClassVar[Mapping[Modality, str]] = {}
     adapts: ClassVar[bool] = True
     modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
-    """What the method is defined for."""
     diversity: float = 0.0
-    drift_bound: float = math.inf
     memory: int = 0
     model: nn.Module
 
@@ -61,37 +49,35 @@ class Method(nn.Module):
         model: nn.Module,
         *,
         learning_rate: float = 1e-3,
-        predict: Order = "after",
+        predict: Literal["after", "before"] = "after",
         value_range: tuple[float, float] = (-1.0, 1.0),
         copies: Copies | Literal["image"] | None = "image",
         diversity: float | None = None,
-        drift_bound: float | None = None,
         memory: int | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
         self.model = model
         self.diversity = self.diversity if diversity is None else diversity
-        self.drift_bound = self.drift_bound if drift_bound is None else drift_bound
         self.memory = self.memory if memory is None else memory
-        self.learning_rate, self.order, self.value_range, self.seed = learning_rate, predict, value_range, seed
-        self.copies = partial(cotta_copies, value_range=value_range) if copies == "image" else copies
+        self.learning_rate, self.order, self.seed = learning_rate, predict, seed
+        self.value_range, self.copies = value_range, copies
         self.configure_model()
         parameters = self.adapted_parameters()
+        if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
+            raise ValueError(f"{self.label} takes steps that are lost in half precision; use model.float()")
         self.optimizer = self.make_optimizer(parameters) if self.adapts else None
-        self._adapted = [(parameter, parameter.detach().clone()) for parameter in parameters]
         self._source = {name: value.detach().clone() for name, value in self.state_dict().items()}
         self.reset()
 
     @classmethod
     def objective_on(cls, modality: Modality) -> str:
-        """The pre-training that the method starts from on data of a modality."""
         return cls.objective_elsewhere.get(modality, cls.objective)
 
     def configure_model(self) -> None:
         """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters alone."""
         if self.memory:
-            give_memory(self.model, self.memory)
+            give_memory(self, self.memory)
         self.model.eval()
         for norm in batch_norms(self.model):
             # Training mode without tracking: the batch's statistics are used, the running ones stay as they were.
@@ -100,22 +86,34 @@ class Method(nn.Module):
         for parameter in self.adapted_parameters():
             parameter.requires_grad_(True)
 
+    def require_batch_norm(self, module: nn.Module) -> None:
+        if not any(batch_norms(module)):
+            name = type(module).__name__
+            raise ValueError(f"{self.label}: {name} has no layer of nn.BatchNorm1d, 2d or 3d; use erm or cotta")
+
+    def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
+        """Scale and shift of every BatchNorm layer of `module`; ValueError where there is none, or one without them."""
+        self.require_batch_norm(module)
+        if not all(norm.affine for norm in batch_norms(module)):
+            raise ValueError(f"{self.label} adapts scale and shift, and a BatchNorm has none (affine=False); use adabn")
+        return batch_norm_parameters(module)
+
     def adapted_parameters(self) -> list[nn.Parameter]:
-        """The parameters that the method updates: part of the model's own tensors, nothing else changes."""
+        """The parameters that the method updates: some of the model's own tensors. Nothing else changes."""
         return []
 
     def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         """SGD with Nesterov momentum 0.9 (Sec. 6.1)."""
         return torch.optim.SGD(parameters, self.learning_rate, momentum=0.9, nesterov=True)
 
+    @cached_property
+    def generator(self) -> torch.Generator:
+        """Where the method's random draws come from, on the model's own device."""
+        return torch.Generator(next(self.model.parameters()).device).manual_seed(self.seed)
+
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         """The loss that a batch is adapted by, and the outputs of the same forward pass where it has them."""
-        raise TypeError(f"{type(self).__name__} does not adapt")
-
-    def uncertainty(self, logits: Tensor) -> Tensor:
-        """What entropy-based methods minimise, of logits (B, C): the mean entropy, less `diversity` times that of the
-        mean prediction."""
-        return information_loss(logits, self.diversity)
+        raise NotImplementedError(f"{type(self).__name__} adapts, but has no loss")
 
     def update(self, x: Tensor) -> Outputs | None:
         """One step on a batch; the outputs from before the step where the step computed them."""
@@ -125,34 +123,24 @@ class Method(nn.Module):
             loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self._bound_drift()
         if outputs is None:
             return None
-        auxiliary = outputs.auxiliary
-        return Outputs(outputs.main.detach(), None if auxiliary is None else auxiliary.detach())
-
-    @torch.no_grad()
-    def _bound_drift(self) -> None:
-        """Where the adapted parameters, as one vector, are too far from the source's, the nearest point that is not."""
-        if math.isinf(self.drift_bound):
-            return
-        drift = math.sqrt(sum((now - source).square().sum().item() for now, source in self._adapted))
-        allowed = self.drift_bound * math.sqrt(sum(source.square().sum().item() for _, source in self._adapted))
-        if drift > allowed:
-            for now, source in self._adapted:
-                now.copy_(torch.lerp(source, now, allowed / drift))
+        main, auxiliary = outputs
+        return Outputs(main.detach(), None if auxiliary is None else auxiliary.detach())
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
         """z (B, C) and a, if there is one, of the model as it is, without an update."""
         return as_outputs(self.model(x))
 
+    @torch.inference_mode(False)
     def step(self, x: Tensor) -> Outputs:
-        """Adapt to a batch and predict it, in the order that was asked for."""
+        """Adapt to a batch and predict it, in the order that was asked for. Works inside torch.inference_mode too."""
+        if x.is_inference():
+            x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
         before = self.update(x) if self.adapts else None
         if self.adapts and self.order == "before":
-            if before is None:
-                raise ValueError(f"{self.label} has no prediction before its update; use predict='after'")
+            assert before is not None, f"the loss of {self.label} gives no outputs"
             outputs = before
         else:
             outputs = self.predict(x)
@@ -178,13 +166,15 @@ class Method(nn.Module):
         """Main logits (B, C)."""
         return self.step(x).main
 
+    def train(self, mode: bool = True) -> Self:
+        """Changes nothing: which statistics BatchNorm uses is part of the method."""
+        return self
+
     def reset(self) -> None:
-        """Back to the source: weights and buffers are written into the same tensors, so that the optimiser still owns
-        what it updates; its own state is emptied and the method's random draws start again."""
-        with torch.no_grad():
-            for name, value in self.state_dict().items():
-                value.copy_(self._source[name])
+        """Back to the source. Weights and buffers are written into the same tensors, so that the optimiser still owns
+        what it updates; its own state is emptied, and the method's random draws start again."""
+        self.load_state_dict(self._source)
         if self.optimizer is not None:
             self.optimizer.state.clear()
             self.optimizer.zero_grad()
-        self.generator = torch.Generator().manual_seed(self.seed)
+        self.__dict__.pop("generator", None)

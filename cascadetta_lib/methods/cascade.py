@@ -1,47 +1,58 @@
-"""The paper's method (Sec. 4): BatchNorm of φ and all of θ_m by the entropy of θ_a's output, θ_a fixed."""
+"""The paper's method (Sec. 4): BatchNorm of φ and all of θ_m, by the entropy of θ_a's output with θ_a fixed."""
 
-from typing import cast
+from typing import ClassVar
 
 from torch import Tensor, nn
 
+from cascadetta_lib.losses import information_loss
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.models import Cascade, Outputs, batch_norm_parameters
+from cascadetta_lib.models import Cascade, Outputs
 
 
 @METHODS.add("cascade")
 class CascadeMethod(Method):
-    """One step of SGD on mean entropy of softmax(a), a = θ_a(θ_m(φ(x))); the prediction is z = θ_m(φ(x))."""
+    """One step of SGD on the mean entropy of softmax(a), a = θ_a(θ_m(φ(x))). The prediction is z = θ_m(φ(x))."""
 
-    label, in_paper, colour = "Cascade", True, 3
+    label, in_paper = "Cascade", True
+    uses_auxiliary: ClassVar[bool] = True
+    """Whether the entropy is that of a, or else that of z."""
+    model: Cascade
+
+    def configure_model(self) -> None:
+        if not isinstance(self.model, Cascade):
+            raise ValueError(f"{self.label} needs a models.Cascade; use tent, or wrap φ, θ_m and θ_a in one")
+        if self.uses_auxiliary and self.model.auxiliary_classifier is None:
+            raise ValueError(f"{self.label} was given a Cascade without θ_a; use cascade_no_auxiliary")
+        super().configure_model()
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        model = cast(Cascade, self.model)
-        return [*batch_norm_parameters(model.feature_extractor), *model.main_classifier.parameters()]
+        return [*self.scales_and_shifts(self.model.feature_extractor), *self.model.main_classifier.parameters()]
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
-        if outputs.auxiliary is None:
-            raise ValueError("the cascade needs a model with θ_a; without one, use cascade_no_auxiliary")
-        return self.uncertainty(outputs.auxiliary), outputs
+        return information_loss(outputs.auxiliary if self.uses_auxiliary else outputs.main, self.diversity), outputs
 
 
 @METHODS.add("cascade_fixed_classifier")
 class CascadeFixedClassifier(CascadeMethod):
-    """θ_m fixed (fig:cascade, right): only BatchNorm's scale and shift move."""
+    """The cascade with θ_m fixed (fig:cascade, right): only the scale and shift of BatchNorm move."""
 
-    label, in_paper, colour = "Cascade, θ_m fixed", False, 5
+    label, in_paper = "Cascade, θ_m fixed", False
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        return batch_norm_parameters(cast(Cascade, self.model).feature_extractor)
+        return self.scales_and_shifts(self.model.feature_extractor)
 
 
 @METHODS.add("cascade_no_auxiliary")
 class CascadeNoAuxiliary(CascadeMethod):
-    """θ_a discarded (fig:cascade, left): the entropy is that of z, in the pre-training too."""
+    """The cascade without θ_a (fig:cascade, left): the entropy is that of z, in the pre-training too."""
 
-    objective, label, in_paper, colour = "meta_no_auxiliary", "Cascade, no θ_a", False, 6
+    objective, label, in_paper, uses_auxiliary = "meta_no_auxiliary", "Cascade, no θ_a", False, False
 
-    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        outputs = self.model(x)
-        return self.uncertainty(outputs.main), outputs
+
+@METHODS.add("cascade_same_weights")
+class CascadeSameWeights(CascadeNoAuxiliary):
+    """The other reading of "without θ_a": the cascade's own network, pre-trained with θ_a, adapts by z's entropy."""
+
+    objective, label = "meta", "Cascade, same weights without θ_a"

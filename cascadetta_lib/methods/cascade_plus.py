@@ -1,4 +1,4 @@
-"""The cascade with a θ_a that means something: our answer to its collapse (see notebooks/08_collapse)."""
+"""Cascade+: the cascade with a θ_a that does not collapse, and with a memory of statistics. Our own extension."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -10,15 +10,13 @@ from cascadetta_lib.methods.cascade import CascadeMethod
 
 @METHODS.add("cascade_plus")
 class CascadePlus(CascadeMethod):
-    """θ_a is trained with the labels too, and by information maximisation, which one class for every x does not
-    minimise; the same loss adapts φ's BatchNorm and θ_m at test time, and BatchNorm remembers the batches before this
-    one. For images all of it was chosen on corruptions of held-out source images (notebooks/08_collapse), for text
-    and speech the pre-training on held-out reviews and augmented held-out utterances
-    (benchmarks/choose_pretraining.py)."""
+    """Three changes to the cascade. θ_a is trained with the labels too. Its self-supervised loss, in the pre-training
+    and at test time, is that of information maximisation, which predicting one class for every x does not minimise. And
+    BatchNorm remembers earlier batches (methods/memory.py). Everything was chosen on held-out source data alone."""
 
     objective_elsewhere: ClassVar[Mapping[Modality, str]] = {
         "text": "meta_supervised_information",
         "speech": "multi_task_supervised_information",
     }
-    objective, label, in_paper, colour = "both_supervised_information", "Cascade+", False, 9
+    objective, label, in_paper = "both_supervised_information", "Cascade+", False
     diversity, memory = 1.0, 8

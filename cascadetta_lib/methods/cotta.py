@@ -1,19 +1,20 @@
 """CoTTA (Wang et al. 2022): a student taught by its own moving average on augmented copies, with random restoring."""
 
 import copy
-import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.models import Outputs, as_outputs
-from cascadetta_lib.pretrain import adam
 
 TEACHER_MOMENTUM = 0.999
-CONFIDENCE = 0.92  # below this mean confidence of the anchor the target is averaged over augmented copies
+CONFIDENCE = 0.92
+"""Where the anchor's mean confidence is below this, the target is averaged over augmented copies."""
 COPIES = 32
 RESTORE_PROBABILITY = 0.01
 
@@ -22,22 +23,20 @@ RESTORE_PROBABILITY = 0.01
 class CoTTA(Method):
     """The settings are those of CoTTA's release for CIFAR-10; all parameters of φ and θ_m are updated by Adam.
 
-    The prediction is the teacher's: `after` the update on x itself, `before` it the target that the student was
-    taught (averaged over the augmented copies where the anchor is unsure), which is what the release returns.
+    The prediction is the teacher's: `after` the update on x itself, `before` it the target of the student, as in the
+    release, which is averaged over augmented copies where the anchor, the source model, is unsure.
     """
 
-    label, in_paper, colour = "CoTTA", True, 2
+    label, in_paper = "CoTTA", True
 
     def configure_model(self) -> None:
         super().configure_model()
         self.teacher = copy.deepcopy(self.model).requires_grad_(False)
         self.anchor = copy.deepcopy(self.teacher)
-        # Pairs of (student, teacher, source) tensors; θ_a takes no part in z and stays out.
-        self.triples = [
-            (ours, dict(self.teacher.named_parameters())[name], dict(self.anchor.named_parameters())[name])
-            for name, ours in self.model.named_parameters()
-            if ours.requires_grad
-        ]
+        networks = (self.model, self.teacher, self.anchor)
+        triples = zip(*(network.parameters() for network in networks), strict=True)
+        # θ_a takes no part in z and stays out.
+        self.triples = [triple for triple in triples if triple[0].requires_grad]
 
     def adapted_parameters(self) -> list[nn.Parameter]:
         theta_a = getattr(self.model, "auxiliary_classifier", None)
@@ -45,7 +44,7 @@ class CoTTA(Method):
         return [parameter for parameter in self.model.parameters() if parameter not in apart]
 
     def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        return adam(parameters, self.learning_rate)
+        return torch.optim.Adam(parameters, self.learning_rate)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
@@ -53,16 +52,19 @@ class CoTTA(Method):
 
     @torch.no_grad()
     def target(self, x: Tensor) -> Outputs:
-        """The teacher's logits: on x where the anchor is sure or there are no augmented copies, else their mean over
-        these."""
+        """The teacher's logits: on x where the anchor is sure, else their mean over augmented copies."""
         on_x = as_outputs(self.teacher(x))
         if self.copies is None or as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
             return on_x
+        copies = partial(cotta_copies, value_range=self.value_range) if self.copies == "image" else self.copies
         # Each copy is a forward pass of its own, normalised by its own batch statistics.
-        copies = [as_outputs(self.teacher(copy)).main for copy in self.copies(x, COPIES, self.generator)]
-        return Outputs(torch.stack(copies).mean(0), on_x.auxiliary)
+        logits = [as_outputs(self.teacher(copied)).main for copied in copies(x, COPIES, self.generator)]
+        return Outputs(torch.stack(logits).mean(0), on_x.auxiliary)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        if self.copies == "image" and (x.ndim != 4 or x.shape[1] != 3):
+            shape = tuple(x.shape)
+            raise ValueError(f"CoTTA augments RGB images, (B, 3, H, W), not {shape}; pass copies=None or a function")
         target = self.target(x)
         return F.cross_entropy(as_outputs(self.model(x)).main, target.main.softmax(1)), target
 
@@ -71,21 +73,6 @@ class CoTTA(Method):
         with torch.no_grad():
             for student, teacher, source in self.triples:
                 teacher.lerp_(student, 1 - TEACHER_MOMENTUM)
-                places = bernoulli_places(student.numel(), RESTORE_PROBABILITY, self.generator).to(student.device)
-                restored = torch.unravel_index(places, student.shape)
-                student[restored] = source[restored]
+                draw = torch.rand(student.shape, generator=self.generator, device=student.device)
+                student.copy_(torch.where(draw < RESTORE_PROBABILITY, source, student))
         return outputs
-
-
-def bernoulli_places(count: int, probability: float, generator: torch.Generator) -> Tensor:
-    """The places among `count` that are chosen, each with `probability` on its own, in ascending order (int64).
-
-    The gaps between them are geometric, so only as many numbers are drawn as places are chosen: a seventh of the time
-    of a draw for each of the text network's five million weights.
-    """
-    most = int(count * probability + 6 * math.sqrt(count * probability) + 10)
-    places = torch.empty(0, dtype=torch.int64)
-    while len(places) == 0 or places[-1] < count:
-        gaps = torch.empty(most, dtype=torch.int64).geometric_(probability, generator=generator)
-        places = torch.cat([places, gaps.cumsum(0) + (places[-1] if len(places) else -1)])
-    return places[places < count]

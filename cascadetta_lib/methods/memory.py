@@ -1,33 +1,42 @@
 """BatchNorm that remembers: the statistics of a batch, blended with those of the batches before it.
 
 A batch of n examples counts n/(n + N) against what is remembered, so the memory holds about N examples whatever the
-size of a batch; it begins as the source's running statistics. With N = 0 these are the statistics of the batch alone.
+size of a batch. It begins as the source's running statistics. With N = 0 these are the statistics of the batch alone.
 """
 
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from cascadetta_lib.models import batch_norms
+from cascadetta_lib.models import BatchNorm
 
 
-class _Memory(_BatchNorm):
-    """The memory is the layer's own running statistics, so whatever restores these restores the memory."""
+class MemoryBatchNorm(nn.BatchNorm2d):
+    """Takes the place of `norm`, a BatchNorm1d, 2d or 3d, and shares its tensors. The memory is its running statistics.
+    Raises ValueError for a BatchNorm without scale, shift or running statistics."""
 
-    examples: int
-    seen: tuple[Tensor, Tensor] | None = None
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, norm: BatchNorm, examples: int) -> None:
+        super().__init__(norm.num_features, norm.eps, device="meta")
+        if norm.running_mean is None or norm.running_var is None or not norm.affine:
+            raise ValueError("a memory of statistics needs BatchNorm with scale, shift and running statistics")
+        self.weight, self.bias = norm.weight, norm.bias
+        self.running_mean, self.running_var = norm.running_mean, norm.running_var
+        self.num_batches_tracked = norm.num_batches_tracked
+        self.examples = examples
+        self.seen: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C) or (N, C, H, W), normalised by the blend; the gradient flows through the batch's part of it."""
-        assert self.running_mean is not None and self.running_var is not None  # give_memory has seen to it
+        """x, normalised by the blend; the gradient flows through the batch's part of it."""
         dimensions = [0, *range(2, x.ndim)]
         variance, mean = torch.var_mean(x, dimensions, correction=0)
         share = len(x) / (len(x) + self.examples)
         apart = mean - self.running_mean
         mean = self.running_mean + share * apart
-        # The variance of a mixture: within its parts, and between their means.
+        # The variance of a mixture: that within its parts, and that between their means.
         variance = self.running_var.lerp(variance, share) + share * (1 - share) * apart.square()
         self.seen = mean.detach(), variance.detach()
         scale = self.weight * torch.rsqrt(variance + self.eps)
@@ -37,31 +46,19 @@ class _Memory(_BatchNorm):
     @torch.no_grad()
     def remember(self) -> None:
         """Keep the blend of the last forward pass."""
-        if self.seen is not None and self.running_mean is not None and self.running_var is not None:
+        if self.seen is not None:
             self.running_mean.copy_(self.seen[0])
             self.running_var.copy_(self.seen[1])
 
 
-class MemoryBatchNorm1d(_Memory, nn.BatchNorm1d):
-    """For (N, C)."""
+def give_memory(module: nn.Module, examples: int) -> None:
+    """Put a MemoryBatchNorm of about `examples` examples in the place of every BatchNorm inside `module`."""
+    for parent in list(module.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, BatchNorm):
+                setattr(parent, name, MemoryBatchNorm(child, examples))
 
 
-class MemoryBatchNorm2d(_Memory, nn.BatchNorm2d):
-    """For (N, C, H, W)."""
-
-
-def give_memory(model: nn.Module, examples: int) -> None:
-    """Turn every BatchNorm of `model` into one that remembers about `examples` examples, over the same tensors.
-
-    Raises ValueError for a BatchNorm without scale, shift or running statistics.
-    """
-    for norm in list(batch_norms(model)):
-        if norm.running_mean is None or not norm.affine:
-            raise ValueError("a memory of statistics needs BatchNorm with scale, shift and running statistics")
-        norm.__class__ = MemoryBatchNorm1d if isinstance(norm, nn.BatchNorm1d) else MemoryBatchNorm2d
-        norm.examples = examples  # type: ignore[assignment]
-
-
-def memories(model: nn.Module) -> Iterator[_Memory]:
-    """Every BatchNorm of `model` that remembers."""
-    return (module for module in model.modules() if isinstance(module, _Memory))
+def memories(module: nn.Module) -> Iterator[MemoryBatchNorm]:
+    """Every BatchNorm inside `module` that remembers."""
+    return (child for child in module.modules() if isinstance(child, MemoryBatchNorm))

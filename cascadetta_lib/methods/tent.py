@@ -1,33 +1,34 @@
-"""Tent (Wang et al. 2021): scale and shift of every BatchNorm by the entropy of the main prediction."""
+"""Tent (Wang et al. 2021): scale and shift of every BatchNorm, by the entropy of the main prediction."""
 
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.losses import information_loss
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.models import Outputs, as_outputs, batch_norm_parameters
+from cascadetta_lib.models import Outputs, as_outputs
 
 
 @METHODS.add("tent")
 class Tent(Method):
-    """With the cascade's optimiser, so that only the loss and the parameters differ. The paper does not say which
-    optimiser it ran Tent with, and Tent's number hangs on it: see `tent_adam`."""
+    """Tent with the cascade's optimiser, so that the two differ in their loss and parameters only. The paper does not
+    say which optimiser it ran Tent with; see `tent_adam`."""
 
-    label, in_paper, colour = "Tent", True, 1
+    label, in_paper = "Tent", True
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        return batch_norm_parameters(self.model)
+        return self.scales_and_shifts(self.model)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))
-        return self.uncertainty(outputs.main), outputs
+        return information_loss(outputs.main, self.diversity), outputs
 
 
 @METHODS.add("tent_adam")
 class TentAdam(Tent):
-    """With Adam, β = (0.9, 0.999), as Tent's release has it."""
+    """Tent with Adam, as in its release."""
 
-    label, in_paper, colour = "Tent (Adam)", False, 8
+    label, in_paper = "Tent (Adam)", False
 
     def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, self.learning_rate, betas=(0.9, 0.999))
+        return torch.optim.Adam(parameters, self.learning_rate)

@@ -1,0 +1,48 @@
+"""`cifar10_sample:FILE`: the first images of CIFAR-10's official test set, for measuring networks that are brought.
+
+The file holds x, uint8 (N, 32, 32, 3), and y, int64 (N,), of torchvision's CIFAR10(train=False), since a JPEG copy of
+an image is a corruption of its own. There are no source images: nothing can be trained on it.
+"""
+
+from pathlib import Path
+
+import torch
+
+from cascadetta_lib.data import dataset, identity
+from cascadetta_lib.data.base import Split, fingerprint, to_device
+from cascadetta_lib.data.images import ImageDataset, ImageOptions
+from cascadetta_lib.data.npz import read_images
+
+DISTINCT = 992
+"""Images that are used: 31 batches of 32, so that a batch holds the same images whenever they come again."""
+VERSIONS = 10
+"""How often an image comes in a long stream, as it is and mirrored in turn, each time under another draw of the
+corruption. 310 batches of 32 a domain are nearly the paper's 313 updates."""
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+@dataset("cifar10_sample", "image", folder="must")
+def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
+    """A test_size of DISTINCT is every image once, up to VERSIONS times as many is a long stream of them.
+
+    DataMissing where there is no file `argument`, ValueError where it is not as it must be.
+    """
+    path = Path(argument).expanduser()
+    images = read_images(path)
+    if images.x.shape[-1] != 32 or len(images.x) < DISTINCT or images.y.max() >= len(CLASSES):
+        raise ValueError(f"{path}: allowed are {DISTINCT} images or more of 32×32 pixels with labels 0..9")
+    x, y = images.take(slice(DISTINCT))
+    test = Split(torch.cat([x, x.flip(3)] * (VERSIONS // 2)), y.repeat(VERSIONS))
+    nothing = to_device(Split(x[:0], y[:0]), options.device)
+    return ImageDataset(
+        name=identity(f"cifar10_sample:{argument}"),
+        source=f"the first {DISTINCT} images of CIFAR-10's official test set",
+        fingerprint=fingerprint(test),
+        official=False,
+        compare_with="CIFAR-10-C",
+        class_names=CLASSES,
+        train=nothing,
+        held_out=nothing,
+        test=to_device(test, options.device),
+        options=options,
+    )

@@ -1,0 +1,55 @@
+"""Image corruptions, which make the -C streams from clean images: `corrupt(images, "fog", 5)`.
+
+Each corruption is one function (images, draws, parameters of the severity) -> images, on float32 images (N, 3, H, H) in
+[0, 1], which its result may leave; parameters.yaml holds the parameters. The operations are written anew, by batch, and
+a test compares them with statistics of the original code.
+"""
+
+from pathlib import Path
+
+import torch
+import yaml
+from torch import Tensor
+
+from cascadetta_lib.data.corruptions import blur, digital, noise, weather
+from cascadetta_lib.data.corruptions.common import Draws, truncate
+from cascadetta_lib.registry import nearest
+
+PARAMETERS = yaml.safe_load(Path(__file__).with_name("parameters.yaml").read_text(encoding="utf-8"))
+CORRUPTIONS = tuple(name for name, table in PARAMETERS.items() if 64 in table)
+"""The fifteen corruptions of the benchmark, in the standard order of the stream."""
+HELD_OUT_CORRUPTIONS = tuple(name for name in PARAMETERS if name not in CORRUPTIONS)
+"""Four more, for choosing hyper-parameters without touching the fifteen. Only at 32×32."""
+SEVERITIES = (1, 2, 3, 4, 5)
+CHUNK = 500
+"""Images that are corrupted at a time. It is fixed because the draws depend on it."""
+
+
+def check_corruption(name: str, severity: int) -> None:
+    """ValueError for an unknown name or severity."""
+    if name not in PARAMETERS:
+        raise ValueError(f"corruption = {name!r}: {nearest(name, PARAMETERS)}")
+    if severity not in SEVERITIES:
+        raise ValueError(f"severity = {severity!r}: allowed are {', '.join(map(str, SEVERITIES))}")
+
+
+def corrupt(images: Tensor, corruption: str, severity: int, *, seed: int = 0) -> Tensor:
+    """Corrupt `images` (uint8, (N, 3, H, H) with H 32 or 64) at a severity 1..5; same shape, dtype and device.
+
+    The noise depends on (seed, corruption, severity), the place of an image in the batch and the size of the batch
+    alone. ValueError, which names the value and what is allowed, for any other corruption, severity, dtype or shape.
+    """
+    check_corruption(corruption, severity)
+    shape, table = tuple(images.shape), PARAMETERS[corruption]
+    if images.dtype != torch.uint8 or shape[1:] not in {(3, size, size) for size in table}:
+        allowed = " or ".join(f"(N, 3, {size}, {size})" for size in table)
+        raise ValueError(f"images for {corruption} are {images.dtype} {shape}: allowed is torch.uint8 {allowed}")
+    parameters = table[shape[-1]][severity - 1]
+    parameters = parameters if isinstance(parameters, list) else [parameters]
+    apply = next(getattr(part, corruption) for part in (noise, blur, weather, digital) if hasattr(part, corruption))
+    draws = Draws(seed, corruption, severity, images.device)
+    corrupted = torch.empty_like(images)
+    for start in range(0, len(images), CHUNK):
+        chunk = slice(start, start + CHUNK)
+        corrupted[chunk] = truncate(apply(images[chunk].float() / 255, draws, *parameters))
+    return corrupted

@@ -1,0 +1,79 @@
+"""Corruptions by weather."""
+
+import torch
+from torch import Tensor
+
+from cascadetta_lib.data.corruptions.common import Draws, clipped_zoom, gaussian, motion, truncate
+
+
+def snow(
+    x: Tensor, draws: Draws, mix: float, mean: float, std: float, zoom: float, least: float, radius: int, sigma: float
+) -> Tensor:
+    """Whiten the image, then add flakes (enlarged, moving noise of at least `least`) and the same turned by 180°."""
+    noise = draws.normal((len(x), 1, *x.shape[2:]), mean, std)
+    angles = draws.uniform((len(x),), -135, -45)
+    flakes = clipped_zoom(noise, zoom)
+    flakes = motion(truncate(flakes.masked_fill(flakes < least, 0)).float() / 255, radius, sigma, angles)
+    grey = (x * x.new_tensor((0.299, 0.587, 0.114))[:, None, None]).sum(dim=1, keepdim=True)
+    whitened = mix * x + (1 - mix) * torch.maximum(x, 1.5 * grey + 0.5)
+    return whitened + flakes + flakes.flip((2, 3))
+
+
+def frost(x: Tensor, draws: Draws, image_share: float, frost_share: float) -> Tensor:
+    """Mix in ice crystals. The original takes crops of photographs; here they are made, to the same statistics."""
+    noise = draws.normal((len(x), 1, *x.shape[2:]), 0, 1)
+    angles = draws.uniform((2, len(x)), 0, 360)
+    level = draws.normal((len(x), 1, 1, 1), 0.635, 0.06)
+    patches = _plasma(len(x), x.shape[-1], 1.5, draws) - 0.5
+    needles = motion(noise, 4, 2.0, angles[0]) + motion(noise, 4, 2.0, angles[1])
+    tint = x.new_tensor((0.95, 1.0, 1.05))[:, None, None]
+    ice = ((level + 0.3 * patches + 0.09 * needles) * tint).clamp(0, 1)
+    return image_share * x + frost_share * ice
+
+
+def fog(x: Tensor, draws: Draws, density: float, decay: float) -> Tensor:
+    brightest = x.amax(dim=(1, 2, 3), keepdim=True)
+    return (x + density * _plasma(len(x), x.shape[-1], decay, draws)) * brightest / (brightest + density)
+
+
+def spatter(
+    x: Tensor, draws: Draws, mean: float, deviation: float, sigma: float, threshold: float, strength: float, liquid: str
+) -> Tensor:
+    """Drops where smoothed noise is above a threshold: pale water adds light, mud covers. It is simpler than the
+    original, which lights the edges of the drops, and its parameters could not be checked."""
+    layer = gaussian(draws.normal((len(x), 1, *x.shape[2:]), mean, deviation), sigma)
+    drops = layer > threshold
+    if liquid == "water":
+        depth = layer * drops / layer.amax(dim=(1, 2, 3), keepdim=True)
+        return x + strength * depth * x.new_tensor((175, 238, 238))[:, None, None] / 255
+    cover = gaussian(drops.float(), strength)
+    cover = cover.masked_fill(cover < 0.8, 0)
+    return x * (1 - cover) + cover * x.new_tensor((63, 42, 20))[:, None, None] / 255
+
+
+def brightness(x: Tensor, draws: Draws, increase: float) -> Tensor:
+    """Raise the value of HSV. At fixed hue and saturation, RGB is proportional to the value; black becomes grey."""
+    value = x.amax(dim=1, keepdim=True)
+    raised = (value + increase).clamp(max=1)
+    return torch.where(value > 0, x * raised / value, raised)
+
+
+def _plasma(count: int, size: int, decay: float, draws: Draws) -> Tensor:
+    """Plasma fractals (count, 1, size, size) in [0, 1] by midpoint displacement on a torus; `size` is a power of two.
+
+    The displacement falls by decay² each time the step is halved.
+    """
+    steps = [size >> level for level in range(size.bit_length() - 1)]
+    noise = [draws.uniform((3, count, size // step, size // step), -1, 1) for step in steps]
+    plasma = torch.zeros(count, size, size, device=noise[0].device)
+    for level, step in enumerate(steps):
+        half = step // 2
+        centre_noise, top_noise, left_noise = noise[level] * decay ** (-2 * level)
+        corner = plasma[:, ::step, ::step]
+        above, beside = corner + corner.roll(-1, dims=2), corner + corner.roll(-1, dims=1)
+        centre = (above + above.roll(-1, dims=1)) / 4 + centre_noise
+        plasma[:, half::step, half::step] = centre
+        plasma[:, ::step, half::step] = (above + centre + centre.roll(1, dims=1)) / 4 + top_noise
+        plasma[:, half::step, ::step] = (beside + centre + centre.roll(1, dims=2)) / 4 + left_noise
+    plasma = plasma - plasma.amin(dim=(1, 2), keepdim=True)
+    return (plasma / plasma.amax(dim=(1, 2), keepdim=True))[:, None]

@@ -1,0 +1,104 @@
+"""How a public file or archive gets into the data folder: `fetch` finds, downloads, checks and unpacks it.
+
+Only what is whole is used: pooch renames a download after it has checked its hash, and an archive is unpacked beside
+its place and renamed when all of it is there. A lock keeps several jobs from doing the same work.
+"""
+
+import os
+import shutil
+import sys
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pooch
+from filelock import FileLock
+
+from cascadetta_lib.data.base import DataMissing
+
+
+def fetch(
+    name: str,
+    urls: Sequence[str],
+    folder: str | Path,
+    known_hash: str | None,
+    size: str,
+    unpack: str,
+    contents: Sequence[str] = (),
+) -> Path:
+    """The path of an unpacked archive inside `folder`.
+
+    It is used if it is there. Otherwise the archive is unpacked, and downloaded if it is not in `folder` either.
+
+    name: what messages call it, such as "CIFAR-10".
+    urls: addresses of the same .zip or .tar file, tried in this order.
+    known_hash: "md5:…" or "sha256:…", or None where nobody has published one: then that of the first
+        archive that could be unpacked is recorded as ARCHIVE.sha256, and later ones must have it too.
+    size: of the download, in words.
+    unpack: the folder that the file unpacks to. It holds that folder, or only what belongs into it.
+    contents: paths without which the unpacked folder is not accepted.
+
+    Raises DataMissing, which says what to put where, if the data cannot be had, are incomplete or are not safe.
+    """
+    folder = Path(folder).expanduser()
+    archive, place = folder / urls[0].rpartition("/")[2], folder / unpack
+    try:
+        if not place.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder / f".{unpack}.lock"):
+                if not place.exists():  # another job may have unpacked it while this one waited
+                    record = folder / f"{archive.name}.sha256"
+                    recorded = f"sha256:{record.read_text().split()[0]}" if record.is_file() else None
+                    _download(urls, archive, known_hash or recorded)
+                    _unpack(archive, place)
+                    if not (known_hash or recorded):
+                        record.write_text(f"{pooch.file_hash(str(archive))}  {archive.name}\n")
+        if absent := [part for part in contents if not (place / part).exists()]:
+            raise DataMissing(f"{place} lacks {', '.join(absent)}; complete or remove that folder")
+    except DataMissing as error:
+        described = f"{archive.name} ({size}{f', {known_hash}' if known_hash else ''}) from {' or '.join(urls)}"
+        raise DataMissing(
+            f"{name} is missing: {error}. Put {described} into the folder {folder}, or unpack it to {place}; the "
+            "parameter data_folder names another data folder."
+        ) from error
+    return place
+
+
+def _download(urls: Sequence[str], path: Path, known_hash: str | None) -> None:
+    """Make sure that the file at `path` has the hash. DataMissing says why that has failed at each address."""
+    # pooch leaves a file with the right hash alone and replaces another one only by a whole one. Its own chunks of 1 kB
+    # would make a download of 3 GB slow.
+    downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=2**20)
+    faults = [f"{path} has another hash, so it is incomplete or altered"] if path.is_file() else []
+    for url in urls:
+        try:
+            pooch.retrieve(url, known_hash, fname=path.name, path=path.parent, downloader=downloader)
+            return
+        except ValueError:
+            faults.append(f"what {url} sent has another hash")
+        except OSError as error:  # all errors of requests are OSErrors, and their messages are long
+            faults.append(f"{url} cannot be downloaded ({error.strerror or type(error).__name__})")
+    raise DataMissing("; ".join(faults))
+
+
+def _unpack(path: Path, place: Path) -> None:
+    """Unpack the archive `path` to the folder `place`, which appears only when all of it is there.
+
+    No entry leaves that folder: zipfile leaves out what would lead there, and tarfile's filter "data" refuses it.
+    """
+    temporary = place.with_name(f".{place.name}.unpacking")
+    shutil.rmtree(temporary, ignore_errors=True)  # a job that was killed may have left it
+    try:
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                archive.extractall(temporary)
+        else:
+            with tarfile.open(path) as archive:
+                archive.extractall(temporary, filter="data")
+        own = temporary / place.name
+        os.replace(own if own.is_dir() else temporary, place)
+    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise DataMissing(f"{path} cannot be unpacked ({error}); remove it") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

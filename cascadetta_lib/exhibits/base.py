@@ -1,0 +1,218 @@
+"""What an exhibit is: which runs it asks for, and what it makes of them; how it is shown and saved."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, get_args
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.exhibits import rendering
+from cascadetta_lib.exhibits.rendering import plain, seeds_of, slug, to_html
+from cascadetta_lib.exhibits.runs import Point, Runs
+from cascadetta_lib.networks import NetworkError
+from cascadetta_lib.progress import progress
+from cascadetta_lib.registry import Registry
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.store import Run
+from cascadetta_lib.study import Study
+
+LEAST_EXAMPLES = 16
+"""Examples of a domain below which an exhibit shows nothing: its numbers would be steps of more than 6 points."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A figure or a table of an exhibit. name: of its files. runs: what it was made from, none for a drawing. note:
+    what must be known to read it."""
+
+    name: str
+    content: Figure | pd.DataFrame
+    runs: Sequence[Run] = ()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.content, Figure):
+            plt.close(self.content)  # Else a notebook shows it once more at the end of its cell.
+
+    @property
+    def caption(self) -> str:
+        """The note and the number of seeds."""
+        return f"{self.note} {seeds_of(self.runs) if self.runs else 'Drawn, not measured'}.".strip()
+
+
+class Exhibit(ABC):
+    """One table or figure of the paper, or one beyond it: a subclass under `@exhibit` in a file of this folder.
+
+    name: what notebooks call it. place: where it stands on the page. label: the paper's, or `beyond: …`. question:
+    what it answers. elsewhere: on which of CIFAR-100 and Tiny-ImageNet it is made too, for which the paper has little
+    more than the main table. once: whether it is made at the profile's first seed alone.
+    """
+
+    name: ClassVar[str]
+    place: ClassVar[int]
+    label: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
+    modality: ClassVar[Modality] = "image"
+    elsewhere: ClassVar[tuple[str, ...]] = ()
+    once: ClassVar[bool] = False
+
+    @abstractmethod
+    def points(self, settings: Settings) -> list[Point]:
+        """The runs that it asks for; none where the profile has none of its methods."""
+
+    @abstractmethod
+    def parts(self, runs: Runs) -> list["Part | str"]:
+        """Its figures and tables, and sentences: what stands out, or why something cannot be shown."""
+
+    def seeds(self, settings: Settings) -> tuple[int, ...]:
+        """The seeds that it is made at."""
+        return settings.seeds[:1] if self.once else settings.seeds
+
+    def made_on(self, dataset_name: str) -> bool:
+        """Whether it is made on a dataset."""
+        return dataset_name not in ("cifar100", "tiny_imagenet") or dataset_name in self.elsewhere
+
+    def make(self, study: Study) -> list[Run]:
+        """Make those of its runs that are missing at the study's seed."""
+        if not self.made_on(study.dataset_name) or (self.once and study.settings.seed != self.seeds(study.settings)[0]):
+            return []
+        points, made = self.points(study.settings), []
+        for point in progress(points, self.title, len(points)):
+            varied = study.varied(**point.changes)
+            try:
+                varied.request(point.method, point.objective)
+            except NetworkError:  # None for this pre-training and seed; `show` says what is missing.
+                continue
+            made.append(varied.run(point.method, point.objective))
+        return made
+
+    def show(self, runs: Runs) -> "Shown":
+        """The exhibit from what is stored."""
+        dataset = file_name(runs.dataset_name)
+        if not self.made_on(runs.dataset_name):
+            return Shown(self, dataset, ["Not made on this dataset, as in the paper."])
+        points = self.points(runs.settings)
+        lines, frame = runs.missing(points, self.seeds(runs.settings)), runs.frame(points)
+        if frame.empty:
+            return Shown(self, dataset, [*lines] or ["Nothing to show."])
+        most = max(run.batches.groupby("step")["count"].sum().min() for run in frame["run"])
+        if most < LEAST_EXAMPLES:
+            few = f"Nothing is shown of at most {most} examples a domain; {LEAST_EXAMPLES} are the least."
+            return Shown(self, dataset, [few, *lines])
+        return Shown(self, dataset, [*self.parts(runs), *lines], frame.drop(columns="run"), list(frame["run"]))
+
+
+EXHIBITS: Registry[Exhibit] = Registry("exhibit", "cascadetta_lib.exhibits")
+
+
+def exhibit(kind: type[Exhibit]) -> type[Exhibit]:
+    """Put an exhibit into the registry."""
+    EXHIBITS.add(kind.name)(kind())
+    return kind
+
+
+def file_name(dataset_name: str) -> str:
+    """A dataset in headings and names of files, without a path of this machine: `npz-pets` for `npz:/home/me/pets`.
+    Only of `npz` does the folder tell what the data are."""
+    kind, _, folder = dataset_name.partition(":")
+    return f"npz-{Path(folder).stem}" if kind == "npz" else kind
+
+
+@dataclass
+class Shown:
+    """An exhibit on one dataset: parts and sentences in their order, and the runs behind them."""
+
+    exhibit: Exhibit
+    dataset: str
+    content: Sequence[Part | str]
+    numbers: pd.DataFrame | None = None
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def parts(self) -> list[Part]:
+        """Its figures and tables."""
+        return [part for part in self.content if isinstance(part, Part)]
+
+    @property
+    def lines(self) -> list[str]:
+        """Its sentences, `**…**` in bold."""
+        return [line for line in self.content if isinstance(line, str)]
+
+    @property
+    def anchor(self) -> str:
+        """The identifier of its heading on a page, and the beginning of its files' names."""
+        return slug(f"{self.dataset}-{self.exhibit.name}")
+
+    @property
+    def heading(self) -> str:
+        """The paper's label, what it is, and of which data."""
+        return f"{self.exhibit.label} · {self.exhibit.title}" + (f" ({self.dataset})" if self.runs else "")
+
+    @property
+    def provenance(self) -> str:
+        """What made the runs, in one paragraph; empty without runs."""
+        return rendering.provenance(self.runs) if self.runs else ""
+
+    def _repr_html_(self) -> str:
+        """The whole exhibit, as HTML that needs no other file."""
+        pieces = [f'<h3 id="{self.anchor}">{to_html(self.heading)}</h3>', f"<p>{to_html(self.exhibit.question)}</p>"]
+        for part in self.content:
+            if isinstance(part, Part):
+                pieces += [rendering.content_html(part.content), f"<p><small>{to_html(part.caption)}</small></p>"]
+            else:
+                pieces.append(f"<p>{to_html(part)}</p>")
+        if self.runs:
+            pieces.append(f"<details><summary>What made this</summary><p>{to_html(self.provenance)}</p></details>")
+        return "\n".join(pieces)
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write ANCHOR.md, the numbers and each table as CSV, each figure as PNG; nothing of an exhibit without a
+        part."""
+        if not self.parts:
+            return []
+        folder.mkdir(parents=True, exist_ok=True)
+        text, paths = [f"# {self.heading}", self.exhibit.question], []
+        for part in self.content:
+            if isinstance(part, str):
+                text.append(part)
+                continue
+            stem = slug(f"{self.dataset}-{part.name}")
+            if isinstance(part.content, Figure):
+                paths.append(folder / f"{stem}.png")
+                part.content.savefig(paths[-1])
+                text.append(f"![{part.name}]({stem}.png)")
+            else:
+                paths.append(folder / f"{stem}.csv")
+                part.content.map(plain).to_csv(paths[-1])
+                text.append(rendering.markdown(part.content))
+            text.append(part.caption)
+        if self.numbers is not None:
+            paths.append(folder / f"{self.anchor}-numbers.csv")
+            self.numbers.to_csv(paths[-1], index=False, float_format="%.4f")
+        paths.append(folder / f"{self.anchor}.md")
+        paths[-1].write_text("\n\n".join([*text, self.provenance]).rstrip() + "\n", encoding="utf-8")
+        return paths
+
+
+def make(name: str, study: Study) -> list[Run]:
+    """Make the runs that an exhibit lacks at the study's seed. Raises ValueError for an unknown name."""
+    return EXHIBITS[name].make(study)
+
+
+def show(name: str, study: Study) -> Shown:
+    """An exhibit on the study's dataset, from what is stored. Raises ValueError for an unknown name."""
+    return EXHIBITS[name].show(Runs(study.settings, study.modality))
+
+
+def show_all(settings: Settings) -> list[Shown]:
+    """Every exhibit on every dataset of the profile, in the order of the page."""
+    ordered = sorted((EXHIBITS[name] for name in EXHIBITS), key=lambda each: each.place)
+    runs = {m: [Runs(settings, m, name) for name in settings.datasets(m)] for m in get_args(Modality)}
+    shown = [each.show(on) for each in ordered for on in runs[each.modality]]
+    return list({each.anchor: each for each in shown}.values())  # A drawing is the same on every dataset.

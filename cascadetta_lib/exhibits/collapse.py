@@ -1,0 +1,114 @@
+"""Why θ_a collapses, and what could prevent it: pre-trainings that differ in one value or one term each.
+
+Everything here is judged at one seed, on four corruptions of held-out source images that no test stream has, so that
+what is chosen by it has not seen the test domains.
+"""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
+from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
+from cascadetta_lib.exhibits.runs import Point, Runs, by_label, reduced
+from cascadetta_lib.exhibits.style import legend, number, panels, spread
+from cascadetta_lib.objectives import OBJECTIVES
+from cascadetta_lib.pretrain import kept_epoch
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.study import Run, Study
+
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "outer loss of the paper": {"outer_loss": "paper"},
+    "outer loss of the release": {"outer_loss": "release"},
+    "λ = 0": {"entropy_weight": 0.0},
+    "λ = 1": {"entropy_weight": 1.0},
+    "no inner step": {"inner_learning_rate_ratio": 0.0},
+    "inner step with α = β": {"inner_learning_rate_ratio": 1.0},
+    "inner step on all of ψ": {"inner_parameters": "all"},
+    "inner step on BN and θ_m": {"inner_parameters": "batchnorm_and_classifier"},
+}
+"""How the paper's pre-training is varied, one value at a time."""
+CANDIDATES = [
+    name for name, kind in OBJECTIVES.items() if kind.auxiliary and kind.self_supervised and not kind.parallel
+]
+"""The pre-trainings that compete for Cascade+, the paper's own among them."""
+COLUMNS = {
+    "held_out_accuracy": "held-out accuracy (share)",
+    "entropy_main": "entropy of z (nats)",
+    "entropy_auxiliary": "entropy of a (nats)",
+    "entropy_of_mean_auxiliary": "entropy of mean a (nats)",
+    "agreement": "argmax a = argmax z (share)",
+    "gradient_ratio": "‖∇ENT‖ / ‖∇CE‖ on ψ",
+}
+"""Of the history, and what they are called here."""
+ON_SOURCE = "E on four corruptions of held-out source images (%)"
+
+
+def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
+    """The changes of a run on the four corruptions of held-out source images."""
+    return reduced(settings, stream=HELD_OUT_CORRUPTIONS, test_size=settings.image.choice_size, **changes)
+
+
+class OnSource(Exhibit):
+    """An exhibit that needs the four corruptions; they are defined for images of 32×32 alone."""
+
+    def make(self, study: Study) -> list[Run]:
+        return super().make(study) if tuple(study.dataset.held_out.x.shape[-2:]) == (32, 32) else []
+
+
+@exhibit
+class Conditions(OnSource):
+    name, place, label, title = "conditions", 200, "beyond: why θ_a collapses", "When θ_a collapses, and when not"
+    question = "Which part of the pre-training makes θ_a say the same class whatever the image, and what prevents it?"
+    once = True
+
+    def points(self, settings: Settings) -> list[Point]:
+        """Of smaller networks that are trained here for a shorter time, on all held-out images."""
+        image, points = settings.image, []
+        if "cascade" not in image.methods:
+            return []
+        names = ("depth", "train_size", "epochs", "training_batch_size", "schedule")
+        trial = on_source(settings) | {name: getattr(image, f"trial_{name}") for name in names}
+        trial |= {"test_size": None, "weights": "train"}
+        for label, changes in CONDITIONS.items():
+            if any(getattr(image, name) != value for name, value in changes.items()):
+                changes = changes | {"online_learning_rate": image.online_learning_rate}
+                points.append(Point(label, "cascade", "meta", trial | changes))
+        for name in CANDIDATES:
+            label = name.replace("_", " ")
+            points.append(Point(label, "adabn", name, trial))
+            for rate in image.choice_learning_rates:
+                changes = {"online_learning_rate": rate, "online_diversity": OBJECTIVES[name].diversity}
+                points.append(Point(label, "cascade", name, trial | changes))
+        return points
+
+    def parts(self, runs: Runs) -> list[Part | str]:
+        frame = runs.frame(self.points(runs.settings), self.seeds(runs.settings))
+        epochs = runs.histories(frame)
+        epochs["gradient_ratio"] = epochs["gradient_norm_self_supervised"] / epochs["gradient_norm_main"]
+        kept = pd.DataFrame({label: kept_epoch(each)[list(COLUMNS)] for label, each in by_label(epochs).items()}).T
+        rates = frame["online_learning_rate"].map("E, rate {:g}".format)
+        adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
+        errors = adapted.pivot_table(index="label", columns="on", values="E", aggfunc=spread, sort=False)
+        table = kept.map(number).rename(columns=COLUMNS).join(errors).fillna("–").rename_axis("pre-training")
+        used, note = list(frame["run"]), "meta: as in the profile; detached: θ_a gets no gradient of the outer entropy."
+        by_epoch = f"Of held-out source examples, by epoch; dotted: uniform, chance. {note}"
+        in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the loss of the pre-training. {note}"
+        return [Part("conditions-figure", _figure(epochs), used, by_epoch), Part("conditions", table, used, in_kept)]
+
+
+def _figure(epochs: pd.DataFrame) -> Figure:
+    """What tells of θ_a along the pre-trainings that are the paper's but for one value."""
+    drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta", "meta detached"])]
+    figure, grid = panels(4, 3)
+    uniform, chance = np.log(drawn["classes"].max()), 1 / drawn["classes"].max()
+    for axes, column, level in zip(grid, list(COLUMNS)[2:], (uniform, uniform, chance, np.nan), strict=True):
+        sns.lineplot(drawn, x="epoch", y=column, hue="label", style="label", ax=axes)
+        axes.axhline(level, color="black", lw=0.8, ls=":")
+        axes.set(ylabel=COLUMNS[column])
+    grid[3].set_yscale("log")
+    legend(figure, 4)
+    return figure

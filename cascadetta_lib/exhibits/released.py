@@ -1,0 +1,162 @@
+"""Whose numbers are whose: a network that was brought, such as the authors' own, beside the paper's rows; and whether a
+gain is the network's, the adaptation's or the optimiser's."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+
+from cascadetta_lib.data.cifar10_sample import DISTINCT
+from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
+from cascadetta_lib.exhibits.main_tables import by_domain
+from cascadetta_lib.exhibits.paper import paper_main
+from cascadetta_lib.exhibits.runs import (
+    RESAMPLES,
+    TRANSFERS,
+    Point,
+    Runs,
+    by_label,
+    main_points,
+    percentiles,
+    points_for,
+)
+from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_lines, legend, number, spread
+from cascadetta_lib.exhibits.tables import differences, metrics_by_label
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.settings import Settings
+
+PAPER_ROWS = {"tent_adam": "tent", "cascade_same_weights": "cascade", "cascade_fixed_classifier": "cascade"}
+"""The method of the paper beside whose row a variant is shown."""
+NETWORKS = {"erm": "plainly trained", "meta": "meta-learned"}
+"""Pre-trainings and what they are called here."""
+ON_BOTH = ("erm", "adabn", "tent", "tent_adam", "cotta")
+"""The methods that run on either network; the cascade needs the θ_a of the meta-learned one."""
+PAIRS = [
+    (("adabn", "erm"), ("adabn", "meta")),
+    (("adabn", "meta"), ("cascade", "meta")),
+    (("tent", "meta"), ("cascade", "meta")),
+    (("tent", "meta"), ("tent_adam", "meta")),
+]
+"""The steps of a gain: the network's, the adaptation's, that of θ_a, the optimiser's."""
+
+
+@exhibit
+class Released(Exhibit):
+    name, place, label, title = "released", 140, "beyond: the released network", "Which of the paper's rows it has"
+    question = "Does a network give the paper's rows, domain by domain?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        return main_points(settings, "image")
+
+    def parts(self, runs: Runs) -> list[Part | str]:
+        frame = runs.frame(self.points(runs.settings))
+        rows, paper = {}, paper_main(frame["run"].iloc[0])
+        paper = paper.reindex(columns=[*by_domain(frame).index, "E", "A", "F"])
+        for label, each in by_label(frame).items():
+            method, ours = each["method"].iloc[0], by_domain(each)
+            published = paper.reindex([METHODS[PAPER_ROWS.get(method, method)].label]).iloc[0]
+            rows[label] = {
+                "E (%)": number(each["E"].mean()),
+                "95 %, over images": over_images(each),
+                "the paper's E": number(published["E"]),
+                "distance": number(each["E"].mean() - published["E"], sign=True),
+                "by domain, mean distance": number((ours - published[ours.index]).abs().mean()),
+                "A (%)": number(each["A"].mean()),
+                "the paper's A": number(published["A"]),
+                **{name: number(each[name].mean()) for name in TRANSFERS},
+                "the paper's F": number(published["F"]),
+            }
+        table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+        note = "The interval is a bootstrap over the distinct images, given the network. Distances in points."
+        return [Part("released", table, list(frame["run"]), note)]
+
+
+def over_images(frame: pd.DataFrame) -> str:
+    """The 95 % interval of E in percent over the images of the stream: batches that hold the same images, in whatever
+    domain, version or seed, are drawn together. A dash where there are fewer than two batches a domain."""
+    sums = []
+    for run in frame["run"]:
+        sample = run.request.checkpoint.dataset.startswith("cifar10_sample")
+        image = run.batches["position"] % DISTINCT if sample else run.batches["position"]
+        sums.append(run.batches.groupby(image // run.request.batch_size)[["errors", "count"]].sum())
+    blocks = pd.concat(sums).groupby(level=0).sum()
+    if len(blocks) < 2:
+        return "–"
+    drawn = np.random.default_rng(0).integers(len(blocks), size=(RESAMPLES, len(blocks)))
+    errors, count = (blocks[name].to_numpy()[drawn].sum(axis=1) for name in ("errors", "count"))
+    return "[{}, {}]".format(*(number(limit, 1) for limit in percentiles(100 * errors / count)))
+
+
+@exhibit
+class Updates(Exhibit):
+    """A stream with several versions of every image, so that there are as many updates as in the paper's."""
+
+    name, place, label, title = "updates", 141, "beyond: number of updates", "What a long stream changes"
+    question = "Does a method drift as the updates go on?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        methods = [name for name in settings.image.methods if name not in ("erm", "cotta", "ttt", "cascade_plus")]
+        return points_for(methods, {"test_size": None, "forward_transfer": False})
+
+    def parts(self, runs: Runs) -> list[Part | str]:
+        frame = runs.frame(self.points(runs.settings))
+        tables = []
+        for row in frame.to_dict("records"):
+            sums = row["run"].batches[["errors", "count"]].cumsum().reset_index(drop=True)
+            named = {name: row[name] for name in ("label", "method", "objective", "seed")}
+            tables.append(pd.DataFrame({"E": 100 * sums["errors"] / sums["count"], "updates": sums.index + 1, **named}))
+        figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
+        draw_lines(axes, pd.concat(tables), "updates", "E")
+        axes.set(xlabel="updates so far", ylabel="online error so far (%)")
+        legend(figure)
+        table = metrics_by_label(frame)[["E", "A", "n"]].rename_axis("method")
+        table.insert(
+            1, "95 %, over images", pd.Series({label: over_images(each) for label, each in by_label(frame).items()})
+        )
+        used, note = list(frame["run"]), "On all images of the dataset."
+        return [Part("updates-figure", figure, used, BANDS), Part("updates", table, used, note)]
+
+
+@exhibit
+class WhoseGain(Exhibit):
+    name, place, label, title = "whose_gain", 142, "beyond: whose gain", "The network, the adaptation, the optimiser"
+    question = "How much of the paper's gain over AdaBN is the pre-training's, and how much the adaptation's?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        image = settings.image
+        if image.weights.startswith("release:"):  # It has one network, which would stand for both.
+            return []
+        pairs = [(name, objective) for objective in NETWORKS for name in ON_BOTH] + [("cascade", "meta")]
+        # CoTTA's F costs as much as everything else together.
+        return [
+            Point(label_of(name, objective), name, objective, {"forward_transfer": name != "cotta"})
+            for name, objective in pairs
+            if name in image.methods
+        ]
+
+    def parts(self, runs: Runs) -> list[Part | str]:
+        frame = runs.frame(self.points(runs.settings))
+        frame["network"], frame["name"] = (
+            frame["objective"].map(NETWORKS),
+            frame["method"].map(lambda name: METHODS[name].label),
+        )
+        figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
+        sns.barplot(frame, x="name", y="E", hue="network", errorbar="sd", palette="colorblind", ax=axes)
+        axes.set(xlabel="", ylabel="online error E (%)")
+        axes.legend(ncols=2, loc="lower right")
+        cells = frame.groupby(["name", "network"], sort=False)["E"].agg(spread).unstack().fillna("–")
+        table = (
+            cells.assign(n=frame.groupby("name")["seed"].nunique().astype(str))
+            .rename_axis("method")
+            .rename_axis(None, axis=1)
+        )
+        parts, pairs = by_label(frame), [(label_of(*one), label_of(*two)) for one, two in PAIRS]
+        found = {f"{two} − {one}": (parts[one], parts[two]) for one, two in pairs if {one, two} <= parts.keys()}
+        note, used = "E (%) of every method on the plainly trained and on the meta-learned network.", list(frame["run"])
+        shown = [Part("whose-gain-figure", figure, used, note), Part("whose-gain", table, used, note)]
+        return [*shown, *differences("whose-gain-differences", found)]
+
+
+def label_of(method: str, objective: str) -> str:
+    """A method on a network."""
+    return f"{METHODS[method].label}, {NETWORKS[objective]}"

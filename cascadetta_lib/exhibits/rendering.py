@@ -1,0 +1,88 @@
+"""Tables, figures and sentences as HTML and Markdown, and what is said below an exhibit of the runs that made it. All
+that comes from names and files is escaped here."""
+
+import base64
+import html
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from cascadetta_lib.store import Run
+
+
+def slug(text: str) -> str:
+    """Letters, digits and underscores, the rest as single hyphens."""
+    return re.sub(r"\W+", "-", text).strip("-")
+
+
+def to_html(text: object) -> str:
+    """A sentence as HTML: escaped, `**…**` in bold, θ_a with its index below the line."""
+    bold = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(str(text)))
+    return re.sub(r"θ_(\w)", r"θ<sub>\1</sub>", bold)
+
+
+def plain(text: object) -> str:
+    """Without the asterisks of `**…**`."""
+    return re.sub(r"\*\*(.+?)\*\*", r"\1", str(text))
+
+
+def table_html(table: pd.DataFrame) -> str:
+    """A table of text, which scrolls sideways where it is too wide."""
+    shown = table.map(to_html).rename(index=to_html, columns=to_html)
+    with pd.option_context("display.max_colwidth", None):
+        return f'<div style="overflow-x: auto">{shown.to_html(border=0, escape=False)}</div>'
+
+
+def content_html(content: Figure | pd.DataFrame) -> str:
+    """A figure as an image inside the page, or a table."""
+    if isinstance(content, pd.DataFrame):
+        return table_html(content)
+    buffer = io.BytesIO()
+    content.savefig(buffer, format="png", dpi=110)
+    encoded = base64.b64encode(buffer.getvalue()).decode()
+    return f'<img alt="" style="max-width: 100%" src="data:image/png;base64,{encoded}"/>'
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A table of text as Markdown, its index as columns."""
+    flat = table.reset_index().map(lambda cell: str(cell).replace("|", r"\|"))
+    lines = [list(map(str, flat.columns)), ["---"] * len(flat.columns), *flat.to_numpy().tolist()]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def each_once(values: Iterable[object]) -> str:
+    """Different values in the order they come, with commas."""
+    return ", ".join(dict.fromkeys(str(value) for value in values))
+
+
+def from_to(counts: Iterable[int]) -> str:
+    """`3`, or `1–3` where the counts differ."""
+    return "–".join(map(str, sorted({min(counts := list(counts)), max(counts)})))
+
+
+def seeds_of(runs: Iterable[Run]) -> str:
+    """`n = 3 seeds`, or `n = 1–3 seeds` where some methods have fewer."""
+    found = pd.DataFrame([(run.method, run.request.checkpoint.objective, run.seed) for run in runs])
+    seeds = from_to(found.groupby([0, 1])[2].nunique())
+    return f"n = {seeds} seed{'' if seeds == '1' else 's'}"
+
+
+def provenance(runs: Sequence[Run]) -> str:
+    """What made these runs, in one paragraph, and whether they are on the paper's data."""
+    made = pd.DataFrame([run.provenance for run in runs]).map(str).agg(each_once)
+    asked = pd.DataFrame(
+        [(run.request.batch_size, run.request.checkpoint.weights, run.request.predict) for run in runs]
+    )
+    batch, weights, predict = asked.agg(each_once)
+    sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
+    official = all(run.provenance["official_data"] for run in runs)
+    warning = "" if official else " **Not the paper's data: these numbers do not compare with the paper's.**"
+    return (
+        f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain, batch {batch}. "
+        f"Profile {made['profile']}, seeds {each_once(sorted({run.seed for run in runs}))}; networks: {weights}; "
+        f"prediction {predict} the update. Device: {made['device']}; torch "
+        f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code {made['code_revision']}.{warning}"
+    )

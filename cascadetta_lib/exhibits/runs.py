@@ -1,0 +1,242 @@
+"""What an exhibit reads: the stored runs that a profile asks for, as one tidy table, and intervals around means."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from cascadetta_lib import networks
+from cascadetta_lib.data import identity
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.evaluate import Transfer, average_accuracy, forward_transfer, mean_online_error
+from cascadetta_lib.exhibits.style import number
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.store import Run, RunRequest, Store
+from cascadetta_lib.study import Study
+
+CONFIDENCE, RESAMPLES = 0.95, 2000
+"""Of every interval, and of the bootstrap."""
+TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_release": "release"}
+METRICS = ("E", "A", *TRANSFERS)
+"""Online error and average accuracy in percent; forward transfer, by three definitions, in points."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run whatever its seed. label: what tables and figures call it. objective: the pre-training that it starts
+    from, None for the method's own. changes: what differs from the profile's section, as for `Study.varied`."""
+
+    label: str
+    method: str
+    objective: str | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def points_for(methods: Iterable[str], changes: Mapping[str, Any] | None = None) -> list[Point]:
+    """A point for each method, under its own label and on its own pre-training."""
+    return [Point(METHODS[name].label, name, None, changes or {}) for name in methods]
+
+
+def main_points(settings: Settings, modality: Modality) -> list[Point]:
+    """The main study: every method of the profile on the profile's stream."""
+    return points_for(getattr(settings, modality).methods)
+
+
+def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
+    """The changes of an ablation on images: the instantaneous stream, the ablations' number of images, no measurement
+    of F or of the whole accuracy matrix; and `changes`."""
+    image = settings.image
+    made = {"stream": "instantaneous", "test_size": image.ablation_test_size, "forward_transfer": False}
+    made |= {"accuracy_matrix": False} | changes
+    if image.last_batch == "dropped" and made["test_size"] is not None:  # A whole batch must be left of a domain.
+        made["test_size"] = max(made["test_size"], made.get("batch_size") or image.batch_size or 64)
+    return made
+
+
+def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The rows of each label of a `Runs.frame`, in the order they come."""
+    return {str(label): rows for label, rows in frame.groupby("label", sort=False)}
+
+
+def methods_of(frame: pd.DataFrame) -> pd.Series:
+    """The method of each label."""
+    return frame.drop_duplicates("label").set_index("label")["method"]
+
+
+class Runs:
+    """The stored runs of one dataset that a profile asks for, whichever profile made them. All are on the same data as
+    the newest: one that was made before the data changed is not counted as one more seed."""
+
+    def __init__(self, settings: Settings, modality: Modality = "image", dataset_name: str | None = None) -> None:
+        self.settings = settings if dataset_name is None else settings.vary(modality, {"dataset": dataset_name})
+        self.modality = modality
+        self.study = Study(self.settings, modality)
+        self.dataset_name = self.study.dataset_name
+        self._metrics: dict[tuple[RunRequest, str, str], dict[str, float]] = {}
+
+    @cached_property
+    def stored(self) -> list[Run]:
+        """Every run of this dataset in the store."""
+        folder = self.study.store.folder
+        names = tuple(sorted(path.name for path in (folder / "runs").glob("*")))
+        return list(_read(folder, names, self.modality, identity(self.dataset_name)))
+
+    def frame(self, points: Sequence[Point], seeds: Iterable[int] | None = None) -> pd.DataFrame:
+        """A row a stored run, by point and seed: label, method, objective, seed, every name that a point changes, the
+        METRICS (NaN where one was not measured), and run, the run itself. seeds: None is every seed in the store."""
+        names = list(dict.fromkeys(name for point in points for name in point.changes))
+        rows = []
+        for point in points:
+            for run in self._find(point, seeds):
+                objective = run.request.checkpoint.objective
+                start = {"label": point.label, "method": point.method, "objective": objective, "seed": run.seed}
+                rows.append(start | dict(point.changes) | self._measured(run) | {"run": run})
+        return pd.DataFrame(rows, columns=["label", "method", "objective", "seed", *names, *METRICS, "run"])
+
+    def missing(self, points: Sequence[Point], seeds: Iterable[int]) -> list[str]:
+        """What the store lacks of these points and seeds: no line, or one that says it."""
+        if not points:
+            return ["Not asked for: the profile has none of its methods."]
+        asked = [(point, seed) for point in points for seed in seeds]
+        lacking = [f"{point.label} (seed {seed})" for point, seed in asked if not self._find(point, [seed])]
+        if len(lacking) == len(asked):
+            return [f"Missing: none of its {len(asked)} runs is stored."]
+        named = ", ".join(dict.fromkeys(lacking[:4]))
+        return [f"Partial: {len(lacking)} of {len(asked)} runs are missing, such as {named}."] if lacking else []
+
+    def histories(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """How the networks behind a `frame` were pre-trained: label, objective, seed, classes, and the columns of
+        pretrain's history, a row an epoch. A network that was brought has no history."""
+        found = []
+        for row in frame.drop_duplicates(["label", "objective", "seed"]).to_dict("records"):
+            history = self.study.store.history(row["run"])
+            history = _shipped_history(row["run"]) if history is None else history
+            if history is not None:
+                named = {name: row[name] for name in ("label", "objective", "seed")}
+                found.append(history.assign(**named, classes=len(row["run"].provenance["class_names"])))
+        return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+    @cached_property
+    def _by_request(self) -> dict[RunRequest, Run]:
+        """The stored runs by what was asked for, on the newest data: those that the newest run was made on, of all
+        with the same options of the dataset."""
+        ordered = sorted(self.stored, key=lambda run: str(run.provenance["finished"]))
+        options = [frozenset(run.request.checkpoint.options.items()) for run in ordered]
+        newest = {each: _data(run) for each, run in zip(options, ordered, strict=True)}
+        return {run.request: run for each, run in zip(options, ordered, strict=True) if _data(run) == newest[each]}
+
+    def _find(self, point: Point, seeds: Iterable[int] | None) -> list[Run]:
+        """The runs of a point by seed."""
+        varied = self.study.varied(**point.changes) if point.changes else self.study
+        runs = []
+        for seed in sorted({run.seed for run in self.stored} if seeds is None else set(seeds)):
+            with suppress(networks.NetworkError):  # There is none for this pre-training and seed.
+                runs.append(self._by_request.get(varied.at_seed(seed).request(point.method, point.objective)))
+        return [run for run in runs if run is not None]
+
+    def _measured(self, run: Run) -> dict[str, float]:
+        """E, A and F of one of the stored runs (METRICS), worked out once."""
+        key = run.request, *_data(run)
+        if key not in self._metrics:
+            values = {name: forward_transfer(run.accuracies, definition) for name, definition in TRANSFERS.items()}
+            values |= {"E": mean_online_error(run.batches), "A": average_accuracy(run.accuracies)}
+            self._metrics[key] = {n: math.nan if value is None else 100 * value for n, value in values.items()}
+        return self._metrics[key]
+
+
+@lru_cache(maxsize=4)
+def _read(folder: Path, names: tuple[str, ...], modality: Modality, dataset: str) -> list[Run]:
+    """The runs of a dataset in a store, read again where `names`, its entries, have changed."""
+    wanted = (modality, dataset)
+    return list(Store(folder).runs(lambda asked: (asked.checkpoint.modality, asked.checkpoint.dataset) == wanted))
+
+
+def _shipped_history(run: Run) -> pd.DataFrame | None:
+    """How the network of `run` was trained, if it is one of the shipped; None else."""
+    asked = run.request.checkpoint
+    path = networks.SHIPPED / f"{asked.objective}-{asked.seed}.csv"
+    same = path.exists() and networks.origin("shipped", asked.objective, asked.seed) == asked.weights
+    return pd.read_csv(path) if same else None
+
+
+def _data(run: Run) -> tuple[str, str]:
+    """What stands for the data of a run: their fingerprint, and where the domains come from."""
+    return run.provenance["fingerprint"], run.provenance["domain_source"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its 95 % interval (NaN where there is none), and how many values of what it is taken over."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    over: str = "seeds"
+
+    def __str__(self) -> str:
+        if math.isnan(self.low):
+            return f"{number(self.mean)} ({self.n} {self.over.removesuffix('s') if self.n == 1 else self.over})"
+        return f"{number(self.mean)} {self.interval} ({self.n} {self.over})"
+
+    @property
+    def interval(self) -> str:
+        """`[low, high]`, or a dash."""
+        return "–" if math.isnan(self.low) else f"[{number(self.low)}, {number(self.high)}]"
+
+
+def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
+    """The mean of one value a seed, with Student's interval; one seed has none. The seeds of a study share their
+    training examples and their test stream, so the interval covers initialisation and order alone."""
+    mean, n = float(np.mean(values)), len(values)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * stats.sem(values)) if n > 1 else math.nan
+    return Estimate(mean, mean - half, mean + half, n)
+
+
+def paired(first: pd.DataFrame, second: pd.DataFrame, metric: str = "E") -> Estimate | None:
+    """A metric of `second` less that of `first` (two tables of `Runs.frame`, a run a seed each) over the seeds that
+    both have; None where they have none."""
+    both = (second.set_index("seed")[metric] - first.set_index("seed")[metric]).dropna()
+    return over_seeds(both) if len(both) else None
+
+
+def percentiles(draws: np.ndarray) -> tuple[float, float]:
+    """The interval that bootstrap draws give."""
+    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
+    """E of `second` less E of `first` on the same networks and batches, with an interval over the test batches.
+
+    A paired block bootstrap: in each domain blocks of consecutive batches, as long as the cube root of their number,
+    are drawn with replacement, since what a method has learned from one batch shows in the next. Errors are averaged
+    over the common seeds first, which share the test images. The interval is given these networks: it says nothing of
+    others. None without a common seed; NaN as limits where a domain has fewer than two batches.
+    """
+    both = first.merge(second, on="seed")
+    if both.empty:
+        return None
+    keys = ["step", "position", "count"]
+    tables = [one.batches.merge(two.batches, on=keys) for one, two in zip(both["run_x"], both["run_y"], strict=True)]
+    pairs = pd.concat(tables).assign(more=lambda table: table["errors_y"] - table["errors_x"])
+    pairs = pairs.groupby(["step", "position"])[["more", "count"]].sum()
+    generator, means, draws = np.random.default_rng(0), [], []
+    for _, domain in pairs.groupby("step"):
+        more, count = domain["more"].to_numpy(), domain["count"].to_numpy()
+        means.append(more.sum() / count.sum())
+        length = max(1, round(len(more) ** (1 / 3)))
+        starts = generator.integers(len(more), size=(RESAMPLES, math.ceil(len(more) / length), 1))
+        drawn = ((starts + np.arange(length)) % len(more)).reshape(RESAMPLES, -1)[:, : len(more)]
+        draws.append(more[drawn].sum(axis=1) / count[drawn].sum(axis=1))
+    enough = pairs.groupby("step").size().min() > 1
+    low, high = percentiles(100 * np.mean(draws, axis=0)) if enough else (math.nan, math.nan)
+    return Estimate(100 * float(np.mean(means)), low, high, len(pairs), "batches")

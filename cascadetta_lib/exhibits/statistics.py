@@ -1,0 +1,135 @@
+"""The statistic that a claim is judged by: a table with a row a seed and a column a part.
+
+"The lowest error" has a part a rival, "at all severities" one for each severity. Runs are compared at the same seed.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cascadetta_lib.evaluate import mean_online_error
+from cascadetta_lib.exhibits.base import EXHIBITS
+from cascadetta_lib.exhibits.claims import Claim
+from cascadetta_lib.exhibits.runs import METRICS, Estimate, Runs, bootstrap
+from cascadetta_lib.exhibits.speed import seconds_per_domain
+from cascadetta_lib.pretrain import kept_epoch
+from cascadetta_lib.store import Run
+
+
+class NotTestedError(Exception):
+    """There is no number; the message says which one is missing."""
+
+
+def trained(column: str) -> Callable[[Runs, Run], float]:
+    """A column of the history of the network that a run started from, in the epoch kept; NaN without a history."""
+
+    def value(runs: Runs, run: Run) -> float:
+        history = runs.histories(pd.DataFrame([{"label": "", "objective": "", "seed": run.seed, "run": run}]))
+        return float(kept_epoch(history).get(column, math.nan)) if len(history) else math.nan
+
+    return value
+
+
+def _theorem(first: str, second: str) -> Callable[[Runs, Run], float]:
+    """The ratio of two numbers of theorem.check_theorem, of the network that a run started from; NaN without them."""
+
+    def value(runs: Runs, run: Run) -> float:
+        found = runs.study.store.theorem(run)
+        return found[first] / found[second] if found else math.nan
+
+    return value
+
+
+VALUES: dict[str, Callable[[Runs, Run], float]] = {
+    "entropy": lambda runs, run: float(np.average(run.batches["entropy_auxiliary"], weights=run.batches["count"])),
+    "seconds": lambda runs, run: seconds_per_domain(run),
+    "agreement": trained("agreement"),
+    "gradient_cosine": trained("gradient_cosine"),
+    "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),
+    "least_curvature": _theorem("smallest_curvature", "largest_curvature"),
+}
+"""What claims speak of beside the METRICS: of a run, or of the network that it started from."""
+
+
+@dataclass
+class Evidence:
+    """A statistic with what stands behind it. used: the runs. batches: of parts that compare E on the same networks,
+    the interval over the test batches."""
+
+    parts: pd.DataFrame
+    used: list[Run] = field(default_factory=list)
+    batches: dict[str, Estimate] = field(default_factory=dict)
+
+
+def measure(claim: Claim, runs: Runs) -> Evidence:
+    """The statistic of a claim, of those seeds that have all parts. Raises NotTestedError where there are none."""
+    parts, evidence = {}, Evidence(pd.DataFrame())
+    for setting, label in product(claim.settings, claim.labels):
+        ours = _rows(claim, runs, label, setting, evidence)
+        if not claim.rivals:
+            parts[_part(label, setting)] = ours["value"]
+        for rival in claim.rivals:
+            theirs, part = _rows(claim, runs, rival, setting, evidence), _part(rival, setting)
+            lead = ours["value"] - theirs["value"]
+            parts[part] = -lead if claim.value == "E" else lead
+            if claim.value == "E" and _comparable(ours, theirs):
+                seen = bootstrap(ours.reset_index(), theirs.reset_index())
+                evidence.batches |= {part: seen} if seen else {}
+    evidence.parts = _combined(claim, pd.DataFrame(parts).dropna(), evidence.used)
+    if evidence.parts.empty:
+        raise NotTestedError("a seed that all compared runs have")
+    return evidence
+
+
+def _part(label: str, setting: Mapping[str, Any]) -> str:
+    return ", ".join([label, *(f"{column.replace('_', ' ')} {value}" for column, value in setting.items())])
+
+
+@lru_cache(maxsize=64)
+def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
+    return runs.frame(EXHIBITS[exhibit].points(runs.settings))
+
+
+def _rows(claim: Claim, runs: Runs, label: str, setting: Mapping[str, Any], evidence: Evidence) -> pd.DataFrame:
+    """The runs of a label at a setting with their `value`, a row a seed; of a domain, of their batches there alone."""
+    frame = _frame(runs, claim.exhibit)
+    frame = frame[frame["label"] == label]
+    for column in setting.keys() - {"domain"}:
+        frame = frame[frame[column] == setting[column]]
+    frame = frame.drop_duplicates("seed").set_index("seed")
+    evidence.used += list(frame["run"])
+    if domain := setting.get("domain"):
+        inside = [replace(run, batches=run.batches[run.batches["domain"] == domain]) for run in frame["run"]]
+        frame = frame.assign(run=inside, E=[100 * mean_online_error(run.batches) for run in inside])
+    if claim.value in METRICS:
+        frame = frame.assign(value=frame[claim.value])
+    else:
+        frame = frame.assign(value=[VALUES[claim.value](runs, run) for run in frame["run"]])
+    if frame["value"].isna().all():
+        raise NotTestedError(f"{claim.value} of {_part(label, setting)}")
+    return frame
+
+
+def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
+    """Whether the runs of both started from the very same weights, seed by seed, and saw the same batches."""
+    pairs = first[["run"]].join(second["run"].rename("other"), how="inner").itertuples(index=False)
+    asked = [(run.request, other.request) for run, other in pairs]
+    return all((a.checkpoint, a.batch_size) == (b.checkpoint, b.batch_size) for a, b in asked)
+
+
+def _combined(claim: Claim, parts: pd.DataFrame, used: list[Run]) -> pd.DataFrame:
+    """What a claim makes of its parts: `growth` from each to the next, their standard `deviation`, or the `ratio` of
+    the first to the second, which must be measured on one device."""
+    if claim.then == "ratio" and len({run.provenance["device"] for run in used}) > 1:
+        raise NotTestedError("times of all runs on one device")
+    if claim.then == "ratio":
+        return (parts.iloc[:, 0] / parts.iloc[:, 1]).to_frame(" / ".join(claim.labels))
+    if claim.then == "deviation":
+        return parts.std(axis=1).to_frame("standard deviation")
+    return parts.diff(axis=1).iloc[:, 1:] if claim.then == "growth" else parts

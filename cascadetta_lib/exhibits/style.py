@@ -1,0 +1,99 @@
+"""How figures and numbers look: one style, one colour a method, one way to write θ_a and a minus sign."""
+
+import math
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cascadetta_lib.data.corruptions import CORRUPTIONS
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.objectives import OBJECTIVES
+
+WIDTH = 8.0
+"""Inches of every figure, so that its letters have one size on a page."""
+BANDS = "Bands: one standard deviation over seeds."
+_HEADS = "gauss shot impul defoc glass motn zoom snow frost fog brit contr elast pixel jpeg"
+SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
+"""The paper's column heads."""
+_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY, _YELLOW, _SKY = sns.color_palette("colorblind")
+PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _YELLOW, (0.1, 0.1, 0.35), _PINK, _ORANGE]
+"""Of the methods: the paper's six first, far apart, also for colour-blind readers."""
+OBJECTIVE_COLOURS = dict(zip(OBJECTIVES, sns.husl_palette(len(OBJECTIVES), s=0.8, l=0.5), strict=True))
+
+
+def set_style() -> None:
+    """Seaborn's white grid, with letters that can be read where a figure is 800 pixels wide."""
+    sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.1)
+    plt.rcParams |= {"figure.dpi": 110, "savefig.dpi": 200, "savefig.bbox": "tight", "legend.frameon": False}
+    plt.rcParams |= {"figure.constrained_layout.use": True, "axes.titlesize": 9}
+
+
+def colour(method: str) -> tuple[float, float, float]:
+    """The colour of a method, by its place in the registry, the paper's methods first."""
+    place = sorted(METHODS, key=lambda name: (not METHODS[name].in_paper, name)).index(method)
+    return PALETTE[place % len(PALETTE)]
+
+
+def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
+    """With a minus sign in place of a hyphen, no negative zero, and a dash for what there is not."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:{'+' if sign else ''}z.{digits}f}".replace("-", "−")
+
+
+def spread(values: pd.Series, digits: int = 2) -> str:
+    """`mean ± standard deviation` over seeds, the one value, or a dash."""
+    deviation = f" ± {number(float(values.std()), digits)}" if values.count() > 1 else ""
+    return number(float(values.mean()), digits) + deviation
+
+
+def typeset(text: str) -> str:
+    """θ_a as mathematics, for the letters of a figure."""
+    return re.sub(r"θ_(\w)", r"$\\theta_\1$", text)
+
+
+def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
+    """A line for each label of a tidy table with the columns label, method and objective: the mean over seeds within
+    one standard deviation, in the method's colour, dashed where the pre-training is not the method's own."""
+    for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
+        method, objective = rows[["method", "objective"]].iloc[0]
+        dashed = "-" if METHODS[method].objective == objective else "--"
+        line = {"color": colour(method), "ls": dashed, "marker": "o", "ms": 4, "label": str(label)}
+        sns.lineplot(rows, x=x, y=y, errorbar="sd", ax=axes, **line)
+
+
+def legend(figure: Figure, columns: int = 5) -> None:
+    """One legend below all panels, a name once."""
+    names: dict[str, Artist] = {}
+    for axes in figure.axes:
+        names |= {typeset(name): handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+        axes.legend().remove()  # Seaborn's own.
+    if names:
+        figure.legend(list(names.values()), list(names), loc="outside lower center", ncols=min(columns, len(names)))
+
+
+def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
+    """The domains of a stream below an axis that counts them from `first`; several in a row of one name get it once."""
+    ticks = {}
+    for name, group in groupby(enumerate(names), key=lambda pair: pair[1]):
+        places = [place for place, _ in group]
+        ticks[first + sum(places) / len(places)] = SHORT.get(name, name)
+    axes.set_xticks(list(ticks), list(ticks.values()), rotation=90, fontsize=8)
+
+
+def panels(count: int, height: float, **style: Any) -> tuple[Figure, list[Axes]]:
+    """`count` panels of that height in inches, at most four in a row."""
+    columns = min(count, 4)
+    rows = -(-count // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(WIDTH, height * rows), squeeze=False, **style)
+    for axes in grid.flat[count:]:
+        axes.remove()
+    return figure, list(grid.flat[:count])

@@ -1,0 +1,158 @@
+"""How the networks were pre-trained, whether θ_a has collapsed, and the check of Theorem 1."""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from cascadetta_lib.exhibits.base import Exhibit, Part, Shown, exhibit
+from cascadetta_lib.exhibits.pictures import ENTROPIES
+from cascadetta_lib.exhibits.runs import Point, Runs, main_points
+from cascadetta_lib.exhibits.style import BANDS, OBJECTIVE_COLOURS, WIDTH, legend, number
+from cascadetta_lib.exhibits.sweeps import MetaLearning
+from cascadetta_lib.pretrain import kept_epoch
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.store import Run
+from cascadetta_lib.study import Checkpoint, Study
+
+COLLAPSE_SHARE = 0.1
+"""θ_a counts as collapsed where the entropy of its mean prediction is below this share of the uniform's."""
+PANELS = {
+    "held_out_accuracy": "held-out accuracy (share)",
+    **ENTROPIES,
+    "entropy_of_mean_auxiliary": "entropy of mean a (nats)",
+    "gradient_cosine": "cosine of ∇CE and ∇ENT on ψ",
+}
+
+
+class Training(Exhibit):
+    """The pre-trainings behind the main study of one modality, and on images behind tab:ablation-meta."""
+
+    label, title = "beyond: training", "Pre-training"
+    question = "How were the networks trained, and does θ_a still tell examples apart?"
+    elsewhere = ("cifar100", "tiny_imagenet")
+
+    def points(self, settings: Settings) -> list[Point]:
+        return main_points(settings, self.modality)
+
+    def parts(self, runs: Runs) -> list[Part | str]:
+        frame = runs.frame(self.points(runs.settings))
+        return training_parts(f"{self.modality}-training", runs.histories(frame), list(frame["run"]))
+
+
+@exhibit
+class TrainingImage(Training):
+    name, place = "training_image", 150
+
+    def points(self, settings: Settings) -> list[Point]:
+        return [*super().points(settings), *MetaLearning().points(settings)]
+
+
+@exhibit
+class TrainingText(Training):
+    name, place, modality = "training_text", 151, "text"
+
+
+@exhibit
+class TrainingSpeech(Training):
+    name, place, modality = "training_speech", 152, "speech"
+
+
+def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: str) -> Shown:
+    """The same of checkpoints that no run has started from yet."""
+    histories = []
+    for each in checkpoints:
+        if each.history is not None:
+            table = each.history.assign(objective=each.request.objective, seed=each.request.seed)
+            known = each.provenance.get("class_names")  # Of a network that was trained here; others have a card.
+            histories.append(table.assign(classes=len(known) if known else each.provenance["card"]["classes"]))
+    parts = training_parts("training", pd.concat(histories) if histories else pd.DataFrame(), [])
+    return Shown(TrainingImage(), dataset_name, parts)
+
+
+def training_parts(name: str, histories: pd.DataFrame, runs: Sequence[Run]) -> list[Part | str]:
+    """Curves, and the table of kept epochs, which says whether θ_a has collapsed."""
+    if histories.empty:
+        return ["The trainings of these networks are not on record."]
+    histories = histories.drop_duplicates(["objective", "seed", "epoch"])
+    rows = {}
+    for (objective, seed), epochs in histories.groupby(["objective", "seed"], sort=False):
+        kept = kept_epoch(epochs)
+        rows[f"{objective}, seed {seed}"] = {
+            "epoch kept": f"{kept['epoch']} of {epochs['epoch'].max()}",
+            **{title: number(kept.get(column, np.nan), 3) for column, title in PANELS.items()},
+            "θ_a": state_of_auxiliary(kept),
+            "seconds": number(epochs["seconds"].sum(), 0),
+        }
+    table, note = (
+        pd.DataFrame.from_dict(rows, orient="index").rename_axis("pre-training"),
+        "Of held-out source examples",
+    )
+    return [
+        Part(name, _curves(histories), runs, f"{note}. {BANDS} Dotted: uniform, chance."),
+        Part(f"{name}-table", table, runs, f"{note}, in the epoch kept."),
+    ]
+
+
+def _curves(histories: pd.DataFrame) -> Figure:
+    """A panel a quantity, a line an objective."""
+    figure, grid = plt.subplots(2, 3, figsize=(WIDTH, 5), sharex=True)
+    classes = histories["classes"].iloc[0]
+    levels = {"agreement": 1 / classes} | dict.fromkeys(
+        ("entropy_auxiliary", "entropy_of_mean_auxiliary"), np.log(classes)
+    )
+    for axes, (column, title) in zip(grid.flat, PANELS.items(), strict=True):
+        if column in histories:
+            shown = histories.dropna(subset=column)
+            sns.lineplot(shown, x="epoch", y=column, hue="objective", palette=OBJECTIVE_COLOURS, errorbar="sd", ax=axes)
+        if column in levels:
+            axes.axhline(levels[column], color="black", lw=0.8, ls=":")
+        axes.set(title=title, ylabel="")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    legend(figure, 4)
+    return figure
+
+
+def state_of_auxiliary(kept: pd.Series) -> str:
+    """Whether θ_a still tells examples apart in an epoch, and as z does."""
+    agreement, classes = kept.get("agreement", np.nan), kept["classes"]
+    if np.isnan(agreement):
+        return "–"
+    if kept["entropy_of_mean_auxiliary"] < COLLAPSE_SHARE * np.log(classes):
+        return "**collapsed**"
+    # Nearer to chance than to 1, being sure says little about the class.
+    return "held" if agreement >= (1 + 1 / classes) / 2 else "**does not agree with z**"
+
+
+@exhibit
+class Theorem(Exhibit):
+    """Theorem 1, checked on one batch; the cosine of both gradients along pre-training is a panel of the curves."""
+
+    name, place, label, title = "theorem", 75, "Theorem 1", "Does the meta-gradient decompose as stated?"
+    question = "How large is the term that aligns the two gradients, and how large is what the theorem leaves out?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        objectives = ("meta", "multi_task") if "cascade" in settings.image.methods else ()
+        return [Point(objective, "cascade", objective) for objective in objectives]
+
+    def make(self, study: Study) -> list[Run]:
+        """Also the check of the decomposition."""
+        made = super().make(study)
+        for run in made:
+            study.theorem(run.request.checkpoint.objective)
+        return made
+
+    def parts(self, runs: Runs) -> list[Part | str]:
+        """The numbers of theorem.check_theorem, a row a network."""
+        found = [(run, runs.study.store.theorem(run)) for run in runs.frame(self.points(runs.settings))["run"]]
+        checked = [(run, numbers) for run, numbers in found if numbers is not None]
+        if not checked:
+            return ["Missing: the decomposition was not checked."]
+        rows = {f"{run.request.checkpoint.objective}, seed {run.seed}": numbers for run, numbers in checked}
+        table = pd.DataFrame.from_dict(rows, orient="index").map(lambda value: f"{value:.2g}".replace("-", "−"))
+        table = table.rename_axis("pre-training").rename(columns=lambda name: name.replace("_", " "))
+        note = "error …: relative error of the decomposition; curvature: Rayleigh quotients of the Hessian of ENT at ψ."
+        return [Part("theorem", table, [run for run, _ in checked], note)]

@@ -1,0 +1,54 @@
+"""fig:unc: entropy and error of the cascade against the samples it has adapted on, and against severity."""
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
+from cascadetta_lib.exhibits.pictures import ENTROPIES, tidy_batches
+from cascadetta_lib.exhibits.runs import Point, Runs, points_for
+from cascadetta_lib.exhibits.severity import severity_points
+from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_lines, legend
+from cascadetta_lib.settings import Settings
+
+COLUMNS = {"error": "error (%)"} | {name: ENTROPIES[name] for name in ("entropy_main", "entropy_auxiliary")}
+
+
+@exhibit
+class Uncertainty(Exhibit):
+    name, place, label, title = "uncertainty", 100, "fig:unc", "Entropy and error"
+    question = "Does the entropy of a fall with the error as the cascade adapts, and rise with severity?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        methods = [name for name in ("cascade", "adabn") if name in settings.image.methods]
+        return points_for(methods) + severity_points(settings, ["cascade"]) if "cascade" in methods else []
+
+    def parts(self, runs: Runs) -> list[Part | str]:
+        frame = runs.frame(self.points(runs.settings))
+        stream = frame[frame["severity"].isna()]
+        tables = {
+            "position": batch_means(stream, "position"),
+            "severity": batch_means(frame.drop(stream.index), "severity"),
+        }
+        if min(len(table) and table[over].nunique() for over, table in tables.items()) < 2:
+            return ["No figure: it takes two whole batches of a domain and two severities."]
+        figure, grid = plt.subplots(3, 2, figsize=(WIDTH, 5.4), sharex="col")
+        for line, (column, name) in zip(grid, COLUMNS.items(), strict=True):
+            for axes, (over, table) in zip(line, tables.items(), strict=True):
+                draw_lines(axes, table, over, column)
+                axes.set(xlabel="samples of the domain seen before" if over == "position" else over, ylabel="")
+            line[0].set_ylabel(name)
+        legend(figure)
+        note = (
+            "Batches come in stored order: AdaBN, which adapts nothing, tells the images' difficulty from adaptation."
+        )
+        return [Part("uncertainty", figure, list(frame["run"]), f"{note} {BANDS}")]
+
+
+def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
+    """Mean error (%) and entropies (nats) of the whole batches by label, seed and `over`: the samples of the domain
+    seen before, or severity."""
+    if frame.empty:
+        return frame
+    batches = pd.concat([tidy_batches(run) for run in frame["run"]])
+    whole = batches[batches["count"] == batches["count"].max()]
+    return whole.groupby(["label", "method", "objective", "seed", over])[list(COLUMNS)].mean().reset_index()

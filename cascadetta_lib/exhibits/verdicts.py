@@ -1,0 +1,164 @@
+"""A verdict on each claim: supported, contradicted, undecided, or not tested and why. VERDICTS.md states the rules.
+
+A claim of several parts is supported if all of its parts are, and contradicted if any is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from cascadetta_lib.data import is_real
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.exhibits.base import EXHIBITS
+from cascadetta_lib.exhibits.claims import CLAIMS, Claim
+from cascadetta_lib.exhibits.regime import hindrance_of_runs, hindrance_of_study
+from cascadetta_lib.exhibits.rendering import markdown, table_html
+from cascadetta_lib.exhibits.runs import CONFIDENCE, Estimate, Runs, over_seeds
+from cascadetta_lib.exhibits.statistics import Evidence, NotTestedError, measure
+from cascadetta_lib.settings import Settings
+
+LEAST_SEEDS = 3
+Outcome = Literal["supported", "contradicted", "undecided", "not tested"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a claim on one dataset (None: no dataset of the profile stands for the claim's), and why.
+
+    part: the weakest, and `estimate` its mean and 95 % interval over seeds. p_value: two-sided, of the claim alone.
+    """
+
+    claim: Claim
+    dataset: str | None
+    outcome: Outcome = "not tested"
+    reason: str = ""
+    part: str = ""
+    estimate: Estimate | None = None
+    p_value: float = 1.0
+
+
+def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
+    """Which way a statistic speaks, `supported` or `contradicted`, and how surely, as if the claim were alone.
+
+    A claim of one part has a p-value of 5 % where its 95 % interval ends at the bound. A part whose interval over the
+    test batches contains the bound speaks for neither, whatever the seeds say.
+    """
+    # Rounded, so that a difference of two alike is 0: their sums may differ in the last bit.
+    margins = ((evidence.parts - claim.bound) * (1 if claim.side == ">" else -1)).round(9)
+    meets, misses, reason = margins.apply(_above_zero), (-margins).apply(_above_zero), ""
+    if claim.then == "one refutes":
+        meets[:], misses[:] = 1.0, float(margins.gt(0).all(axis=None))
+        reason = "no network misses the bound, which cannot prove that none does"
+    if unsure := [part for part, seen in evidence.batches.items() if seen.low <= claim.bound <= seen.high]:
+        meets[unsure] = misses[unsure] = 1.0
+        reason = "the interval over the test batches contains the bound"
+    outcome: Outcome = "supported" if meets.max() < misses.min() else "contradicted"
+    weakest, p_value = margins.mean().idxmin(), min(1.0, 2 * min(meets.max(), misses.min()))
+    return Judgement(claim, dataset, outcome, reason, str(weakest), over_seeds(evidence.parts[weakest]), p_value)
+
+
+def _above_zero(margins: pd.Series) -> float:
+    """The one-sided p-value of Student's test that the mean is above 0; 1 from one seed."""
+    if len(margins) < 2 or margins.std() < 1e-8:
+        return 0.0 if len(margins) > 1 and margins.mean() > 0 else 1.0
+    return float(stats.ttest_1samp(margins, 0, alternative="greater").pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjustment: p-values that compare with the level as if each were the only one."""
+    ordered = pd.Series(p_values, dtype=float).sort_values()
+    return list((ordered * np.arange(len(ordered), 0, -1)).cummax().clip(upper=1).sort_index())
+
+
+def decide(family: Sequence[Judgement]) -> list[Judgement]:
+    """The claims of a family that can be tested, after Holm's correction."""
+    decided, level = [], 1 - CONFIDENCE
+    for each, adjusted in zip(family, holm([each.p_value for each in family]), strict=True):
+        corrected = f"p = {each.p_value:.2g} alone, {adjusted:.2g} among its family"
+        undecided = replace(each, outcome="undecided", reason=corrected if each.p_value <= level else each.reason)
+        decided.append(replace(each, reason="") if adjusted <= level else undecided)
+    return decided
+
+
+def judge(claims: Sequence[Claim], runs: Runs) -> list[Judgement]:
+    """The claims of one family on one dataset: those that cannot be tested, and why, then the others."""
+    not_tested, family = [], []
+    for claim in claims:
+        try:
+            evidence = measure(claim, runs)
+        except NotTestedError as missing:
+            not_tested.append(Judgement(claim, runs.dataset_name, reason=f"missing: {missing}"))
+            continue
+        weighed = weigh(claim, runs.dataset_name, evidence)
+        if hindrance := _hindrance(claim, runs, evidence):
+            not_tested.append(replace(weighed, outcome="not tested", reason=hindrance))
+        else:
+            family.append(weighed)
+    return not_tested + decide(family)
+
+
+def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
+    """What forbids a verdict whatever the number is; for claims of the paper's also that it is another regime."""
+    if len(evidence.parts) < LEAST_SEEDS and claim.then != "one refutes":
+        return f"{len(evidence.parts)} of {LEAST_SEEDS} seeds"
+    if not is_real(runs.dataset_name):
+        return "regime: data: a stand-in, which tests the machinery alone"
+    if claim.section == "ours":
+        return ""
+    lacks = hindrance_of_runs(claim.dataset, evidence.used) or hindrance_of_study(claim.dataset, runs)
+    return f"regime: {lacks}" if lacks else ""
+
+
+def judge_all(settings: Settings) -> list[Judgement]:
+    """Every claim, on each dataset of the profile that stands for the claim's."""
+    every = [Runs(settings, modality, name) for modality in get_args(Modality) for name in settings.datasets(modality)]
+    found = []
+    for (_, dataset, _), group in groupby(CLAIMS, key=lambda claim: (claim.section, claim.dataset, claim.exhibit)):
+        family = list(group)
+        on = [runs for runs in every if runs.stored and runs.stored[0].provenance["compare_with"] == dataset]
+        found += [judgement for runs in on for judgement in judge(family, runs)]
+        if not on:
+            found += [Judgement(claim, None, reason=f"missing: a run on {dataset}") for claim in family]
+    return found
+
+
+def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
+    """A row a judgement, as text."""
+    rows = [
+        {
+            "claim": each.claim.identifier,
+            "sentence": f"{each.claim.sentence} ({each.claim.section})",
+            "paper": each.claim.paper,
+            "supported if": each.claim.condition,
+            "ours": f"{each.estimate}; {each.part}" if each.estimate else "–",
+            "on": each.dataset or f"({each.claim.dataset})",
+            "verdict": f"**{each.outcome}**" + (f" ({each.reason})" if each.reason else ""),
+            "exhibit": EXHIBITS[each.claim.exhibit].label,
+        }
+        for each in judgements
+    ]
+    return pd.DataFrame(rows).set_index("claim")
+
+
+def verdict_html(judgements: Sequence[Judgement]) -> str:
+    """The table as HTML, everything escaped."""
+    return table_html(verdict_table(judgements))
+
+
+def save(judgements: Sequence[Judgement], profile: str, folder: Path) -> list[Path]:
+    """Write the verdicts as Markdown and CSV."""
+    table, counts = verdict_table(judgements), pd.Series([each.outcome for each in judgements]).value_counts()
+    about = (
+        f"Profile {profile}: {', '.join(f'{n} {name}' for name, n in counts.items())}. VERDICTS.md states the rules."
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / "verdicts.md", folder / "verdicts.csv"]
+    paths[0].write_text(f"{markdown(table)}\n\n{about}\n", encoding="utf-8")
+    table.to_csv(paths[1])
+    return paths

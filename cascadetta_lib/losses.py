@@ -1,0 +1,57 @@
+"""What the objectives and the methods minimise and report: entropies of predictions, and TTT's rotation task."""
+
+import torch
+from torch import Tensor
+
+from cascadetta_lib.models import Outputs
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Shannon entropy of softmax(logits) in nats: (B, C) → (B,)."""
+    log_probabilities = logits.log_softmax(1)
+    return -(log_probabilities.exp() * log_probabilities).sum(1)
+
+
+def entropy_of_mean(logits: Tensor) -> Tensor:
+    """Entropy of the mean of softmax(logits) over the batch, (B, C) → a scalar in nats: 0 where all have one class."""
+    # entr(0) is 0, where a logarithm would make a fully collapsed head NaN.
+    return torch.special.entr(logits.softmax(1).mean(0)).sum()
+
+
+def information_loss(logits: Tensor, diversity: float) -> Tensor:
+    """Mean entropy less `diversity` times the entropy of the mean prediction: logits (B, C) → a scalar in nats.
+
+    0 is the paper's entropy; 1 is the negative mutual information of x and the predicted class, which predicting one
+    class for every x does not minimise.
+    """
+    loss = entropy(logits).mean()
+    return loss - diversity * entropy_of_mean(logits) if diversity else loss
+
+
+def describe(outputs: Outputs) -> dict[str, Tensor]:
+    """What one batch tells of θ_m and θ_a, as scalars: the mean entropy of z and of a and that of a's mean prediction,
+    in nats, and their agreement, the share with argmax a = argmax z. Without θ_a the last three are missing.
+
+    A collapsed θ_a has entropy_auxiliary and entropy_of_mean_auxiliary near 0 and agreement near 1/C.
+    """
+    z, a = outputs
+    if a is None:
+        return {"entropy_main": entropy(z).mean()}
+    return {
+        "entropy_main": entropy(z).mean(),
+        "entropy_auxiliary": entropy(a).mean(),
+        "entropy_of_mean_auxiliary": entropy_of_mean(a),
+        "agreement": (a.argmax(1) == z.argmax(1)).float().mean(),
+    }
+
+
+def rotate_randomly(x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Turn each image of (B, C, H, H) by a random multiple of 90°, as TTT does; also by how many, int64 (B,)."""
+    quarters = torch.randint(4, (len(x),), generator=generator, device=generator.device).to(x.device)
+    choices = torch.stack([x.rot90(count, (2, 3)) for count in range(4)])
+    return choices[quarters, torch.arange(len(x), device=x.device)], quarters
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Logits of half precision in float32, which a loss is computed in; float32 and float64 as they are."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

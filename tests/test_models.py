@@ -1,0 +1,147 @@
+"""The networks, what they return, and the losses on it."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from cascadetta_lib.losses import entropy, information_loss, rotate_randomly
+from cascadetta_lib.models import (
+    ImageNetwork,
+    Outputs,
+    Parallel,
+    SpeechNetwork,
+    TextNetwork,
+    as_outputs,
+    batch_norm_parameters,
+    batch_norms,
+    build_network,
+)
+
+TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
+
+
+def count(parameters: Any) -> int:
+    return sum(parameter.numel() for parameter in parameters)
+
+
+@pytest.mark.parametrize("block", ["conv_bn_relu", "pre_activation"])
+def test_resnet26_has_the_parameters_of_the_paper(block: Any) -> None:
+    model = build_network(ImageNetwork(block=block), classes=10, seed=0)
+    assert count(model.parameters()) == 368_292
+    assert count(model.main_classifier.parameters()) == 650
+    assert count(model.auxiliary_classifier.parameters()) == 1_354  # type: ignore[union-attr]
+    assert count(batch_norm_parameters(model)) == 1_824
+
+
+def test_resnet34_is_torchvisions_with_the_papers_theta_a() -> None:
+    model = build_network(ImageNetwork(), classes=200, architecture="resnet34", seed=0)
+    assert count(model.feature_extractor.parameters()) + count(model.main_classifier.parameters()) == 21_387_272
+    shapes = [tuple(p.shape) for p in model.auxiliary_classifier.parameters()]  # type: ignore[union-attr]
+    assert shapes == [(1024, 200), (1024,), (200, 1024), (200,)]
+    assert model.eval()(torch.zeros(2, 3, 224, 224)).main.shape == (2, 200)
+
+
+def test_the_networks_of_text_and_speech() -> None:
+    text = build_network(TextNetwork(), classes=2, inputs=5000, seed=0)
+    # φ: 5000-1024-512 with BN; θ_m and θ_a of 2 units.
+    phi = 5000 * 1024 + 1024 + 2 * 1024 + 1024 * 512 + 512 + 2 * 512
+    assert count(text.parameters()) == phi + (512 * 2 + 2) + (2 * 2 + 2)
+    assert text(torch.rand(4, 5000)).auxiliary.shape == (4, 2)
+    speech = build_network(SpeechNetwork(), classes=30, seed=0)
+    assert speech.feature_extractor(torch.rand(4, 1, 32, 32)).shape == (4, 16 * 5 * 5)
+    classifier = 400 * 120 + 120 + 120 * 84 + 84 + 84 * 30 + 30
+    assert count(speech.parameters()) == 6 * 25 + 6 + 12 + 16 * 150 + 16 + 32 + classifier + 30 * 30 + 30
+
+
+def test_ttt_shares_all_but_the_last_stage() -> None:
+    model = build_network(TINY, classes=4, parallel=True, seed=0)
+    assert isinstance(model, Parallel)
+    x = torch.randn(3, 3, 32, 32)
+    assert model(x).main.shape == (3, 4) and model.rotation_logits(x).shape == (3, 4)
+    model.rotation_logits(x).sum().backward()
+    touched = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    shared = {n for n, p in model.named_parameters() if any(p is q for q in model.shared_parameters)}
+    assert shared < touched
+    assert all(name.startswith("auxiliary_") for name in touched - shared)
+
+
+def test_the_seed_decides_the_weights_and_the_global_generator_stays() -> None:
+    before = torch.get_rng_state()
+    first, again, other = (build_network(TINY, classes=4, seed=seed).main_classifier.weight for seed in (0, 0, 1))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_relu_logits_change_z_itself() -> None:
+    plain, relu = (build_network(ImageNetwork(main_logits=name), classes=4, seed=0) for name in ("plain", "relu"))
+    x = torch.randn(4, 3, 32, 32)
+    z = plain(x).main
+    assert (z < 0).any() and torch.equal(relu(x).main, z.clamp_min(0))
+
+
+def test_only_images_are_rotated() -> None:
+    with pytest.raises(ValueError, match="rotation of images"):
+        build_network(SpeechNetwork(), classes=2, parallel=True, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        *((ImageNetwork, {"depth": depth}) for depth in (27, 6 * 10**9 + 2)),
+        *((ImageNetwork, {"width": width}) for width in (1, 10**9)),
+        (ImageNetwork, {"widht": 16}),
+        *((TextNetwork, {"hidden": hidden}) for hidden in ((), (8, 0))),
+    ],
+)
+def test_sizes_that_no_network_has(kind: type[ImageNetwork], values: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        kind(**values)
+
+
+def test_what_a_network_of_ones_own_may_return() -> None:
+    logits = torch.rand(2, 3)
+    outputs = Outputs(logits, logits)
+    assert as_outputs(outputs) is outputs
+    for result in (logits, SimpleNamespace(logits=logits), (logits, "state"), [logits]):
+        assert as_outputs(result).main is logits and as_outputs(result).auxiliary is None
+    for result in (None, {"scores": logits}, ()):
+        with pytest.raises(TypeError, match="logits"):
+            as_outputs(result)
+
+
+def test_batch_norms_of_every_dimension_and_without_parameters() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm2d(3), nn.BatchNorm3d(4, affine=False), nn.LayerNorm(5))
+    assert list(batch_norms(model)) == list(model)[:3]
+    assert [p.numel() for p in batch_norm_parameters(model)] == [2, 2, 3, 3]
+
+
+def test_entropy_in_nats() -> None:
+    assert entropy(torch.zeros(2, 10)).tolist() == pytest.approx([math.log(10)] * 2)
+    assert entropy(torch.tensor([[100.0, 0.0]])).item() == pytest.approx(0, abs=1e-6)
+
+
+SURE = 50 * torch.eye(4)
+ONE_CLASS = 50 * torch.eye(4)[torch.zeros(4, dtype=torch.int64)]
+
+
+@pytest.mark.parametrize(
+    ("logits", "diversity", "loss"),
+    [(SURE, 1.0, -math.log(4)), (ONE_CLASS, 1.0, 0), (SURE, 0.0, 0), (ONE_CLASS, 0.0, 0), (torch.zeros(4, 4), 1.0, 0)],
+)
+def test_information_has_its_optimum_at_sure_and_balanced_predictions(
+    logits: Tensor, diversity: float, loss: float
+) -> None:
+    assert information_loss(logits, diversity).item() == pytest.approx(loss, abs=1e-6)
+
+
+def test_rotation_turns_by_the_label() -> None:
+    x = torch.randn(40, 3, 8, 8)
+    rotated, quarters = rotate_randomly(x, torch.Generator().manual_seed(0))
+    assert set(quarters.tolist()) == {0, 1, 2, 3}
+    for image, turned, count in zip(x, rotated, quarters.tolist(), strict=True):
+        assert torch.equal(turned, image.rot90(count, (1, 2)))

@@ -1,0 +1,164 @@
+"""Where networks come from: shipped ones and folders of them, the authors' release, a module of the caller's."""
+
+import hashlib
+import json
+import os
+import pickle
+from functools import lru_cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from conftest import CLASSES
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from cascadetta_lib import networks
+from cascadetta_lib.data import load_dataset
+from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.data.images import ImageDataset, ImageOptions
+from cascadetta_lib.models import ImageNetwork
+from cascadetta_lib.networks import NetworkError
+from cascadetta_lib.objectives import Training
+from cascadetta_lib.pretrain import new_network
+
+TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
+RELEASE = Path(__file__).resolve().parents[2] / "shared" / "data" / "release"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, dataset: ImageDataset) -> Path:
+    """A folder with one network, as `pack` writes it."""
+    model = new_network(dataset, TINY, "meta", seed=3)
+    history = pd.DataFrame({"epoch": [1], "held_out_accuracy": [0.5]})
+    card = {"network": TINY, "objective": "meta", "training": Training(epochs=1), "seed": 3}
+    card |= {"options": {"input_scaling": "symmetric"}, "provenance": {"code_revision": "x"}}
+    networks.pack(tmp_path / "nets", model, history, dataset, **card)
+    return tmp_path / "nets"
+
+
+def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageDataset) -> None:
+    found = networks.find(str(folder), "meta", 3, dataset)
+    expected = new_network(dataset, TINY, "meta", seed=3).state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in found.model.state_dict().items())
+    assert found.card["sample_errors"] == networks.sample_errors(found.model, dataset)
+    assert found.history is not None and list(found.history["held_out_accuracy"]) == [0.5]
+    assert found.origin == networks.origin(str(folder), "meta", 3) == f"folder:{found.sha256[:12]}"
+
+
+def test_the_name_says_which_weights(folder: Path, dataset: ImageDataset) -> None:
+    one, two = nn.Linear(2, 2), nn.Linear(2, 2)
+    two.load_state_dict(one.state_dict())
+    assert networks.bring(one, "mine").origin == networks.bring(two, "mine").origin
+    with torch.no_grad():
+        two.bias[0] += 1
+    assert networks.bring(one, "mine").sha256 != networks.bring(two, "mine").sha256
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def _cut_and_hide(path: Path) -> None:
+    _cut(path)
+    _change_card(path, weights_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _change_card(path: Path, **values: object) -> None:
+    card = path.with_suffix(".json")
+    card.write_text(json.dumps(json.loads(card.read_text()) | values))
+
+
+def _other_architecture(path: Path) -> None:
+    _change_card(path, network=TINY.model_copy(update={"width": 8}).model_dump())
+
+
+def _foreign(path: Path) -> None:
+    tensors = {f"module.{name}": value for name, value in load_file(path).items()}
+    save_file(tensors, path)
+    _change_card(path, weights_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_cut, ["SHA-256", "damaged"]),
+        (_cut_and_hide, ["no whole safetensors file"]),
+        (lambda path: _change_card(path, seed=4, weights_sha256="0" * 64), ["its card says 000000000000"]),
+        (_other_architecture, ["does not fit the network"]),
+        (_foreign, ["does not fit the network"]),
+        (lambda path: _change_card(path, classes=10), ["has 10 classes", f"has {CLASSES} classes"]),
+        (lambda path: _change_card(path, options={"input_scaling": "unit"}), ["'unit'", "'symmetric'"]),
+        (lambda path: path.with_suffix(".json").unlink(), ["has no card meta-3.json"]),
+        (lambda path: path.with_suffix(".json").write_text("{"), ["is no card of a network"]),
+        (lambda path: path.unlink(), ["no network meta-3", "There: none"]),
+    ],
+)  # fmt: skip
+def test_a_spoilt_network_is_refused_in_one_sentence(folder: Path, dataset: ImageDataset, spoil, words) -> None:
+    spoil(folder / "meta-3.safetensors")
+    with pytest.raises(NetworkError) as error:
+        networks.find(str(folder), "meta", 3, dataset)
+    assert all(word in str(error.value) for word in words) and "\n" not in str(error.value)
+
+
+class _Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("touch exploded",)
+
+
+def test_a_file_with_code_is_not_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bomb.pth").write_bytes(pickle.dumps({"net": _Bomb()}))
+    torch.save({"net": {"stateless.fc.weight": _Bomb()}}, "bomb2.pth")
+    for name in ("bomb.pth", "bomb2.pth"):
+        with pytest.raises(NetworkError, match="read safely") as error:
+            networks.load_release(name)
+        assert "weights_only" not in str(error.value)
+    assert not Path("exploded").exists()
+
+
+def test_a_release_is_the_authors_or_refused(tmp_path: Path) -> None:
+    with pytest.raises(NetworkError, match="3,076,113 bytes, SHA-256 6369a581"):
+        networks.origin(f"release:{tmp_path / 'absent.pth'}", "meta", 0)
+    (tmp_path / "other.pth").write_bytes(b"other")
+    with pytest.raises(NetworkError, match="it is not the authors'"):
+        networks.origin(f"release:{tmp_path / 'other.pth'}", "meta", 0)
+
+
+def test_the_authors_network_on_their_pixels() -> None:
+    file, sample = RELEASE / "069c8695_pretrained.pth", RELEASE / "official_test_sample.npz"
+    if not file.exists():
+        pytest.skip(f"the authors' checkpoint is not in {RELEASE}")
+    dataset = load_dataset(f"cifar10_sample:{sample}", ImageOptions(test_size=992))
+    found = networks.find(f"release:{file}", "meta", 0, dataset)
+    x, y = dataset.test.take(slice(992))
+    with torch.no_grad():
+        errors = int((found.model(dataset.prepare(x)).main.argmax(1) != y).sum())
+    assert round(100 * errors / 992, 1) == 7.7  # of 992 clean images, as measured when the file was found
+    with pytest.raises(NetworkError, match="not for ttt"):
+        networks.find(f"release:{file}", "ttt", 0, dataset)
+
+
+@lru_cache(maxsize=1)
+def _real(folder: Path, options: tuple[tuple[str, object], ...]) -> Dataset:
+    return load_dataset(f"npz:{folder}", ImageOptions(**dict(options)))  # type: ignore[arg-type]
+
+
+SHIPPED = sorted(networks.SHIPPED.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_network_is_what_its_card_says(path: Path, real_cifar10: Path) -> None:
+    card = networks.read_card(path)
+    dataset = _real(real_cifar10, tuple(card.options.items()))
+    found = networks.find("shipped", card.objective, card.seed, dataset)
+    assert dataset.fingerprint == card.data_fingerprint
+    assert networks.sample_errors(found.model, dataset) == card.sample_errors
+
+
+def test_the_shipped_networks_are_small_and_listed() -> None:
+    files = list(networks.SHIPPED.iterdir()) if networks.SHIPPED.is_dir() else []
+    assert sum(path.stat().st_size for path in files) < 40e6
+    listed = (networks.SHIPPED / "README.md").read_text(encoding="utf-8") if files else ""
+    assert all(path.stem in listed for path in SHIPPED)

@@ -1,0 +1,173 @@
+"""The notebooks: what stands in them, and one of them run by hand as a user would."""
+
+import ast
+import io
+import json
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from cascadetta_lib.exhibits import EXHIBITS
+from cascadetta_lib.settings import load_profile, settings_from
+from workflow.notebooks import code_cells, read_notebook
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NAMES = [path.stem for path in NOTEBOOKS]
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+
+
+def markdown(path: Path) -> list[str]:
+    """The text cells of a notebook."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+
+
+def code(path: Path) -> str:
+    """All code of a notebook."""
+    return "\n".join(cell["source"] for cell in code_cells(path))
+
+
+def parameters_cell(path: Path) -> str:
+    """The source of the cell that is tagged `parameters`."""
+    return next(cell["source"] for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", ()))
+
+
+@each_notebook
+def test_a_notebook_is_stored_without_results(path: Path) -> None:
+    nbformat.validate(nbformat.read(path, as_version=4))
+    for cell in code_cells(path):
+        assert not cell["outputs"] and cell["execution_count"] is None, cell["source"]
+    kernel = json.loads(path.read_text(encoding="utf-8"))["metadata"]["kernelspec"]["name"]
+    assert kernel == "python3", "the kernel of an environment is python3; another name opens only on your machine"
+
+
+@each_notebook
+def test_the_parameters_are_few_and_each_is_explained(path: Path) -> None:
+    names = list(read_notebook(path).defaults)
+    assert names[0] == "profile" and ("seed" in names) != ("seeds" in names)
+    assert 6 <= len(names) <= 12
+    tokens = tokenize.generate_tokens(io.StringIO(parameters_cell(path)).readline)
+    comments = [token.start[0] for token in tokens if token.type == tokenize.COMMENT]
+    assert comments == list(range(1, len(names) + 1))
+
+
+@each_notebook
+@pytest.mark.parametrize("profile", sorted(file.stem for file in (ROOT / "profiles").glob("*.yaml")))
+def test_changing_the_one_line_profile_is_enough(path: Path, profile: str) -> None:
+    defaults = dict(read_notebook(path).defaults)
+    assert defaults["profile"] == "quick"
+    assert settings_from(defaults | {"profile": profile}) == load_profile(profile)
+
+
+@each_notebook
+def test_the_first_cell_says_which_profile_and_how_to_choose_another(path: Path) -> None:
+    said = " ".join(markdown(path)[:2])
+    assert "`quick`" in said and re.search(rf"notebooks/{path.stem}\.ipynb|--only {path.stem}", said)
+
+
+@each_notebook
+def test_what_the_prose_refers_to_exists(path: Path) -> None:
+    for name in re.findall(r"`(?:notebooks/)?(\d\d_\w+)", " ".join(markdown(path))):
+        assert name in NAMES, f"{path.stem} speaks of {name}"
+    for file in re.findall(r"`((?:cascadetta_lib|profiles|methods)/[\w./]*)`", " ".join(markdown(path))):
+        assert (ROOT / file).exists() or (ROOT / "cascadetta_lib" / file).exists(), f"{path.stem} speaks of {file}"
+
+
+def statements(path: Path) -> Iterator[ast.AST]:
+    """Every node of the notebook's Python."""
+    for cell in code_cells(path):
+        yield from ast.walk(ast.parse(cell["source"]))
+
+
+@each_notebook
+def test_a_notebook_decides_and_the_library_does(path: Path) -> None:
+    for node in statements(path):
+        banned = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.While
+        assert not isinstance(node, banned), ast.unparse(node)
+        if isinstance(node, ast.For | ast.comprehension):
+            assert "batch" not in ast.unparse(node.iter).lower(), f"a loop over batches: {ast.unparse(node.iter)}"
+
+
+def asked_for(path: Path) -> set[str]:
+    """The exhibits that a notebook shows by name."""
+    return set(re.findall(r'exhibits\.show\("(\w+)"', code(path)))
+
+
+@each_notebook
+def test_an_exhibit_is_made_before_it_is_shown(path: Path) -> None:
+    assert asked_for(path) <= set(EXHIBITS)
+    made = set(re.findall(r'exhibits\.make\("(\w+)"', code(path)))
+    assert made <= asked_for(path)
+
+
+def test_the_notebooks_before_the_report_make_every_exhibit() -> None:
+    missing = {name for name in EXHIBITS if EXHIBITS[name].points(load_profile("quick"))}
+    for path in NOTEBOOKS:
+        missing -= asked_for(path)
+    assert not missing
+
+
+# --- by hand ---------------------------------------------------------------------------------------------------------
+
+TINY = """
+import os
+from cascadetta_lib.settings import settings_from
+settings = settings_from(globals())
+print("found", settings.profile, settings.seed, settings.text.iterations, settings.text.hidden, settings.image.dataset)
+"""
+
+
+def papermill(notebook: Path, folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """What papermill's own command line does with a notebook, and the executed copy."""
+    output = folder / "out.ipynb"
+    command = [sys.executable, "-m", "papermill", str(notebook), str(output), "-k", "python3", "--no-progress-bar"]
+    done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
+    return done, output
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A notebook with the parameters of 03_adapt_text that only reads its settings."""
+    notebook = nbformat.read(ROOT / "notebooks" / "03_adapt_text.ipynb", as_version=4)
+    cell = next(cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))
+    notebook.cells = [cell, nbformat.v4.new_code_cell(TINY)]
+    nbformat.write(notebook, tmp_path / "tiny.ipynb")
+    return tmp_path / "tiny.ipynb"
+
+
+def test_papermill_by_hand_reaches_every_parameter(tiny: Path, tmp_path: Path) -> None:
+    """Also those that the parameters cell does not name."""
+    file, values = "profiles/quick.yaml", ["-p", "seed", "3", "-p", "text_iterations", "5"]
+    done, output = papermill(tiny, tmp_path, "-f", file, *values)
+    assert done.returncode == 0, done.stderr
+    assert "found quick 3 5 (64, 32) digits" in output.read_text(encoding="utf-8")
+
+
+def test_a_misspelled_parameter_ends_the_notebook(tiny: Path, tmp_path: Path) -> None:
+    done, _ = papermill(tiny, tmp_path, "-f", "profiles/quick.yaml", "-p", "text_iteration", "5")
+    assert done.returncode != 0
+    assert "text_iteration" in done.stderr and "did you mean 'text_iterations'?" in done.stderr
+
+
+def test_a_whole_notebook_by_hand(tmp_path: Path) -> None:
+    small = {"results_folder": str(tmp_path / "results"), "text_iterations": "20", "text_test_size": "32"}
+    arguments = [part for name, value in small.items() for part in ("-p", name, value)]
+    methods = ["-y", "text_methods: [adabn, cascade]"]
+    done, output = papermill(ROOT / "notebooks" / "03_adapt_text.ipynb", tmp_path, *arguments, *methods)
+    assert done.returncode == 0, done.stderr[-3000:]
+    executed = nbformat.read(output, as_version=4)
+    pages = [
+        output.data.get("text/html", "")
+        for cell in executed.cells
+        for output in cell.get("outputs", ())
+        if output.get("data")
+    ]
+    assert any("<table" in page and "data:image/png;base64" in page for page in pages)
+    assert len(list((tmp_path / "results" / "runs").iterdir())) == 2

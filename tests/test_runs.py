@@ -1,0 +1,129 @@
+"""Which stored runs an exhibit reads, and the intervals around their means, against numbers worked out by hand here."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_up_runs import Numbers, made_up_run, quick, stored
+
+from cascadetta_lib.exhibits.base import EXHIBITS
+from cascadetta_lib.exhibits.runs import Estimate, Point, Runs, bootstrap, main_points, over_seeds, paired
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.store import Run
+from cascadetta_lib.study import Study
+
+SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
+
+
+def runs_of(errors: dict[tuple[str, int], tuple[int, int]], settings: Settings = SETTINGS) -> list[Run]:
+    """A run for each method and seed, with these errors in the two batches of each of the two domains."""
+    study = Study(settings)
+    return [made_up_run(study.at_seed(seed), method, Numbers(wrong)) for (method, seed), wrong in errors.items()]
+
+
+@pytest.fixture
+def runs() -> Runs:
+    return stored(SETTINGS, runs_of({("tent", 0): (6, 0), ("tent", 1): (7, 0), ("cascade", 0): (2, 0)}))
+
+
+def test_a_row_is_a_run_with_its_numbers(runs: Runs) -> None:
+    frame = runs.frame(main_points(SETTINGS, "image"))
+    assert frame[["label", "method", "objective", "seed"]].to_numpy().tolist() == [
+        ["Tent", "tent", "meta", 0],
+        ["Tent", "tent", "meta", 1],
+        ["Cascade", "cascade", "meta", 0],
+    ]
+    # 6, 7 and 2 of 20 examples; A 0.5; R(T_2|T_1:2) 0.5 less the source's 0.4, and less 0.5 of a model adapted alone.
+    assert frame["E"].tolist() == pytest.approx([30, 35, 10]) and frame["A"].tolist() == pytest.approx([50, 50, 50])
+    assert frame["F"].tolist() == pytest.approx([0, 0, 0]) and frame["F_release"].tolist() == pytest.approx([10] * 3)
+
+
+def test_a_change_is_a_column_and_part_of_what_is_found(runs: Runs) -> None:
+    small = Point("Tent, batch 5", "tent", None, {"batch_size": 5})
+    assert runs.frame([small]).empty and "batch_size" in runs.frame([small])
+    runs.stored = [*runs.stored, made_up_run(runs.study.varied(batch_size=5), "tent", Numbers((1, 1)))]
+    runs.__dict__.pop("_by_request", None)
+    found = runs.frame([small])
+    assert found["batch_size"].tolist() == [5] and found["E"].tolist() == pytest.approx([10])
+
+
+def test_what_is_missing_is_named(runs: Runs) -> None:
+    points = main_points(SETTINGS, "image")
+    assert runs.missing(points[1:2], (0, 1)) == [] == runs.missing(points[2:], (0,))
+    (line,) = runs.missing(points, (0, 1))
+    assert line == "Partial: 3 of 6 runs are stored; missing are AdaBN (seed 0), AdaBN (seed 1), Cascade (seed 1)."
+    assert "none of its 2 runs" in runs.missing(points[:1], (0, 1))[0]
+    assert "Not asked for" in runs.missing([], (0,))[0]
+
+
+def test_another_seed_is_read_and_an_older_state_of_the_data_is_not(runs: Runs) -> None:
+    run = runs.stored[0]
+    seventh = made_up_run(runs.study.at_seed(7), "tent", Numbers())
+    stale = replace(run, provenance=run.provenance | {"fingerprint": "f" * 16, "finished": "2020-01-01T00:00:00+00:00"})
+    found = stored(SETTINGS, [*runs.stored, seventh, stale]).frame(main_points(SETTINGS, "image")[1:2])
+    assert found["seed"].tolist() == [0, 1, 7] and found["run"].iloc[0] is run
+    newer = replace(stale, provenance=stale.provenance | {"finished": "2027-01-01T00:00:00+00:00"})
+    found = stored(SETTINGS, [*runs.stored, newer]).frame(main_points(SETTINGS, "image")[1:2])
+    assert found["run"].tolist() == [newer], "the other seeds are on data that has changed since"
+
+
+def test_a_pre_training_without_a_network_has_no_runs() -> None:
+    settings = quick(image_weights="shipped", image_dataset="cifar10", image_methods=("tent",))
+    assert stored(settings, []).frame([Point("Tent", "tent", "ttt")], seeds=(12345,)).empty
+
+
+def test_students_interval_by_hand() -> None:
+    found = over_seeds([20.0, 25.0, 30.0])
+    # For two degrees of freedom t is 4.3027; the standard error is 5/√3.
+    assert (found.mean, found.n) == (25, 3) and found.high - 25 == pytest.approx(4.3027 * 5 / 3**0.5, rel=1e-4)
+    assert str(found) == "25.00 [12.58, 37.42] (3 seeds)"
+    assert math.isnan(over_seeds([1.0]).low) and str(over_seeds([-1.0])) == "−1.00 (1 seed)"
+    assert Estimate(1, 0, 2, 9, "batches").interval == "[0.00, 2.00]"
+
+
+def by_method(runs: Iterable[Run]) -> list[pd.DataFrame]:
+    frame = stored(SETTINGS, runs).frame(main_points(SETTINGS, "image"))
+    return [frame[frame["method"] == name] for name in ("cascade", "tent")]
+
+
+def test_a_paired_difference_takes_the_seeds_of_both() -> None:
+    wrong = {("cascade", seed): (2, 0) for seed in (0, 1, 2)} | {("tent", seed): (6 + seed, 0) for seed in (0, 1, 3)}
+    found = paired(*by_method(runs_of(wrong)))
+    assert found is not None and (found.mean, found.n) == (pytest.approx(22.5), 2)
+    assert paired(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
+
+
+def test_the_bootstrap_draws_batches_within_domains() -> None:
+    equal = bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 0): (4, 2)})))
+    # Every batch has two errors more: whatever is drawn, 20 points.
+    assert equal is not None and (equal.mean, equal.low, equal.high) == pytest.approx((20, 20, 20))
+    generator, study = np.random.default_rng(0), Study(SETTINGS)
+    errors = [generator.binomial(10, 0.3, size=(2, 400)) for _ in range(2)]
+    made = [made_up_run(study, name, Numbers(table)) for name, table in zip(("cascade", "tent"), errors, strict=True)]
+    found = bootstrap(*by_method(made))
+    assert found is not None and found.n == 800
+    # 8,000 independent differences of variance 2·0.3·0.7: a standard error of 0.72 points.
+    assert found.high - found.low == pytest.approx(2 * 1.96 * 0.72, rel=0.15)
+    assert bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
+
+
+def test_what_is_made_is_found(tmp_path: object) -> None:
+    settings = quick(
+        image_methods=("adabn", "tent"),
+        image_train_size=200,
+        image_epochs=1,
+        image_ablation_test_size=4,
+        image_gradual_test_size=1,
+        image_batch_sizes=(2,),
+        results_folder=str(tmp_path),
+    )
+    study = Study(settings)
+    made = EXHIBITS["batch_size"].make(study)
+    found = Runs(settings).frame(EXHIBITS["batch_size"].points(settings))
+    assert [run.request for run in found["run"]] == [run.request for run in made] and len(made) == 2
+    assert EXHIBITS["cascade_parts"].make(study) == [], "the profile has no cascade"
+    history = Runs(settings).histories(found)
+    assert set(history["label"]) == {"AdaBN", "Tent"} and history["classes"].eq(10).all()

@@ -1,0 +1,192 @@
+"""Settings: the profiles, the sections, and what is refused before any work starts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cascadetta_lib.data import OPTIONS
+from cascadetta_lib.models import ImageNetwork
+from cascadetta_lib.objectives import Training
+from cascadetta_lib.settings import (
+    PARAMETERS,
+    PROFILES,
+    SettingsError,
+    flat,
+    load_profile,
+    make_settings,
+    parse_yaml,
+    settings_from,
+)
+
+each_profile = pytest.mark.parametrize("profile", sorted(path.stem for path in PROFILES.glob("*.yaml")))
+
+
+@each_profile
+def test_a_profile_has_its_own_label_and_lists_only_what_differs_from_the_defaults(profile: str) -> None:
+    listed = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text())
+    defaults, settings = flat(make_settings({})), load_profile(profile)
+    assert settings.profile == profile
+    assert [name for name in listed if name != "profile" and flat(settings)[name] == defaults[name]] == []
+    assert {name for name in PARAMETERS if flat(settings)[name] != defaults[name]} <= {*listed, "profile"}
+
+
+def test_the_profile_paper_is_the_defaults_and_literal_differs_in_the_training_of_images_alone() -> None:
+    paper, literal = load_profile("paper"), load_profile("literal")
+    assert paper == make_settings({})
+    assert (literal.text, literal.speech) == (paper.text, paper.speech)
+    assert literal.image.learning_rate == 0.001 and literal.image.outer_loss == "paper"
+
+
+@each_profile
+def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
+    settings = load_profile(profile)
+    assert make_settings(flat(settings)) == settings
+    assert set(flat(settings)) == set(PARAMETERS)
+    assert all(PARAMETERS.values()), "every parameter is explained"
+    assert settings.image.part(Training).epochs == settings.image.epochs
+    assert settings.text.part(OPTIONS["text"]).train_size == settings.text.train_size
+    assert settings.image.part(ImageNetwork).depth == flat(settings)["image_depth"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "parts"),
+    [
+        ("image_epoch", 3, ["image_epoch", "--set", "did you mean 'image_epochs'"]),
+        ("sed", 3, ["'sed'", "did you mean 'seed'"]),
+        (7, 3, ["7 (from --set) is no parameter"]),
+        ("image_epochs", "many", ["image_epochs = 'many'", "--set", "integer"]),
+        ("image_epochs", 0, ["image_epochs = 0", "greater than or equal to 1"]),
+        ("image_epochs", True, ["image_epochs = True", "a number"]),
+        ("image_crop_and_flip", "perhaps", ["image_crop_and_flip = 'perhaps'"]),
+        ("image_epochs", {"a": 1}, ["image_epochs = {'a': 1}", "a list"]),
+        ("image_dataset", [["digits"]], ["a number, a text or a list"]),
+        ("image_iterations", 10, ["image_…", "one of the two"]),
+        ("image_depth", 27, ["image_depth = 27", "6n + 2"]),
+        ("image_depth", 6_000_000_002, ["image_depth", "less than"]),
+        ("image_trial_depth", 9, ["image_trial_depth = 9", "6n + 2"]),
+        ("image_width", 10**9, ["image_width"]),
+        ("image_learning_rate", float("inf"), ["image_learning_rate = inf", "finite"]),
+        ("image_learning_rates", [float("nan")], ["image_learning_rates = nan"]),
+        ("image_online_learning_rate", float("inf"), ["finite"]),
+        ("image_batch_sizes", [8, 8], ["different"]),
+        ("image_batch_sizes", [0], ["image_batch_sizes = 0"]),
+        ("image_severity", 6, ["image_severity = 6"]),
+        ("image_methods", ["tnet"], ["tnet", "did you mean 'tent'"]),
+        ("image_methods", ["erm", "erm"], ["different"]),
+        ("image_methods", [], ["image_methods"]),
+        ("image_dataset", "cifar11", ["cifar11", "did you mean 'cifar10'"]),
+        ("image_dataset", "npz", ["npz:FOLDER"]),
+        ("image_dataset", [], ["image_dataset = []"]),
+        ("image_dataset", "npz:~nosuchuser/pets", ["cannot be a folder"]),
+        ("image_stream", ["foog"], ["foog", "did you mean 'fog'"]),
+        ("image_stream", [], ["empty"]),
+        ("image_predict", "afterwards", ["image_predict = 'afterwards'", "did you mean 'after'"]),
+        ("seeds", [], ["seeds = []", "one value"]),
+        ("seeds", [1, 1], ["different"]),
+        ("seeds", [-1], ["greater than or equal to 0"]),
+        ("seed", 2**64, ["less than"]),
+        ("profile", "a/b", ["profile = 'a/b'", "folder"]),
+        ("profile", "runs", ["runs", "taken"]),
+        ("results_folder", "~nosuchuser/x", ["results_folder"]),
+        ("results_folder", "a\0b", ["NUL"]),
+        ("text_dataset", "cifar10", ["no text dataset", "amazon"]),
+        ("text_methods", ["ttt"], ["ttt is no method for text", "'tent'"]),
+        ("text_batch_size", 1, ["no variance"]),
+        ("text_stream", ["dvds"], ["did you mean 'dvd'"]),
+        ("text_stream", ["dvd:2"], ["only the corruptions of images have a severity"]),
+        ("text_hidden", [0], ["text_hidden"]),
+        ("speech_stream", "gradual", ["speech_stream = 'gradual'"]),
+        ("speech_dataset", "synthetic_speech:folder", ["allowed is synthetic_speech"]),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_allowed_and_where_it_came_from(
+    name: Any, value: Any, parts: list[str]
+) -> None:
+    with pytest.raises(SettingsError) as error:
+        load_profile("quick", {name: value})
+    message = str(error.value)
+    assert all(part in message for part in parts), message
+    assert len(message) < 3000 and "\n" not in message
+
+
+def test_a_value_that_contains_itself_is_refused_at_once() -> None:
+    loop: list[Any] = ["digits"]
+    loop.append(loop)
+    with pytest.raises(SettingsError, match="image_dataset"):
+        load_profile("quick", {"image_dataset": loop})
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (b"seed: [", "not YAML"),
+        (b"- a\n- b\n", "no names and values"),
+        (b"seed: 1\nseed: 2\n", "seed is named twice"),
+        (b"profile: \xff\n", "utf-8"),
+        (b"seed: " + b"9" * 5000, "digit"),
+        (b"image_dataset: 2020-01-01", "image_dataset"),
+        (b"seed: \x00", "not YAML"),
+        (b"image_epoch: 3", "did you mean 'image_epochs'"),
+    ],
+)
+def test_a_file_that_is_no_profile_is_told_in_one_message(tmp_path: Path, text: bytes, part: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(text)
+    with pytest.raises(SettingsError) as error:
+        load_profile(str(path))
+    assert part in str(error.value)
+
+
+def test_a_file_of_ones_own_lists_what_differs_from_the_papers_values(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("image_epochs: 7\nimage_learning_rate: 1e-2\n")
+    mine = load_profile(str(tmp_path / "mine.yaml"))
+    assert (mine.profile, mine.image.epochs, mine.image.learning_rate) == ("mine", 7, 0.01)
+    assert mine.image.width == make_settings({}).image.width
+    with pytest.raises(SettingsError, match="did you mean 'laptop'"):
+        load_profile("latop")
+    with pytest.raises(SettingsError, match="no such profile or file"):
+        load_profile(str(tmp_path))
+
+
+def test_parsing_a_value_gives_what_yaml_says() -> None:
+    assert parse_yaml("[erm, cascade]") == ["erm", "cascade"] and parse_yaml("null") is None
+
+
+def test_variations_are_checked_as_a_profile_is() -> None:
+    settings = load_profile("quick")
+    assert settings.vary("image", {"batch_size": 4}).image.batch_size == 4
+    with pytest.raises(SettingsError, match=r"image_batch_size = 0 \(from a variation of the study\)"):
+        settings.vary("image", {"batch_size": 0})
+
+
+# ---------------------------------------------------------------- a notebook's own variables
+
+
+def test_a_notebook_takes_from_its_profile_what_its_cell_leaves_open() -> None:
+    cell: dict[str, Any] = {"profile": "laptop", "seed": 2, "image_dataset": None, "image_severity": 3}
+    settings = settings_from(cell)
+    assert settings == load_profile("laptop", {"seed": 2, "image_severity": 3})
+    injected = cell | {"image_train_size": None, "image_epochs": 2, "study": object(), "_i1": "", "text": "any"}
+    assert settings_from(injected).image.epochs == 2
+    assert settings_from({}) == load_profile("quick")
+
+
+def test_null_counts_where_a_parameter_can_be_null() -> None:
+    assert settings_from({"profile": "quick", "image_train_size": None}).image.train_size is None
+
+
+def test_a_notebook_can_name_a_profile_file(tmp_path: Path) -> None:
+    values = flat(load_profile("quick", {"image_epochs": 9, "profile": "mine"}))
+    (tmp_path / "profile.yaml").write_text(yaml.safe_dump(values))
+    settings = settings_from({"profile": str(tmp_path / "profile.yaml")})
+    assert (settings.profile, settings.image.epochs) == ("mine", 9)
+    with pytest.raises(SettingsError, match="no such profile"):
+        settings_from({"profile": "laptp"})
+
+
+@pytest.mark.parametrize("name", ["image_epoch", "text_epochz", "sed", "profil", "result_folder"])
+def test_a_misspelled_name_in_a_notebook_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"{name}.*is no parameter; .*did you mean"):
+        settings_from({"profile": "quick", name: 9})

@@ -1,0 +1,189 @@
+"""The store: keys, entries that are whole or not there, and what is done about damaged files."""
+
+import errno
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from cascadetta_lib import provenance as module
+from cascadetta_lib import store as store_module
+from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
+from cascadetta_lib.objectives import Training
+from cascadetta_lib.store import CheckpointRequest, Config, Run, RunRequest, Store
+from cascadetta_lib.streams import Domain
+
+CHECKPOINT = CheckpointRequest(
+    modality="image",
+    dataset="digits",
+    options={"augmix_severity": -1.0, "train_size": 60, "crop_and_flip": False, "randomisation": "augmix_image"},
+    objective="meta",
+    weights="train",
+    network=ImageNetwork(),
+    training=Training(),
+    seed=3,
+)
+REQUEST = RunRequest(
+    checkpoint=CHECKPOINT, method="tent", stream=(Domain("fog", 5), Domain("snow", 2)), batch_size=8, test_size=None
+)
+DATA = ("0123456789abcdef", "made up")
+
+
+def make(folder: Path) -> dict[str, Any]:
+    for name in ("batches", "accuracies"):
+        pd.DataFrame({"step": [0, 1], "errors": [3, 4]}).to_csv(folder / f"{name}.csv", index=False)
+    return {"provenance": {"fingerprint": DATA[0], "finished": "2000-01-01"}}
+
+
+def make_again(folder: Path) -> dict[str, Any]:
+    raise AssertionError(f"{folder} is made again")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def test_an_entry_is_made_once_and_found_by_its_request(store: Store) -> None:
+    made = store.make_once("runs", REQUEST, DATA, make)
+    assert store.make_once("runs", REQUEST, DATA, make_again) == made
+    (run,) = store.runs()
+    assert run.request == REQUEST and hash(run.request) == hash(REQUEST)
+    assert (run.seed, run.method, run.batches["errors"].tolist()) == (3, "tent", [3, 4])
+    assert isinstance(run.request.stream[0], Domain)
+    assert not list(store.runs(lambda request: request.method == "cotta"))
+    assert sorted(path.name for path in made.folder.parent.iterdir()) == [made.folder.name]
+    check = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
+    assert subprocess.run(check, cwd=made.folder).returncode == 0
+
+
+@pytest.mark.parametrize("network", [ImageNetwork(), ImageNetwork(depth=8), TextNetwork(), SpeechNetwork(), None])
+def test_a_request_survives_its_file(network: Any) -> None:
+    request = CHECKPOINT.model_copy(update={"network": network})
+    assert CheckpointRequest.model_validate(json.loads(request.model_dump_json())) == request
+
+
+def test_every_part_of_a_request_and_of_the_data_makes_another_key() -> None:
+    changed: list[Config] = [
+        CHECKPOINT,
+        REQUEST,
+        *(CHECKPOINT.model_copy(update={name: value}) for name, value in (("seed", 4), ("dataset", "npz:x-1a2b3c"))),
+        CHECKPOINT.model_copy(update={"options": {"train_size": 61}}),
+        CHECKPOINT.model_copy(update={"network": ImageNetwork(width=8)}),
+        CHECKPOINT.model_copy(update={"training": Training(entropy_weight=0.2)}),
+        CHECKPOINT.model_copy(update={"weights": "shipped:1a2b3c4d5e6f"}),
+        REQUEST.model_copy(update={"stream": (Domain("fog", 4),)}),
+        REQUEST.model_copy(update={"online_learning_rate": 0.01}),
+        REQUEST.model_copy(update={"predict": "before"}),
+    ]
+    keys = [request.key(*DATA) for request in changed] + [REQUEST.key("other", DATA[1]), REQUEST.key(DATA[0], "other")]
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_killed_maker_leaves_nothing_that_counts_and_the_next_goes_on_in_its_folder(store: Store) -> None:
+    def killed(folder: Path) -> dict[str, Any]:
+        (folder / "batches.csv").write_text("half")
+        raise KeyboardInterrupt
+
+    def resumed(folder: Path) -> dict[str, Any]:
+        assert (folder / "batches.csv").read_text() == "half"
+        return make(folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        store.make_once("runs", REQUEST, DATA, killed)
+    assert not list(store.runs())
+    store.make_once("runs", REQUEST, DATA, resumed)
+    assert len(list(store.runs())) == 1
+
+
+def cut(folder: Path) -> None:
+    path = folder / "batches.csv"
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def flip(folder: Path) -> None:
+    path = folder / "accuracies.csv"
+    path.write_bytes(path.read_bytes().replace(b"3", b"2"))
+
+
+def borrow(folder: Path) -> None:
+    (folder / "entry.json").write_text((folder / "entry.json").read_text().replace('"tent"', '"cotta"'))
+
+
+DAMAGES = {
+    "cut short": cut,
+    "one byte flipped": flip,
+    "another's description": borrow,
+    "no description": lambda folder: (folder / "entry.json").unlink(),
+    "no checksums": lambda folder: (folder / "SHA256SUMS").unlink(),
+    "no table": lambda folder: (folder / "batches.csv").unlink(),
+    "checksums that are no text": lambda folder: (folder / "SHA256SUMS").write_bytes(b"\xff\xfe"),
+    "a file in its place": lambda folder: (shutil.rmtree(folder), folder.write_text("")),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_entry_is_never_used_but_set_aside_and_made_again(store: Store, damage: Any) -> None:
+    other = store.make_once("runs", REQUEST.model_copy(update={"method": "cotta"}), DATA, make)
+    entry = store.make_once("runs", REQUEST, DATA, make)
+    damage(entry.folder)
+    if entry.folder.is_dir():
+        with pytest.warns(UserWarning, match=f"{entry.folder.name} is left out"):
+            assert [run.method for run in store.runs()] == ["cotta"], "one bad entry does not end a report"
+    with pytest.warns(UserWarning, match=f"{entry.folder.name} is damaged.*kept as {entry.folder.name}.damaged-1"):
+        store.make_once("runs", REQUEST, DATA, make)
+    assert len(list(store.runs())) == 2 and other.folder.exists()
+    damage(entry.folder)
+    with pytest.warns(UserWarning, match="damaged-2"):
+        store.make_once("runs", REQUEST, DATA, make)
+
+
+def test_an_entry_under_another_name_or_of_another_version_is_not_used(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = store.make_once("runs", REQUEST, DATA, make)
+    shutil.copytree(entry.folder, entry.folder.with_name("0123456789abcdef"))
+    assert len(list(store.runs())) == 1
+    monkeypatch.setattr(store_module, "STORE_FORMAT", 999)
+    assert not list(store.runs())
+
+
+def test_history_and_theorem_are_those_of_the_runs_network(store: Store) -> None:
+    def train(folder: Path) -> dict[str, Any]:
+        pd.DataFrame({"epoch": [1, 2]}).to_csv(folder / "history.csv", index=False)
+        return {"provenance": {}}
+
+    store.make_once("runs", REQUEST, DATA, make)
+    (run,) = store.runs()
+    assert store.history(run) is None and store.theorem(run) is None
+    store.make_once("checkpoints", CHECKPOINT, DATA[:1], train)
+    store.make_once("theorem", CHECKPOINT, DATA[:1], lambda folder: {"provenance": {}, "found": {"error": 0.25}})
+    history = store.history(run)
+    assert history is not None and history["epoch"].tolist() == [1, 2]
+    assert store.theorem(run) == {"error": 0.25}
+    elsewhere = Run(run.request, run.batches, run.accuracies, run.provenance | {"fingerprint": "other data"})
+    assert store.history(elsewhere) is None
+
+
+def test_a_full_disk_is_told_in_one_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path) -> dict[str, Any]:
+        raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="the disk that holds .* is full") as error:
+        store.make_once("runs", REQUEST, DATA, full)
+    assert error.value.errno == errno.ENOSPC
+
+
+def test_provenance_names_code_device_threads_and_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "notebooks" not in module.CODE, "an editor that saves the outputs of a notebook does not change the code"
+    described = module.provenance("cpu", 1.5)
+    assert described["threads"] >= 1 and "thread" in described["device"] and described["packages"]["torch"]
+    monkeypatch.setattr(module.torch.cuda, "is_available", lambda: False)
+    assert module.choose_device("auto") == "cpu"
+    with pytest.raises(ValueError, match="allowed are auto and cpu"):
+        module.choose_device("cuda")

@@ -1,0 +1,74 @@
+"""The command line of run_all.sh. Only the standard library, because --help needs no environment."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DONE, FAILED, BAD_ARGUMENTS, DATA_MISSING, NOTEBOOK_FAILED, STOPPED = 0, 1, 2, 3, 4, 130
+EPILOG = """\
+What stands after -- goes to Snakemake, for a cluster say, and Snakemake then speaks for itself:
+  ./run_all.sh --profile paper -- --executor slurm --jobs 20
+
+./run_all.sh test makes the tests' environment and runs all tests; options go to pytest:
+  ./run_all.sh test -k workflow
+
+Exit codes: 0 done; 2 bad arguments or configuration; 3 data missing; 4 a notebook failed; 130 stopped.
+
+What is finished is kept: the same command goes on after Ctrl-C, a kill or a failure.
+results/PROFILE holds report.html and the executed notebooks; results/checkpoints and results/runs what they stored.
+All parameters are explained in cascadetta_lib/settings.py and sections.py.
+"""
+
+
+class Refusal(Exception):
+    """The run cannot start or did not end well: what to say and the exit code."""
+
+    def __init__(self, message: str, code: int = BAD_ARGUMENTS) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All options, each with an example."""
+    parser = argparse.ArgumentParser(
+        prog="./run_all.sh",
+        usage="%(prog)s [OPTIONS] [-- SNAKEMAKE OPTIONS]\n       %(prog)s test [PYTEST OPTIONS]",
+        description="Make the environment once, execute the notebooks with a profile, write the report.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawTextHelpFormatter,
+        allow_abbrev=False,
+    )
+
+    def add(name: str, about: str, example: str, **rest: Any) -> None:
+        parser.add_argument(name, help=f"{about}\n  {example}", **rest)
+
+    many = {"nargs": "+", "action": "extend", "default": []}
+    profiles = ", ".join(sorted(path.stem for path in (ROOT / "profiles").glob("*.yaml")))
+    add("--profile", f"{profiles} or a YAML file; quick is the default", "--profile mine.yaml", default="quick")
+    add("--only", "only these notebooks", "--only 01_pretrain 02_adapt_image", metavar="NAME", **many)
+    add("--seeds", "these seeds instead of the profile's, a job each", "--seeds 0,1,2", metavar="LIST")
+    about = "values instead of the profile's, in YAML; the results go into a folder of their own"
+    add("--set", about, "--set image_epochs=2 'image_methods=[erm, cascade]'", metavar="NAME=VALUE", **many)
+    add("--jobs", "N notebooks at a time (one a GPU; without one, two)", "--jobs 4", type=int, metavar="N")
+    add("--dry-run", "list the jobs and start none", "--profile paper --dry-run", action="store_true")
+    about = "execute these and what follows from them again (stored results are still used)"
+    add("--force", about, "--force 02_adapt_image", metavar="NAME", **many)
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; what stands after `--` is `snakemake`. A wrong one is told with the nearest."""
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    parser = make_parser()
+    options, unknown = parser.parse_known_args(arguments[:cut])
+    if unknown:
+        from cascadetta_lib.registry import nearest
+
+        known = [name for name in parser._option_string_actions if name.startswith("--")]
+        parser.error(f"{unknown[0]} is no argument; {nearest(unknown[0], known)}")
+    if options.jobs is not None and options.jobs < 1:
+        parser.error(f"--jobs {options.jobs}: allowed are whole numbers from 1 on")
+    options.snakemake = list(arguments[cut + 1 :])
+    return options

@@ -1,0 +1,75 @@
+"""Pack the networks that a profile has trained into weights/: `./run_all.sh python workflow/pack.py [PROFILE]`.
+
+A network that is there already stays. The table in weights/README.md is written anew from all cards.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import pandas as pd
+
+from cascadetta_lib import networks
+from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.exhibits.rendering import markdown
+from cascadetta_lib.settings import load_profile
+from cascadetta_lib.study import Study
+
+BEGIN = "<!-- The table below is written by workflow/pack.py. -->\n"
+
+
+def table() -> pd.DataFrame:
+    """A row a shipped network, from its card."""
+    cards = [networks.read_card(path) for path in sorted(networks.SHIPPED.glob("*.safetensors"))]
+    rows = {
+        f"{card.objective}-{card.seed}": {
+            "epochs": str(card.training.epochs),
+            "precision": card.training.precision,
+            "clean error (%)": f"{card.clean_error:.2f}",
+            "with batch statistics (%)": f"{card.clean_error_batch_statistics:.2f}",
+            "minutes": f"{card.provenance['seconds'] / 60:.0f}",
+            "code": card.provenance["code_revision"],
+            "SHA-256": card.weights_sha256[:12],
+        }
+        for card in cards
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("network")
+
+
+def write_table() -> None:
+    """Bring the table in weights/README.md up to date."""
+    readme = networks.SHIPPED / "README.md"
+    text = readme.read_text(encoding="utf-8").partition(BEGIN)[0] + BEGIN + "\n" + markdown(table()) + "\n"
+    write_atomically(readme, lambda file: file.write(text.encode()))
+
+
+def main(profile: str) -> None:
+    """Pack every network of the profile, at each of its seeds, that has been trained."""
+    study = Study(load_profile(profile))
+    for seed in study.settings.seeds:
+        for objective in study.objectives:
+            request = study.at_seed(seed).checkpoint_request(objective)
+            trained = study.store.folder / "checkpoints" / request.key(study.dataset.fingerprint)
+            if (networks.SHIPPED / f"{objective}-{seed}.safetensors").exists() or not trained.exists():
+                continue
+            checkpoint = study.at_seed(seed).checkpoint(objective)
+            assert checkpoint.history is not None
+            path = networks.pack(
+                networks.SHIPPED,
+                checkpoint.model,
+                checkpoint.history,
+                study.dataset,
+                network=request.network,
+                objective=objective,
+                training=request.training,
+                seed=seed,
+                options=request.options,
+                provenance=checkpoint.provenance,
+            )
+            print(f"packed {path.name}")
+    write_table()
+
+
+if __name__ == "__main__":
+    main(*(sys.argv[1:] or ["networks"]))
