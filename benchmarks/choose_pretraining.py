@@ -12,13 +12,15 @@ import argparse
 
 import pandas as pd
 import torch
+import yaml
 
 from cascadetta_lib.data.base import Dataset, Split
-from cascadetta_lib.experiments import CANDIDATES
+from cascadetta_lib.exhibits.collapse import CANDIDATES
+from cascadetta_lib.meta import batch_statistics
 from cascadetta_lib.models import Cascade
-from cascadetta_lib.pretrain import batch_statistics
+from cascadetta_lib.provenance import provenance
 from cascadetta_lib.settings import load_profile
-from cascadetta_lib.study import Study, code_revision, device_name
+from cascadetta_lib.study import Study
 
 DRAWS = 5
 """How often the held-out examples are augmented."""
@@ -59,18 +61,19 @@ def main() -> None:
     parser.add_argument("--objectives", nargs="+", choices=CANDIDATES, default=CANDIDATES, help="default: all")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="as in run_all.sh")
     arguments = parser.parse_args()
-    overrides = dict(text.split("=", 1) for text in arguments.set)
+    pairs = (text.split("=", 1) for text in arguments.set)
+    overrides = {name: yaml.safe_load(value) for name, value in pairs}
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
-    studies = [
-        Study(load_profile(arguments.profile, overrides | {"seed": str(seed)}), arguments.modality) for seed in seeds
-    ]
+    study = Study(load_profile(arguments.profile, overrides), arguments.modality)
+    studies = [study.at_seed(seed) for seed in seeds]
     rows = [row(study, objective) for objective in arguments.objectives for study in studies]
     table = pd.DataFrame(rows).groupby("objective", sort=False).mean()
     holding = table[table["agreement"] >= LEAST_AGREEMENT]
     print(table.round(1).to_markdown())
     print(f"\nchosen: {holding['error, augmented'].idxmin() if len(holding) else 'none, no a agrees with z'}")
-    dataset, device = studies[0].dataset, device_name(studies[0].device)
-    print(f"\n{dataset.source}; profile {arguments.profile}, seeds {seeds}, {device}, code {code_revision()}")
+    made = provenance(study.device, 0)
+    where = f"{made['device']}, code {made['code_revision']}"
+    print(f"\n{study.dataset.source}; profile {arguments.profile}, seeds {seeds}, {where}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ The defaults are the paper's values. A name here has the prefix of the modality 
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -80,8 +81,12 @@ class Section(Protocol):
     @field_validator("dataset")
     @classmethod
     def _dataset(cls, names: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        for name in (names,) if isinstance(names, str) else different(names):
+        several = (names,) if isinstance(names, str) else different(names)
+        for name in several:
             check_name(name, cls.modality)
+        called = [(kind, Path(folder).name) for kind, _, folder in (name.partition(":") for name in several)]
+        if len(set(called)) < len(called):
+            raise ValueError("two folders have one name, by which tables and files would call both: rename one")
         return names
 
     @field_validator("methods")

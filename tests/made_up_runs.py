@@ -35,25 +35,24 @@ class Numbers:
 def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | None = None, **provenance: Any) -> Run:
     """A run of a method on the study's stream."""
     request = study.request(method, objective)
-    domains = pd.DataFrame(request.stream, columns=["domain", "severity"]).rename_axis("step").reset_index()
-    errors = np.broadcast_to(numbers.errors, (len(domains), np.shape(numbers.errors)[-1]))
-    batches, last = [], len(domains)
-    auxiliary = OBJECTIVES[request.checkpoint.objective].auxiliary
-    for step, domain in domains.iterrows():
-        for place, wrong in enumerate(errors[int(str(step))]):
-            entropy = numbers.entropies[place % len(numbers.entropies)] if auxiliary else float("nan")
-            of_a = {"entropy_auxiliary": entropy, "entropy_of_mean_auxiliary": entropy}
-            of_a["agreement"] = 0.5 if auxiliary else float("nan")
-            row = {"position": numbers.count * place, "count": numbers.count, "errors": wrong, "entropy_main": 1.0}
-            batches.append(domain.to_dict() | row | of_a | {"seconds": numbers.seconds / errors.shape[1]})
+    errors = np.broadcast_to(numbers.errors, (len(request.stream), np.shape(numbers.errors)[-1]))
+    has_a = OBJECTIVES[request.checkpoint.objective].auxiliary
+    batches: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
-    for step, domain in domains.iterrows():
-        place = int(str(step))
-        every = range(place + 1, last + 1) if request.accuracy_matrix else sorted({place + 1, last})
-        rows += [domain.to_dict() | {"kind": "stream", "after": j, "accuracy": numbers.accuracy} for j in every]
-        if request.forward_transfer and place and METHODS[method].adapts and numbers.alone is not None:
-            rows.append(domain.to_dict() | {"kind": "source", "after": 0, "accuracy": numbers.alone - 0.1})
-            rows.append(domain.to_dict() | {"kind": "alone", "after": 0, "accuracy": numbers.alone})
+    for step, domain in enumerate(request.stream):
+        named = {"step": step, "domain": domain.name, "severity": domain.severity}
+        for place, wrong in enumerate(errors[step]):
+            entropy = numbers.entropies[place % len(numbers.entropies)] if has_a else float("nan")
+            batch = {"position": numbers.count * place, "count": numbers.count, "errors": wrong, "entropy_main": 1.0}
+            batch |= {"entropy_auxiliary": entropy, "entropy_of_mean_auxiliary": entropy}
+            batch |= {"agreement": 0.5 if has_a else float("nan"), "seconds": numbers.seconds / errors.shape[1]}
+            batches.append(named | batch)
+        last = len(request.stream)
+        every = range(step + 1, last + 1) if request.accuracy_matrix else sorted({step + 1, last})
+        rows += [named | {"kind": "stream", "after": j, "accuracy": numbers.accuracy} for j in every]
+        if request.forward_transfer and step and METHODS[method].adapts and numbers.alone is not None:
+            rows.append(named | {"kind": "source", "after": 0, "accuracy": numbers.alone - 0.1})
+            rows.append(named | {"kind": "alone", "after": 0, "accuracy": numbers.alone})
     made = {
         "profile": study.settings.profile,
         "data_source": "made up by a test",

@@ -87,8 +87,7 @@ def judged(request: pytest.FixtureRequest) -> tuple[bool, dict[str, Judgement]]:
         return request.param, all_judged(claimed if request.param else contrary, right=request.param, patch=patch)
 
 
-BAD_OF_THE_CASCADE = {"tiny-transfer", "c100-cotta", "tiny-cotta"}
-"""Claims that are wrong where everything else is as the paper says it is on CIFAR-10-C."""
+BAD_OF_THE_CASCADE = {"tiny-transfer", "c100-cotta", "tiny-cotta"}  # Wrong where all is as said of CIFAR-10-C.
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.identifier)
@@ -102,10 +101,6 @@ def test_every_claim_both_ways(claim: Claim, judged: tuple[bool, dict[str, Judge
 def test_claims_have_names_and_exhibits_of_their_own() -> None:
     assert len(BY_NAME) == len(CLAIMS) and {claim.exhibit for claim in CLAIMS} <= set(EXHIBITS)
     assert {claim.dataset for claim in CLAIMS} == set(REGIMES)
-    assert {claim.then for claim in CLAIMS} == {"", "growth", "deviation", "ratio", "one refutes"}
-
-
-# ---------------------------------------------------------------- the test
 
 
 def weighed(*parts: tuple[float, ...], bound: float = 0.0, batches: tuple[float, float] | None = None) -> Judgement:
@@ -132,8 +127,7 @@ def test_the_interval_over_the_test_batches_has_a_say() -> None:
 
 def test_a_claim_on_several_parts_is_one_on_all() -> None:
     good, bad, unclear = (1.0, 1.1, 0.9), (-1.0, -1.1, -0.9), (-1.0, 1.0, 0.1)
-    assert outcome(good, good) == "supported" and outcome(good, bad) == "contradicted" == outcome(unclear, bad)
-    assert outcome(good, unclear) == "undecided"
+    assert [outcome(good, each) for each in (good, bad, unclear)] == ["supported", "contradicted", "undecided"]
 
 
 def test_a_family_asks_more_of_each_of_its_claims() -> None:
@@ -165,8 +159,6 @@ def test_leads_on_the_same_networks_have_an_interval_over_batches() -> None:
     assert list(evidence.batches) == ["Tent"] and evidence.batches["Tent"].mean == pytest.approx(40)
     assert {run.method for run in evidence.used} == {"cascade", "erm", "tent"}
 
-
-# ---------------------------------------------------------------- the regime
 
 IN_REGIME = {"image_dataset": "cifar10", "image_depth": 26, "image_width": 16, "image_train_size": None}
 IN_REGIME |= {"image_test_size": None, "image_ablation_test_size": None, "image_batch_size": None}
@@ -208,19 +200,14 @@ def test_what_is_in_the_regime() -> None:
         ({"image_depth": 8}, {}, "network: depth 8 instead of 26"),
         ({}, {"count": 19}, "updates: 1,900 examples a domain, fewer than 0.2 of the paper's 10,000"),
         ({"image_predict": "before"}, {}, "protocol: predict before instead of after"),
-        ({"image_online_learning_rate": 0.01}, {}, "protocol: online_learning_rate 0.01 instead of 0.001"),
         ({"image_batch_size": 64}, {}, "protocol: batch_size 64 instead of 32"),
         ({}, {"erm": 48}, "gate: E of ERM 48.00"),
         ({}, {"adabn": 24}, "gate: E of AdaBN 24.00"),
-        ({}, {"network": {"card": {"clean_error": 13.0}}}, "gate: clean error of ERM 13.00"),
         ({}, {"network": {"card": None}}, "gate: clean error of ERM is missing"),
     ],
 )
 def test_what_is_outside_the_regime(changes: dict[str, Any], keywords: dict[str, Any], reason: str) -> None:
     assert hindered(regime_runs(changes, **keywords)) == reason
-
-
-# ---------------------------------------------------------------- the table
 
 
 def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +218,7 @@ def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     table = verdicts.verdict_table(judgements)
     assert table.loc["c10-error", "verdict"].startswith("**not tested** (regime: data")
     assert table.loc["c100-error", "verdict"] == "**not tested** (missing: a run on CIFAR-100-C)"
-    assert "<b>no" not in verdict_html([Judgement(BY_NAME["c10-error"], "<script>", reason="<b>no</b>")])
+    assert "<script>" not in verdict_html([Judgement(BY_NAME["c10-error"], "<script>", reason="<script>")])
     assert table.loc["c10-error", "ours"].startswith("40.00 [40.00, 40.00] (3 seeds)")
     conditions = table.loc[["batch-cotta", "c10-error"], "supported if"].tolist()
     assert conditions == ["> 5 (our bound)", "> 0"] and "&gt; 5 (our bound)" in verdict_html(judgements)

@@ -54,7 +54,7 @@ def test_what_is_missing_is_named(runs: Runs) -> None:
     points = main_points(SETTINGS, "image")
     assert runs.missing(points[1:2], (0, 1)) == [] == runs.missing(points[2:], (0,))
     (line,) = runs.missing(points, (0, 1))
-    assert line == "Partial: 3 of 6 runs are stored; missing are AdaBN (seed 0), AdaBN (seed 1), Cascade (seed 1)."
+    assert line == "Partial: 3 of 6 runs are missing, such as AdaBN (seed 0), AdaBN (seed 1), Cascade (seed 1)."
     assert "none of its 2 runs" in runs.missing(points[:1], (0, 1))[0]
     assert "Not asked for" in runs.missing([], (0,))[0]
 

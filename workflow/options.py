@@ -8,8 +8,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 DONE, FAILED, BAD_ARGUMENTS, DATA_MISSING, NOTEBOOK_FAILED, STOPPED = 0, 1, 2, 3, 4, 130
 EPILOG = """\
-What stands after -- goes to Snakemake, for a cluster say, and Snakemake then speaks for itself:
-  ./run_all.sh --profile paper -- --executor slurm --jobs 20
+What stands after -- goes to Snakemake, which then speaks for itself:
+  ./run_all.sh --profile paper -- --keep-going
 
 ./run_all.sh test makes the tests' environment and runs all tests; options go to pytest:
   ./run_all.sh test -k workflow

@@ -17,16 +17,14 @@ from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, differences, metric
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 
-PLUS, CONTROL = METHODS["cascade_plus"].label, "both_cross_entropy"
-ALIKE = ("adabn", "tent", "tent_adam")
-"""The methods that are run on Cascade+'s network and on the control's, with its memory and diversity."""
+PLUS, CONTROL, ALIKE = METHODS["cascade_plus"].label, "both_cross_entropy", ("adabn", "tent", "tent_adam")
 UNADAPTED, *SAME_NETWORK = (f"{METHODS[name].label} on {PLUS}'s network" for name in ALIKE)
 ON_CONTROL = [f"{METHODS[name].label} on the control" for name in ALIKE]
-BATCH_SIZES = (128, 16, 4)
 
 
 def contestants(settings: Settings) -> list[Point]:
-    """The profile's methods, each on its own network; then those that differ from Cascade+ in θ_a alone."""
+    """The profile's methods, each on its own network; then on Cascade+'s network and on the control's those that have
+    its memory and its diversity too."""
     points, plus = main_points(settings, "image"), METHODS["cascade_plus"]
     if "cascade_plus" in settings.image.methods:
         alike = {"statistics_memory": plus.memory, "online_diversity": plus.diversity}
@@ -90,7 +88,7 @@ class Comparison(OnSource):
             points.append(replace(one, changes=changes))
             if one.label in (PLUS, UNADAPTED):
                 points.append(replace(one, label=f"{one.label}, gradual", changes=changes | gradual))
-            for size in BATCH_SIZES if one.label == PLUS else ():
+            for size in (128, 16, 4) if one.label == PLUS else ():
                 of_size = {"batch_size": size, "forward_transfer": False}
                 points.append(replace(one, label=f"{PLUS}, batch {size}", changes=changes | of_size))
         return points

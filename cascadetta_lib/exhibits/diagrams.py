@@ -33,15 +33,9 @@ PRE_TRAINING: list[Box] = [
     ("ψ′\nψ − α ∇ENT", 9, 0.6, "updated", "outer"),
     ("ψ, θ_a\n− β ∇ at ψ′", 9, -0.6, "updated", ""),
 ]
-ADAPTATION: list[Box] = [
-    ("batch\nt, of domain i", 1, 0, "fixed", "step"),
-    ("step\non ENT(a)", 3.67, 0, "loss", "BN"),
-    ("BN\nof φ, θ_m, never reset", 6.33, 0, "updated", "z"),
-    ("z\npredicts batch t", 9, 0, "fixed", ""),
-]
 FIGURES = {
     "models": {"parallel (TTT), at test time": PARALLEL, "cascading (the paper), at test time": CASCADING},
-    "overview": {"pre-training on the source": PRE_TRAINING, "adaptation to the unlabelled stream": ADAPTATION},
+    "overview": {"pre-training on the source": PRE_TRAINING, "then adaptation to the stream": CASCADING},
 }
 
 
@@ -58,12 +52,12 @@ class Diagrams(Exhibit):
         for name, diagrams in FIGURES.items():
             figure, grid = plt.subplots(len(diagrams), 1, figsize=(WIDTH, 4.4))
             for axes, (title, boxes) in zip(grid, diagrams.items(), strict=True):
-                axes.set(title=title, xlim=(-0.3, 10.3), ylim=(-1.2, 1.2))
+                axes.set(title=title, xlim=(-0.3, 10.3), ylim=(-1.5, 1.2))
                 axes.axis("off")
                 _draw(axes, boxes)
             handles = [Patch(fc=shade, ec="0.25", label=name) for name, shade in SHADES.items()]
             figure.legend(handles=handles, loc="outside lower center", ncols=3)
-            found.append(Part(name, figure, (), "Dashed: the gradient." if name == "models" else ""))
+            found.append(Part(name, figure, (), "Dashed: the gradient."))
         return found
 
     def show(self, runs: Runs) -> Shown:
@@ -82,7 +76,7 @@ def _draw(axes: Axes, boxes: list[Box]) -> None:
         for name in leads_to.split():
             back = name.startswith("~")
             style = {"arrowstyle": "-|>", "color": "#b5651d" if back else "0.2", "ls": "--" if back else "-"}
-            style["connectionstyle"] = f"arc3,rad={-0.35 if back else 0}"
+            style["connectionstyle"] = f"arc3,rad={-0.2 if back else 0}"
             start, end = drawn[text.split()[0]], drawn[name.removeprefix("~")]
             axes.annotate("", end.get_position(), start.get_position(), zorder=0,
                           arrowprops=style | {"patchA": start, "patchB": end})  # fmt: skip

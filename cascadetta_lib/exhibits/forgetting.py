@@ -26,7 +26,7 @@ class Forgetting(Exhibit):
         if len(names) < 2:
             return ["No figure of one domain alone."]
         changes = {label: change(rows) for label, rows in by_label(frame).items()}
-        most = max(float(each.abs().to_numpy().max()) for each in changes.values())
+        most = max(1.0, *(float(each.abs().to_numpy().max()) for each in changes.values()))
         figure, grid = panels(len(changes), 2.6, sharex=True, sharey=True)
         for axes, (label, each) in zip(grid, changes.items(), strict=True):
             sns.heatmap(each, vmin=-most, vmax=most, cmap="RdBu", cbar=False, yticklabels=names, ax=axes)

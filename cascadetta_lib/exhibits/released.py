@@ -4,7 +4,6 @@ gain is the network's, the adaptation's or the optimiser's."""
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 
 from cascadetta_lib.data.cifar10_sample import DISTINCT
 from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
@@ -20,7 +19,7 @@ from cascadetta_lib.exhibits.runs import (
     percentiles,
     points_for,
 )
-from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_lines, legend, number, spread
+from cascadetta_lib.exhibits.style import BANDS, SHORT, WIDTH, draw_lines, legend, number, spread
 from cascadetta_lib.exhibits.tables import differences, metrics_by_label
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
@@ -31,12 +30,8 @@ NETWORKS = {"erm": "plainly trained", "meta": "meta-learned"}
 """Pre-trainings and what they are called here."""
 ON_BOTH = ("erm", "adabn", "tent", "tent_adam", "cotta")
 """The methods that run on either network; the cascade needs the θ_a of the meta-learned one."""
-PAIRS = [
-    (("adabn", "erm"), ("adabn", "meta")),
-    (("adabn", "meta"), ("cascade", "meta")),
-    (("tent", "meta"), ("cascade", "meta")),
-    (("tent", "meta"), ("tent_adam", "meta")),
-]
+ADABN, TENT, CASCADE = ("adabn", "meta"), ("tent", "meta"), ("cascade", "meta")
+PAIRS = [(("adabn", "erm"), ADABN), (ADABN, CASCADE), (TENT, CASCADE), (TENT, ("tent_adam", "meta"))]
 """The steps of a gain: the network's, the adaptation's, that of θ_a, the optimiser's."""
 
 
@@ -50,25 +45,44 @@ class Released(Exhibit):
 
     def parts(self, runs: Runs) -> list[Part | str]:
         frame = runs.frame(self.points(runs.settings))
-        rows, paper = {}, paper_main(frame["run"].iloc[0])
-        paper = paper.reindex(columns=[*by_domain(frame).index, "E", "A", "F"])
+        paper, rows = paper_main(frame["run"].iloc[0]), {}
         for label, each in by_label(frame).items():
-            method, ours = each["method"].iloc[0], by_domain(each)
-            published = paper.reindex([METHODS[PAPER_ROWS.get(method, method)].label]).iloc[0]
-            rows[label] = {
-                "E (%)": number(each["E"].mean()),
-                "95 %, over images": over_images(each),
-                "the paper's E": number(published["E"]),
-                "distance": number(each["E"].mean() - published["E"], sign=True),
-                "by domain, mean distance": number((ours - published[ours.index]).abs().mean()),
-                "A (%)": number(each["A"].mean()),
-                "the paper's A": number(published["A"]),
-                **{name: number(each[name].mean()) for name in TRANSFERS},
-                "the paper's F": number(published["F"]),
+            ours = pd.concat([by_domain(each), each[["E", "A", *TRANSFERS]].mean()])
+            row = METHODS[PAPER_ROWS.get(each["method"].iloc[0], each["method"].iloc[0])].label
+            theirs = paper.reindex([row], columns=ours.index).iloc[0]
+            rows[label] = ours[["E", "A", *TRANSFERS]].map(number).to_dict() | {
+                "95 % of E, over images": over_images(each),
+                "E, distance": number(ours["E"] - theirs["E"], sign=True),
+                "by domain, mean distance": number((ours - theirs)[by_domain(each).index].abs().mean()),
+                **{f"the paper's {metric}": number(theirs[metric]) for metric in ("E", "A", "F")},
             }
-        table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+        table = pd.DataFrame(rows).T.rename_axis("method")
         note = "The interval is a bootstrap over the distinct images, given the network. Distances in points."
-        return [Part("released", table, list(frame["run"]), note)]
+        return [_beside_the_rows(frame, paper), Part("released", table, list(frame["run"]), note)]
+
+
+def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
+    """A panel a method that the paper has: this network's error and the paper's row, by domain."""
+    shown = {label: each for label, each in by_label(frame).items() if label in paper.index}
+    if not shown:
+        return "The paper has no row for any of these methods."
+    columns = min(3, len(shown))
+    rows = -(-len(shown) // columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(WIDTH, 2.6 * rows), sharex=True, sharey=True, squeeze=False)
+    for axes in panels.flat[len(shown) :]:
+        axes.set_visible(False)
+    for axes, (label, each) in zip(panels.flat, shown.items(), strict=False):
+        errors = by_domain(each)
+        places = range(len(errors))
+        axes.plot(places, errors, color="C0", marker="o", ms=3, label="this network")
+        theirs = paper.loc[label].reindex(errors.index)
+        axes.plot(places, theirs, "D", mfc="white", mec="black", ms=4, label="the paper's row")
+        mean, published = number(each["E"].mean(), 1), number(paper.loc[label, "E"], 1)
+        axes.set(title=f"{label}: {mean}, paper {published}", ylim=(0, None))
+        axes.set_xticks(places, [SHORT.get(name, name) for name in errors.index], rotation=90)
+    figure.supylabel("online error (%)")
+    legend(figure)
+    return Part("released-by-domain", figure, list(frame["run"]), "A line through the diamonds gives that row.")
 
 
 def over_images(frame: pd.DataFrame) -> str:
@@ -140,10 +154,6 @@ class WhoseGain(Exhibit):
             frame["objective"].map(NETWORKS),
             frame["method"].map(lambda name: METHODS[name].label),
         )
-        figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
-        sns.barplot(frame, x="name", y="E", hue="network", errorbar="sd", palette="colorblind", ax=axes)
-        axes.set(xlabel="", ylabel="online error E (%)")
-        axes.legend(ncols=2, loc="lower right")
         cells = frame.groupby(["name", "network"], sort=False)["E"].agg(spread).unstack().fillna("–")
         table = (
             cells.assign(n=frame.groupby("name")["seed"].nunique().astype(str))
@@ -153,8 +163,35 @@ class WhoseGain(Exhibit):
         parts, pairs = by_label(frame), [(label_of(*one), label_of(*two)) for one, two in PAIRS]
         found = {f"{two} − {one}": (parts[one], parts[two]) for one, two in pairs if {one, two} <= parts.keys()}
         note, used = "E (%) of every method on the plainly trained and on the meta-learned network.", list(frame["run"])
-        shown = [Part("whose-gain-figure", figure, used, note), Part("whose-gain", table, used, note)]
-        return [*shown, *differences("whose-gain-differences", found)]
+        steps = _steps(frame, paper_main(frame["run"].iloc[0]))
+        return [steps, Part("whose-gain", table, used, note), *differences("whose-gain-differences", found)]
+
+
+def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
+    """Bars from the paper's AdaBN row to its own method's, with ours on either network between them."""
+    means = frame.groupby("label")["E"].mean()
+    ours = [label_of(*one) for one in (("adabn", "erm"), ADABN, ("tent_adam", "meta"), TENT, CASCADE)]
+    bars = {label: means[label] for label in ours if label in means}
+    rows = {
+        f"{label}, the paper's row": paper.loc[label, "E"] for label in ("AdaBN", "Cascade") if label in paper.index
+    }
+    if len(rows) == 2:
+        first, last = rows
+        bars = {first: rows[first]} | bars | {last: rows[last]}
+    if len(bars) < 3:
+        return "No figure of fewer than three errors."
+    figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
+    axes.bar(
+        range(len(bars)), list(bars.values()), color=["0.75" if label in rows else "C0" for label in bars], width=0.7
+    )
+    steps = [float("nan"), *np.diff(list(bars.values()))]
+    for place, (error, step) in enumerate(zip(bars.values(), steps, strict=True)):
+        text = number(error, 1) + (f"\n({number(step, 1, sign=True)})" if place else "")
+        axes.annotate(text, (place, error), ha="center", va="bottom")
+    axes.set_xticks(range(len(bars)), [label.replace(", ", ",\n") for label in bars])
+    axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.values())))
+    axes.grid(axis="x", visible=False)
+    return Part("whose-gain-figure", figure, list(frame["run"]), "In brackets: less the bar to the left (points).")
 
 
 def label_of(method: str, objective: str) -> str:

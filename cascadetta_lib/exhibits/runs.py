@@ -66,11 +66,6 @@ def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {str(label): rows for label, rows in frame.groupby("label", sort=False)}
 
 
-def methods_of(frame: pd.DataFrame) -> pd.Series:
-    """The method of each label."""
-    return frame.drop_duplicates("label").set_index("label")["method"]
-
-
 class Runs:
     """The stored runs of one dataset that a profile asks for, whichever profile made them. All are on the same data as
     the newest: one that was made before the data changed is not counted as one more seed."""
@@ -80,7 +75,7 @@ class Runs:
         self.modality = modality
         self.study = Study(self.settings, modality)
         self.dataset_name = self.study.dataset_name
-        self._metrics: dict[tuple[RunRequest, str, str], dict[str, float]] = {}
+        self._metrics: dict[RunRequest, dict[str, float]] = {}
 
     @cached_property
     def stored(self) -> list[Run]:
@@ -129,9 +124,8 @@ class Runs:
         """The stored runs by what was asked for, on the newest data: those that the newest run was made on, of all
         with the same options of the dataset."""
         ordered = sorted(self.stored, key=lambda run: str(run.provenance["finished"]))
-        options = [frozenset(run.request.checkpoint.options.items()) for run in ordered]
-        newest = {each: _data(run) for each, run in zip(options, ordered, strict=True)}
-        return {run.request: run for each, run in zip(options, ordered, strict=True) if _data(run) == newest[each]}
+        newest = {str(run.request.checkpoint.options): _data(run) for run in ordered}
+        return {run.request: run for run in ordered if _data(run) == newest[str(run.request.checkpoint.options)]}
 
     def _find(self, point: Point, seeds: Iterable[int] | None) -> list[Run]:
         """The runs of a point by seed."""
@@ -144,12 +138,11 @@ class Runs:
 
     def _measured(self, run: Run) -> dict[str, float]:
         """E, A and F of one of the stored runs (METRICS), worked out once."""
-        key = run.request, *_data(run)
-        if key not in self._metrics:
+        if run.request not in self._metrics:
             values = {name: forward_transfer(run.accuracies, definition) for name, definition in TRANSFERS.items()}
             values |= {"E": mean_online_error(run.batches), "A": average_accuracy(run.accuracies)}
-            self._metrics[key] = {n: math.nan if value is None else 100 * value for n, value in values.items()}
-        return self._metrics[key]
+            self._metrics[run.request] = {n: math.nan if v is None else 100 * v for n, v in values.items()}
+        return self._metrics[run.request]
 
 
 @lru_cache(maxsize=4)

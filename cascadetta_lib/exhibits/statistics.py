@@ -1,7 +1,4 @@
-"""The statistic that a claim is judged by: a table with a row a seed and a column a part.
-
-"The lowest error" has a part a rival, "at all severities" one for each severity. Runs are compared at the same seed.
-"""
+"""The statistic that a claim is judged by: a table with a row a seed and a column a part, such as a rival."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -91,7 +88,7 @@ def _part(label: str, setting: Mapping[str, Any]) -> str:
     return ", ".join([label, *(f"{column.replace('_', ' ')} {value}" for column, value in setting.items())])
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=64)  # Most claims of an exhibit read the same runs.
 def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
     return runs.frame(EXHIBITS[exhibit].points(runs.settings))
 

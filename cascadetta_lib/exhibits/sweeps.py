@@ -12,13 +12,8 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 
 PAPER_SIZES = (128, 64, 32, 16)
-TRAININGS = {
-    ("ttt", "no meta"): "ttt",
-    ("ttt", "meta"): "meta_ttt",
-    ("cascade", "no meta"): "multi_task",
-    ("cascade", "meta"): "meta",
-}
-"""What the paper's variants of a method are pre-trained for."""
+TRAININGS = {"ttt": {"no meta": "ttt", "meta": "meta_ttt"}, "cascade": {"no meta": "multi_task", "meta": "meta"}}
+"""By method, what the paper's variants are pre-trained for."""
 
 
 def of_sizes(settings: Settings) -> list[dict[str, Any]]:
@@ -51,13 +46,13 @@ class MetaLearning(Sweep):
     name, place, label, title = "meta_learning", 70, "tab:ablation-meta", "With and without meta-learning"
     question = "What does meta-learning add to the same loss?"
     over, paper, reference = "batch_size", ("tab:ablation-meta", "row"), None
-    contrasts = [(f"{METHODS[name].label}, meta", f"{METHODS[name].label}, no meta") for name in ("ttt", "cascade")]
+    contrasts = [(f"{METHODS[name].label}, meta", f"{METHODS[name].label}, no meta") for name in TRAININGS]
 
     def points(self, settings: Settings) -> list[Point]:
         return [
             Point(f"{METHODS[method].label}, {variant}", method, objective, changes)
-            for (method, variant), objective in TRAININGS.items()
-            if method in settings.image.methods
+            for method in settings.image.methods
+            for variant, objective in TRAININGS.get(method, {}).items()
             for changes in of_sizes(settings)
         ]
 

@@ -87,23 +87,17 @@ def training_parts(name: str, histories: pd.DataFrame, runs: Sequence[Run]) -> l
             "θ_a": state_of_auxiliary(kept),
             "seconds": number(epochs["seconds"].sum(), 0),
         }
-    table, note = (
-        pd.DataFrame.from_dict(rows, orient="index").rename_axis("pre-training"),
-        "Of held-out source examples",
-    )
-    return [
-        Part(name, _curves(histories), runs, f"{note}. {BANDS} Dotted: uniform, chance."),
-        Part(f"{name}-table", table, runs, f"{note}, in the epoch kept."),
-    ]
+    table, note = pd.DataFrame(rows).T.rename_axis("pre-training"), f"Of held-out source examples. {BANDS}"
+    figure = Part(name, _curves(histories), runs, f"{note} Dotted: uniform, chance.")
+    return [figure, Part(f"{name}-table", table, runs, "Of held-out source examples, in the epoch kept.")]
 
 
 def _curves(histories: pd.DataFrame) -> Figure:
     """A panel a quantity, a line an objective."""
     figure, grid = plt.subplots(2, 3, figsize=(WIDTH, 5), sharex=True)
     classes = histories["classes"].iloc[0]
-    levels = {"agreement": 1 / classes} | dict.fromkeys(
-        ("entropy_auxiliary", "entropy_of_mean_auxiliary"), np.log(classes)
-    )
+    uniform = np.log(classes)
+    levels = {"agreement": 1 / classes, "entropy_auxiliary": uniform, "entropy_of_mean_auxiliary": uniform}
     for axes, (column, title) in zip(grid.flat, PANELS.items(), strict=True):
         if column in histories:
             shown = histories.dropna(subset=column)
@@ -152,7 +146,7 @@ class Theorem(Exhibit):
         if not checked:
             return ["Missing: the decomposition was not checked."]
         rows = {f"{run.request.checkpoint.objective}, seed {run.seed}": numbers for run, numbers in checked}
-        table = pd.DataFrame.from_dict(rows, orient="index").map(lambda value: f"{value:.2g}".replace("-", "−"))
+        table = pd.DataFrame(rows).T.map(lambda value: f"{value:.2g}".replace("-", "−"))
         table = table.rename_axis("pre-training").rename(columns=lambda name: name.replace("_", " "))
         note = "error …: relative error of the decomposition; curvature: Rayleigh quotients of the Hessian of ENT at ψ."
         return [Part("theorem", table, [run for run, _ in checked], note)]

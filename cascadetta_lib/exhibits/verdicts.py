@@ -1,7 +1,4 @@
-"""A verdict on each claim: supported, contradicted, undecided, or not tested and why. VERDICTS.md states the rules.
-
-A claim of several parts is supported if all of its parts are, and contradicted if any is.
-"""
+"""A verdict on each claim: supported, contradicted, undecided, or not tested and why. VERDICTS.md states the rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,8 +43,8 @@ class Judgement:
 def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
     """Which way a statistic speaks, `supported` or `contradicted`, and how surely, as if the claim were alone.
 
-    A claim of one part has a p-value of 5 % where its 95 % interval ends at the bound. A part whose interval over the
-    test batches contains the bound speaks for neither, whatever the seeds say.
+    All parts must meet the bound, or any one miss it; one whose interval over the test batches contains the bound does
+    neither. A claim of one part has a p-value of 5 % where its 95 % interval over seeds ends at the bound.
     """
     # Rounded, so that a difference of two alike is 0: their sums may differ in the last bit.
     margins = ((evidence.parts - claim.bound) * (1 if claim.side == ">" else -1)).round(9)
@@ -158,7 +155,6 @@ def save(judgements: Sequence[Judgement], profile: str, folder: Path) -> list[Pa
         f"Profile {profile}: {', '.join(f'{n} {name}' for name, n in counts.items())}. VERDICTS.md states the rules."
     )
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / "verdicts.md", folder / "verdicts.csv"]
-    paths[0].write_text(f"{markdown(table)}\n\n{about}\n", encoding="utf-8")
-    table.to_csv(paths[1])
-    return paths
+    (folder / "verdicts.md").write_text(f"{markdown(table)}\n\n{about}\n", encoding="utf-8")
+    table.to_csv(folder / "verdicts.csv")
+    return [folder / "verdicts.md", folder / "verdicts.csv"]
