@@ -347,6 +347,12 @@ def test_other_recordings_become_a_second(tmp_path: Path, samples: int, rate: in
     assert not ours[length:].any()
 
 
+@pytest.mark.parametrize("rate", [16_001, 44_101])
+def test_a_sampling_rate_that_no_recorder_has_is_refused(tmp_path: Path, rate: int) -> None:
+    soundfile.write(tmp_path / "odd.wav", np.zeros(1000, dtype=np.int16), rate)
+    assert speech_commands.read_recording(tmp_path / "odd.wav") is None
+
+
 def test_files_that_cannot_be_used_are_left_out_and_named(words: Path, tmp_path: Path) -> None:
     whole = load(tmp_path)
     (words / "left" / "broken.wav").write_bytes(np.random.default_rng(0).bytes(2000))

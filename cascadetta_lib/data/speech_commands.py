@@ -7,6 +7,7 @@ that cannot be used is left out, with a warning when the files are read.
 """
 
 import hashlib
+import math
 import os
 import sys
 import warnings
@@ -95,7 +96,8 @@ def _read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
 
 
 def read_recording(path: Path) -> np.ndarray | None:
-    """The samples of a file as int16 (L,) at 16 kHz, of one channel. None if it cannot be read or holds no numbers."""
+    """The samples of a file as int16 (L,) at 16 kHz, of one channel. None if it cannot be read, holds no numbers or
+    has a sampling rate that no recorder has."""
     import soundfile
     from torchaudio.functional import resample
 
@@ -103,6 +105,7 @@ def read_recording(path: Path) -> np.ndarray | None:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)  # torchaudio.load needs TorchCodec.
     except (soundfile.SoundFileError, OSError):
         return None
-    if not len(samples) or not np.isfinite(samples).all():
+    # The resampling filter grows with this ratio: at 16,001 Hz it would take gigabytes.
+    if not len(samples) or not np.isfinite(samples).all() or rate // math.gcd(rate, SAMPLE_RATE) > 1000:
         return None
     return as_int16(resample(torch.from_numpy(samples).mean(1), rate, SAMPLE_RATE)).numpy()
