@@ -19,7 +19,7 @@ from cascadetta_lib.exhibits.runs import (
     percentiles,
     points_for,
 )
-from cascadetta_lib.exhibits.style import BANDS, SHORT, WIDTH, draw_lines, legend, number, spread
+from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_lines, legend, name_domains, number, spread
 from cascadetta_lib.exhibits.tables import differences, metrics_by_label
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
@@ -66,12 +66,12 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     shown = {label: each for label, each in by_label(frame).items() if label in paper.index}
     if not shown:
         return "The paper has no row for any of these methods."
-    columns = min(3, len(shown))
+    columns = 2 if len(shown) in (2, 4) else 3
     rows = -(-len(shown) // columns)
-    figure, panels = plt.subplots(rows, columns, figsize=(WIDTH, 2.6 * rows), sharex=True, sharey=True, squeeze=False)
-    for axes in panels.flat[len(shown) :]:
-        axes.set_visible(False)
-    for axes, (label, each) in zip(panels.flat, shown.items(), strict=False):
+    figure, grid = plt.subplots(rows, columns, figsize=(WIDTH, 2.7 * rows), sharey=True, squeeze=False)
+    for axes in grid.flat[len(shown) :]:
+        axes.remove()
+    for axes, (label, each) in zip(grid.flat, shown.items(), strict=False):
         errors = by_domain(each)
         places = range(len(errors))
         axes.plot(places, errors, color="C0", marker="o", ms=3, label="this network")
@@ -79,8 +79,9 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
         axes.plot(places, theirs, "D", mfc="white", mec="black", ms=4, label="the paper's row")
         mean, published = number(each["E"].mean(), 1), number(paper.loc[label, "E"], 1)
         axes.set(title=f"{label}: {mean}, paper {published}", ylim=(0, None))
-        axes.set_xticks(places, [SHORT.get(name, name) for name in errors.index], rotation=90)
-    figure.supylabel("online error (%)")
+        name_domains(axes, map(str, errors.index))
+    for axes in grid[:, 0]:
+        axes.set_ylabel("online error (%)")
     legend(figure)
     return Part("released-by-domain", figure, list(frame["run"]), "A line through the diamonds gives that row.")
 

@@ -75,7 +75,8 @@ def legend(figure: Figure, columns: int = 5) -> None:
     names: dict[str, Artist] = {}
     for axes in figure.axes:
         names |= {typeset(name): handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
-        axes.legend().remove()  # Seaborn's own.
+        if seaborns := axes.get_legend():
+            seaborns.remove()
     if names:
         figure.legend(list(names.values()), list(names), loc="outside lower center", ncols=min(columns, len(names)))
 
