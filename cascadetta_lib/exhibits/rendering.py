@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
+from cascadetta_lib.data import is_real
 from cascadetta_lib.store import Run
 
 
@@ -79,7 +80,10 @@ def provenance(runs: Sequence[Run]) -> str:
     batch, weights, predict = asked.agg(each_once)
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     official = all(run.provenance["official_data"] for run in runs)
-    warning = "" if official else " **Not the paper's data: these numbers do not compare with the paper's.**"
+    made_up = not all(is_real(run.request.checkpoint.dataset) for run in runs)
+    warning = "" if official else " Not the paper's data as published: levels compare with the paper's only roughly."
+    if made_up:
+        warning = " **Not the paper's data: these numbers do not compare with the paper's.**"
     return (
         f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain, batch {batch}. "
         f"Profile {made['profile']}, seeds {each_once(sorted({run.seed for run in runs}))}; networks: {weights}; "
