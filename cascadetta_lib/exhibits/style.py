@@ -26,7 +26,7 @@ SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY, _YELLOW, _SKY = sns.color_palette("colorblind")
 PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _YELLOW, (0.1, 0.1, 0.35), _PINK, _ORANGE]
 """Of the methods: the paper's six first, far apart, also for colour-blind readers."""
-OBJECTIVE_COLOURS = dict(zip(OBJECTIVES, sns.husl_palette(len(OBJECTIVES), s=0.8, l=0.5), strict=True))
+OBJECTIVE_COLOURS = dict(zip(OBJECTIVES, [*sns.color_palette("colorblind"), *sns.color_palette("Dark2")], strict=False))
 
 
 def set_style() -> None:
