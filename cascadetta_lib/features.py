@@ -1,6 +1,7 @@
 """The feature extractors φ of the paper's appendix: small ResNets and ResNet-34 for images, a fully connected network
 for text, and LeNet for speech."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import chain
 
@@ -46,14 +47,15 @@ def shortcut(x: Tensor, conv: nn.Conv2d) -> Tensor:
     return F.pad(x, (0, 0, 0, 0, 0, missing)) if missing else x
 
 
-class ImageFeatures(nn.Module):
+class ImageFeatures(nn.Module, ABC):
     """A φ for images in two halves, between which TTT branches off: φ(x) = private(shared(x)), (B, features)."""
 
     features: int
     private: nn.Module
 
+    @abstractmethod
     def shared(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """What both branches of TTT's network begin with."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.private(self.shared(x))

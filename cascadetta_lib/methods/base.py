@@ -113,7 +113,7 @@ class Method(nn.Module):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         """The loss that a batch is adapted by, and the outputs of the same forward pass where it has them."""
-        raise NotImplementedError(f"{type(self).__name__} adapts, but has no loss")
+        raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 
     def update(self, x: Tensor) -> Outputs | None:
         """One step on a batch; the outputs from before the step where the step computed them."""
