@@ -10,10 +10,14 @@ Entry = TypeVar("Entry")
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str:
-    """The part of an error message that says what is allowed and which allowed name is nearest to `value`."""
+    """The part of an error message that says what is allowed and which allowed name is nearest to `value`. Of
+    many names, it says the nearest few."""
     allowed = list(allowed)
-    close = difflib.get_close_matches(value, allowed, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(value.lower(), allowed, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
+    if len(allowed) > 25:
+        some = difflib.get_close_matches(value.lower(), allowed, n=5, cutoff=0)
+        return f"{len(allowed)} are allowed, such as {', '.join(some)}{hint}"
     return f"allowed are {', '.join(allowed)}{hint}"
 
 

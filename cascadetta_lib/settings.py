@@ -144,6 +144,8 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
         if not all(isinstance(item, PLAIN) and (allows_truth or not isinstance(item, bool)) for item in items):
             allowed = "true or false" if allows_truth else "a number, a text or a list of them"
             raise SettingsError(f"{name} = {reprlib.repr(value)} (from {origin}): allowed is {allowed}")
+        if any(isinstance(item, int) and item.bit_length() > 1000 for item in items):  # Python would not print it
+            raise SettingsError(f"{name} (from {origin}) has hundreds of digits: allowed is a number of fewer")
         if modality := _modality(name):
             nested[modality][name.removeprefix(f"{modality}_")] = value
         else:
@@ -186,7 +188,8 @@ def read_profile(profile: str) -> tuple[dict[str, Any], str]:
         if not isinstance(values, dict | None):
             raise ValueError("the file holds no names and values")
     except (OSError, ValueError) as error:
-        raise SettingsError(f"profile {reprlib.repr(profile)}: {error}") from None
+        reason = getattr(error, "strerror", None) or error  # without the path, which may be long
+        raise SettingsError(f"profile {reprlib.repr(profile)}: {reason}") from None
     return {"profile": path.stem} | (values or {}), str(path)
 
 

@@ -174,11 +174,15 @@ def read_entry(folder: Path) -> Entry:
     """The entry in `folder`, after each of its files was compared with its checksum, and its name with its request.
     Raises Damaged or OtherVersion."""
     try:
-        for line in (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines():
-            digest, _, name = line.partition("  ")
+        lines = [line.partition("  ") for line in (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()]
+        if unknown := {path.name for path in folder.glob("[!.]*")} - {name for *_, name in lines} - {CHECKSUMS}:
+            raise Damaged(f"{CHECKSUMS} does not name its file {min(unknown)}")
+        for digest, _, name in lines:
             if _sha256(folder / name) != digest:
                 raise Damaged(f"its file {name} is not the one that was written")
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        if not isinstance(described, dict) or not {"request", "data", "provenance", "found"} <= described.keys():
+            raise Damaged(f"its file {DESCRIPTION} describes no entry")
     except (OSError, ValueError) as error:
         raise Damaged(str(error)) from None
     kind = RunRequest if folder.parent.name == "runs" else CheckpointRequest

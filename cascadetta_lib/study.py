@@ -138,6 +138,8 @@ class Study:
         Reads the data."""
         for method in self.methods:
             self.request(method)
+        for objective in self.objectives if self.section.weights != "train" and not self._brought else ():
+            networks.find(self.section.weights, objective, self.settings.seed, self.dataset)
         self._check_data()
 
     def _check_data(self) -> None:

@@ -21,7 +21,7 @@ PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder")
 def _from_folder(name: str, value: Any, folder: Path) -> Any:
     """`value` with the relative paths in it taken from `folder`: npz:FOLDER, release:FILE, names ending in _folder."""
     if isinstance(value, list):
-        return [_from_folder(name, item, folder) for item in value]
+        return [item if isinstance(item, list) else _from_folder(name, item, folder) for item in value]
     kind, colon, path = value.partition(":") if isinstance(value, str) else ("", "", "")
     if path and name.endswith(("_dataset", "_weights")):
         return f"{kind}:{folder / Path(path).expanduser()}"
@@ -34,7 +34,7 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
     """The profile with the command line's values. What these change is run under a label of its own, so that no result
     of the profile itself is replaced. Refusal if anything cannot be used."""
     changes: dict[str, Any] = {}
-    for pair in ([f"seeds=[{options.seeds}]"] if options.seeds else []) + options.set:
+    for pair in ([f"seeds=[{options.seeds}]"] if options.seeds is not None else []) + options.set:
         name, equals, text = pair.partition("=")
         shown = f"--set {pair[:200]}"
         if not equals:
@@ -72,7 +72,8 @@ def check_data(settings: Settings, axes: set[str]) -> None:
                 choose_device(settings.device)
                 study = Study(settings.vary(modality, {"dataset": name}).model_copy(update={"device": "cpu"}), modality)
                 print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
-                study.check()
+                for seed in settings.seeds:
+                    study.at_seed(seed).check()
             except DataMissing as error:
                 raise Refusal(f"data missing for {modality}_dataset = {name}: {error}", DATA_MISSING) from None
             except ValueError as error:

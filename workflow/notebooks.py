@@ -79,7 +79,10 @@ def code_cells(path: Path) -> Iterator[dict[str, Any]]:
 def read_notebook(path: Path) -> Notebook:
     """The notebook at `path`. papermill injects at the top, silently, where the `parameters` tag is missing, and fills
     only the first of two such cells; so anything but one is a NotebookError here."""
-    cells = [cell["source"] for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", ())]
+    try:
+        cells = [cell["source"] for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", ())]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotebookError(f"{path.name} is no notebook ({type(error).__name__}: {error})") from None
     if len(cells) != 1:
         raise NotebookError(f"{path.name}: {len(cells)} cells are tagged 'parameters', and one is needed")
     defaults: dict[str, object] = {}

@@ -181,8 +181,10 @@ def _read_counts(path: Path) -> Reviews:
         raise DataMissing(f"there is no {path}, which is not public; 'amazon' makes counts from {ADDRESS}")
     try:
         counts, labels = load_svmlight_file(str(path), dtype=np.float32)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
+    if not np.isfinite(counts.data).all():
+        raise ValueError(f"{path}: found a count that is infinite or no number; allowed are finite ones")
     if counts.shape[1] != FEATURES or not set(labels.tolist()) <= {-1, 1}:
         found = f"{counts.shape[1]} features and the labels {np.unique(labels)}"
         raise ValueError(f"{path}: found {found}; allowed are {FEATURES} features and the labels −1 and +1")

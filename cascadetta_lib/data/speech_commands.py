@@ -55,7 +55,8 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         found = f"words in {len(classes)} folders and {len(noise)} seconds of {NOISE}"
         raise ValueError(f"{folder}: found {found} in usable .wav files; allowed are 2 words or more, and some noise")
 
-    tests, held_outs = (set((folder / listed).read_text().split()) for listed in (TEST_LIST, HELD_OUT_LIST))
+    lists = ((folder / listed).read_text(encoding="utf-8", errors="replace") for listed in (TEST_LIST, HELD_OUT_LIST))
+    tests, held_outs = (set(listed.split()) for listed in lists)
     split = torch.tensor([0 if name in tests else 1 if name in held_outs else 2 for name in names])
     everything = Split(waveforms, torch.tensor([classes.index(name.partition("/")[0]) for name in names]))
     test, held_out, train = (everything.take((split == part).nonzero().squeeze(1)) for part in range(3))
