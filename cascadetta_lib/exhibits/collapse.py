@@ -97,7 +97,10 @@ class Conditions(OnSource):
         used, note = list(frame["run"]), "meta: as in the profile; detached: θ_a gets no gradient of the outer entropy."
         by_epoch = f"Of held-out source examples, by epoch; dotted: uniform, chance. {note}"
         in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the loss of the pre-training. {note}"
-        return [Part("conditions-figure", _figure(epochs), used, by_epoch), Part("conditions", table, used, in_kept)]
+        figure: Part | str = "No figure of one epoch."
+        if epochs["epoch"].nunique() > 1:
+            figure = Part("conditions-figure", _figure(epochs), used, by_epoch)
+        return [figure, Part("conditions", table, used, in_kept)]
 
 
 def _figure(epochs: pd.DataFrame) -> Figure:

@@ -189,7 +189,9 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     for place, (error, step) in enumerate(zip(bars.values(), steps, strict=True)):
         text = number(error, 1) + (f"\n({number(step, 1, sign=True)})" if place else "")
         axes.annotate(text, (place, error), ha="center", va="bottom")
-    axes.set_xticks(range(len(bars)), [label.replace(", ", ",\n") for label in bars])
+    axes.set_xticks(
+        range(len(bars)), [label.replace(", ", ",\n").replace("paper's ", "paper's\n") for label in bars], fontsize=8
+    )
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.values())))
     axes.grid(axis="x", visible=False)
     return Part("whose-gain-figure", figure, list(frame["run"]), "In brackets: less the bar to the left (points).")

@@ -66,7 +66,8 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
     for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
         dashed = "-" if METHODS[method].objective == objective else "--"
-        line = {"color": colour(method), "ls": dashed, "marker": "o", "ms": 4, "label": str(label)}
+        marker = "o" if rows[x].nunique() <= 30 else None
+        line = {"color": colour(method), "ls": dashed, "marker": marker, "ms": 4, "label": str(label)}
         sns.lineplot(rows, x=x, y=y, errorbar="sd", ax=axes, **line)
 
 
