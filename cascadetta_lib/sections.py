@@ -101,9 +101,8 @@ class Section(Protocol):
     @field_validator("objectives")
     @classmethod
     def _objectives(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            if name not in OBJECTIVES:
-                raise ValueError(f"{name} is no pre-training; {nearest(name, OBJECTIVES)}")
+        if unknown := [name for name in names if name not in OBJECTIVES]:
+            raise ValueError(f"{unknown[0]} is no pre-training; {nearest(unknown[0], OBJECTIVES)}")
         return names
 
     @field_validator("stream")
