@@ -15,6 +15,7 @@ from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.data.reviews import TextOptions
 from cascadetta_lib.data.utterances import SpeechOptions
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.base import OptimizerName
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.registry import nearest
@@ -46,6 +47,9 @@ class Protocol(BaseModel):
     )
     statistics_memory: int | None = Field(
         None, ge=0, description="examples that BatchNorm remembers at test time; null: each method's own"
+    )
+    online_optimizer: OptimizerName | None = Field(
+        None, description="sgd (Nesterov momentum 0.9) or adam for every method that adapts; null: each method's own"
     )
     predict: Literal["after", "before"] = Field(
         "after", description="the recorded prediction: after the update (paper), or before it (Tent, CoTTA releases)"

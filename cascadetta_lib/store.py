@@ -28,6 +28,8 @@ from cascadetta_lib.streams import Domain
 
 STORE_FORMAT = 4
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
+SINCE = ("online_optimizer",)
+"""Parameters that this format did not begin with: null has no place in the key, so what was stored before is found."""
 DESCRIPTION, CHECKSUMS = "entry.json", "SHA256SUMS"
 Kind = Literal["checkpoints", "runs", "theorem"]
 
@@ -39,7 +41,8 @@ class Config(BaseModel):
 
     def key(self, *data: str) -> str:
         """The name of its entry. data: the fingerprint of the data, and for a run the source of its domains."""
-        text = json.dumps([self.model_dump(mode="json"), data, STORE_FORMAT], sort_keys=True)
+        values = {name: value for name, value in self.model_dump(mode="json").items() if name not in SINCE or value}
+        text = json.dumps([values, data, STORE_FORMAT], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __hash__(self) -> int:

@@ -233,6 +233,7 @@ class Study:
                 predict=request.predict,
                 diversity=request.online_diversity,
                 memory=request.statistics_memory,
+                optimizer=request.online_optimizer,
                 copies=dataset.augmented_copies,
                 **({"value_range": dataset.value_range} if isinstance(dataset, ImageDataset) else {}),
                 seed=request.checkpoint.seed,

@@ -118,6 +118,15 @@ def test_nothing_but_the_declared_parameters_changes(name: str, modality: Modali
 
 
 @pytest.mark.parametrize(("name", "modality"), ADAPTING)
+def test_any_method_takes_another_optimiser(name: str, modality: Modality, batch: Tensor) -> None:
+    for optimizer, kind in (("sgd", torch.optim.SGD), ("adam", torch.optim.Adam)):
+        method = make(name, modality, optimizer=optimizer)
+        assert type(method.optimizer) is kind and method.optimizer.param_groups[0]["lr"] == 0.05
+        before = flat(method.adapted_parameters())
+        assert method(batch).isfinite().all() and not torch.equal(flat(method.adapted_parameters()), before)
+
+
+@pytest.mark.parametrize(("name", "modality"), ADAPTING)
 def test_with_learning_rate_0_a_method_is_adabn(name: str, modality: Modality, batch: Tensor) -> None:
     method = make(name, modality, learning_rate=0.0)
     adabn = METHODS["adabn"](network(method.objective_on(modality), modality), memory=method.memory)

@@ -1,8 +1,8 @@
 """What every test-time method shares: batch statistics, one step a batch, the order of prediction, and the reset."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -11,6 +11,13 @@ from torch import Tensor, nn
 from cascadetta_lib.data.base import Copies, Modality
 from cascadetta_lib.methods.memory import give_memory, memories
 from cascadetta_lib.models import Outputs, as_outputs, batch_norm_parameters, batch_norms
+
+OptimizerName = Literal["sgd", "adam"]
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": partial(torch.optim.SGD, momentum=0.9, nesterov=True),
+    "adam": torch.optim.Adam,
+}
+"""What can take the place of a method's own; sgd is the paper's (Sec. 6.1)."""
 
 
 class Method(nn.Module):
@@ -27,7 +34,8 @@ class Method(nn.Module):
         data needs its own, such as Dataset.augmented_copies, or None for no copies.
     diversity: the weight of the entropy of the mean prediction, which entropy-based losses then also raise.
     memory: BatchNorm blends the batch's statistics with those of about this many earlier examples (methods/memory.py).
-    The paper has neither of these two; None is the method's own value.
+    The paper has neither of these two.
+    optimizer: see OPTIMIZERS. None is the method's own, of these three.
 
     As class attributes, its name in tables (`label`), whether the paper's tables have it (`in_paper`), the pre-training
     that it starts from (`objective`, and where a modality calls for another `objective_elsewhere`), whether it ever
@@ -54,6 +62,7 @@ class Method(nn.Module):
         copies: Copies | Literal["image"] | None = "image",
         diversity: float | None = None,
         memory: int | None = None,
+        optimizer: OptimizerName | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -66,7 +75,8 @@ class Method(nn.Module):
         parameters = self.adapted_parameters()
         if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
             raise ValueError(f"{self.label} takes steps that are lost in half precision; use model.float()")
-        self.optimizer = self.make_optimizer(parameters) if self.adapts else None
+        make = partial(OPTIMIZERS[optimizer], lr=learning_rate) if optimizer else self.make_optimizer
+        self.optimizer = make(parameters) if self.adapts else None
         self._source = {name: value.detach().clone() for name, value in self.state_dict().items()}
         self.reset()
 
@@ -103,8 +113,8 @@ class Method(nn.Module):
         return []
 
     def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        """SGD with Nesterov momentum 0.9 (Sec. 6.1)."""
-        return torch.optim.SGD(parameters, self.learning_rate, momentum=0.9, nesterov=True)
+        """The method's own optimiser: here SGD with Nesterov momentum 0.9 (Sec. 6.1)."""
+        return OPTIMIZERS["sgd"](parameters, self.learning_rate)
 
     @cached_property
     def generator(self) -> torch.Generator:
