@@ -138,6 +138,7 @@ class Study:
         Reads the data."""
         for method in self.methods:
             self.request(method)
+            METHODS[method].source_of(self.dataset)
         for objective in self.objectives if self.section.weights != "train" and not self._brought else ():
             networks.find(self.section.weights, objective, self.settings.seed, self.dataset)
         self._check_data()
@@ -181,8 +182,7 @@ class Study:
         """The network of `objective` at this seed, trained now if it is to be trained and the store has none."""
         request = self.checkpoint_request(objective)
         if request.weights != "train":
-            seed, weights = self.settings.seed, self.section.weights
-            brought = self._brought or networks.find(weights, objective, seed, self.dataset)
+            brought = self._brought or networks.find(self.section.weights, objective, request.seed, self.dataset)
             model = copy.deepcopy(brought.model).to(self.device).eval()
             found = {"origin": brought.origin, "sha256": brought.sha256, "card": brought.card}
             return Checkpoint(request, model, brought.history, found)
@@ -235,6 +235,7 @@ class Study:
                 memory=request.statistics_memory,
                 optimizer=request.online_optimizer,
                 copies=dataset.augmented_copies,
+                source=METHODS[method].source_of(dataset),
                 **({"value_range": dataset.value_range} if isinstance(dataset, ImageDataset) else {}),
                 seed=request.checkpoint.seed,
             )
@@ -246,5 +247,4 @@ class Study:
             network = {name: known[name] for name in ("origin", "sha256", "card", "code_revision") if name in known}
             return {"provenance": self._provenance(time.perf_counter() - started, network=network)}
 
-        data = (dataset.fingerprint, dataset.domain_source)
-        return load_run(self.store.make_once("runs", request, data, make))
+        return load_run(self.store.make_once("runs", request, (dataset.fingerprint, dataset.domain_source), make))

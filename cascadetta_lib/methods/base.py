@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.data.base import Copies, Modality
+from cascadetta_lib.data.base import Copies, Dataset, Modality
 from cascadetta_lib.methods.memory import give_memory, memories
 from cascadetta_lib.models import Outputs, as_outputs, batch_norm_parameters, batch_norms
 
@@ -36,10 +36,11 @@ class Method(nn.Module):
     memory: BatchNorm blends the batch's statistics with those of about this many earlier examples (methods/memory.py).
     The paper has neither of these two.
     optimizer: see OPTIMIZERS. None is the method's own, of these three.
+    source: examples of what the model was trained on, prepared and without labels, (N, …); for methods that need them.
 
     As class attributes, its name in tables (`label`), whether the paper's tables have it (`in_paper`), the pre-training
     that it starts from (`objective`, and where a modality calls for another `objective_elsewhere`), whether it ever
-    updates (`adapts`), and what it is defined for (`modalities`).
+    updates (`adapts`), what it is defined for (`modalities`), and whether it must have `source` (`needs_source`).
     """
 
     label: ClassVar[str]
@@ -48,6 +49,7 @@ class Method(nn.Module):
     objective_elsewhere: ClassVar[Mapping[Modality, str]] = {}
     adapts: ClassVar[bool] = True
     modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
+    needs_source: ClassVar[bool] = False
     diversity: float = 0.0
     memory: int = 0
     model: nn.Module
@@ -63,6 +65,7 @@ class Method(nn.Module):
         diversity: float | None = None,
         memory: int | None = None,
         optimizer: OptimizerName | None = None,
+        source: Tensor | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -70,7 +73,9 @@ class Method(nn.Module):
         self.diversity = self.diversity if diversity is None else diversity
         self.memory = self.memory if memory is None else memory
         self.learning_rate, self.order, self.seed = learning_rate, predict, seed
-        self.value_range, self.copies = value_range, copies
+        self.value_range, self.copies, self.source = value_range, copies, source
+        if self.needs_source and (source is None or not len(source)):
+            raise ValueError(f"{self.label} needs examples that the model was trained on; pass them as source=")
         self.configure_model()
         parameters = self.adapted_parameters()
         if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
@@ -83,6 +88,18 @@ class Method(nn.Module):
     @classmethod
     def objective_on(cls, modality: Modality) -> str:
         return cls.objective_elsewhere.get(modality, cls.objective)
+
+    @classmethod
+    def source_of(cls, dataset: Dataset) -> Tensor | None:
+        """What `source` is on a dataset: its first 2,000 held-out source examples (training ones, where none are held
+        out), or None for a method that does without. ValueError where the dataset has no source."""
+        if not cls.needs_source:
+            return None
+        x = dataset.held_out.x if len(dataset.held_out.x) else dataset.train.x
+        if not len(x):
+            lack = f"{cls.label} needs {dataset.unit} of the source, and {dataset.name} has none"
+            raise ValueError(f"{lack}; another dataset has them, or another method needs none")
+        return dataset.prepare(x[:2000])
 
     def configure_model(self) -> None:
         """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters alone."""
