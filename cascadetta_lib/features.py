@@ -1,5 +1,5 @@
 """The feature extractors φ of the paper's appendix: small ResNets and ResNet-34 for images, a fully connected network
-for text, and LeNet for speech."""
+for text, and LeNet for speech; and the wide ResNet that the field compares on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -37,6 +37,26 @@ class PreActivationBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         residual = self.conv2(F.relu(self.bn2(self.conv1(F.relu(self.bn1(x))))))
         return shortcut(x, self.conv1) + residual
+
+
+class WideBlock(PreActivationBlock):
+    """The same; where the channels become more, the shortcut is a 1×1 convolution of what the first ReLU gives."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__(channels_in, channels, stride)
+        same = channels_in == channels
+        self.shortcut = nn.Identity() if same else nn.Conv2d(channels_in, channels, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        active = F.relu(self.bn1(x))
+        residual = self.conv2(F.relu(self.bn2(self.conv1(active))))
+        return self.shortcut(x if isinstance(self.shortcut, nn.Identity) else active) + residual
+
+
+def stage(kind: type[nn.Module], count: int, channels_in: int, channels: int, stride: int) -> nn.Sequential:
+    """`count` blocks, of which the first changes the number of channels and the size."""
+    others = [kind(channels, channels, 1) for _ in range(count - 1)]
+    return nn.Sequential(kind(channels_in, channels, stride), *others)
 
 
 def shortcut(x: Tensor, conv: nn.Conv2d) -> Tensor:
@@ -84,18 +104,13 @@ class SmallResNet(ImageFeatures):
     def __init__(self, depth: int, width: int, block: str) -> None:
         super().__init__()
         pre_activation = block == "pre_activation"
-        kind = PreActivationBlock if pre_activation else ConvBNReLUBlock
-
-        def stage(channels_in: int, channels: int, stride: int) -> nn.Sequential:
-            others = [kind(channels, channels, 1) for _ in range((depth - 2) // 6 - 1)]
-            return nn.Sequential(kind(channels_in, channels, stride), *others)
-
+        kind, count = PreActivationBlock if pre_activation else ConvBNReLUBlock, (depth - 2) // 6
         self.conv1 = nn.Conv2d(3, width, 3, 1, 1, bias=False)
         self.bn1 = nn.Identity() if pre_activation else nn.BatchNorm2d(width)
-        self.stage1 = stage(width, width, 1)
-        self.stage2 = stage(width, 2 * width, 2)
+        self.stage1 = stage(kind, count, width, width, 1)
+        self.stage2 = stage(kind, count, width, 2 * width, 2)
         last_bn = nn.BatchNorm2d(4 * width) if pre_activation else nn.Identity()
-        self.private = LastStage(stage(2 * width, 4 * width, 2), last_bn)
+        self.private = LastStage(stage(kind, count, 2 * width, 4 * width, 2), last_bn)
         self.features = 4 * width
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -106,6 +121,23 @@ class SmallResNet(ImageFeatures):
         if isinstance(self.bn1, nn.BatchNorm2d):
             x = F.relu(self.bn1(x))
         return self.stage2(self.stage1(x))
+
+
+class WideResNet(ImageFeatures):
+    """φ of the wide ResNet (Zagoruyko and Komodakis 2016), for 32×32 images, of depth 6n + 4 and widening factor k: a
+    3×3 convolution to 16 channels, and three stages of n blocks with 16k, 32k, 64k. (B, 3, H, W) → (B, 64k)."""
+
+    def __init__(self, depth: int, widening: int) -> None:
+        super().__init__()
+        count, width = (depth - 4) // 6, 16 * widening
+        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        self.stage1 = stage(WideBlock, count, 16, width, 1)
+        self.stage2 = stage(WideBlock, count, width, 2 * width, 2)
+        self.private = LastStage(stage(WideBlock, count, 2 * width, 4 * width, 2), nn.BatchNorm2d(4 * width))
+        self.features = 4 * width
+
+    def shared(self, x: Tensor) -> Tensor:
+        return self.stage2(self.stage1(self.conv1(x)))
 
 
 class ResNet34(ImageFeatures):

@@ -1,4 +1,4 @@
-"""Where a network comes from, if it is not trained here: shipped with the study, the authors' release, a folder of
+"""Where a network comes from, if it is not trained here: shipped with the study, published by others, a folder of
 somebody else's, or any module of the caller's.
 
 A shipped network is three files: NAME.safetensors (its weights), NAME.json (its card: what trained it, and how good it
@@ -7,7 +7,6 @@ is) and NAME.csv (a row an epoch of its training). Nothing that is read here can
 
 import hashlib
 import json
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,15 @@ from safetensors.torch import load, save
 from torch import nn
 
 from cascadetta_lib.data.base import Dataset, Modality, fingerprint, write_atomically
-from cascadetta_lib.models import Cascade, ImageNetwork, SpeechNetwork, TextNetwork, build_network
+from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork, build_network
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.pretrain import held_out_accuracy
+from cascadetta_lib.published import SOURCES, NetworkError, check_file, load_into, load_published
+from cascadetta_lib.settings import absolute
 
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
-RELEASE_SHA256 = "6369a581a746d0cf55dbbb6a992329b62fb8dc92e99ee4fadee166bbbd83bfe8"
-RELEASE = f"069c8695_pretrained.pth (3,076,113 bytes, SHA-256 {RELEASE_SHA256}, from the repository Nyquixt/CascadeTTA)"
-RELEASE_NETWORK = ImageNetwork(depth=26, width=16, block="pre_activation", main_logits="relu")
-RELEASE_SERVES = ("erm", "meta")
-"""The pre-trainings that the authors' one network stands for: their own, and ERM's evaluation of it as it is."""
 SAMPLE = 256
 """Held-out examples on which a test holds a shipped network to its card."""
-
-
-class NetworkError(ValueError):
-    """A network that cannot be used. The message names the file, what is wrong with it and what would do."""
 
 
 class Card(BaseModel):
@@ -76,17 +68,16 @@ class Brought:
 
 
 def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
-    """The network that `weights` (shipped, release:FILE or a FOLDER) has for an objective and a seed.
+    """The network that `weights` (shipped, release:FILE, robustbench:FILE or a FOLDER) has for an objective and a seed.
 
     Raises NetworkError where there is none, where a file is damaged, foreign or does not match its card, and where the
     network does not fit the dataset.
     """
     place = origin(weights, objective, seed)
-    if weights.startswith("release:"):
-        path = _release_file(weights, objective)
-        _check_fit(path, 10, (3, 32, 32), {"input_scaling": "symmetric"}, dataset)
-        card = {"source": RELEASE, "network": RELEASE_NETWORK.model_dump()}
-        return Brought(load_release(path), None, card, RELEASE_SHA256, place)
+    if published := _published(weights):
+        model, card = load_published(*published)
+        _check_fit(published[1], card["classes"], (3, 32, 32), card, dataset)
+        return Brought(model, None, card, check_file(*published, objective), place)
     path = _shipped_file(weights, objective, seed)
     described, content = read_card(path), path.read_bytes()
     if (found := hashlib.sha256(content).hexdigest()) != described.weights_sha256:
@@ -97,13 +88,13 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
     _check_fit(path, described.classes, described.input_shape, described.options, dataset)
     kind = OBJECTIVES[described.objective]
     facts = dataset.network_facts | {"parallel": kind.parallel, "auxiliary": kind.auxiliary, "seed": seed}
-    model = build_network(described.network, **facts)
+    built = build_network(described.network, **facts)
     try:
-        _load(model, load(content), path)
+        load_into(built, load(content), path)
     except SafetensorError as error:
         raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
     history = pd.read_csv(path.with_suffix(".csv")) if path.with_suffix(".csv").exists() else None
-    return Brought(model.eval(), history, described.model_dump(mode="json"), described.weights_sha256, place)
+    return Brought(built.eval(), history, described.model_dump(mode="json"), described.weights_sha256, place)
 
 
 def bring(model: nn.Module, name: str) -> Brought:
@@ -117,9 +108,8 @@ def bring(model: nn.Module, name: str) -> Brought:
 
 def origin(weights: str, objective: str, seed: int) -> str:
     """What stands for the network that `weights` has for an objective and a seed. Reads neither data nor weights."""
-    if weights.startswith("release:"):
-        _release_file(weights, objective)
-        return f"release:{RELEASE_SHA256[:12]}"
+    if published := _published(weights):
+        return f"{published[0]}:{check_file(*published, objective)[:12]}"
     card = read_card(_shipped_file(weights, objective, seed))
     return f"{'shipped' if weights == 'shipped' else 'folder'}:{card.weights_sha256[:12]}"
 
@@ -135,8 +125,14 @@ def read_card(path: Path) -> Card:
         raise NetworkError(f"{card} is no card of a network: {error.errors()[0]['msg']}") from None
 
 
+def _published(weights: str) -> tuple[str, Path] | None:
+    """Kind and file of `release:FILE` and `robustbench:FILE`; None for anything else."""
+    kind, colon, file = weights.partition(":")
+    return (kind, absolute(file)) if colon and kind in SOURCES else None
+
+
 def _shipped_file(weights: str, objective: str, seed: int) -> Path:
-    folder = SHIPPED if weights == "shipped" else Path(weights).expanduser()
+    folder = SHIPPED if weights == "shipped" else absolute(weights)
     path = folder / f"{objective}-{seed}.safetensors"
     if not path.is_file():
         there = ", ".join(sorted(found.stem for found in folder.glob("*.safetensors"))) or "none"
@@ -145,14 +141,6 @@ def _shipped_file(weights: str, objective: str, seed: int) -> Path:
             "weights=train trains one here"
         )
     return path
-
-
-def _load(model: nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        fault = str(error).splitlines()[-1].strip()
-        raise NetworkError(f"{path} does not fit the network that it should hold: {fault}") from None
 
 
 def _check_fit(path: Path, classes: int, shape: tuple[int, ...], options: dict[str, Any], dataset: Dataset) -> None:
@@ -165,7 +153,10 @@ def _check_fit(path: Path, classes: int, shape: tuple[int, ...], options: dict[s
         )
     asked = getattr(getattr(dataset, "options", None), "input_scaling", None)
     if options.get("input_scaling") != asked:
-        raise NetworkError(f"{path} was trained with input_scaling = {options['input_scaling']!r}, not {asked!r}")
+        wanted = options["input_scaling"]
+        raise NetworkError(
+            f"{path} was trained with input_scaling = {wanted!r}, not {asked!r}: set image_input_scaling={wanted}"
+        )
 
 
 def pack(folder: Path, model: nn.Module, history: pd.DataFrame, dataset: Dataset, **card: Any) -> Path:
@@ -200,47 +191,3 @@ def sample_errors(model: nn.Module, dataset: Dataset) -> int:
     """How many of the first SAMPLE held-out examples the model errs on, with the source's statistics."""
     x, y = dataset.plain_held_out.take(slice(SAMPLE))
     return int((model.eval()(dataset.prepare(x)).main.argmax(1) != y).sum())
-
-
-def _release_file(weights: str, objective: str) -> Path:
-    """The file of `release:FILE`, if it is the authors' and stands for the objective."""
-    path = Path(weights.removeprefix("release:")).expanduser()
-    if not path.is_file():
-        raise NetworkError(f"weights = {weights!r}: there is no such file; it is the authors' {RELEASE}")
-    if (found := hashlib.sha256(path.read_bytes()).hexdigest()) != RELEASE_SHA256:
-        raise NetworkError(f"{path} has SHA-256 {found}, so it is not the authors' {RELEASE}")
-    if objective not in RELEASE_SERVES:
-        raise NetworkError(
-            f"the authors' release has one network, which stands for the pre-trainings {' and '.join(RELEASE_SERVES)}, "
-            f"not for {objective}: leave out the methods that start from another"
-        )
-    return path
-
-
-def load_release(path: str | Path) -> Cascade:
-    """The authors' public CIFAR-10 checkpoint as our ResNet-26 cascade, in evaluation mode, on the CPU.
-
-    The file holds every tensor twice under `net`; the copies with the prefix `stateless.` are those that the release
-    ends up with. Its residual blocks are pre-activation, and its logits pass an in-place ReLU, so that z is max(z, 0).
-    Raises NetworkError where the file does not hold that state dictionary.
-    """
-    parts = {
-        "conv1": "feature_extractor.conv1",
-        "layer1": "feature_extractor.stage1",
-        "layer2": "feature_extractor.stage2",
-        "layer3": "feature_extractor.private.blocks",
-        "bn": "feature_extractor.private.bn",
-        "fc": "main_classifier",
-        "ssh": "auxiliary_classifier",
-    }
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)["net"]
-        names = [name.removeprefix("stateless.") for name in state if name.startswith("stateless.")]
-        found = {f"{parts[name.split('.')[0]]}.{name.split('.', 1)[1]}": state[f"stateless.{name}"] for name in names}
-    except (KeyError, TypeError, IndexError, EOFError, RuntimeError, OSError, pickle.UnpicklingError):
-        # torch's own message would advise to load the file unsafely.
-        raise NetworkError(f"{path} holds no state dictionary of the release that can be read safely") from None
-    model = build_network(RELEASE_NETWORK, classes=10, architecture="resnet26", seed=0)
-    _load(model, found, Path(path))
-    assert isinstance(model, Cascade)
-    return model.eval()

@@ -68,7 +68,7 @@ class Section(Protocol):
 
     dataset: str | tuple[str, ...] = Field(description="a name, or KIND:FOLDER; a list makes a job of each")
     weights: str = Field(
-        "train", description="train the networks here, take the shipped ones, those of a FOLDER, or release:FILE"
+        "train", description="where networks come from: train, shipped, a FOLDER, release:FILE or robustbench:FILE"
     )
     objectives: tuple[str, ...] = Field((), description="pre-trainings that 01_pretrain makes beside the methods' own")
     methods: Annotated[tuple[str, ...], AfterValidator(different)] = Field(description="test-time methods")

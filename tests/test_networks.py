@@ -22,6 +22,7 @@ from cascadetta_lib.models import ImageNetwork
 from cascadetta_lib.networks import NetworkError
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.pretrain import new_network
+from cascadetta_lib.published import load_release
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 RELEASE = Path(__file__).resolve().parents[2] / "shared" / "data" / "release"
@@ -113,7 +114,7 @@ def test_a_file_with_code_is_not_executed(tmp_path: Path, monkeypatch: pytest.Mo
     torch.save({"net": {"stateless.fc.weight": _Bomb()}}, "bomb2.pth")
     for name in ("bomb.pth", "bomb2.pth"):
         with pytest.raises(NetworkError, match="read safely") as error:
-            networks.load_release(name)
+            load_release(name)
         assert "weights_only" not in str(error.value)
     assert not Path("exploded").exists()
 

@@ -16,7 +16,7 @@ the field's nine methods."""
 FLOORS = (
     {"registry", "progress", "models", "features", "losses", "streams", "augment"},
     {"data", "objectives", "meta", "methods", "sections", "settings"},
-    {"pretrain", "theorem", "evaluate", "provenance", "store", "networks"},
+    {"pretrain", "theorem", "evaluate", "provenance", "store", "networks", "published"},
     {"study"},
     {"exhibits"},
 )

@@ -139,7 +139,7 @@ class WhoseGain(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         image = settings.image
-        if image.weights.startswith("release:"):  # It has one network, which would stand for both.
+        if image.weights.startswith(("release:", "robustbench:")):  # It has one network, which would stand for both.
             return []
         pairs = [(name, objective) for objective in NETWORKS for name in ON_BOTH] + [("cascade", "meta")]
         # CoTTA's F costs as much as everything else together.

@@ -1,0 +1,175 @@
+"""RobustBench's network from a made-up file with its layout of keys, and the files that are refused."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import CLASSES, make_blobs
+from torch import Tensor
+from torch.nn import functional as F
+
+from cascadetta_lib import networks
+from cascadetta_lib.features import WideResNet
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.networks import NetworkError
+from cascadetta_lib.published import load_robustbench
+
+BLOCKS, WIDENING = 2, 2
+"""A WideResNet-16-2."""
+
+
+def made_up_state(classes: int = CLASSES) -> dict[str, Tensor]:
+    """Random tensors by RobustBench's names: the fourth dimension of a name's shape is that of a convolution."""
+    generator, state = torch.Generator().manual_seed(0), {}
+
+    def norm(name: str, channels: int) -> None:
+        state[f"{name}.weight"], state[f"{name}.running_var"] = 0.5 + torch.rand(2, channels, generator=generator)
+        state[f"{name}.bias"], state[f"{name}.running_mean"] = torch.randn(2, channels, generator=generator)
+        state[f"{name}.num_batches_tracked"] = torch.tensor(7)
+
+    def convolution(name: str, after: int, before: int, size: int) -> None:
+        state[f"{name}.weight"] = torch.randn(after, before, size, size, generator=generator) / (size * before**0.5)
+
+    convolution("conv1", 16, 3, 3)
+    before = 16
+    for number, after in enumerate((16 * WIDENING, 32 * WIDENING, 64 * WIDENING), 1):
+        for place in range(BLOCKS):
+            block = f"block{number}.layer.{place}"
+            norm(f"{block}.bn1", before)
+            convolution(f"{block}.conv1", after, before, 3)
+            norm(f"{block}.bn2", after)
+            convolution(f"{block}.conv2", after, after, 3)
+            if before != after:
+                convolution(f"{block}.convShortcut", after, before, 1)
+            before = after
+    norm("bn1", before)
+    state["fc.weight"], state["fc.bias"] = torch.randn(classes, before, generator=generator), torch.zeros(classes)
+    return state
+
+
+def logits_by_hand(state: dict[str, Tensor], x: Tensor) -> Tensor:
+    """What a wide ResNet makes of x by these tensors, written out from its definition."""
+
+    def activated(name: str, x: Tensor) -> Tensor:
+        mean, variance, weight, bias = (
+            state[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias")
+        )
+        return F.relu(F.batch_norm(x, mean, variance, weight, bias))
+
+    x = F.conv2d(x, state["conv1.weight"], padding=1)
+    for number in (1, 2, 3):
+        for place in range(BLOCKS):
+            block, stride = f"block{number}.layer.{place}", 2 if number > 1 and place == 0 else 1
+            inside = activated(f"{block}.bn1", x)
+            if place == 0:
+                x = F.conv2d(inside, state[f"{block}.convShortcut.weight"], stride=stride)
+            inside = F.conv2d(inside, state[f"{block}.conv1.weight"], stride=stride, padding=1)
+            x = x + F.conv2d(activated(f"{block}.bn2", inside), state[f"{block}.conv2.weight"], padding=1)
+    pooled = F.avg_pool2d(activated("bn1", x), 8).flatten(1)
+    return F.linear(pooled, state["fc.weight"], state["fc.bias"])
+
+
+def write(path: Path, state: dict[str, Tensor], legacy: bool = False, **more: object) -> Path:
+    named = {f"module.{name}": value for name, value in state.items()}
+    torch.save({"state_dict": named, "num_classes": 10} | more, path, _use_new_zipfile_serialization=not legacy)
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(tmp_path / "Standard.pt", made_up_state())
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_the_network_is_the_one_that_the_keys_mean(tmp_path: Path, legacy: bool) -> None:
+    path, x = write(tmp_path / "Standard.pt", made_up_state(), legacy), torch.rand(3, 3, 32, 32)
+    with torch.no_grad():
+        found = load_robustbench(path)(x)
+    assert torch.allclose(found.main, logits_by_hand(made_up_state(), x), rtol=1e-4, atol=1e-4)
+    assert found.auxiliary is None
+
+
+def test_the_wide_resnet_28_10_has_the_known_number_of_parameters() -> None:
+    with torch.device("meta"):
+        phi = WideResNet(28, 10)
+    assert sum(parameter.numel() for parameter in phi.parameters()) + 640 * 10 + 10 == 36_479_194
+
+
+def test_it_is_an_origin_of_networks(file: Path, tmp_path: Path) -> None:
+    dataset = make_blobs(tmp_path, held_out_fraction=0.2, input_scaling="unit")
+    found = networks.find(f"robustbench:{file}", "meta", 0, dataset)
+    assert found.origin == networks.origin(f"robustbench:{file}", "erm", 1) == f"robustbench:{found.sha256[:12]}"
+    assert found.card["network"] == {"architecture": "wide_resnet", "depth": 16, "widening": 2}
+    x = dataset.prepare(dataset.test.x[:8])
+    for name in ("erm", "adabn", "tent", "cotta", "cascade_same_weights"):
+        assert METHODS[name](found.model, value_range=dataset.value_range)(x).shape == (8, CLASSES)
+    with pytest.raises(ValueError, match="without θ_a; use cascade_no_auxiliary"):
+        METHODS["cascade"](found.model)
+    with pytest.raises(NetworkError, match="not for ttt"):
+        networks.find(f"robustbench:{file}", "ttt", 0, dataset)
+
+
+def test_inputs_and_classes_must_be_those_of_the_file(file: Path, dataset: object, tmp_path: Path) -> None:
+    with pytest.raises(NetworkError, match="input_scaling = 'unit', not 'symmetric': set image_input_scaling=unit"):
+        networks.find(f"robustbench:{file}", "meta", 0, dataset)  # type: ignore[arg-type]
+    other = write(tmp_path / "other.pt", made_up_state(classes=10))
+    with pytest.raises(NetworkError, match=f"has 10 classes .* has {CLASSES} classes"):
+        networks.find(f"robustbench:{other}", "meta", 0, dataset)  # type: ignore[arg-type]
+
+
+class Foreign:
+    """What is no tensor, so that reading it would run code."""
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5000])
+
+
+def cut_legacy(path: Path) -> None:
+    write(path, made_up_state(), legacy=True)
+    cut(path)
+
+
+def without(name: str) -> Callable[[Path], object]:
+    return lambda path: write(path, {key: value for key, value in made_up_state().items() if key != name})
+
+
+PAGE = b"\n <!DOCTYPE html><html><head><title>Google Drive - Virus scan warning</title>"
+WITH_NORMALISATION = made_up_state() | {"mu": torch.zeros(1, 3, 1, 1), "sigma": torch.ones(1, 3, 1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda path: path.unlink(), "there is no such file; it is RobustBench's CIFAR-10 network Standard"),
+        (lambda path: path.write_bytes(PAGE), "is a web page, not weights: download the file again"),
+        (cut, "is cut short after "),
+        (cut_legacy, "is cut short after "),
+        (lambda path: path.write_bytes(b""), "is cut short after 0 bytes"),
+        (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n" * 99), "holds no weights under 'state_dict'"),
+        (lambda path: path.write_bytes(pickle.dumps({"state_dict": Foreign()})), "holds no weights under 'state_dict'"),
+        (lambda path: torch.save({"net": made_up_state()}, path), "holds no weights under 'state_dict'"),
+        (lambda path: torch.save([1], path), "holds no weights under 'state_dict'"),
+        (lambda path: write(path, {"a": torch.ones(2)}), "holds another network than RobustBench's"),
+        (without("fc.weight"), "holds another network than RobustBench's"),
+        (without("block2.layer.1.bn2.bias"), "does not fit the network"),
+        (lambda path: write(path, WITH_NORMALISATION), "does not fit the network that it should hold: Unexpected"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_it_is_refused_in_one_sentence(
+    file: Path, tmp_path: Path, spoil: Callable[[Path], object], words: str
+) -> None:
+    spoil(file)
+    dataset = make_blobs(tmp_path, held_out_fraction=0.2, input_scaling="unit")
+    with pytest.raises(NetworkError) as refused:
+        networks.find(f"robustbench:{file}", "meta", 0, dataset)
+    message = str(refused.value)
+    assert words in message and str(file) in message and "\n" not in message and "weights_only" not in message
+
+
+def test_a_file_that_changes_is_another_network(file: Path) -> None:
+    first = networks.origin(f"robustbench:{file}", "meta", 0)
+    write(file, made_up_state(), more=1)
+    assert networks.origin(f"robustbench:{file}", "meta", 0) != first
