@@ -65,7 +65,7 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
     return tuple(name for name, parameter in model.named_parameters() if parameter in moved)
 
 
-def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[float, Gradients]:
+def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
     """The outer loss and its gradient on every parameter, by double backward through the inner step: the reference."""
     parameters: Gradients = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
@@ -74,11 +74,12 @@ def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[float, 
     moved = {name: inner[name] - problem.inner_learning_rate * steps[name] for name in inner}
     at_moved = {f"model.{name}": value for name, value in (parameters | moved).items()}
     total = functional_call(_OuterLoss(model, problem), at_moved, ()) + main
-    return total.item(), _gradients(total, parameters)
+    return total.detach(), _gradients(total, parameters)
 
 
-def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[float, Gradients]:
-    """The same with H v_I = (∇L(ψ + ε v_I) − ∇L(ψ)) / ε, L the inner loss: faster, by one more plain gradient alone."""
+def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
+    """The same with H v_I = |v_I| (∇L(ψ + ε u) − ∇L(ψ)) / ε, L the inner loss, u = v_I / |v_I| and ε DIFFERENCE_NORM:
+    faster, by one more plain gradient alone."""
     parameters: Gradients = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
     before = {name: value.detach().clone() for name, value in inner.items()}
@@ -95,21 +96,20 @@ def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[fl
     move(inner_gradient, -problem.inner_learning_rate)
     outer = problem.outer(model)
     total = _gradients(outer, parameters)
-    direction = {name: total[name].clone() for name in inner}
-    norm = torch.sqrt(torch.stack([value.square().sum() for value in direction.values()]).sum()).item()
-    if norm > 0:
-        epsilon = DIFFERENCE_NORM / norm
-        move(direction, epsilon)
-        with batch_statistics(model):
-            beyond = _gradients(self_supervised_loss(model, problem.meta_train, problem.kind), parameters)
-        for name, gradient in total.items():
-            gradient.sub_(beyond[name] - inner_gradient[name], alpha=problem.inner_learning_rate / epsilon)
+    norm = torch.sqrt(torch.stack([total[name].square().sum() for name in inner]).sum())
+    # Without a gradient there is no direction; 0 is left then, and nobody has to ask the device.
+    move({name: total[name] / norm.clamp_min(1e-30) for name in inner}, DIFFERENCE_NORM)
+    with batch_statistics(model):
+        beyond = _gradients(self_supervised_loss(model, problem.meta_train, problem.kind), parameters)
+    for name, gradient in total.items():
+        change = (beyond[name] - inner_gradient[name]) * norm
+        gradient.sub_(change, alpha=problem.inner_learning_rate / DIFFERENCE_NORM)
     with torch.no_grad():
         for name, value in inner.items():
             value.copy_(before[name])
     for name, gradient in main_gradient.items():
         total[name] += gradient
-    return outer.item() + main.item(), total
+    return (outer + main).detach(), total
 
 
 META_GRADIENTS = {"exact": exact_meta_gradient, "difference": difference_meta_gradient}

@@ -75,16 +75,16 @@ def pretrain(
         generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
         order = torch.randperm(count, generator=generator).to(device)
         model.train()
-        total = 0.0
+        found: list[Tensor] = []
         for step, indices in zip(islice(steps, batches), order.split(size), strict=False):
             rate = training.learning_rate_at(step / iterations)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
                 batch = _augmented(dataset, indices, kind, generator)
-                total += _differentiate(model, batch, kind, training, rate, generator)
+                found.append(_differentiate(model, batch, kind, training, rate, generator))
             optimizer.step()
-        loss = total / min(batches, iterations - epoch * batches)
+        loss = sum(torch.stack(found).tolist()) / len(found)  # read once an epoch, because a GPU is waited for
         if not math.isfinite(loss):
             reason = f"(loss not finite): lower the learning rate, {training.learning_rate}"
             raise ValueError(f"pre-training {objective} diverged in epoch {epoch + 1} {reason}")
@@ -151,8 +151,8 @@ def _half(x: Tensor, y: Tensor, kind: Objective, generator: torch.Generator) -> 
 
 def _differentiate(
     model: Cascade | Parallel, batch: Split, kind: Objective, training: Training, rate: float, draws: torch.Generator
-) -> float:
-    """Set the objective's gradient on every parameter and return its loss."""
+) -> Tensor:
+    """Set the objective's gradient on every parameter and return its loss, a scalar on the device."""
     x, y = batch
     if kind.meta:
         middle = len(y) // 2
@@ -178,23 +178,23 @@ def _differentiate(
     else:
         total = F.cross_entropy(at_least_float32(model(x).main), y)
     total.backward()
-    return total.item()
+    return total.detach()
 
 
 @torch.no_grad()
 def held_out_accuracy(model: nn.Module, dataset: Dataset, *, running_statistics: bool, batch_size: int) -> float:
     """Accuracy (0..1) on the held-out examples, clean: with the source's statistics (ERM) or, as at test time, with
     those of each batch. The model is left in evaluation mode."""
-    correct = 0
+    right = []
     model.eval()
     held_out = dataset.plain_held_out
     # Batches of that size or a little more: the statistics of a short rest would be those of no other batch.
-    for indices in torch.arange(len(held_out.y)).tensor_split(max(1, len(held_out.y) // batch_size)):
-        x, y = held_out.take(indices.to(held_out.y.device))
+    parts = max(1, len(held_out.y) // batch_size)
+    for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
         with nullcontext() if running_statistics else batch_statistics(model):
             outputs = as_outputs(model(dataset.prepare(x)))
-        correct += int((outputs.main.argmax(1) == y).sum())
-    return correct / len(held_out.y)
+        right.append(outputs.main.argmax(1) == y)
+    return int(torch.cat(right).sum()) / len(held_out.y)
 
 
 def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
@@ -205,12 +205,12 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
     """
     psi = [*model.feature_extractor.parameters(), *model.main_classifier.parameters()]
     with batch_statistics(model):
-        values = {name: value.item() for name, value in describe(model(half.x)).items()}
+        values = describe(model(half.x))
         both = losses(model, half)
         main, self_supervised = (
             flatten(torch.autograd.grad(loss, psi, retain_graph=True, materialize_grads=True)) for loss in both
         )
-    values["gradient_norm_main"] = main.norm().item()
-    values["gradient_norm_self_supervised"] = self_supervised.norm().item()
-    values["gradient_cosine"] = F.cosine_similarity(main, self_supervised, dim=0).item()
-    return values
+    values["gradient_norm_main"] = main.norm()
+    values["gradient_norm_self_supervised"] = self_supervised.norm()
+    values["gradient_cosine"] = F.cosine_similarity(main, self_supervised, dim=0)
+    return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))

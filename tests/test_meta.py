@@ -86,7 +86,7 @@ def test_exact_meta_gradient_against_finite_differences(objective: str, which: s
     problem = smooth_problem(model, which, outer_loss, objective)
     loss, gradients = exact_meta_gradient(model, problem)
     fixed = copy.deepcopy(model.auxiliary_classifier) if problem.kind.detached else None
-    assert loss == pytest.approx(outer_loss_after_the_step(model, problem, fixed), rel=1e-12)
+    assert loss.item() == pytest.approx(outer_loss_after_the_step(model, problem, fixed), rel=1e-12)
     assert_gradients(model, gradients, lambda: outer_loss_after_the_step(model, problem, fixed))
 
 
@@ -131,7 +131,7 @@ def test_difference_meta_gradient_against_the_exact_one(
     other = copy.deepcopy(model)
     exact_loss, exact = exact_meta_gradient(model, problem)
     loss, gradients = difference_meta_gradient(other, problem)
-    assert loss == pytest.approx(exact_loss, rel=1e-12)
+    assert loss.item() == pytest.approx(exact_loss.item(), rel=1e-12)
     for name in exact:
         assert torch.allclose(gradients[name], exact[name], rtol=1e-4, atol=1e-7), name
     # Both leave the parameters as they were and count the same two batches in the running statistics.

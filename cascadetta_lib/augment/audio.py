@@ -5,11 +5,14 @@ in that order and with audiomentations' default ranges. The gain resembles the t
 both, and neither changes what the network sees, because spectrograms are relative to their own maximum.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from cascadetta_lib.augment import change_chosen, generator_for
 
 SAMPLE_RATE = 16_000
 GAIN = (-12.0, 12.0)  # dB
@@ -25,9 +28,15 @@ NOISE = (0.005, 0.02)  # standard deviation of the noise of `spectrogram_copies`
 def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float) -> Tensor:
     """Augment float32 waveforms (N, L), each by every augmentation with `probability`; the result may leave [−1, 1]."""
 
+    device, generator = waveforms.device, generator_for(waveforms, generator)
+
     def uniform(low: float, high: float) -> Tensor:
-        numbers = torch.rand(len(waveforms), generator=generator, device=generator.device)
-        return (low + (high - low) * numbers).to(waveforms.device)
+        return low + (high - low) * torch.rand(len(waveforms), generator=generator, device=device)
+
+    def respond(waveforms: Tensor, decay: Tensor) -> Tensor:
+        seconds = torch.arange(RESPONSE, device=device) / SAMPLE_RATE
+        noise = torch.randn(len(decay), RESPONSE, generator=generator, device=device)
+        return reverberate(waveforms, noise * 10 ** (-3 * seconds / decay[:, None]))
 
     louder, filtered, reverberated = (uniform(0, 1) < probability for _ in range(3))
     gain = torch.where(louder, 10 ** (uniform(*GAIN) / 20), 1)
@@ -35,17 +44,11 @@ def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float
     low, high = (torch.tensor(1 + frequency / 700).log10().item() for frequency in CUTOFF)
     cutoff = 700 * (10 ** uniform(low, high) - 1)
     orders = min(BUTTERWORTH), max(BUTTERWORTH) + 1
-    order = torch.randint(*orders, (len(waveforms),), generator=generator, device=generator.device).to(cutoff.device)
-    decay = uniform(*REVERBERATION)[reverberated]
-    seconds = torch.arange(RESPONSE, device=waveforms.device) / SAMPLE_RATE
-    noise = torch.randn(len(decay), RESPONSE, generator=generator, device=generator.device).to(waveforms.device)
-
+    order = torch.randint(*orders, (len(waveforms),), generator=generator, device=device)
+    decay = uniform(*REVERBERATION)
     result = waveforms * gain[:, None]
-    if filtered.any():
-        result[filtered] = high_pass(result[filtered], cutoff[filtered], order[filtered])
-    if reverberated.any():
-        responses = noise * 10 ** (-3 * seconds / decay[:, None])
-        result[reverberated] = reverberate(result[reverberated], responses)
+    change_chosen(result, filtered, high_pass, cutoff, order)
+    change_chosen(result, reverberated, respond, decay)
     return result
 
 
@@ -62,14 +65,18 @@ def high_pass(waveforms: Tensor, cutoff: Tensor, order: Tensor) -> Tensor:
     half_frequency = torch.linspace(0, torch.pi / 2, length // 2 + 1, device=waveforms.device)
     ratio = torch.tan(torch.pi * cutoff / SAMPLE_RATE)[:, None] / torch.tan(half_frequency)[1:]
     inverse = torch.complex(torch.zeros_like(ratio), -ratio)
-    response = torch.zeros_like(inverse)
     for one, coefficients in BUTTERWORTH.items():
-        polynomial = torch.zeros_like(inverse[order == one])
-        for coefficient in coefficients:
-            polynomial = polynomial * inverse[order == one] + coefficient
-        response[order == one] = 1 / polynomial
-    response = F.pad(response, (1, 0))  # Nothing passes at 0 Hz.
+        change_chosen(inverse, order == one, partial(_response, coefficients))
+    response = F.pad(inverse, (1, 0))  # Nothing passes at 0 Hz.
     return torch.fft.irfft(torch.fft.rfft(moved, length) * response, length)[:, : waveforms.shape[1]]
+
+
+def _response(coefficients: Sequence[float], inverse: Tensor) -> Tensor:
+    """H of a filter by the coefficients of its Butterworth polynomial, highest power first, at 1/s."""
+    polynomial = torch.zeros_like(inverse)
+    for coefficient in coefficients:
+        polynomial = polynomial * inverse + coefficient
+    return 1 / polynomial
 
 
 def reverberate(waveforms: Tensor, responses: Tensor) -> Tensor:
@@ -86,12 +93,13 @@ def spectrogram_copies(x: Tensor, count: int, generator: torch.Generator) -> Ite
     """Yield `count` versions of prepared spectrograms (B, 1, bands, frames) with up to LARGEST_MASK adjacent bands and
     as many frames set to the batch's mean and with Gaussian noise. A draw serves the whole batch, as in CoTTA's release
     for images."""
-    device, (low, high) = generator.device, NOISE
-    width = torch.randint(LARGEST_MASK + 1, (count, 2), generator=generator, device=device)
-    places = torch.tensor(x.shape[2:], device=device) - width + 1
-    first = (torch.rand(count, 2, generator=generator, device=device) * places).long()
-    deviations = (low + (high - low) * torch.rand(count, generator=generator, device=device)).tolist()
+    low, high = NOISE
+    width = torch.randint(LARGEST_MASK + 1, (count, 2), generator=generator)
+    places = torch.tensor(x.shape[2:]) - width + 1
+    first = (torch.rand(count, 2, generator=generator) * places).long()
+    deviations = (low + (high - low) * torch.rand(count, generator=generator)).tolist()
+    generator = generator_for(x, generator)
     for start, end, deviation in zip(first.tolist(), (first + width).tolist(), deviations, strict=True):
         copy = x.clone()
         copy[:, :, start[0] : end[0]] = copy[..., start[1] : end[1]] = x.mean()
-        yield copy + deviation * torch.randn(x.shape, generator=generator, device=device).to(x.device)
+        yield copy + deviation * torch.randn(x.shape, generator=generator, device=x.device)

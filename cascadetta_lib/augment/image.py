@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from cascadetta_lib.augment import change_chosen, generator_for
+
 COLOUR_OPERATIONS = ("autocontrast", "equalize", "posterize", "solarize")
 AFFINE_OPERATIONS = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 OPERATIONS = COLOUR_OPERATIONS + AFFINE_OPERATIONS
@@ -28,7 +30,7 @@ def augmix(images: Tensor, generator: torch.Generator, *, severity: float, share
         strongest. AugMix's own severity is 3, and that of the paper's release −1.
     shared: one mixture for the whole batch (the paper's one transformation a batch); else one an image (the release).
     """
-    count, device = 1 if shared else len(images), generator.device
+    count, device, generator = 1 if shared else len(images), images.device, generator_for(images, generator)
     shape = (count, WIDTH, DEPTH)
     operation = torch.randint(len(OPERATIONS), shape, generator=generator, device=device)
     level = 0.1 + (severity - 0.1) * torch.rand(shape, generator=generator, device=device)
@@ -36,14 +38,14 @@ def augmix(images: Tensor, generator: torch.Generator, *, severity: float, share
     depth = torch.randint(1, DEPTH + 1, shape[:2], generator=generator, device=device)
     # Dirichlet(1) is normalised exponentials, Beta(1, 1) is uniform.
     exponential = -torch.log1p(-torch.rand(shape[:2], generator=generator, device=device))
-    mix = torch.rand(count, generator=generator, device=device).view(-1, 1, 1, 1).to(images.device)
-    operation[torch.arange(DEPTH, device=device) >= depth[:, :, None]] = -1
+    mix = torch.rand(count, generator=generator, device=device).view(-1, 1, 1, 1)
+    operation.masked_fill_(torch.arange(DEPTH, device=device) >= depth[:, :, None], -1)
     magnitude = torch.where(mirrored & (operation >= len(COLOUR_OPERATIONS)), -level, level) / 10
     chains = images.float().repeat_interleave(WIDTH, 0)
     for position in range(DEPTH):
         drawn = (part[:, :, position].expand(len(images), WIDTH).flatten() for part in (operation, magnitude))
-        apply_operations(chains, *(part.to(images.device) for part in drawn))
-    weight = (exponential / exponential.sum(1, keepdim=True)).view(count, WIDTH, 1, 1, 1).to(images.device)
+        apply_operations(chains, *drawn)
+    weight = (exponential / exponential.sum(1, keepdim=True)).view(count, WIDTH, 1, 1, 1)
     mixed = (1 - mix) * images + (weight * mix[:, None] * chains.view(-1, WIDTH, *images.shape[1:])).sum(1)
     return mixed.round_().clamp_(0, 255).to(torch.uint8)
 
@@ -54,13 +56,9 @@ def apply_operations(x: Tensor, operation: Tensor, magnitude: Tensor) -> None:
     operation: int64 (N,), an index into OPERATIONS, or −1 for none.
     magnitude: (N,), the share of the strongest effect, negative for affine operations that turn the other way.
     """
-    affine = (operation >= len(COLOUR_OPERATIONS)).nonzero().squeeze(1)
-    if len(affine):
-        x[affine] = _affine(x[affine], operation[affine], magnitude[affine])
+    change_chosen(x, operation >= len(COLOUR_OPERATIONS), _affine, operation, magnitude)
     for index, function in enumerate((_autocontrast, _equalize, _posterize, _solarize)):
-        chosen = (operation == index).nonzero().squeeze(1)
-        if len(chosen):
-            x[chosen] = function(x[chosen], magnitude[chosen].view(-1, 1, 1, 1))
+        change_chosen(x, operation == index, function, magnitude.view(-1, 1, 1, 1))
 
 
 def _autocontrast(x: Tensor, magnitude: Tensor) -> Tensor:
@@ -113,10 +111,10 @@ def crop_and_flip(x: Tensor, generator: torch.Generator, *, black: float = 0) ->
     """A random crop of each image of x (N, C, H, W), padded by PADDING pixels of value `black`, to its own size, and
     with probability 0.5 its mirror image; any dtype."""
     count, _, height, width = x.shape
-    device = generator.device
-    top, left = torch.randint(2 * PADDING + 1, (2, count, 1), generator=generator, device=device).to(x.device)
-    flip = torch.randint(2, (count, 1), generator=generator, device=device).bool().to(x.device)
-    rows, column = top + torch.arange(height, device=x.device), torch.arange(width, device=x.device)
+    device, generator = x.device, generator_for(x, generator)
+    top, left = torch.randint(2 * PADDING + 1, (2, count, 1), generator=generator, device=device)
+    flip = torch.randint(2, (count, 1), generator=generator, device=device).bool()
+    rows, column = top + torch.arange(height, device=device), torch.arange(width, device=device)
     columns = left + torch.where(flip, column.flip(0), column)
     padded = functional.pad(x, (PADDING,) * 4, value=black)
     return take_pixels(padded, rows[:, :, None], columns[:, None, :])

@@ -17,6 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from cascadetta_lib.augment import generator_for
 from cascadetta_lib.augment import text as augmentation
 from cascadetta_lib.augment.text import WORD, FindSynonyms, eda, words
 from cascadetta_lib.data import msda
@@ -114,8 +115,8 @@ class TextDataset(Dataset):
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """One EDA version of each training review, int64 (N,); `x` itself where only counts are known."""
-        chosen = torch.randint(self.versions.shape[1], x.shape, generator=generator)
-        return self.versions[x, chosen.to(x.device)]
+        count, generator = self.versions.shape[1], generator_for(x, generator)
+        return self.versions[x, torch.randint(count, x.shape, generator=generator, device=x.device)]
 
     def prepare(self, x: Tensor) -> Tensor:
         """Rows, int64 (N,), to features, float32 (N, D)."""

@@ -135,8 +135,8 @@ class Method(nn.Module):
 
     @cached_property
     def generator(self) -> torch.Generator:
-        """Where the method's random draws come from, on the model's own device."""
-        return torch.Generator(next(self.model.parameters()).device).manual_seed(self.seed)
+        """Where the method's random draws begin; `augment.generator_for` says how they get to a device."""
+        return torch.Generator().manual_seed(self.seed)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         """The loss that a batch is adapted by, and the outputs of the same forward pass where it has them."""

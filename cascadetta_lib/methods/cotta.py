@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cascadetta_lib.augment import generator_for
 from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
@@ -70,9 +71,10 @@ class CoTTA(Method):
 
     def update(self, x: Tensor) -> Outputs | None:
         outputs = super().update(x)
+        generator = generator_for(x, self.generator)
         with torch.no_grad():
             for student, teacher, source in self.triples:
                 teacher.lerp_(student, 1 - TEACHER_MOMENTUM)
-                draw = torch.rand(student.shape, generator=self.generator, device=student.device)
+                draw = torch.rand(student.shape, generator=generator, device=student.device)
                 student.copy_(torch.where(draw < RESTORE_PROBABILITY, source, student))
         return outputs
