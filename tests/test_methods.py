@@ -226,6 +226,9 @@ REFUSED = [
     *((name, convolutions, "use tent, or wrap") for name in METHODS if name.startswith("cascade")),
     ("cascade", lambda: network("meta_no_auxiliary"), "Cascade without θ_a; use cascade_no_auxiliary"),
     ("ttt", lambda: network("meta"), "models.Parallel"),
+    *((name, lambda: convolutions(norm=nn.SyncBatchNorm(4)), "give its weights to nn.BatchNorm2d")
+      for name in ("adabn", "tent", "cotta")),
+    ("cotta", lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten()), "pass copies=None or a function"),
     ("cascade_plus", lambda: Cascade(convolutions(norm=nn.BatchNorm2d(4, track_running_stats=False)), nn.Linear(4, 4),
                                      nn.Linear(4, 4)), "running statistics"),
 ]  # fmt: skip
@@ -239,6 +242,11 @@ def test_a_network_that_cannot_work_is_refused_in_one_sentence(
         METHODS[name](model())
     message = str(refused.value)
     assert reason in message and "\n" not in message and ". " not in message and len(message) < 300
+
+
+def test_erm_takes_what_the_others_refuse(images: Tensor) -> None:
+    for norm in (nn.SyncBatchNorm(4), nn.BatchNorm2d(4, affine=False), nn.Identity()):
+        assert METHODS["erm"](convolutions(norm=norm))(images).shape == (8, 4)
 
 
 # ---------------------------------------------------------------- single methods

@@ -103,6 +103,10 @@ class Method(nn.Module):
 
     def configure_model(self) -> None:
         """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters alone."""
+        if any(isinstance(child, nn.SyncBatchNorm) for child in self.model.modules()):
+            raise ValueError(
+                f"{self.label}: nn.SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d"
+            )
         if self.memory:
             give_memory(self, self.memory)
         self.model.eval()
@@ -117,6 +121,13 @@ class Method(nn.Module):
         if not any(batch_norms(module)):
             name = type(module).__name__
             raise ValueError(f"{self.label}: {name} has no layer of nn.BatchNorm1d, 2d or 3d; use erm or cotta")
+
+    def require_rgb(self) -> None:
+        """ValueError where the augmented copies are those of RGB images, and every convolution sees something else."""
+        convolutions = [child for child in self.model.modules() if isinstance(child, nn.Conv2d)]
+        if self.copies == "image" and convolutions and all(child.in_channels != 3 for child in convolutions):
+            name = type(self.model).__name__
+            raise ValueError(f"{self.label} augments RGB images, but {name} takes none; pass copies=None or a function")
 
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
         """Scale and shift of every BatchNorm layer of `module`; ValueError where there is none, or one without them."""

@@ -31,6 +31,7 @@ class CoTTA(Method):
     label, in_paper = "CoTTA", True
 
     def configure_model(self) -> None:
+        self.require_rgb()
         super().configure_model()
         self.teacher = copy.deepcopy(self.model).requires_grad_(False)
         self.anchor = copy.deepcopy(self.teacher)

@@ -22,5 +22,5 @@ class AdaBN(Method):
     label, in_paper, adapts = "AdaBN", True, False
 
     def configure_model(self) -> None:
-        self.require_batch_norm(self.model)
         super().configure_model()
+        self.require_batch_norm(self.model)

@@ -1,0 +1,137 @@
+"""Networks of other people's go through every method that needs no more than logits; the others say what would do."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torchvision.models import VisionTransformer, mobilenet_v3_small, resnet18
+
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.methods import METHODS, Method, cotta
+from cascadetta_lib.models import Cascade
+
+CLASSES, BATCH = 4, 6
+CASCADES = {name for name in METHODS if name.startswith("cascade")}
+NEED_MORE = CASCADES | {"ttt"}
+"""A Cascade, or TTT's parallel network."""
+
+
+class BagOfWords(nn.Module):
+    """A text classifier with BatchNorm, which returns an object as transformers' models do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.EmbeddingBag(50, 8)
+        self.head = nn.Sequential(nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, CLASSES))
+
+    def forward(self, tokens: Tensor) -> SimpleNamespace:
+        return SimpleNamespace(logits=self.head(self.words(tokens)))
+
+
+class Transformer(nn.Module):
+    """A text classifier with LayerNorm, which returns a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(50, 8)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.encoder(self.words(tokens)).mean(1)
+        return self.head(features), features
+
+
+def vision_transformer() -> nn.Module:
+    sizes = {"image_size": 32, "patch_size": 8, "num_layers": 1, "num_heads": 2, "hidden_dim": 8, "mlp_dim": 16}
+    model = VisionTransformer(**sizes, num_classes=CLASSES)
+    nn.init.normal_(model.heads.head.weight)  # torchvision's begins with zeros, by which nothing has a gradient
+    return model
+
+
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], Modality]] = {
+    "ResNet18": (lambda: resnet18(num_classes=CLASSES), "image"),
+    "MobileNetV3": (lambda: mobilenet_v3_small(num_classes=CLASSES), "image"),
+    "bag of words": (BagOfWords, "text"),
+    "vision transformer": (vision_transformer, "image"),
+    "transformer": (Transformer, "text"),
+}
+WITH_BATCH_NORM = ("ResNet18", "MobileNetV3", "bag of words")
+
+
+def of_modality(modality: Modality) -> list[str]:
+    return [name for name in METHODS if modality in METHODS[name].modalities]
+
+
+CASES = [(kind, name) for kind, (_, modality) in NETWORKS.items() for name in of_modality(modality)]
+
+
+@pytest.fixture(autouse=True)
+def few_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cotta, "COPIES", 2)
+
+
+def inputs(modality: Modality) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    if modality == "text":
+        return torch.randint(50, (BATCH, 7), generator=generator)
+    return torch.rand(BATCH, 3, 32, 32, generator=generator) * 2 - 1
+
+
+def build(kind: str) -> tuple[nn.Module, Tensor]:
+    make, modality = NETWORKS[kind]
+    torch.manual_seed(0)
+    return make(), inputs(modality)
+
+
+def method_on(name: str, model: nn.Module, x: Tensor, **options: Any) -> Method:
+    copies = "image" if x.ndim == 4 else None
+    source = x if METHODS[name].needs_source else None
+    return METHODS[name](model, **({"learning_rate": 0.01, "copies": copies, "source": source} | options))
+
+
+def adapts_and_returns(method: Method, x: Tensor) -> None:
+    """It predicts, changes what it says it changes, and comes back bit by bit; train() and eval() change nothing."""
+    before = [parameter.detach().clone() for parameter in method.adapted_parameters()]
+    first = [method.train()(x), method.eval()(x)]
+    assert all(logits.shape == (BATCH, CLASSES) and logits.isfinite().all() for logits in first)
+    changed = [not torch.equal(*pair) for pair in zip(before, method.adapted_parameters(), strict=True)]
+    assert any(changed) == method.adapts
+    method.reset()
+    assert all(torch.equal(method(x), logits) for logits in first)
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_a_network_goes_through_a_method_or_is_refused(kind: str, name: str) -> None:
+    model, x = build(kind)
+    try:
+        method = method_on(name, model, x)
+    except ValueError as error:
+        message = str(error)
+        assert name in NEED_MORE or (kind not in WITH_BATCH_NORM and "use erm or cotta" in message)
+        assert message.startswith(METHODS[name].label) and "\n" not in message and ". " not in message
+    else:
+        assert name not in NEED_MORE and (kind in WITH_BATCH_NORM or name not in ("adabn", "tent", "tent_adam"))
+        adapts_and_returns(method, x)
+
+
+@pytest.mark.parametrize("kind", ["vision transformer", "transformer"])
+def test_erm_and_cotta_do_without_batch_norm(kind: str) -> None:
+    model, x = build(kind)
+    assert all(method_on(name, model, x)(x).shape == (BATCH, CLASSES) for name in ("erm", "cotta"))
+
+
+@pytest.mark.parametrize("name", sorted(CASCADES))
+def test_a_cascade_on_somebodys_backbone(name: str) -> None:
+    backbone, x = build("ResNet18")
+    theta_m, backbone.fc = backbone.fc, nn.Identity()
+    adapts_and_returns(method_on(name, Cascade(backbone, theta_m, nn.Linear(CLASSES, CLASSES)), x), x)
+
+
+def test_dropout_stays_out() -> None:
+    model, x = build("bag of words")
+    method = method_on("adabn", model, x)
+    assert torch.equal(method(x), method(x))
