@@ -13,91 +13,60 @@ export PYTHONPATH=$root PYTHONNOUSERSITE=1 # the repository's own code, and no p
 # network's meta step. So it may keep 1 GB, and 32 MB is the size from which a tensor has pages of its own.
 export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824} MALLOC_MMAP_THRESHOLD_=${MALLOC_MMAP_THRESHOLD_:-33554432}
 
+works() { "$@" >/dev/null 2>&1; }
+
 # An installed Python >= 3.11; the versions that the pins were tried with come first.
 find_python() {
   for name in python3.12 python3.11 python3.13 python3 python; do
-    if "$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null; then return; fi
+    "$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null && return
   done
+  echo "run_all.sh: Python 3.11 or newer is needed, or uv" >&2
   return 1
-}
-
-# The activated environment's Python, if there is one and it has what is needed ($1: "test" or empty).
-activated_python() {
-  local prefix=${VIRTUAL_ENV:-${CONDA_PREFIX:-}}
-  if [[ -z $prefix || $prefix == "$venv" || ! -x $prefix/bin/python ]]; then return 1; fi
-  local lacking
-  if lacking=$("$prefix/bin/python" "$root/workflow/environment.py" ${1:+"$1"}); then
-    echo "$prefix/bin/python"
-  else
-    echo "the activated environment $prefix lacks $lacking; using $venv" >&2
-    return 1
-  fi
 }
 
 # What .venv is made from; .venv/made-from holds one such line for each set of requirements that it satisfies.
 fingerprint() { echo "$root $(cat "$root/pyproject.toml" "$root/$1" | cksum)"; }
 
-install() {
-  if command -v uv >/dev/null && uv --version >/dev/null 2>&1; then
-    uv pip install --quiet --compile-bytecode --python "$venv/bin/python" "$@"
-  else
-    "$venv/bin/python" -m pip install --quiet "$@"
-  fi
-}
-
-create_venv() {
-  if command -v uv >/dev/null && uv --version >/dev/null 2>&1; then
-    uv venv --quiet --no-project --python "$(find_python || echo '>=3.11')" "$venv"
-  elif python=$(find_python); then
-    "$python" -m venv "$venv" || { echo "run_all.sh: install python3-venv or uv, then try again" >&2; return 1; }
-  else
-    echo "run_all.sh: Python 3.11 or newer is needed, or uv" >&2
-    return 1
-  fi
-}
-
 # Make .venv, or bring it up to date, with requirements.txt or requirements-test.txt ($1).
 make_venv() {
-  local wanted stamp=$venv/made-from
-  wanted=$(fingerprint "$1")
-  if grep -qsxF "$wanted" "$stamp" && "$venv/bin/python" -c '' 2>/dev/null; then return; fi
+  local base stamp=$venv/made-from install=("$venv/bin/python" -m pip install --quiet)
+  if grep -qsxF "$(fingerprint "$1")" "$stamp" && works "$venv/bin/python" -c ''; then return; fi
   echo "making the environment in $venv (once; some minutes and some GB, most of it PyTorch)" >&2
+  if works uv --version; then install=(uv pip install --quiet --compile-bytecode --python "$venv/bin/python"); fi
   # Without its stamp an environment is half made. The stamp goes first and comes back last.
-  if [[ ! -f $stamp ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
+  if [[ ! -f $stamp ]] || ! works "$venv/bin/python" -c ''; then
     rm -rf "$venv"
-    create_venv
+    if works uv --version; then
+      uv venv --quiet --no-project --python "$(find_python 2>/dev/null || echo '>=3.11')" "$venv"
+    else
+      base=$(find_python)
+      "$base" -m venv "$venv" || { echo "run_all.sh: install python3-venv or uv, then try again" >&2; return 1; }
+    fi
   fi
   rm -f "$stamp"
-  install -r "$root/$1"
-  install --no-deps -e "$root"
+  "${install[@]}" -r "$root/$1"
+  "${install[@]}" --no-deps -e "$root"
   { fingerprint requirements.txt; fingerprint "$1"; } >"$stamp" # the tests' requirements include the others
 }
 
-# Set `python`. CASCADETTA_PYTHON names an environment that is good as it is ($1: "test" or empty).
+# Set `python` ($1: "test" or empty). CASCADETTA_PYTHON names an environment that is good as it is.
 environment() {
-  if [[ -n ${CASCADETTA_PYTHON:-} ]]; then
-    python=$CASCADETTA_PYTHON
-  elif ! python=$(activated_python "$1"); then
-    make_venv "requirements${1:+-$1}.txt"
-    python=$venv/bin/python
-  fi
+  local prefix=${VIRTUAL_ENV:-${CONDA_PREFIX:-$venv}} lacking=
+  python=${CASCADETTA_PYTHON:-$prefix/bin/python}
+  if [[ -n ${CASCADETTA_PYTHON:-} ]]; then return; fi
+  if [[ $prefix != "$venv" ]] && lacking=$("$python" "$root/workflow/environment.py" ${1:+"$1"}); then return; fi
+  if [[ -n $lacking ]]; then echo "the activated environment $prefix lacks $lacking; using $venv" >&2; fi
+  make_venv "requirements${1:+-$1}.txt"
+  python=$venv/bin/python
 }
 
 case ${1:-} in
-  test)
-    environment test
-    cd "$root"
-    exec "$python" -m pytest "${@:2}"
-    ;;
-  python)
-    environment test
-    exec "$python" "${@:2}"
-    ;;
-  -h | --help) # needs no environment
-    if ! python=$(find_python); then environment ""; fi
-    ;;
-  *)
-    environment ""
-    ;;
+  test | python) environment test ;;
+  -h | --help) python=$(find_python 2>/dev/null) || environment "" ;; # it needs no environment
+  *) environment "" ;;
 esac
-exec "$python" "$root/workflow/run.py" "$@"
+case ${1:-} in
+  test) cd "$root" && exec "$python" -m pytest "${@:2}" ;;
+  python) exec "$python" "${@:2}" ;;
+  *) exec "$python" -P -m workflow "$@" ;;
+esac

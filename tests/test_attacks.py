@@ -32,8 +32,8 @@ from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.settings import SettingsError, settings_from
 from cascadetta_lib.store import CheckpointRequest, Store
 from cascadetta_lib.study import Study
-from workflow import launch, run
-from workflow.options import NOTEBOOK_FAILED
+from workflow import run
+from workflow.command import NOTEBOOK_FAILED, main
 
 LONGEST = 450  # characters of a message, beside the folder of the test
 Give = Callable[[Path], object]
@@ -59,7 +59,7 @@ def line(*arguments: str, prepare: Give = lambda here: None) -> Give:
         given = [argument.replace("HERE", str(here)) for argument in arguments]
         if not any("results_folder" in argument for argument in arguments):
             given += ["--set", "results_folder=results"]
-        return run.main(given)
+        return main(given)
 
     return give
 
@@ -175,7 +175,7 @@ def notebook(text: str) -> Give:
     def give(here: Path) -> object:
         (here / "notes").mkdir()
         (here / "notes" / "01_mine.ipynb").write_text(text)
-        return run.main(["--set", "results_folder=results"], here / "notes")
+        return main(["--set", "results_folder=results"], here / "notes")
 
     return give
 
@@ -557,7 +557,7 @@ ATTACKS = [
     Attack("a notebook that is no JSON", notebook("{"), 2, ("01_mine.ipynb",)),
     Attack("a notebook without cells", notebook("{}"), 2, ("01_mine.ipynb",)),
     Attack("a notebook that computes", notebook(cells("seed = 1 + x")), 2,
-           ("more than plain values",)),
+           ("of plain values",)),
     Attack("a misspelled name in a notebook's later cell", notebook(cells("seed = 0", *LATER)), 4,
            ("01_mine.ipynb", "image_epochz (from the notebook)", "'image_epochs'")),
     Attack("a notebook of no parameter", notebook(cells("sed = 1")), 2, ("'sed'", "'seed'")),
@@ -574,7 +574,7 @@ def test_a_bad_input_is_told_in_one_message_and_nothing_starts(
 
     monkeypatch.chdir(tmp_path)
     if attack.outcome != NOTEBOOK_FAILED:
-        monkeypatch.setattr(launch, "run_snakemake", started)
+        monkeypatch.setattr(run, "run_snakemake", started)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     if isinstance(attack.outcome, int):
         try:

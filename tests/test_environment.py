@@ -68,7 +68,7 @@ class Checkout:
         for name in ("run_all.sh", "pyproject.toml", "requirements.txt", "requirements-test.txt"):
             shutil.copy(ROOT / name, self.root)
         shutil.copy(ROOT / "workflow" / "environment.py", self.root / "workflow")
-        (self.root / "workflow" / "run.py").write_text("import sys; print('ran', *sys.argv[1:])")
+        (self.root / "workflow" / "__main__.py").write_text("import sys; print('ran', *sys.argv[1:])")
         (folder / "bin").mkdir()
         (folder / "bin" / "uv").write_text(UV)
         (folder / "bin" / "uv").chmod(0o755)

@@ -14,8 +14,8 @@ import nbformat
 import pytest
 
 from cascadetta_lib.exhibits import EXHIBITS
-from cascadetta_lib.settings import load_profile, settings_from
-from workflow.notebooks import code_cells, read_notebook
+from cascadetta_lib.settings import PARAMETERS, load_profile, settings_from
+from workflow.notebooks import code_cells, read_parameters
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -50,7 +50,7 @@ def test_a_notebook_is_stored_without_results(path: Path) -> None:
 
 @each_notebook
 def test_the_parameters_are_few_and_each_is_explained(path: Path) -> None:
-    names = list(read_notebook(path).defaults)
+    names = list(read_parameters(path, PARAMETERS))
     assert names[0] == "profile" and ("seed" in names) != ("seeds" in names)
     assert 6 <= len(names) <= 12
     tokens = tokenize.generate_tokens(io.StringIO(parameters_cell(path)).readline)
@@ -61,7 +61,7 @@ def test_the_parameters_are_few_and_each_is_explained(path: Path) -> None:
 @each_notebook
 @pytest.mark.parametrize("profile", sorted(file.stem for file in (ROOT / "profiles").glob("*.yaml")))
 def test_changing_the_one_line_profile_is_enough(path: Path, profile: str) -> None:
-    defaults = dict(read_notebook(path).defaults)
+    defaults = read_parameters(path, PARAMETERS)
     assert defaults["profile"] == "quick"
     assert settings_from(defaults | {"profile": profile}) == load_profile(profile)
 

@@ -13,7 +13,8 @@ from cascadetta_lib import __version__, settings
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import settings_from
 from cascadetta_lib.store import Store
-from workflow import checks, options
+from workflow.command import parse
+from workflow.run import load_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -66,10 +67,10 @@ def test_the_examples_run_one_after_the_other(
 
     for arguments in commands("./run_all.sh"):  # they name the example's data and method
         if arguments[:1] != ["test"]:
-            asked = options.parse(arguments)
+            asked = parse(arguments)
             known = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
             assert set(asked.only) <= known
-            found = checks.load_settings(asked, tmp_path)
+            found = load_settings(asked, tmp_path)
             assert (found.profile == asked.profile) == (not asked.set), "other values have results of their own"
 
 

@@ -13,10 +13,9 @@ import pytest
 import yaml
 
 from cascadetta_lib.settings import PARAMETERS, flat, load_profile
-from workflow import options, run
-from workflow.execute import failure_path, partial_path, take_gpu
-from workflow.launch import only_run
-from workflow.notebooks import NotebookError, find_notebooks, make_jobs, read_notebook, slug
+from workflow import command, run
+from workflow.execute import FAILURE, PARTIAL, take_gpu
+from workflow.notebooks import make_jobs, read_parameters
 
 ROOT = Path(__file__).resolve().parents[1]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -78,7 +77,7 @@ class Study:
     def __call__(self, *arguments: str) -> int:
         os.chdir(self.folder)
         extra = [] if "--set" in arguments else ["--set"]
-        return run.main([*arguments, *extra, "results_folder=results"], self.notebooks)
+        return command.main([*arguments, *extra, "results_folder=results"], self.notebooks)
 
     def output(self, job: str) -> Path:
         return self.quick / "notebooks" / f"{job}.ipynb"
@@ -109,7 +108,7 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     values = yaml.safe_load((ROOT / "profiles" / "quick.yaml").read_text())
     mine.write_text(yaml.safe_dump(values))
     profile = ("--profile", "mine.yaml")
-    assert study(*profile) == options.DONE
+    assert study(*profile) == command.DONE
     out, err = capfd.readouterr()
     assert [line for line in out.splitlines() if line.endswith("started")] == [f"{job}: started" for job in JOBS]
     assert out.splitlines()[-1] == "report: results/quick/report.html"
@@ -121,39 +120,39 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert "data:image/png;base64" in page and "secret" not in page
     assert not list(study.quick.rglob("*.partial*"))
 
-    assert study(*profile) == options.DONE
+    assert study(*profile) == command.DONE
     out = capfd.readouterr().out
     assert "nothing to do" in out and "started" not in out
 
     # A changed parameter runs the notebooks of its modality again. Here it also makes one fail.
     mine.write_text(yaml.safe_dump(values | {"image_severity": 1, "text_iterations": 7}))
-    assert study(*profile, "--only", "02_adapt_image") == options.NOTEBOOK_FAILED
+    assert study(*profile, "--only", "02_adapt_image") == command.NOTEBOOK_FAILED
     err = capfd.readouterr().err
-    partial = partial_path(study.output(JOBS[1]))
+    partial = study.output(JOBS[1]).with_suffix(PARTIAL)
     assert partial.exists() and not study.output(JOBS[1]).exists()
     for part in ("02_adapt_image.ipynb", "# the cell that fails", "RuntimeError: no such severity", partial.name):
         assert part in err
     assert "\x1b" not in err
 
     mine.write_text(yaml.safe_dump(values | {"text_iterations": 7}))
-    assert study(*profile, "--only", "02_adapt_image", "--force", "02_adapt_image") == options.DONE
+    assert study(*profile, "--only", "02_adapt_image", "--force", "02_adapt_image") == command.DONE
     assert capfd.readouterr().out.splitlines()[-1] == "notebooks: results/quick/notebooks"
     assert study.output(JOBS[1]).exists()
-    assert not partial.exists() and not failure_path(study.output(JOBS[1])).exists()
+    assert not partial.exists() and not study.output(JOBS[1]).with_suffix(FAILURE).exists()
 
     # The notebook of images did not see what changed about text; a report that was left out is older than it reports.
-    assert study(*profile, "--dry-run") == options.DONE
+    assert study(*profile, "--dry-run") == command.DONE
     assert capfd.readouterr().out.splitlines() == [f"done   {JOBS[0]}", f"done   {JOBS[1]}", f"to do  {JOBS[2]}"]
 
 
 def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profile(
     study: Study, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert study("--dry-run", "--set", "image_epochs=2") == options.DONE
-    assert study("--dry-run", "--set", "image_epochs=3") == options.DONE
-    assert study("--dry-run", "--seeds", "0,1") == options.DONE
-    assert study("--dry-run", "--set", "image_epochs=4") == options.DONE, "this is what the profile says"
-    assert study("--dry-run", "--set", "image_epochs=2", "profile=mine") == options.DONE
+    assert study("--dry-run", "--set", "image_epochs=2") == command.DONE
+    assert study("--dry-run", "--set", "image_epochs=3") == command.DONE
+    assert study("--dry-run", "--seeds", "0,1") == command.DONE
+    assert study("--dry-run", "--set", "image_epochs=4") == command.DONE, "this is what the profile says"
+    assert study("--dry-run", "--set", "image_epochs=2", "profile=mine") == command.DONE
     labels = sorted(path.name for path in study.results.iterdir())
     assert len(labels) == 4 and labels[0] == "mine" and labels[1] == "quick"
     assert all(label.startswith("quick-") for label in labels[2:])
@@ -162,11 +161,11 @@ def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profil
 
 
 def start(study: Study, *arguments: str) -> subprocess.Popen[str]:
-    code = "import sys; from pathlib import Path; from workflow.run import main; "
+    code = "import sys; from pathlib import Path; from workflow.command import main; "
     code += "sys.exit(main(sys.argv[2:], Path(sys.argv[1])))"
-    command = [sys.executable, "-c", code, str(study.notebooks), *arguments, "--set"]
+    called = [sys.executable, "-c", code, str(study.notebooks), *arguments, "--set"]
     return subprocess.Popen(
-        [*command, f"results_folder={study.folder}/results"],
+        [*called, f"results_folder={study.folder}/results"],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -202,12 +201,12 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
         time.sleep(0.3)
         process.send_signal(number)  # an impatient user changes nothing
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == (options.STOPPED if number == signal.SIGINT else -number)
+    assert process.returncode == (command.STOPPED if number == signal.SIGINT else -number)
     if number == signal.SIGINT:
-        assert output.count("goes on from here") == 1 and "before anything began" not in output
+        assert output.count("goes on from here") == 1
         assert not list(study.quick.rglob("*.ipynb"))
     write_notebook(path, "seed = 0", "print('now it is quick')")
-    assert study() == options.DONE, capfd.readouterr().err
+    assert study() == command.DONE, capfd.readouterr().err
     assert [path.name for path in (study.quick / "notebooks").iterdir()] == ["01_pretrain-seed0.ipynb"]
     with pytest.raises(ProcessLookupError):
         os.kill(int(running.read_text()), 0)  # the kernel of the run that was stopped is gone
@@ -216,10 +215,10 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
 def test_a_kernel_that_dies_is_told(tmp_path: Path) -> None:
     notebook = write_notebook(tmp_path / "01_x.ipynb", "seed = 0", "import os\nos._exit(1)")
     output = tmp_path / "out.ipynb"
-    command = [sys.executable, str(ROOT / "workflow" / "execute.py"), "run", str(notebook), str(output), "{}"]
-    assert subprocess.run(command, capture_output=True).returncode == options.NOTEBOOK_FAILED
-    told = json.loads(failure_path(output).read_text())
-    assert "import os" in told["cell"] and told["error"]
+    arguments = [sys.executable, str(ROOT / "workflow" / "execute.py"), "run", str(notebook), str(output), "{}"]
+    assert subprocess.run(arguments, capture_output=True).returncode
+    told = output.with_suffix(FAILURE).read_text()
+    assert "cell: the last one there" in told and "Kernel died" in told
     assert not output.exists()
 
 
@@ -227,19 +226,21 @@ def test_jobs_at_a_time_take_different_gpus(tmp_path: Path, monkeypatch: pytest.
     taken = []
     for gpu in ("3", "5", "3"):
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        taken.append(take_gpu("3,5", 3, tmp_path))
+        taken.append(take_gpu(["3", "5", "3"], tmp_path))
         assert taken[-1] is not None and os.environ["CUDA_VISIBLE_DEVICES"] == gpu
     taken.pop(1)
-    assert take_gpu("3,5", 3, tmp_path) is not None and os.environ["CUDA_VISIBLE_DEVICES"] == "5"
+    assert take_gpu(["3", "5", "3"], tmp_path) is not None and os.environ["CUDA_VISIBLE_DEVICES"] == "5"
 
 
 def test_a_second_run_of_the_same_profile_is_told_of_the_first(
-    study: Study, capsys: pytest.CaptureFixture[str]
+    study: Study, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(run, "PATIENCE", 1)
     study.quick.mkdir(parents=True)
-    with only_run(study.quick):
-        assert study("--dry-run") == options.BAD_ARGUMENTS
+    with run.lock(study.quick):
+        assert study("--dry-run") == command.BAD_ARGUMENTS
     assert f"process {os.getpid()}" in capsys.readouterr().err
+    assert study("--dry-run") == command.DONE
 
 
 # --- what is refused before anything starts ------------------------------------------------------------------------
@@ -276,7 +277,7 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
 def test_a_wrong_value_is_named_with_the_nearest_valid_one(
     study: Study, capfd: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
 ) -> None:
-    assert study(*arguments) == options.BAD_ARGUMENTS
+    assert study(*arguments) == command.BAD_ARGUMENTS
     out, err = capfd.readouterr()
     assert out == "" and "Traceback" not in err and len(err) < 3000
     for part in parts:
@@ -287,36 +288,36 @@ def test_a_wrong_value_is_named_with_the_nearest_valid_one(
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["--profil", "quick"], "--profile"),
+        (["--profiles", "quick"], "did you mean '--profile'?"),
         (["--jobs", "0"], "from 1 on"),
         (["--jobs", "9" * 5000], "invalid int"),
-        (["quick"], "quick"),
+        (["quick"], "quick is no argument"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else None,
 )
 def test_a_wrong_argument_ends_with_2(capsys: pytest.CaptureFixture[str], arguments: list[str], part: str) -> None:
     with pytest.raises(SystemExit) as stop:
-        options.parse(arguments)
-    assert stop.value.code == options.BAD_ARGUMENTS
+        command.parse(arguments)
+    assert stop.value.code == command.BAD_ARGUMENTS
     assert part in capsys.readouterr().err
 
 
 def test_missing_data_ends_with_3_and_paths_are_the_callers(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    assert study("--set", "image_dataset=npz:nowhere") == options.DATA_MISSING
+    assert study("--set", "image_dataset=npz:nowhere") == command.DATA_MISSING
     assert str(study.folder / "nowhere") in capsys.readouterr().err
-    assert study("--set", "image_weights=nowhere") == options.BAD_ARGUMENTS
+    assert study("--set", "image_weights=nowhere") == command.BAD_ARGUMENTS
     assert str(study.folder / "nowhere") in capsys.readouterr().err
 
 
 def test_a_results_folder_that_is_a_file_is_told_in_one_line(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
     study.results.write_text("")
-    assert study() == options.BAD_ARGUMENTS
+    assert study() == command.BAD_ARGUMENTS
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_help_needs_only_the_standard_library() -> None:
-    command = [sys.executable, "-S", str(ROOT / "workflow" / "run.py"), "--help"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}).stdout
+    asked = [sys.executable, "-PS", "-m", "workflow", "--help"]
+    text = subprocess.run(asked, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}).stdout
     for option in ("--profile", "--only", "--seeds", "--set", "--jobs", "--dry-run", "--force", "-- "):
         assert option in text
     for profile in (ROOT / "profiles").glob("*.yaml"):
@@ -332,34 +333,32 @@ def test_a_notebook_needs_exactly_one_parameters_cell(
 ) -> None:
     study.notebooks = tmp_path
     path = write_notebook(tmp_path / "01_x.ipynb", "seed = 0", "seeds = [0]", tags=tags)
-    with pytest.raises(NotebookError, match=f"01_x.ipynb: {len(tags)} cells"):
-        read_notebook(path)
-    assert study() == options.BAD_ARGUMENTS
+    with pytest.raises(command.Refusal, match=f"01_x.ipynb .*: {len(tags)} cells"):
+        read_parameters(path, PARAMETERS)
+    assert study() == command.BAD_ARGUMENTS
     assert "01_x.ipynb" in capsys.readouterr().err
 
 
 def test_a_parameter_that_is_none_is_named_with_the_nearest(tmp_path: Path) -> None:
-    write_notebook(tmp_path / "01_x.ipynb", "image_epoch: int = 3")
-    with pytest.raises(NotebookError, match="'image_epoch'.*did you mean 'image_epochs'"):
-        find_notebooks(tmp_path, PARAMETERS)
+    path = write_notebook(tmp_path / "01_x.ipynb", "image_epoch: int = 3")
+    with pytest.raises(command.Refusal, match="'image_epoch'.*did you mean 'image_epochs'"):
+        read_parameters(path, PARAMETERS)
 
 
 def jobs_of(folder: Path, **changes: Any) -> dict[str, Any]:
-    return make_jobs(find_notebooks(folder, PARAMETERS).values(), flat(load_profile("quick", changes)))
+    return make_jobs(folder, flat(load_profile("quick", changes)))
 
 
 def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: Path) -> None:
-    jobs = jobs_of(notebooks, seeds=[0, 3], image_dataset=["digits", "npz:/some/pets"])
-    pets = slug("image_dataset", "npz:/some/pets")
-    assert pets.startswith("npz-pets-") and pets != slug("image_dataset", "npz:/other/pets")
+    jobs = jobs_of(notebooks, seeds=[0, 3], image_dataset=["digits", "npz:/some/my pets"])
     assert len(jobs) == 2 * 4 + 1
-    job = jobs[f"02_adapt_image-{pets}-seed3"]
-    assert (job.parameters["seed"], job.parameters["image_dataset"]) == (3, "npz:/some/pets")
-    assert job.parameters["image_epochs"] == 4, "what its modality has and its cell does not name"
-    assert not [name for name in job.parameters if name.startswith(("text_", "speech_"))]
-    assert job.after == (f"01_pretrain-{pets}-seed3",)
-    assert jobs["09_report"].parameters["seeds"] == [0, 3]
-    assert set(jobs["09_report"].after) == set(jobs) - {"09_report"}
+    job = jobs["02_adapt_image-npz-my%20pets-seed3"]
+    assert (job["parameters"]["seed"], job["parameters"]["image_dataset"]) == (3, "npz:/some/my pets")
+    assert job["parameters"]["image_epochs"] == 4, "what its modality has and its cell does not name"
+    assert not [name for name in job["parameters"] if name.startswith(("text_", "speech_"))]
+    assert job["after"] == ["01_pretrain-npz-my%20pets-seed3"]
+    assert jobs["09_report"]["parameters"]["seeds"] == [0, 3]
+    assert set(jobs["09_report"]["after"]) == set(jobs) - {"09_report"}
 
 
 def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Path) -> None:
@@ -369,6 +368,6 @@ def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Pa
         write_notebook(tmp_path / f"{name}.ipynb", "seed = 0\nimage_dataset = 'digits'")
     write_notebook(tmp_path / "08_released_network.ipynb", "profile = 'quick'")
     jobs = jobs_of(tmp_path)
-    assert jobs["05_ablations-digits-seed0"].after == jobs["08_released_network"].after == ()
-    assert jobs["06_uncertainty-digits-seed0"].after == ("01_pretrain-digits-seed0",)
-    assert {"05_ablations-digits-seed0", "08_released_network"} <= set(jobs["09_report"].after)
+    assert jobs["05_ablations-digits-seed0"]["after"] == jobs["08_released_network"]["after"] == []
+    assert jobs["06_uncertainty-digits-seed0"]["after"] == ["01_pretrain-digits-seed0"]
+    assert {"05_ablations-digits-seed0", "08_released_network"} <= set(jobs["09_report"]["after"])

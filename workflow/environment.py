@@ -1,6 +1,6 @@
-"""Does this Python satisfy pyproject.toml? `python workflow/environment.py [EXTRA]` prints what it lacks and exits 1.
+"""What does this Python lack of pyproject.toml? `python workflow/environment.py [EXTRA]` prints it and exits 1.
 
-Only the standard library and `packaging`, because any Python on the machine may be asked.
+Any Python on the machine may be asked, so only the standard library and `packaging` are used.
 """
 
 from __future__ import annotations  # so that an old Python gets as far as saying that it is old
@@ -12,17 +12,14 @@ from pathlib import Path
 
 def lacking(extra: str | None = None) -> list[str]:
     """The requirements of the project, with those of `extra`, that this Python does not satisfy."""
-    if sys.version_info < (3, 11):  # noqa: UP036, any Python may run this
-        return ["python>=3.11"]
-    import tomllib
-
     try:
+        import tomllib  # since Python 3.11
+
         from packaging.requirements import Requirement
     except ImportError:
-        return ["packaging"]
+        return ["Python 3.11 with packaging"]
 
-    def satisfied(text: str) -> bool:
-        requirement = Requirement(text)
+    def satisfied(requirement: Requirement) -> bool:
         try:
             return requirement.specifier.contains(version(requirement.name), prereleases=True)
         except PackageNotFoundError:
@@ -30,7 +27,7 @@ def lacking(extra: str | None = None) -> list[str]:
 
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
-    return [text for text in texts if not satisfied(text)]
+    return [text for text in texts if not satisfied(Requirement(text))]
 
 
 if __name__ == "__main__":

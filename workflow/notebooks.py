@@ -1,10 +1,7 @@
 """The notebooks, and the jobs that a profile makes of them.
 
-A notebook says itself what it works on, by the names in its one cell tagged `parameters`:
-
-- `seed` or `image_dataset` (any of AXES): a job for each seed, for each dataset;
-- `seeds`: it is a report, one job that sees all of them and comes last.
-
+A notebook says itself what it works on, by the names in its one cell tagged `parameters`: `seed` or `image_dataset`
+(any of AXES) make a job for each seed, for each dataset; `seeds` makes a report, one job that sees all and comes last.
 So a new notebook is a file in notebooks/ and nothing else.
 """
 
@@ -12,61 +9,19 @@ import ast
 import hashlib
 import itertools
 import json
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from cascadetta_lib.registry import nearest
-from workflow.options import Refusal
+from workflow.command import Refusal
 
 AXES = ("image_dataset", "text_dataset", "speech_dataset", "seed")
 PRETRAIN = "01_pretrain"
 """Makes the checkpoints, so its jobs come before those of the other notebooks on the same dataset and seed."""
 ABLATIONS = "05_ablations"
 """Begins with the networks that it alone needs, so it does not wait for PRETRAIN: two jobs train side by side."""
-
-
-class NotebookError(Refusal):
-    """A notebook that cannot be given its parameters."""
-
-
-@dataclass(frozen=True)
-class Notebook:
-    """A notebook and the defaults in its parameters cell, of which None stands for the profile's value."""
-
-    path: Path
-    defaults: Mapping[str, object]
-
-    @property
-    def name(self) -> str:
-        return self.path.stem
-
-    @property
-    def report(self) -> bool:
-        """Whether it sees all seeds and datasets."""
-        return "seeds" in self.defaults
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The parameters of which each value is a job of its own."""
-        return () if self.report else tuple(axis for axis in AXES if axis in self.defaults)
-
-    def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of the profile's values that the notebook is executed with, and executed again if they change: what it
-        names, and what its modalities have. (The rest it can read from the profile.)"""
-        modalities = tuple(f"{name.partition('_')[0]}_" for name in self.defaults if name in AXES[:3])
-        return {name: value for name, value in values.items() if name in self.defaults or name.startswith(modalities)}
-
-
-@dataclass(frozen=True)
-class Job:
-    """One execution of a notebook. `after` names the jobs that come before it."""
-
-    notebook: Notebook
-    parameters: dict[str, Any]
-    after: tuple[str, ...] = ()
 
 
 def code_cells(path: Path) -> Iterator[dict[str, Any]]:
@@ -76,65 +31,61 @@ def code_cells(path: Path) -> Iterator[dict[str, Any]]:
             yield cell | {"source": "".join(cell["source"])}
 
 
-def read_notebook(path: Path) -> Notebook:
-    """The notebook at `path`. papermill injects at the top, silently, where the `parameters` tag is missing, and fills
-    only the first of two such cells; so anything but one is a NotebookError here."""
+def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
+    """The defaults in the parameters cell of a notebook, of which None stands for the profile's value.
+
+    papermill injects at the top, silently, where the tag is missing, fills only the first of two such cells, and only
+    warns of a parameter that there is not; so anything but one cell of names that are `known` is a Refusal here.
+    """
     try:
         cells = [cell["source"] for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", ())]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotebookError(f"{path.name} is no notebook ({type(error).__name__}: {error})") from None
-    if len(cells) != 1:
-        raise NotebookError(f"{path.name}: {len(cells)} cells are tagged 'parameters', and one is needed")
-    defaults: dict[str, object] = {}
-    try:
-        for line in ast.parse(cells[0]).body:
-            if isinstance(line, ast.Assign | ast.AnnAssign) and line.value:
-                target = line.target if isinstance(line, ast.AnnAssign) else line.targets[0]
-                defaults[ast.unparse(target)] = ast.literal_eval(line.value)
-    except (SyntaxError, ValueError) as error:
-        raise NotebookError(f"{path.name}: its parameters cell holds more than plain values ({error})") from None
-    return Notebook(path, defaults)
+        if len(cells) != 1:
+            raise ValueError(f"{len(cells)} cells are tagged 'parameters', and one is needed")
+        lines: list[Any] = ast.parse(cells[0]).body
+        names = [ast.unparse(getattr(line, "target", None) or line.targets[0]) for line in lines]
+        found = {name: ast.literal_eval(line.value) for name, line in zip(names, lines, strict=True)}
+    except (ValueError, KeyError, TypeError, AttributeError, SyntaxError) as error:
+        raise Refusal(f"{path.name} has no parameters cell of plain values: {error}") from None
+    if unknown := [name for name in found if name not in known]:
+        raise Refusal(f"{path.name}: its parameter {unknown[0]!r} is none; {nearest(unknown[0], known)}")
+    return found
 
 
-def find_notebooks(folder: Path, known: Collection[str]) -> dict[str, Notebook]:
-    """The notebooks `NN_name.ipynb` in `folder` by name. papermill only warns about a parameter that a notebook does
-    not have; here one that is none of `known` is a NotebookError."""
-    notebooks = [read_notebook(path) for path in sorted(folder.glob("[0-9][0-9]_*.ipynb"))]
-    if not notebooks:
-        raise NotebookError(f"{folder}: no notebook NN_name.ipynb is there")
-    for notebook in notebooks:
-        for name in notebook.defaults:
-            if name not in known:
-                raise NotebookError(f"{notebook.path.name}: its parameter {name!r} is none; {nearest(name, known)}")
-    return {notebook.name: notebook for notebook in notebooks}
+def slug(value: object) -> str:
+    """A short file name for the value of an axis: digits, npz-pets, seed0. Settings refuse two folders of one name."""
+    kind, colon, folder = str(value).partition(":")
+    return f"seed{value}" if isinstance(value, int) else quote(f"{kind}{'-' * len(colon)}{Path(folder).name}", safe="")
 
 
-def slug(axis: str, value: object) -> str:
-    """A short file name for the value of an axis: digits, npz-pets-1f3a5c, seed0."""
-    if axis == "seed":
-        return f"seed{value}"
-    kind, _, argument = str(value).partition(":")
-    if not argument:
-        return kind
-    last = re.sub(r"\W+", "-", Path(argument).name)
-    return f"{kind}-{last}-{hashlib.sha256(argument.encode()).hexdigest()[:6]}"  # two folders may have one name
+def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The jobs of the notebooks `NN_name.ipynb` in `folder` by name, as the Snakefile reads them.
 
-
-def make_jobs(notebooks: Iterable[Notebook], values: Mapping[str, Any]) -> dict[str, Job]:
-    """The jobs of `notebooks` by name; `values` are the flat settings as JSON has them."""
-    jobs: dict[str, Job] = {}
-    for notebook in notebooks:
-        choices = [values["seeds"] if axis == "seed" else values[axis] for axis in notebook.axes]
-        for point in itertools.product(*(each if isinstance(each, list) else [each] for each in choices)):
-            axes = dict(zip(notebook.axes, point, strict=True))
-            before = tuple(name for name, job in jobs.items() if _precedes(job, notebook, axes))
-            name = "-".join([notebook.name, *(slug(axis, value) for axis, value in axes.items())])
-            jobs[name] = Job(notebook, notebook.given(values) | axes, before)
+    `values` are the flat settings as JSON has them: a job is given those that its notebook names and those of its
+    modalities, and is done again if they change; the rest it reads from the profile. `after` names jobs before it.
+    """
+    jobs: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
+        names = read_parameters(path, values)
+        report = "seeds" in names
+        modalities = tuple(f"{name.partition('_')[0]}_" for name in names if name in AXES[:3])
+        given = {name: values[name] for name in values if name in names or name.startswith(modalities)}
+        several = (
+            {} if report else {axis: values["seeds" if axis == "seed" else axis] for axis in AXES if axis in names}
+        )
+        waits = PRETRAIN if path.stem not in (PRETRAIN, ABLATIONS) else None
+        for point in itertools.product(*(each if isinstance(each, list) else [each] for each in several.values())):
+            axes = dict(zip(several, point, strict=True))
+            jobs["-".join([path.stem, *map(slug, point)])] = {
+                "notebook": path.stem,
+                "path": str(path),
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "report": report,
+                "axes": axes,
+                "parameters": given | axes,
+                "after": [
+                    name
+                    for name, job in jobs.items()
+                    if report or (job["notebook"] == waits and job["axes"].items() <= axes.items())
+                ],
+            }
     return jobs
-
-
-def _precedes(earlier: Job, notebook: Notebook, axes: Mapping[str, Any]) -> bool:
-    if notebook.report:
-        return not earlier.notebook.report
-    waits = earlier.notebook.name == PRETRAIN and notebook.name not in (PRETRAIN, ABLATIONS)
-    return waits and all(axes.get(axis) == earlier.parameters[axis] for axis in earlier.notebook.axes)

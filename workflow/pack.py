@@ -37,14 +37,7 @@ def table() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("network")
 
 
-def write_table() -> None:
-    """Bring the table in weights/README.md up to date."""
-    readme = networks.SHIPPED / "README.md"
-    text = readme.read_text(encoding="utf-8").partition(BEGIN)[0] + BEGIN + "\n" + markdown(table()) + "\n"
-    write_atomically(readme, lambda file: file.write(text.encode()))
-
-
-def main(profile: str) -> None:
+def main(profile: str = "networks") -> None:
     """Pack every network of the profile, at each of its seeds, that has been trained."""
     study = Study(load_profile(profile))
     for seed in study.settings.seeds:
@@ -53,23 +46,15 @@ def main(profile: str) -> None:
             trained = study.store.folder / "checkpoints" / request.key(study.dataset.fingerprint)
             if (networks.SHIPPED / f"{objective}-{seed}.safetensors").exists() or not trained.exists():
                 continue
-            checkpoint = study.at_seed(seed).checkpoint(objective)
-            assert checkpoint.history is not None
-            path = networks.pack(
-                networks.SHIPPED,
-                checkpoint.model,
-                checkpoint.history,
-                study.dataset,
-                network=request.network,
-                objective=objective,
-                training=request.training,
-                seed=seed,
-                options=request.options,
-                provenance=checkpoint.provenance,
-            )
-            print(f"packed {path.name}")
-    write_table()
+            found = study.at_seed(seed).checkpoint(objective)
+            assert found.history is not None
+            asked = {name: getattr(request, name) for name in ("network", "objective", "training", "seed", "options")}
+            card = asked | {"provenance": found.provenance}
+            print("packed", networks.pack(networks.SHIPPED, found.model, found.history, study.dataset, **card).name)
+    readme = networks.SHIPPED / "README.md"
+    text = readme.read_text(encoding="utf-8").partition(BEGIN)[0] + BEGIN + "\n" + markdown(table()) + "\n"
+    write_atomically(readme, lambda file: file.write(text.encode()))
 
 
 if __name__ == "__main__":
-    main(*(sys.argv[1:] or ["networks"]))
+    main(*sys.argv[1:])

@@ -1,73 +1,203 @@
-"""The study from the command line: everything is checked, then the jobs start. `run_all.sh` calls it."""
+"""A run of the study: all is checked, then Snakemake runs the jobs, and the end leaves nothing half done."""
 
 import argparse
+import fcntl
+import hashlib
+import json
 import os
+import shutil
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TextIO, get_args
 
-from workflow.options import BAD_ARGUMENTS, DONE, ROOT, STOPPED, Refusal, parse
+import torch
+import yaml
 
+from cascadetta_lib.data.base import DataMissing, Modality
+from cascadetta_lib.registry import nearest
+from cascadetta_lib.settings import Settings, SettingsError, flat, load_profile, parse_yaml
+from cascadetta_lib.study import Study
+from workflow.command import BAD_ARGUMENTS, DATA_MISSING, FAILED, NOTEBOOK_FAILED, ROOT, Refusal
+from workflow.execute import FAILURE, PARTIAL
+from workflow.notebooks import make_jobs
 
-def run(options: argparse.Namespace, caller: Path, notebooks_folder: Path) -> None:
-    """Check everything, then run it; Refusal says what went wrong."""
-    from cascadetta_lib.settings import PARAMETERS, flat
-    from workflow import checks, launch
-    from workflow.execute import failure_path, partial_path
-    from workflow.notebooks import find_notebooks, make_jobs
-
-    notebooks = find_notebooks(notebooks_folder, PARAMETERS)
-    chosen = options.only or list(notebooks)
-    checks.check_names("--only", chosen, list(notebooks))
-    checks.check_names("--force", options.force, [name for name in notebooks if name in chosen])
-    settings = checks.load_settings(options, caller)
-    os.chdir(ROOT)
-    options.jobs = options.jobs or len(launch.gpus()) or min(2, os.cpu_count() or 1)
-    jobs = make_jobs(notebooks.values(), flat(settings))
-    selected = {name: job for name, job in jobs.items() if job.notebook.name in chosen}
-    folder = settings.results_path.resolve() / settings.profile
-    outputs = [folder / "notebooks" / f"{name}.ipynb" for name in selected]
-    (folder / "notebooks").mkdir(parents=True, exist_ok=True)
-    with launch.only_run(folder) as lock:
-        command = launch.snakemake_command(options, launch.write_plan(settings, jobs, selected, folder))
-        if options.dry_run:
-            launch.list_jobs(command, selected)
-            return
-        checks.check_data(settings, {axis for name in chosen for axis in notebooks[name].axes})
-        for output in outputs:  # what failed or killed executions left
-            partial_path(output).unlink(missing_ok=True)
-            failure_path(output).unlink(missing_ok=True)
-        print(f"profile {settings.profile}: {len(selected)} jobs, {options.jobs} at a time", flush=True)
-        start = time.time()
-        log = None if options.snakemake else folder / "snakemake.log"
-        launch.check_outcome(launch.run_snakemake(options, command, log, lock), selected, folder, log, caller)
-    if all(path.exists() and path.stat().st_mtime < start for path in outputs):
-        print("nothing to do, all of it was done before (--force NAME executes a notebook again)")
-    report = folder / "report.html"
-    if any(job.notebook.report for job in selected.values()) and report.exists():
-        print(f"report: {launch.relative(report, caller)}")
-    else:
-        print(f"notebooks: {launch.relative(folder / 'notebooks', caller)}")
+PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder")
+"""What changes no number of a job."""
+PATIENCE = 20
+"""Seconds in which what a killed run leaves behind sees that it was, and ends."""
 
 
-def main(arguments: Sequence[str], notebooks_folder: Path = ROOT / "notebooks") -> int:
-    """Run what the command line says; the exit code."""
-    caller = Path.cwd()
-    options = parse(arguments)
+def _from_folder(name: str, value: Any, folder: Path) -> Any:
+    """`value` with the relative paths in it taken from `folder`: npz:FOLDER, release:FILE, names ending in _folder."""
+    if isinstance(value, list):
+        return [item if isinstance(item, list) else _from_folder(name, item, folder) for item in value]
+    kind, _, path = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if path and name.endswith(("_dataset", "_weights")):
+        return f"{kind}:{folder / Path(path).expanduser()}"
+    if kind and (name.endswith("_folder") or (name.endswith("_weights") and kind not in ("train", "shipped"))):
+        return str(folder / Path(value).expanduser())
+    return value
+
+
+def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
+    """The profile with the command line's values. What these change is run under a label of its own, so that no result
+    of the profile itself is replaced. Refusal if anything cannot be used."""
+    changes: dict[str, Any] = {}
+    for pair in ([f"seeds=[{options.seeds}]"] if options.seeds is not None else []) + options.set:
+        name, equals, text = pair.partition("=")
+        try:
+            if not equals:
+                raise ValueError("allowed is NAME=VALUE, such as image_epochs=2")
+            if name == "seed" or name in changes:
+                raise ValueError("it is given twice" if name in changes else "each job has its own seed; use --seeds")
+            changes[name] = _from_folder(name, parse_yaml(text), caller)
+        except (ValueError, RuntimeError) as error:
+            raise Refusal(f"--set {pair[:200]}: {error}") from None
     try:
-        run(options, caller, notebooks_folder)
-    except Refusal as refusal:
-        print(f"run_all.sh: {refusal}", file=sys.stderr)
-        return refusal.code
-    except OSError as error:  # the results folder cannot be written to, the disk is full
-        print(f"run_all.sh: {error}", file=sys.stderr)
-        return BAD_ARGUMENTS
-    except KeyboardInterrupt:
-        print("run_all.sh: stopped before anything began", file=sys.stderr)
-        return STOPPED
-    return DONE
+        settings, plain = load_profile(options.profile, changes), flat(load_profile(options.profile))
+        changed = {name: value for name, value in flat(settings).items() if value != plain[name] and name not in PLACES}
+        if changed and "profile" not in changes:
+            label = f"{settings.profile}-{hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:6]}"
+            settings = load_profile(options.profile, {"figures_folder": ""} | changes | {"profile": label})
+    except SettingsError as error:
+        raise Refusal(str(error)) from None
+    return settings
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def check_data(settings: Settings, axes: set[str]) -> None:
+    """Load every dataset of `axes` once, so that nothing starts without its data, device, networks or domains."""
+    for modality in get_args(Modality):
+        for name in settings.datasets(modality) if f"{modality}_dataset" in axes else ():
+            try:
+                study = Study(settings.vary(modality, {"dataset": name}), modality)
+                print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
+                for seed in settings.seeds:
+                    study.at_seed(seed).check()
+            except DataMissing as error:
+                raise Refusal(f"data missing for {modality}_dataset = {name}: {error}", DATA_MISSING) from None
+            except ValueError as error:
+                raise Refusal(f"{modality}_dataset = {name}: {error}") from None
+
+
+def lock(folder: Path) -> TextIO:
+    """Be the only run in a results folder while this process, or the Snakemake that it started, holds the result."""
+    file = (folder / ".lock").open("a+")
+    for _ in range(PATIENCE):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(1)
+            continue
+        file.truncate(0)
+        print(os.getpid(), file=file, flush=True)
+        return file
+    file.seek(0)
+    raise Refusal(f"another run (process {file.read().strip()}) is at work in {folder}; wait for it or end it")
+
+
+def gpus() -> list[str]:
+    """The GPUs that this process may use, by the names that CUDA_VISIBLE_DEVICES gives them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return named if named[0] else [str(number) for number in range(torch.cuda.device_count())]
+
+
+def run_snakemake(command: list[str], log: Path | None, jobs: int, held: TextIO) -> int:
+    """Snakemake's exit code. Its chatter goes to `log`; the jobs' own lines of progress are on the standard output."""
+    stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in stops:
+        signal.signal(number, signal.default_int_handler)
+    with open(log or os.devnull, "wb") as chatter:
+        process = subprocess.Popen(
+            command,
+            env=os.environ | {"CASCADETTA_RUNNER": "1", "CASCADETTA_GPUS": ",".join((gpus() * jobs)[:jobs])},
+            stdin=subprocess.PIPE,  # its end tells the jobs that this process is gone
+            stderr=chatter if log else None,
+            start_new_session=True,  # Ctrl-C comes here alone, and one place decides how all of it ends
+            pass_fds=[held.fileno()],
+        )
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            for number in stops:
+                signal.signal(number, signal.SIG_IGN)  # it is being stopped already
+            process.stdin.close()  # type: ignore[union-attr]
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+
+
+def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
+    """Refusal if Snakemake ended with anything but 0: each notebook that failed, its cell, the error's last lines."""
+    folder = outputs[0].parents[1]
+    if code and shutil.disk_usage(folder).free < 2**20:
+        raise Refusal(f"the disk that holds {folder} is full; with space, the same command goes on from here", FAILED)
+    failures = [output.with_suffix(FAILURE) for output in outputs]
+    told = [path.read_text(encoding="utf-8") for path in failures if path.exists()]
+    tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:] if log and not told else []
+    lines = [*told, *tail, f"Snakemake's log: {log or folder / '.snakemake' / 'log'}"]
+    if code:
+        raise Refusal("\n".join(lines), NOTEBOOK_FAILED if told else BAD_ARGUMENTS if code == 2 else FAILED)
+
+
+def unfinished(command: list[str], jobs: list[str]) -> list[str]:
+    """Those of the jobs that would run, as Snakemake sees it."""
+    listed = subprocess.run([*command, "--dry-run", "--quiet", "rules", "--summary"], capture_output=True, text=True)
+    if listed.returncode:
+        raise Refusal(f"Snakemake failed\n{listed.stderr}{listed.stdout}", FAILED)
+    done = [line.partition("\t")[0] for line in listed.stdout.splitlines() if line.endswith("\tno update")]
+    return [name for name in jobs if f"notebooks/{name}.ipynb" not in done]
+
+
+def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
+    """Check everything, then run it; Refusal says what went wrong."""
+    caller = Path.cwd()
+    settings = load_settings(options, caller)
+    jobs = make_jobs(folder_of_notebooks, flat(settings))
+    notebooks = {job["notebook"] for job in jobs.values()}
+    chosen = set(options.only) or notebooks
+    for option, names, known in (("--only", options.only, notebooks), ("--force", options.force, chosen)):
+        for name in names:
+            if name not in known:
+                raise Refusal(f"{option} {name}: no such notebook; {nearest(name, known)}")
+    os.chdir(ROOT)
+    folder = settings.results_path.resolve() / settings.profile
+    outputs = {name: folder / "notebooks" / f"{name}.ipynb" for name in jobs}
+    (folder / "notebooks").mkdir(parents=True, exist_ok=True)
+    held = lock(folder)
+
+    # The profile as it was resolved, which the notebooks name, and the jobs that the Snakefile reads: those selected,
+    # after such of the others as are selected too or done already.
+    profile, plan = folder / "profile.yaml", folder / "plan.json"
+    profile.write_text(yaml.safe_dump(flat(settings), sort_keys=False, allow_unicode=True), encoding="utf-8")
+    selected = {name: job for name, job in jobs.items() if job["notebook"] in chosen}
+    for job in selected.values():
+        job["parameters"]["profile"] = str(profile)
+        job["after"] = [name for name in job["after"] if name in selected or outputs[name].exists()]
+    plan.write_text(json.dumps({"jobs": selected}, indent=1), encoding="utf-8")
+    processes = options.jobs or len(gpus()) or min(2, os.cpu_count() or 1)
+    # Snakemake's own lock is not used: ours does not outlive a kill.
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile"), "--nolock"]
+    command += ["--directory", str(folder), "--configfile", str(plan), "--cores", str(processes)]
+    command += ["--rerun-incomplete", "--rerun-triggers", "mtime", "params"]
+    if forced := [f"notebooks/{name}.ipynb" for name in selected if jobs[name]["notebook"] in options.force]:
+        command += ["--forcerun", *forced]
+    if options.dry_run:
+        left = unfinished(command, list(selected))
+        print(*(f"{'to do' if name in left else 'done '}  {name}" for name in selected), sep="\n")
+        return
+
+    check_data(settings, {axis for job in selected.values() for axis in job["axes"]})
+    made = [outputs[name] for name in selected]
+    for output in made:  # what failed or killed executions left
+        output.with_suffix(PARTIAL).unlink(missing_ok=True)
+        output.with_suffix(FAILURE).unlink(missing_ok=True)
+    print(f"profile {settings.profile}: {len(selected)} jobs, {processes} at a time", flush=True)
+    start, log = time.time(), None if options.snakemake else folder / "snakemake.log"
+    check_outcome(run_snakemake(command + options.snakemake, log, processes, held), made, log)
+    if all(path.stat().st_mtime < start for path in made):
+        print("nothing to do, all of it was done before (--force NAME executes a notebook again)")
+    shown = folder / ("report.html" if any(job["report"] for job in selected.values()) else "notebooks")
+    print(f"{shown.stem}: {shown.relative_to(caller) if shown.is_relative_to(caller) else shown}")

@@ -1,6 +1,7 @@
 """The command line of run_all.sh. Only the standard library, because --help needs no environment."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,16 +31,12 @@ class Refusal(Exception):
         self.code = code
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """All options, each with an example."""
-    parser = argparse.ArgumentParser(
-        prog="./run_all.sh",
-        usage="%(prog)s [OPTIONS] [-- SNAKEMAKE OPTIONS]\n       %(prog)s test [PYTEST OPTIONS]",
-        description="Make the environment once, execute the notebooks with a profile, write the report.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawTextHelpFormatter,
-        allow_abbrev=False,
-    )
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; what stands after `--` is `snakemake`. A wrong one is told with the nearest."""
+    usage = "%(prog)s [OPTIONS] [-- SNAKEMAKE OPTIONS]\n       %(prog)s test [PYTEST OPTIONS]"
+    about = "Make the environment once, execute the notebooks with a profile, write the report."
+    looks = {"formatter_class": argparse.RawTextHelpFormatter, "epilog": EPILOG}
+    parser = argparse.ArgumentParser("./run_all.sh", usage, about, **looks)  # type: ignore[arg-type]
 
     def add(name: str, about: str, example: str, **rest: Any) -> None:
         parser.add_argument(name, help=f"{about}\n  {example}", **rest)
@@ -55,13 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--dry-run", "list the jobs and start none", "--profile paper --dry-run", action="store_true")
     about = "execute these and what follows from them again (stored results are still used)"
     add("--force", about, "--force 02_adapt_image", metavar="NAME", **many)
-    return parser
-
-
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options; what stands after `--` is `snakemake`. A wrong one is told with the nearest."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
-    parser = make_parser()
     options, unknown = parser.parse_known_args(arguments[:cut])
     if unknown:
         from cascadetta_lib.registry import nearest
@@ -72,3 +63,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         parser.error(f"--jobs {options.jobs}: allowed are whole numbers from 1 on")
     options.snakemake = list(arguments[cut + 1 :])
     return options
+
+
+def main(arguments: Sequence[str], notebooks: Path = ROOT / "notebooks") -> int:
+    """Run what the command line says; the exit code."""
+    options = parse(arguments)
+    try:
+        from workflow.run import run
+
+        run(options, notebooks)
+    except (Refusal, OSError) as error:  # such as a results folder that cannot be written to
+        print(f"run_all.sh: {error}", file=sys.stderr)
+        return error.code if isinstance(error, Refusal) else BAD_ARGUMENTS
+    except KeyboardInterrupt:
+        print("run_all.sh: stopped; the same command goes on from here", file=sys.stderr)
+        return STOPPED
+    return DONE
