@@ -17,6 +17,7 @@ from torch import Tensor
 from cascadetta_lib.data.base import Dataset, Split
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
+from cascadetta_lib.methods.memory import memories
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.progress import progress
 from cascadetta_lib.streams import Domain
@@ -82,7 +83,7 @@ class Evaluator:
         for step, domain in enumerate(progress(self.stream, method.label, len(self.stream))):
             rows = self._pass(domain, method.step)
             batches += [places[step] | row for row in rows]
-            if not method.adapts and not method.memory:  # a model that nothing changes predicts it so at any time
+            if not method.adapts and not any(memories(method)):  # what nothing changes predicts it so at any time
                 known[domain] = _accuracy(rows)
             for place in range(len(self.stream)) if matrix or step == last else [step]:
                 other = self.stream[place]

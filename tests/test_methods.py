@@ -1,6 +1,7 @@
 """Contracts that hold for every registered method, and what is particular to one."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,9 +10,10 @@ import torch
 from conftest import Waits
 from torch import Tensor, nn
 
+from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.losses import entropy
-from cascadetta_lib.methods import METHODS, Method, cotta
+from cascadetta_lib.methods import METHODS, Method, cotta, rotta
 from cascadetta_lib.methods.memory import MemoryBatchNorm, give_memory, memories
 from cascadetta_lib.models import Cascade, ImageNetwork, Network, SpeechNetwork, TextNetwork, build_network
 from cascadetta_lib.objectives import OBJECTIVES
@@ -23,7 +25,15 @@ NETWORKS: dict[Modality, tuple[Network, dict[str, int]]] = {
 }
 CASES = [(name, modality) for name in METHODS for modality in METHODS[name].modalities]
 ADAPTING = [(name, modality) for name, modality in CASES if METHODS[name].adapts]
-FOR_ANY_NETWORK = ["erm", "adabn", "tent", "tent_adam", "cotta"]
+FOR_ANY_NETWORK = ["erm", "adabn", "tent", "tent_adam", "cotta", "roid", "tema"]
+NOT_ADABN = {"roid", "rotta"}
+"""What these predict differs from AdaBN even before any step: by a prior, and by the source's statistics."""
+
+
+@pytest.fixture(autouse=True)
+def update_with_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RoTTA updates after every 64 examples, and a batch has eight here."""
+    monkeypatch.setattr(rotta, "UPDATE_EVERY", 8)
 
 
 def noisy_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
@@ -112,7 +122,7 @@ def test_nothing_but_the_declared_parameters_changes(name: str, modality: Modali
     for _ in range(3):
         method(batch)
     memory = {id(buffer) for norm in memories(method) for buffer in norm.buffers()}
-    assert bool(memory) == bool(method.memory) and bool(declared) == method.adapts
+    assert bool(memory) == (bool(method.memory) or name in ("rotta", "tema")) and bool(declared) == method.adapts
     for n, (value, old) in before.items():
         assert id(value) in declared | memory or torch.equal(value, old), n
 
@@ -126,7 +136,7 @@ def test_any_method_takes_another_optimiser(name: str, modality: Modality, batch
         assert method(batch).isfinite().all() and not torch.equal(flat(method.adapted_parameters()), before)
 
 
-@pytest.mark.parametrize(("name", "modality"), ADAPTING)
+@pytest.mark.parametrize(("name", "modality"), [case for case in ADAPTING if case[0] not in NOT_ADABN])
 def test_with_learning_rate_0_a_method_is_adabn(name: str, modality: Modality, batch: Tensor) -> None:
     method = make(name, modality, learning_rate=0.0)
     adabn = METHODS["adabn"](network(method.objective_on(modality), modality), memory=method.memory)
@@ -136,12 +146,13 @@ def test_with_learning_rate_0_a_method_is_adabn(name: str, modality: Modality, b
 
 @pytest.mark.parametrize(("name", "modality"), CASES)
 def test_a_batch_of_one_works(name: str, modality: Modality, batch: Tensor) -> None:
-    if modality == "text" and name != "erm" and not METHODS[name].memory:
+    method = make(name, modality)
+    if modality == "text" and name not in ("erm", "lame") and not any(memories(method)):
         # One vector has no variance: torch says so, and the study before anything starts.
         with pytest.raises(ValueError, match="more than 1 value per channel"):
-            make(name, modality)(batch[:1])
+            method(batch[:1])
     else:
-        assert make(name, modality)(batch[:1]).isfinite().all()
+        assert method(batch[:1]).isfinite().all()
 
 
 @pytest.mark.parametrize(("name", "modality"), CASES)
@@ -152,10 +163,10 @@ def test_predict_changes_nothing_and_has_the_batchnorm_mode_of_step(
     before = snapshot(method)
     predicted = method.predict(batch).main
     assert same(snapshot(method), before)
-    # An image's logits depend on its companions exactly where the batch's statistics are used.
-    assert torch.allclose(predicted[:4], method.predict(batch[:4]).main, atol=1e-4) == (name == "erm")
+    # An image's logits depend on its companions exactly where the batch's statistics, or LAME's neighbours, are used.
+    assert torch.allclose(predicted[:4], method.predict(batch[:4]).main, atol=1e-4) == (name in ("erm", "rotta"))
     stepped = method.step(batch).main
-    if not method.memory:  # which has the batch in it from now on
+    if not any(memories(method)):  # which have the batch in them from now on
         assert torch.equal(stepped, method.predict(batch).main)
 
 
@@ -227,8 +238,11 @@ REFUSED = [
     ("cascade", lambda: network("meta_no_auxiliary"), "Cascade without θ_a; use cascade_no_auxiliary"),
     ("ttt", lambda: network("meta"), "models.Parallel"),
     *((name, lambda: convolutions(norm=nn.SyncBatchNorm(4)), "give its weights to nn.BatchNorm2d")
-      for name in ("adabn", "tent", "cotta")),
-    ("cotta", lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten()), "pass copies=None or a function"),
+      for name in ("adabn", "tent", "cotta", "roid", "rotta", "tema")),
+    *((name, lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten()), "pass copies=None or a function")
+      for name in ("cotta", "roid", "rotta")),
+    ("lame", convolutions, "nn.Linear, and Sequential has none; use erm"),
+    *((name, lambda: convolutions(norm=nn.Identity()), "no layer of nn.Batch") for name in ("roid", "rotta", "tema")),
     ("cascade_plus", lambda: Cascade(convolutions(norm=nn.BatchNorm2d(4, track_running_stats=False)), nn.Linear(4, 4),
                                      nn.Linear(4, 4)), "running statistics"),
 ]  # fmt: skip
@@ -301,7 +315,7 @@ def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
 
     def counted(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
         calls.append(count)
-        return cotta.cotta_copies(x, count, generator, value_range=(-1.0, 1.0))
+        return cotta_copies(x, count, generator, value_range=(-1.0, 1.0))
 
     expected = make("cotta")(images)
     assert torch.equal(make("cotta", copies=counted)(images), expected), "without copies of one's own: for images"
@@ -339,7 +353,7 @@ def test_a_memory_blends_the_batch_with_what_it_has_seen() -> None:
     mean, variance = norm.running_mean.clone(), norm.running_var.clone()
     model = nn.Sequential(norm)
     names = list(model.state_dict())
-    give_memory(model, 24)
+    give_memory(model, partial(MemoryBatchNorm, examples=24))
     remembering = model[0]
     assert isinstance(remembering, MemoryBatchNorm) and list(model.state_dict()) == names
     assert remembering.weight is norm.weight and remembering.running_mean is norm.running_mean

@@ -8,8 +8,9 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.data.base import Copies, Dataset, Modality
-from cascadetta_lib.methods.memory import give_memory, memories
+from cascadetta_lib.methods.memory import MemoryBatchNorm, give_memory, memories
 from cascadetta_lib.models import Outputs, as_outputs, batch_norm_parameters, batch_norms
 
 OptimizerName = Literal["sgd", "adam"]
@@ -30,8 +31,8 @@ class Method(nn.Module):
     predict: `after` gives the prediction of the updated model (the paper), `before` that of the forward pass which the
         update was computed from (the releases of Tent and CoTTA).
     value_range: black and white in images x.
-    copies: makes the augmented copies that CoTTA averages over. "image" is its own augmentation of RGB images; other
-        data needs its own, such as Dataset.augmented_copies, or None for no copies.
+    copies: makes the augmented copies that CoTTA, RoTTA and ROID learn from. "image" is CoTTA's augmentation of RGB
+        images; other data needs its own, such as Dataset.augmented_copies, or None for no copies.
     diversity: the weight of the entropy of the mean prediction, which entropy-based losses then also raise.
     memory: BatchNorm blends the batch's statistics with those of about this many earlier examples (methods/memory.py).
     The paper has neither of these two.
@@ -108,7 +109,7 @@ class Method(nn.Module):
                 f"{self.label}: nn.SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d"
             )
         if self.memory:
-            give_memory(self, self.memory)
+            give_memory(self, partial(MemoryBatchNorm, examples=self.memory))
         self.model.eval()
         for norm in batch_norms(self.model):
             # Training mode without tracking: the batch's statistics are used, the running ones stay as they were.
@@ -148,6 +149,15 @@ class Method(nn.Module):
     def generator(self) -> torch.Generator:
         """Where the method's random draws begin; `augment.generator_for` says how they get to a device."""
         return torch.Generator().manual_seed(self.seed)
+
+    def copies_of(self, x: Tensor) -> Copies | None:
+        """What makes augmented copies of such a batch; ValueError where that needs RGB images, and x is none."""
+        if self.copies != "image":
+            return self.copies
+        if x.ndim != 4 or x.shape[1] != 3:
+            shape = tuple(x.shape)
+            raise ValueError(f"{self.label} augments RGB images, not {shape}; pass copies=None or a function")
+        return partial(cotta_copies, value_range=self.value_range)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         """The loss that a batch is adapted by, and the outputs of the same forward pass where it has them."""

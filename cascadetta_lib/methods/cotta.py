@@ -1,14 +1,12 @@
 """CoTTA (Wang et al. 2022): a student taught by its own moving average on augmented copies, with random restoring."""
 
 import copy
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cascadetta_lib.augment import generator_for
-from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.models import Outputs, as_outputs
@@ -55,18 +53,14 @@ class CoTTA(Method):
     @torch.no_grad()
     def target(self, x: Tensor) -> Outputs:
         """The teacher's logits: on x where the anchor is sure, else their mean over augmented copies."""
-        on_x = as_outputs(self.teacher(x))
-        if self.copies is None or as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
+        copies, on_x = self.copies_of(x), as_outputs(self.teacher(x))
+        if copies is None or as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
             return on_x
-        copies = partial(cotta_copies, value_range=self.value_range) if self.copies == "image" else self.copies
         # Each copy is a forward pass of its own, normalised by its own batch statistics.
         logits = [as_outputs(self.teacher(copied)).main for copied in copies(x, COPIES, self.generator)]
         return Outputs(torch.stack(logits).mean(0), on_x.auxiliary)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        if self.copies == "image" and (x.ndim != 4 or x.shape[1] != 3):
-            shape = tuple(x.shape)
-            raise ValueError(f"CoTTA augments RGB images, (B, 3, H, W), not {shape}; pass copies=None or a function")
         target = self.target(x)
         return F.cross_entropy(as_outputs(self.model(x)).main, target.main.softmax(1)), target
 

@@ -4,10 +4,11 @@ A batch of n examples counts n/(n + N) against what is remembered, so the memory
 size of a batch. It begins as the source's running statistics. With N = 0 these are the statistics of the batch alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cascadetta_lib.models import BatchNorm
 
@@ -33,30 +34,52 @@ class MemoryBatchNorm(nn.BatchNorm2d):
         """x, normalised by the blend; the gradient flows through the batch's part of it."""
         dimensions = [0, *range(2, x.ndim)]
         variance, mean = torch.var_mean(x, dimensions, correction=0)
-        share = len(x) / (len(x) + self.examples)
-        apart = mean - self.running_mean
-        mean = self.running_mean + share * apart
-        # The variance of a mixture: that within its parts, and that between their means.
-        variance = self.running_var.lerp(variance, share) + share * (1 - share) * apart.square()
+        mean, variance = self.blend(mean, variance, len(x))
         self.seen = mean.detach(), variance.detach()
         scale = self.weight * torch.rsqrt(variance + self.eps)
         shape = (-1,) + (1,) * (x.ndim - 2)
         return torch.addcmul((self.bias - mean * scale).view(shape), x, scale.view(shape))
 
+    def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """What is remembered, blended with mean and variance of a batch of `count` examples."""
+        share = count / (count + self.examples)
+        apart = mean - self.running_mean
+        # The variance of a mixture: that within its parts, and that between their means.
+        within = self.running_var.lerp(variance, share)
+        return self.running_mean + share * apart, within + share * (1 - share) * apart.square()
+
     @torch.no_grad()
     def remember(self) -> None:
-        """Keep the blend of the last forward pass."""
+        """Keep the blend of the last forward pass, once."""
         if self.seen is not None:
             self.running_mean.copy_(self.seen[0])
             self.running_var.copy_(self.seen[1])
+            self.seen = None
 
 
-def give_memory(module: nn.Module, examples: int) -> None:
-    """Put a MemoryBatchNorm of about `examples` examples in the place of every BatchNorm inside `module`."""
+class MovingBatchNorm(MemoryBatchNorm):
+    """Remembers moving averages, each of its own: (1 − m)·remembered + m·batch, of the mean and of the variance, with m
+    the attribute `momentum`. In evaluation mode it normalises by what is remembered."""
+
+    def __init__(self, norm: BatchNorm, momentum: float = 1.0) -> None:
+        super().__init__(norm, 0)
+        self.momentum: float = momentum
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            return super().forward(x)
+        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+    def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        return self.running_mean.lerp(mean, self.momentum), self.running_var.lerp(variance, self.momentum)
+
+
+def give_memory(module: nn.Module, make: Callable[[BatchNorm], MemoryBatchNorm]) -> None:
+    """Put what `make` makes of it in the place of every BatchNorm inside `module`."""
     for parent in list(module.modules()):
         for name, child in parent.named_children():
             if isinstance(child, BatchNorm):
-                setattr(parent, name, MemoryBatchNorm(child, examples))
+                setattr(parent, name, make(child))
 
 
 def memories(module: nn.Module) -> Iterator[MemoryBatchNorm]:

@@ -1,0 +1,58 @@
+"""LAME (Boudiaf et al. 2022): no weight changes; the predictions of a batch are drawn to those of near neighbours."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cascadetta_lib.losses import at_least_float32
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.unadapted import ERM
+from cascadetta_lib.models import Outputs
+
+NEIGHBOURS = 5
+ITERATIONS = 100
+"""The most that the release makes; it stops earlier where its objective has settled. To ask would be to wait for the
+device, and at the fixed point an iteration changes nothing."""
+
+
+@METHODS.add("lame")
+class LAME(ERM):
+    """As in the release, the network is the source with its running statistics, the affinity w_ij is 1 where j is one
+    of the five nearest neighbours of i and 0 elsewhere, and its objective is not symmetrised.
+
+    Near are features at a small angle. They are the inputs of the last nn.Linear of the model, of θ_m in a Cascade.
+    """
+
+    label, in_paper = "LAME", False
+
+    def configure_model(self) -> None:
+        super().configure_model()
+        self.last_linear()  # refuses here what the first batch would fail with
+
+    def last_linear(self) -> nn.Linear:
+        classifier = getattr(self.model, "main_classifier", self.model)
+        linear = [module for module in classifier.modules() if isinstance(module, nn.Linear)]
+        if not linear:
+            name = type(self.model).__name__
+            raise ValueError(f"LAME compares the inputs of the last nn.Linear, and {name} has none; use erm")
+        return linear[-1]
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Outputs:
+        features: list[Tensor] = []
+        with self.last_linear().register_forward_pre_hook(lambda _, inputs: features.append(inputs[0])):
+            z, a = super().predict(x)
+        return Outputs(smoothed(z, features[-1].flatten(1)), a)
+
+
+def smoothed(z: Tensor, features: Tensor) -> Tensor:
+    """Logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the y that minimise
+    Σ_i KL(y_i ‖ p_i) − Σ_ij w_ij y_i·y_j, by the steps of the concave-convex procedure, y_i ∝ p_i·exp(Σ_j w_ij y_j)."""
+    directions, log_p = F.normalize(at_least_float32(features), dim=1), at_least_float32(z).log_softmax(1)
+    cosines = (directions @ directions.T).fill_diagonal_(-torch.inf)
+    neighbours = cosines.topk(min(NEIGHBOURS, len(z) - 1)).indices
+    affinity = torch.zeros_like(cosines).scatter_(1, neighbours, 1.0).to(log_p.dtype)
+    log_y = log_p
+    for _ in range(ITERATIONS):
+        log_y = (log_p + affinity @ log_y.softmax(1)).log_softmax(1)
+    return log_y
