@@ -1,0 +1,429 @@
+"""ROID, RoTTA, LAME and TEMA against their defining equations, worked out here in plain numbers on tiny networks."""
+
+import copy
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from conftest import Waits
+from torch import Tensor, nn
+
+from cascadetta_lib.methods import METHODS, Method, lame, roid, rotta, tema
+from cascadetta_lib.methods.rotta import Example, place_for
+from cascadetta_lib.models import Cascade
+
+Vector = list[float]
+CENTRE, VARIANCE = torch.tensor([0.5, -1.0]), torch.tensor([2.0, 0.5])
+"""The source's running statistics."""
+
+
+class Small(nn.Module):
+    """Two numbers, normalised and scaled, to logits of three classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.last = nn.BatchNorm1d(2), nn.Linear(2, 3)
+        self.norm.running_mean.copy_(CENTRE)
+        self.norm.running_var.copy_(VARIANCE)
+        self.norm.weight.data, self.norm.bias.data = torch.tensor([0.8, 0.3]), torch.tensor([-0.1, -0.4])
+        self.last.weight.data = torch.tensor([[1.2, 0.0], [-0.6, 1.0], [-0.6, -1.0]])
+        self.last.bias.data = torch.tensor([0.0, 0.3, -0.2])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.norm(x))
+
+
+def numbers(count: int, seed: int = 0) -> Tensor:
+    return 2 * torch.randn(count, 2, generator=torch.Generator().manual_seed(seed)) + 1
+
+
+def doubled(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Copies of which everybody knows what they are."""
+    for _ in range(count):
+        yield 2 * x
+
+
+def make(name: str, **options: Any) -> Method:
+    return METHODS[name](Small(), **({"copies": doubled, "learning_rate": 0.1} | options))
+
+
+def softmax(z: Vector) -> Vector:
+    whole = sum(math.exp(each) for each in z)
+    return [math.exp(each) / whole for each in z]
+
+
+def entropy(p: Vector) -> float:
+    return -sum(each * math.log(each) for each in p)
+
+
+def cross_entropy(target: Vector, p: Vector) -> float:
+    return -sum(t * math.log(each) for t, each in zip(target, p, strict=True))
+
+
+def mean(values: Vector) -> float:
+    return sum(values) / len(values)
+
+
+def columns(rows: list[Vector]) -> list[Vector]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def normalised(x: Tensor, centre: Tensor, variance: Tensor, norm: nn.BatchNorm1d) -> Tensor:
+    return (x - centre) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
+
+
+# ---------------------------------------------------------------- ROID
+
+LOGITS = [[2.0, 0.0, -1.0], [1.9, 0.1, -1.0], [0.0, 3.0, 0.5], [0.1, 0.2, 0.0]]
+
+
+def roid_weights(predictions: list[Vector], average: Vector) -> Vector:
+    """exp(3·d·c) where d, 1 − cosine to the average, is not below its mean; d and c are scaled to 0…1."""
+
+    def scaled(values: Vector) -> Vector:
+        return [(each - min(values)) / (max(values) - min(values)) for each in values]
+
+    def cosine(p: Vector) -> float:
+        return sum(a * b for a, b in zip(p, average, strict=True)) / math.hypot(*p) / math.hypot(*average)
+
+    diversity = scaled([1 - cosine(p) for p in predictions])
+    certainty = scaled([-entropy(p) for p in predictions])
+    kept = [each >= mean(diversity) for each in diversity]
+    return [math.exp(3 * d * c) * k for d, c, k in zip(diversity, certainty, kept, strict=True)]
+
+
+def test_roid_weights_are_those_of_certainty_and_diversity() -> None:
+    method, p = make("roid"), [softmax(z) for z in LOGITS]
+    expected = roid_weights(p, [1 / 3] * 3)
+    assert expected.count(0.0) in (1, 2, 3), "some are filtered, some are not"
+    assert method.weights(torch.tensor(LOGITS)).tolist() == pytest.approx(expected, rel=1e-4)
+    average = [0.9 / 3 + 0.1 * mean(column) for column in columns(p)]
+    assert method.mean_prediction.tolist() == pytest.approx(average)
+    expected = roid_weights(p[::-1], average)
+    assert method.weights(torch.tensor(LOGITS[::-1])).tolist() == pytest.approx(expected, rel=1e-4)
+
+
+def test_roid_weighs_equal_predictions_alike() -> None:
+    assert make("roid").weights(torch.tensor([LOGITS[0]] * 3)).tolist() == [1.0] * 3
+    assert make("roid").weights(torch.tensor(LOGITS[:1])).tolist() == [1.0]
+
+
+def test_roid_losses_are_those_of_the_equations() -> None:
+    z = torch.tensor([LOGITS[0], [9.0, 0.0, 0.0]])
+    sure = softmax([9.0, 0.0, 0.0])
+    assert sure[0] > 0.99, "is taken for 0.99, where the ratio's gradient ends"
+    ratios = [
+        -sum(each * math.log(each / (1 - each) + 1e-5) for each in p) for p in (softmax(LOGITS[0]), [0.99, *sure[1:]])
+    ]
+    assert roid.soft_likelihood_ratio(z).tolist() == pytest.approx(ratios, rel=1e-4)
+    p, q = softmax(LOGITS[0]), softmax(LOGITS[2])
+    expected = (cross_entropy(p, q) + cross_entropy(q, p)) / 2
+    found = roid.symmetric_cross_entropy(torch.tensor(LOGITS[:1]), torch.tensor(LOGITS[2:3]))
+    assert found.tolist() == pytest.approx([expected])
+
+
+@pytest.mark.parametrize("copies", [doubled, None])
+def test_roid_loss_is_the_weighted_sum_over_the_batch_by_its_size(copies: Any) -> None:
+    method, x = make("roid", copies=copies), numbers(5)
+    model = copy.deepcopy(method.model)
+    z, other = model(x).tolist(), model(2 * x).tolist()
+    p, q = [softmax(each) for each in z], [softmax(each) for each in other]
+    total = 0.0
+    for weight, one, two in zip(roid_weights(p, [1 / 3] * 3), p, q, strict=True):
+        clipped = [min(each, 0.99) for each in one]
+        total -= weight * sum(each * math.log(each / (1 - each) + 1e-5) for each in clipped)
+        if copies is not None:
+            total += weight * (cross_entropy(one, two) + cross_entropy(two, one)) / 2
+    assert method.loss(x)[0].item() == pytest.approx(total / 5, rel=1e-4)
+
+
+def test_roid_corrects_by_the_smoothed_prior() -> None:
+    p = [softmax(z) for z in LOGITS]
+    prior = [mean(column) for column in columns(p)]
+    gamma = (1 / 3) / max(prior)  # four examples, three classes
+    smooth = [(each + gamma) / (1 + 3 * gamma) for each in prior]
+    assert sum(smooth) == pytest.approx(1) and max(smooth) < max(prior)
+    for found, one in zip(roid.corrected_by_prior(torch.tensor(LOGITS)).softmax(1).tolist(), p, strict=True):
+        products = [a * b for a, b in zip(one, smooth, strict=True)]
+        assert found == pytest.approx([each / sum(products) for each in products])
+    # With two examples γ is 1/2 by the largest prior.
+    prior = [mean(column) for column in columns(p[:2])]
+    gamma = 0.5 / max(prior)
+    ratio = (prior[0] + gamma) / (prior[2] + gamma)
+    z = roid.corrected_by_prior(torch.tensor(LOGITS[:2]))[0]
+    assert (z[0] - z[2]).item() == pytest.approx(LOGITS[0][0] - LOGITS[0][2] + math.log(ratio))
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_roid_predicts_with_the_prior_in_both_orders(order: str) -> None:
+    method, x = make("roid", predict=order), numbers(8)
+    plain = copy.deepcopy(method.model)
+    found = method(x)
+    z = (method.model if order == "after" else plain)(x)
+    prior = z.softmax(1).mean(0)
+    gamma = (1 / 3) / prior.max()
+    assert torch.allclose(
+        found.softmax(1), (z.softmax(1) * (prior + gamma)).div((z.softmax(1) * (prior + gamma)).sum(1, True))
+    )
+
+
+def test_roid_draws_the_updated_weights_to_the_source() -> None:
+    method, x = make("roid"), numbers(8)
+    source, stepped = copy.deepcopy(method.model), copy.deepcopy(method.model)
+    method.loss(x)[0].backward()
+    scale, shift = method.model.norm.parameters()
+    # Adam's first step is the learning rate in the direction of the gradient.
+    for name, gradient in (("weight", scale.grad), ("bias", shift.grad)):
+        getattr(stepped.norm, name).data -= 0.1 * gradient / (gradient.abs() + 1e-8)
+    method.reset()
+    method(x)
+    for name in ("weight", "bias"):
+        own, old = getattr(stepped.norm, name), getattr(source.norm, name)
+        assert torch.allclose(getattr(method.model.norm, name), 0.99 * own + 0.01 * old, atol=1e-6)
+        assert not torch.allclose(0.99 * own + 0.01 * old, own, atol=1e-5)
+
+
+# ---------------------------------------------------------------- RoTTA
+
+
+def score(age: float, uncertainty: float) -> float:
+    return 1 / (1 + math.exp(-age / 64)) + uncertainty
+
+
+def test_rotta_memory_takes_a_free_place_while_the_class_is_below_its_share() -> None:
+    kept = [Example(0, arrival, 0.0) for arrival in range(6)]
+    assert place_for(Example(0, 6, 0.9), kept, 10) == 6, "a share of 6.4 has room for a seventh"
+    assert place_for(Example(1, 6, 0.9), [*kept, kept[0]], 10) == 7
+
+
+def test_rotta_memory_replaces_the_worst_of_a_class_that_has_its_share() -> None:
+    kept = [Example(0, 0, 0.10), Example(0, 1, 0.50), Example(1, 0, 0.99), *(Example(0, 2, 0.0) for _ in range(30))]
+    # Of class 0: ages 40 and 39. The old one is worth 0.651 + 0.10, the unsure one 0.648 + 0.50; class 1 is spared.
+    assert score(40, 0.10) < score(39, 0.50) and 32 / 2 < 32
+    assert place_for(Example(0, 40, 0.60), kept, 2) == 1, "0.5 + 0.60 is less than 1.148"
+    assert score(39, 0.50) < 0.5 + 0.65
+    assert place_for(Example(0, 40, 0.65), kept, 2) is None
+    aged = [Example(0, arrival, 0.3) for arrival in (5, 3, 4)] + [Example(0, 6, 0.3)] * 29
+    assert place_for(Example(0, 50, 0.3), aged, 2) == 1, "of equally sure ones the oldest"
+
+
+def test_rotta_full_memory_replaces_the_worst_of_the_largest_classes() -> None:
+    counts = {0: 20, 1: 20, 2: 14, 3: 10}
+    kept = [Example(label, 0, 0.2) for label, count in counts.items() for _ in range(count)]
+    kept[25], kept[45] = Example(1, 0, 0.4), Example(2, 0, 0.9)
+    assert len(kept) == 64
+    # Three classes: a share of 21.3, which class 3 has not reached; the largest are 0 and 1.
+    assert place_for(Example(3, 10, 0.3), kept, 3) == 25
+    assert score(10, 0.4) < 0.5 + 0.45 and place_for(Example(3, 10, 0.45), kept, 3) is None
+
+
+def replayed(stream: list[tuple[int, float]], classes: int) -> list[tuple[int, float, int]]:
+    """The memory after a stream of (class, uncertainty), kept as a list for each class as the paper describes it:
+    (class, uncertainty, age). An example is one step old when the next one comes."""
+    lists: dict[int, list[list[float]]] = {label: [] for label in range(classes)}
+    for label, uncertainty in stream:
+        full = sum(map(len, lists.values())) == 64
+        room = len(lists[label]) < 64 / classes
+        if room and not full:
+            lists[label].append([uncertainty, 0])
+        else:
+            largest = max(map(len, lists.values()))
+            rivals = [label] if not room else [each for each in lists if len(lists[each]) == largest]
+            worst, where, what = max((score(one[1], one[0]), each, one) for each in rivals for one in lists[each])
+            if worst > score(0, uncertainty):
+                lists[where].remove(what)
+                lists[label].append([uncertainty, 0])
+        for each in lists.values():
+            for one in each:
+                one[1] += 1
+    return sorted((label, one[0], int(one[1])) for label, each in lists.items() for one in each)
+
+
+def test_rotta_memory_after_a_long_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotta, "UPDATE_EVERY", 10**9)
+    method = make("rotta")
+    batches = [numbers(count, seed) for seed, count in enumerate((30, 50, 1, 70, 64, 300))]
+    stream: list[tuple[int, float]] = []
+    for x in batches:
+        method(x)
+        for z in method.teacher(x).tolist():
+            stream.append((z.index(max(z)), entropy(softmax(z)) / math.log(3)))
+    expected = replayed(stream, 3)
+    found = sorted((one.label, one.uncertainty, method.arrived - one.arrival) for one in method.kept)
+    assert len(expected) == 64 and {each[0] for each in expected} == {0, 1, 2}
+    assert [each[::2] for each in found] == [each[::2] for each in expected]
+    assert [each[1] for each in found] == pytest.approx([each[1] for each in expected], abs=1e-5)
+    examples = torch.cat(batches)
+    assert all(torch.equal(row, examples[one.arrival]) for row, one in zip(method.bank, method.kept, strict=True))
+
+
+def test_rotta_step_written_by_hand() -> None:
+    method, x = make("rotta", predict="before"), numbers(64)
+    student, source = Small(), Small()
+    before = method(x[:63])
+    norm, last = source.norm, source.last
+    assert torch.allclose(before, last(normalised(x[:63], CENTRE, VARIANCE, norm)), atol=1e-5), (
+        "by the source's statistics"
+    )
+    assert torch.equal(method.model.norm.weight, norm.weight), "63 examples are not enough"
+    method(x[63:])
+    clean = torch.stack([x[one.arrival] for one in method.kept])
+    ages = [64 - one.arrival for one in method.kept]
+
+    def blended(inputs: Tensor, network: Small) -> tuple[Tensor, Tensor, Tensor]:
+        own, spread = inputs.mean(0), inputs.var(0, correction=0)
+        average, averaged = 0.95 * CENTRE + 0.05 * own, 0.95 * VARIANCE + 0.05 * spread
+        return network.last(normalised(inputs, average, averaged, network.norm)), average, averaged
+
+    z, average, averaged = blended(2 * clean, student)
+    target, average_of_teacher, averaged_of_teacher = blended(clean, source)
+    weights = torch.tensor([math.exp(-age / 64) / (1 + math.exp(-age / 64)) for age in ages])
+    losses = -(target.softmax(1) * z.log_softmax(1)).sum(1)
+    gradients = torch.autograd.grad((weights * losses).sum() / len(ages), list(student.norm.parameters()))
+    pairs = zip(gradients, student.norm.parameters(), strict=True)
+    stepped = [parameter - 0.1 * gradient / (gradient.abs() + 1e-8) for gradient, parameter in pairs]
+    for name, expected in zip(("weight", "bias"), stepped, strict=True):
+        own, old = getattr(method.model.norm, name), getattr(norm, name)
+        assert torch.allclose(own, expected, atol=1e-5)
+        assert torch.allclose(getattr(method.teacher.norm, name) - old, 0.001 * (expected - old), atol=1e-6)
+        assert (own - old).abs().min() > 0.09
+    for found, expected in ((method.model.norm, (average, averaged)),
+                            (method.teacher.norm, (average_of_teacher, averaged_of_teacher))):  # fmt: skip
+        assert torch.allclose(found.running_mean, expected[0]) and torch.allclose(found.running_var, expected[1])
+    moved = normalised(x, average_of_teacher, averaged_of_teacher, method.teacher.norm)
+    assert torch.allclose(method.predict(x).main, method.teacher.last(moved), atol=1e-5), "by the teacher's moving ones"
+
+
+def test_rotta_updates_wherever_in_a_batch_the_64th_example_is() -> None:
+    """A batch of 200 brings three updates, and one that ends at 128 as many as two of 64."""
+    method, updates = make("rotta"), []
+    step = method.optimizer.step
+    method.optimizer.step = lambda: (updates.append(method.arrived), step())  # type: ignore[method-assign]
+    method(numbers(200))
+    method(numbers(56, 1))
+    assert updates == [64, 128, 192, 256]
+
+
+def test_rotta_forgets_its_memory_and_its_statistics_at_a_reset() -> None:
+    method, x = make("rotta"), numbers(100)
+    first = [method(x), method(x)]
+    assert len(method.kept) > 20 and len(method.bank) == 64
+    method.reset()
+    assert method.kept == [] and method.arrived == 0 and not len(method.bank)
+    assert all(torch.equal(method(x), z) for z in first)
+
+
+def test_rotta_measuring_leaves_no_trace() -> None:
+    method, x = make("rotta"), numbers(100)
+    method(x)
+    before, kept = {name: value.clone() for name, value in method.state_dict().items()}, list(method.kept)
+    with method.measuring():
+        method.predict(numbers(100, 1))
+        method.remember()
+    assert method.kept == kept and all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
+
+
+# ---------------------------------------------------------------- LAME
+
+
+def test_lame_neighbours_and_fixed_point_of_three_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one neighbour each: 0 and 1 lie at a small angle, 2 is nearer to 1 than to 0. Lengths do not matter."""
+    monkeypatch.setattr(lame, "NEIGHBOURS", 1)
+    features = torch.tensor([[1.0, 0.0], [5.0, 1.0], [0.1, 0.3]])
+    neighbour = {0: 1, 1: 0, 2: 1}
+    p = [softmax(z) for z in LOGITS[:3]]
+    y = [list(each) for each in p]
+    for _ in range(1000):
+        scores = [[a * math.exp(b) for a, b in zip(p[i], y[neighbour[i]], strict=True)] for i in range(3)]
+        y = [[each / sum(row) for each in row] for row in scores]
+    found = lame.smoothed(torch.tensor(LOGITS[:3]), features).exp()
+    assert found.flatten().tolist() == pytest.approx([each for row in y for each in row], abs=1e-5)
+    assert found[2, 0] > p[2][0] + 0.01, "drawn to its neighbour"
+
+
+def test_lame_lowers_its_objective_to_where_it_stays() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z, features = torch.randn(12, 3, generator=generator), torch.randn(12, 4, generator=generator)
+    units = [[each / math.hypot(*row) for each in row] for row in features.tolist()]
+    near = []
+    for i, one in enumerate(units):
+        apart = sorted((math.dist(one, other), j) for j, other in enumerate(units) if j != i)
+        near.append([j for _, j in apart[:5]])
+    y, p = lame.smoothed(z, features).exp().tolist(), z.softmax(1).tolist()
+    for i in range(12):
+        drawn = [p[i][c] * math.exp(sum(y[j][c] for j in near[i])) for c in range(3)]
+        assert y[i] == pytest.approx([each / sum(drawn) for each in drawn], abs=1e-4)
+
+
+def test_lame_is_erm_smoothed_over_the_inputs_of_the_last_linear_layer() -> None:
+    x = numbers(9)
+    for wrap in (lambda model: model, lambda model: Cascade(model.norm, model.last, nn.Linear(3, 3))):
+        model = wrap(Small())
+        method = METHODS["lame"](model)
+        inside = Small().eval()
+        expected = lame.smoothed(inside(x), inside.norm(x))
+        assert torch.allclose(method(x), expected, atol=1e-5)
+        assert not any(module._forward_pre_hooks for module in model.modules()), "the network is left as it was"
+
+
+def test_lame_of_one_or_of_equal_examples_is_the_prediction() -> None:
+    x = numbers(1)
+    assert torch.allclose(make("lame")(x).softmax(1), METHODS["erm"](Small())(x).softmax(1))
+    assert make("lame")(x.expand(4, 2)).isfinite().all()
+
+
+# ---------------------------------------------------------------- TEMA
+
+
+@pytest.mark.parametrize(("counts", "shares"), [((8, 8), (0.1, 0.1)), ((2, 16), (0.01, 0.1)), ((64, 3), (1, 0.01))])
+def test_tema_statistics_after_two_batches(counts: tuple[int, int], shares: tuple[float, float]) -> None:
+    method, source = make("tema"), Small()
+    centre, variance = CENTRE, VARIANCE
+    for seed, (count, share) in enumerate(zip(counts, shares, strict=True)):
+        x = numbers(count, seed)
+        found = method(x)
+        own = x.sum(0) / count
+        centre = centre + share * (own - centre)
+        variance = (1 - share) * variance + share * ((x - own) ** 2).sum(0) / count
+        assert torch.allclose(found, source.last(normalised(x, centre, variance, source.norm)), atol=1e-5)
+        assert torch.allclose(method.model.norm.running_mean, centre)
+        assert torch.allclose(method.model.norm.running_var, variance)
+
+
+def test_tema_momentum_by_batch_size() -> None:
+    found = {}
+    for count in (1, 2, 3, 4, 16, 63, 64, 200):
+        method = make("tema")
+        method(torch.zeros(count, 2))
+        found[count] = round(1 - (method.model.norm.running_mean[0] / 0.5).item(), 6)
+    assert found == {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.1, 16: 0.1, 63: 0.1, 64: 1.0, 200: 1.0}
+    assert tema.MOMENTA[0] == (64, 1.0)
+
+
+# ---------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("name", ["roid", "tema", "lame", "rotta"])
+def test_a_step_with_an_update_waits_at_most_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RoTTA reads classes and entropies, because its memory takes one example after the other; the others nothing."""
+    method, lists = make(name), []
+    if method.optimizer is not None:
+        monkeypatch.setattr(method.optimizer, "step", lambda: None)  # Adam counts its steps on the CPU
+    read = Tensor.tolist
+    monkeypatch.setattr(Tensor, "tolist", lambda self: (lists.append(1), read(self))[1])
+    with Waits() as waits:
+        method(numbers(64))
+    assert waits.count == 0 and len(lists) == (name == "rotta")
+
+
+@pytest.mark.parametrize("name", ["rotta", "tema"])
+def test_moving_statistics_take_no_memory_beside_them(name: str) -> None:
+    with pytest.raises(ValueError, match="of its own; leave memory = 8 out"):
+        make(name, memory=8)
+
+
+def test_rotta_needs_copies() -> None:
+    with pytest.raises(ValueError, match="pass a function as copies, or use tent"):
+        make("rotta", copies=None)
