@@ -200,6 +200,7 @@ def test_what_is_in_the_regime() -> None:
         ({"image_depth": 8}, {}, "network: depth 8 instead of 26"),
         ({}, {"count": 19}, "updates: 1,900 examples a domain, fewer than 0.2 of the paper's 10,000"),
         ({"image_predict": "before"}, {}, "protocol: predict before instead of after"),
+        ({"image_online_optimizer": "adam"}, {}, "protocol: online_optimizer adam instead of None"),
         ({"image_batch_size": 64}, {}, "protocol: batch_size 64 instead of 32"),
         ({}, {"erm": 48}, "gate: E of ERM 48.00"),
         ({}, {"adabn": 24}, "gate: E of AdaBN 24.00"),

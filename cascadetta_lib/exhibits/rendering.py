@@ -74,10 +74,10 @@ def seeds_of(runs: Iterable[Run]) -> str:
 def provenance(runs: Sequence[Run]) -> str:
     """What made these runs, in one paragraph, and whether they are on the paper's data."""
     made = pd.DataFrame([run.provenance for run in runs]).map(str).agg(each_once)
-    asked = pd.DataFrame(
-        [(run.request.batch_size, run.request.checkpoint.weights, run.request.predict) for run in runs]
-    )
+    requests = [run.request for run in runs]
+    asked = pd.DataFrame([(each.batch_size, each.checkpoint.weights, each.predict) for each in requests])
     batch, weights, predict = asked.agg(each_once)
+    optimizer = each_once(f", {each.online_optimizer} in every method" for each in requests if each.online_optimizer)
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     official = all(run.provenance["official_data"] for run in runs)
     made_up = not all(is_real(run.request.checkpoint.dataset) for run in runs)
@@ -87,6 +87,6 @@ def provenance(runs: Sequence[Run]) -> str:
     return (
         f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain, batch {batch}. "
         f"Profile {made['profile']}, seeds {each_once(sorted({run.seed for run in runs}))}; networks: {weights}; "
-        f"prediction {predict} the update. Device: {made['device']}; torch "
+        f"prediction {predict} the update{optimizer}. Device: {made['device']}; torch "
         f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code {made['code_revision']}.{warning}"
     )
