@@ -61,6 +61,7 @@ def test_the_examples_run_one_after_the_other(
     assert [line[0] for line in lines[:-1]] == ["erm", "tent", "cascade"]
     assert all(0 <= float(value) <= 1 for line in lines[:-1] for value in line[1:3])
     assert 0 <= float(lines[-1][0]) <= 1
+    assert namespace["logits"].shape == (32, 10), "of the cascade on a backbone"
     run = namespace["plain"].run("sharp_tent")
     assert run.batches["count"].sum() == 15 * 20, "all test images under every corruption"
     assert len(list(Store(tmp_path / "results").runs())) == 5
