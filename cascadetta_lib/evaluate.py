@@ -57,10 +57,9 @@ class Evaluator:
         self.batch_size, self.last_batch = batch_size, last_batch
         self._held: dict[Domain, Split] = {}
 
-    def run(self, *, matrix: bool = False, transfer: bool = True) -> Evaluation:
+    def run(self, *, transfer: bool = True) -> Evaluation:
         """E, A and F of the stream, from the source; the method is reset before and after.
 
-        matrix: measure every domain after every domain, R(T_i | T_1:j), instead of what A and F need alone.
         transfer: measure what F needs besides, if the method adapts.
         Raises ValueError where a domain has no whole batch and the last short one is dropped, and where the method
         predicts a logit that is not finite.
@@ -85,7 +84,7 @@ class Evaluator:
             batches += [places[step] | row for row in rows]
             if not method.adapts and not any(memories(method)):  # what nothing changes predicts it so at any time
                 known[domain] = _accuracy(rows)
-            for place in range(len(self.stream)) if matrix or step == last else [step]:
+            for place in range(len(self.stream)) if step == last else [step]:
                 other = self.stream[place]
                 record(place, "stream", step + 1, known[other] if other in known else self.accuracy(other))
         if transfer and method.adapts:

@@ -56,7 +56,6 @@ class Protocol(BaseModel):
     )
     last_batch: Literal["kept", "dropped"] = Field("kept", description="the last short batch of a domain")
     forward_transfer: bool = Field(True, description="also measure what the forward transfer F needs")
-    accuracy_matrix: bool = Field(False, description="also measure the accuracy on every domain after every other one")
 
 
 class Section(Protocol):
@@ -180,7 +179,7 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
 
     modality = "text"
     defaults = {
-        "dataset": ("amazon", "amazon_svmlight"),
+        "dataset": "amazon",
         "methods": WITHOUT_IMAGES,
         "epochs": None,
         "iterations": 1000,

@@ -240,7 +240,7 @@ class Study:
                 seed=request.checkpoint.seed,
             )
             evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, request.last_batch)
-            result = evaluator.run(matrix=request.accuracy_matrix, transfer=request.forward_transfer)
+            result = evaluator.run(transfer=request.forward_transfer)
             result.batches.to_csv(folder / "batches.csv", index=False)
             result.accuracies.to_csv(folder / "accuracies.csv", index=False)
             known = checkpoint.provenance

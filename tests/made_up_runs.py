@@ -48,8 +48,7 @@ def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | No
             batch |= {"agreement": 0.5 if has_a else float("nan"), "seconds": numbers.seconds / errors.shape[1]}
             batches.append(named | batch)
         last = len(request.stream)
-        every = range(step + 1, last + 1) if request.accuracy_matrix else sorted({step + 1, last})
-        rows += [named | {"kind": "stream", "after": j, "accuracy": numbers.accuracy} for j in every]
+        rows += [named | {"kind": "stream", "after": j, "accuracy": numbers.accuracy} for j in sorted({step + 1, last})]
         if request.forward_transfer and step and METHODS[method].adapts and numbers.alone is not None:
             rows.append(named | {"kind": "source", "after": 0, "accuracy": numbers.alone - 0.1})
             rows.append(named | {"kind": "alone", "after": 0, "accuracy": numbers.alone})

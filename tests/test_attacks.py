@@ -87,11 +87,9 @@ def images(prepare: Give, *pairs: str) -> Give:
     return line("--only", "02_adapt_image", "--set", *merged(small, pairs), prepare=prepare)
 
 
-def reviews(prepare: Give, *pairs: str) -> Give:
-    """As the files of amazon_svmlight in the data folder."""
-    small = {"text_dataset": "amazon_svmlight", "text_vocabulary_size": "5000", "text_training_batch_size": "4"}
-    small["data_folder"] = "HERE"
-    return line("--only", "03_adapt_text", "--set", *merged(small, pairs), prepare=prepare)
+def reviews(*pairs: str) -> Give:
+    """The composed reviews, 300 a target domain."""
+    return line("--only", "03_adapt_text", "--set", "text_dataset=reviews", "data_folder=HERE", *pairs)
 
 
 def raw_reviews(prepare: Give) -> Give:
@@ -219,23 +217,6 @@ def zipped(content: bytes) -> bytes:
     with zipfile.ZipFile(buffer, "w") as file:
         file.writestr("x.npy", content)
     return buffer.getvalue()
-
-
-def write_counts(**changes: str) -> Give:
-    """Twenty reviews a file as counts; `changes` are lines that replace the first of books, dvd …"""
-
-    def write(here: Path) -> None:
-        folder = here / "amazon_svmlight"
-        folder.mkdir()
-        for name in ("books_train", "dvd_test", "electronics_test", "kitchen_test"):
-            lines = [f"{1 - 2 * (row % 2)} {1 + row % 2}:3 {10 + row}:1 5000:1" for row in range(20)]
-            changed = changes.get(name.partition("_")[0])
-            lines = [changed, *lines[1:]] if changed is not None else lines
-            if "label" in changes and name == "books_train":
-                lines = [f"1 {text.partition(' ')[2]}" for text in lines]
-            (folder / f"{name}.svmlight").write_text("\n".join(lines) + "\n")
-
-    return write
 
 
 def write_raw(content: str) -> Give:
@@ -483,21 +464,11 @@ ATTACKS = [
            ("is no card",)),
     Attack("one bit of the weights", weights(lambda path: flip(path.name)(path.parent)), 2, ("SHA-256", "damaged")),
     Attack("weights for other classes", weights(write_again), 2, ("4 classes", "2 classes")),
-    # ------------------------------------------------------------ counts and reviews
-    Attack("an infinite count", reviews(write_counts(dvd="1 1:3 4999:inf 5000:1")), 2, ("dvd_test.svmlight",)),
-    Attack("a count that is none", reviews(write_counts(books="1 1:nan 5000:1")), 2, ("books_train.svmlight",)),
-    Attack("a column of 10**12", reviews(write_counts(dvd="1 1:3 1000000000000:1")), 2, ("dvd_test.svmlight",)),
-    Attack("a column below none", reviews(write_counts(dvd="1 -4:3 5000:1")), 2, ("dvd_test.svmlight",)),
-    Attack("a label of three stars", reviews(write_counts(kitchen="3 1:3 5000:1")), 2, ("kitchen_test", "labels")),
-    Attack("a label that is none", reviews(write_counts(kitchen="nan 1:3 5000:1")), 2, ("kitchen_test", "labels")),
-    Attack("prose", reviews(write_counts(electronics="a very good camera")), 2, ("electronics_test", "cannot be read")),
-    Attack("reviews of one verdict", reviews(write_counts(label="1")), 2, ("amazon_svmlight", "one class")),
-    Attack("another vocabulary", reviews(write_counts(), "text_vocabulary_size=1000"), 2,
-           ("text_vocabulary_size = 1000", "allowed is 5000")),
-    Attack("a layer of nothing", reviews(write_counts(), "text_hidden=[64, 0]"), 2, ("text_hidden = 0", "greater")),
-    Attack("a batch of one at the end", reviews(write_counts(), "text_batch_size=19"), 2,
-           ("dvd with 20 examples", "batch of one", "text_batch_size")),
-    Attack("a batch above the reviews", reviews(write_counts(), "text_training_batch_size=19", "text_train_size=18"), 2,
+    # ------------------------------------------------------------ reviews
+    Attack("a layer of nothing", reviews("text_hidden=[64, 0]"), 2, ("text_hidden = 0", "greater")),
+    Attack("a batch of one at the end", reviews("text_batch_size=299"), 2,
+           ("dvd with 300 examples", "batch of one", "text_batch_size")),
+    Attack("a batch above the reviews", reviews("text_training_batch_size=19", "text_train_size=18"), 2,
            ("text_training_batch_size = 19", "16 source examples")),
     Attack("review files without a review", raw_reviews(write_raw("all good")), 2, ("negative.review", "allowed is")),
     Attack("reviews without words", raw_reviews(write_raw("<review><review_text>…</review_text></review>")), 2,

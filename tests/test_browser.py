@@ -26,7 +26,7 @@ OPTIONS = (
 ).split()
 COUNT = """<script>document.documentElement.dataset.pictures =
 [...document.images].map(image => image.naturalWidth > 0 ? "shown" : "broken").join(" ")</script>"""
-NAMES = ("diagrams", "main_image", "batch_size", "severity", "cascade_parts", "gradual", "uncertainty", "speed")
+NAMES = ("main_image", "batch_size", "severity", "cascade_parts", "gradual", "uncertainty", "speed")
 
 
 def opened(page: Path, folder: Path) -> tuple[str, list[str]]:

@@ -17,7 +17,6 @@ from torch import nn
 
 from cascadetta_lib.exhibits import EXHIBITS, released, style, training, uncertainty
 from cascadetta_lib.exhibits.base import Shown, file_name, show_all
-from cascadetta_lib.exhibits.forgetting import change
 from cascadetta_lib.exhibits.paper import PAPER_RESULTS, paper_main
 from cascadetta_lib.exhibits.rendering import markdown, seeds_of, table_html, to_html
 from cascadetta_lib.exhibits.runs import Runs
@@ -34,7 +33,7 @@ SETTINGS = quick(
     seeds=(0, 1),
 )
 OURS = ("main_image", "batch_size", "cascade_parts", "meta_learning", "gradual", "severity", "uncertainty", "speed",
-        "learning_rate", "forgetting", "released", "updates", "whose_gain")  # fmt: skip
+        "learning_rate", "released", "updates", "whose_gain")  # fmt: skip
 
 
 def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
@@ -176,15 +175,6 @@ def test_uncertainty(runs: Runs) -> None:
     assert severe["error"].tolist() == [5, 10, 15, 20, 25] * 2 and set(severe["entropy_auxiliary"]) == {0.75}
 
 
-def test_forgetting() -> None:
-    run = made_up_run(Study(SETTINGS).varied(accuracy_matrix=True), "tent", Numbers())
-    rows = [{"step": i, "kind": "stream", "after": j, "accuracy": (i + j) / 100} for i in range(3) for j in (1, 2, 3)]
-    found = change(pd.DataFrame({"run": [replace(run, accuracies=pd.DataFrame(rows))]}))
-    # Domain 0 after 3 domains, less that after 1: 3 − 1; the diagonal is 0; before a domain is met it is below.
-    assert found.loc[0, 3] == pytest.approx(2) and np.diag(found).tolist() == [0, 0, 0]
-    assert found.loc[2, 1] == pytest.approx(-2)
-
-
 def histories(**last: Any) -> pd.DataFrame:
     row = {"objective": "meta", "seed": 0, "classes": 10, "held_out_accuracy": 0.9, "seconds": 2.0}
     row |= {"entropy_main": 0.5, "entropy_auxiliary": 1.0, "entropy_of_mean_auxiliary": 2.0, "agreement": 0.8}
@@ -242,11 +232,10 @@ def test_without_runs_every_exhibit_is_a_heading_and_a_reason(tmp_path: Path) ->
     settings = quick(image_dataset=("digits", "cifar100"), results_folder=str(tmp_path))
     shown = show_all(settings)
     for each in shown:
-        assert each.exhibit.name == "diagrams" or (not each.parts and each.lines), each.heading
+        assert not each.parts and each.lines, each.heading
         assert f'id="{each.anchor}"' in each._repr_html_()
-        assert each.exhibit.name == "diagrams" or each.save(tmp_path / "figures") == []
+        assert each.save(tmp_path / "figures") == []
     assert len({each.anchor for each in shown}) == len(shown)
-    assert shown[0].exhibit.name == "diagrams"
 
 
 def test_a_profile_of_fewer_methods_asks_for_less() -> None:

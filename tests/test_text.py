@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import dump_svmlight_file
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -141,11 +140,10 @@ def test_msda_stacks() -> None:
     x = small_counts()
     weights = msda.fit_msda(x, layers=2, probability=0.3)
     first = torch.tanh(torch.cat([x, torch.ones(len(x), 1)], 1) @ weights[0].T)
-    torch.testing.assert_close(msda.apply_msda(x, weights[:1], output="last"), first)
+    torch.testing.assert_close(msda.apply_msda(x, weights[:1]), first)
     torch.testing.assert_close(weights[1], msda.fit_msda(first, layers=1, probability=0.3)[0], atol=1e-4, rtol=1e-4)
-    everything = msda.apply_msda(x, weights, output="all")
-    torch.testing.assert_close(everything[:, :12], torch.cat([x, first], 1))
-    torch.testing.assert_close(everything[:, 12:], msda.apply_msda(x, weights, output="last"))
+    second = msda.apply_msda(first, weights[1:])
+    torch.testing.assert_close(msda.apply_msda(x, weights), second)
 
 
 # The shared dataset -------------------------------------------------------------------------------------------------
@@ -186,7 +184,7 @@ def test_dataset_holds_rows(tmp_path: Path) -> None:
     assert len(everything.unique()) == len(everything)
     assert data.augmented_copies is None and data.weak_augment(data.train.x, seeded()) is data.train.x
     shown = data.augmented_texts(0, 5, seeded())
-    assert data.has_text and data.text(0).startswith("the book") and shown == data.augmented_texts(0, 5, seeded())
+    assert data.texts[0].startswith("the book") and shown == data.augmented_texts(0, 5, seeded())
     assert len(shown) == 5 and {operation for operation, _ in shown} <= set(OPERATIONS)
 
 
@@ -194,7 +192,7 @@ def test_features_are_the_training_texts_own(tmp_path: Path) -> None:
     """Held-out texts, EDA versions and target domains add no feature; the counts are scikit-learn's."""
     data = small_dataset(tmp_path, features="counts", vocabulary_size=1000)
     vectorizer = CountVectorizer(ngram_range=(1, 2), token_pattern=WORD)
-    expected = vectorizer.fit_transform([data.text(index) for index in range(36)]).toarray()
+    expected = vectorizer.fit_transform(data.texts).toarray()
     np.testing.assert_array_equal(data.prepare(data.train.x).numpy(), expected)
     target, names = data.domain("dvd"), vectorizer.get_feature_names_out().tolist()
     assert "dvd" not in names and (data.prepare(target.x)[:, names.index("good")] == target.y).all()
@@ -229,7 +227,7 @@ def test_msda_is_fitted_on_the_training_text_alone(tmp_path: Path, monkeypatch: 
     mapped = []
     for rows in (len(raw.train.x), len(raw.bank)):
         weights = msda.fit_msda(raw.bank[:rows], layers=1, probability=0.5)
-        mapped.append(msda.apply_msda(raw.bank, weights, output="last"))
+        mapped.append(msda.apply_msda(raw.bank, weights))
     torch.testing.assert_close(data.bank, mapped[0])
     assert not torch.allclose(data.bank, mapped[1], atol=1e-2)
 
@@ -237,13 +235,13 @@ def test_msda_is_fitted_on_the_training_text_alone(tmp_path: Path, monkeypatch: 
 def test_features_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = small_dataset(tmp_path / "one")
     assert torch.equal(first.bank, small_dataset(tmp_path / "two").bank)
-    other = small_dataset(tmp_path / "one", msda_layers=2, msda_output="all")
-    assert other.input_features == 3 * first.input_features
+    other = small_dataset(tmp_path / "one", features="counts")
+    assert not torch.equal(other.bank, first.bank)
     different = small_dataset(tmp_path / "one", Synonyms(lambda word: ("other",), "other"))
     assert first.fingerprint != different.fingerprint and not torch.equal(first.bank, different.bank)
     monkeypatch.setattr(reviews, "_features", lambda *arguments: pytest.fail("the features were there"))
     assert torch.equal(first.bank, small_dataset(tmp_path / "one").bank)
-    assert torch.equal(other.bank, small_dataset(tmp_path / "one", msda_layers=2, msda_output="all").bank)
+    assert torch.equal(other.bank, small_dataset(tmp_path / "one", features="counts").bank)
 
 
 # The composed reviews -----------------------------------------------------------------------------------------------
@@ -264,7 +262,7 @@ def test_composed_reviews_shift(tmp_path: Path) -> None:
     data = load("reviews", tmp_path, features="counts", vocabulary_size=1000, eda_copies=1)
     assert not data.official and "synthetic" in data.source and data.compare_with == "Amazon Reviews"
     assert len(data.train.x) + len(data.held_out.x) == 1200
-    assert any(data.text(0) != text for _, text in data.augmented_texts(0, 8, seeded()))
+    assert any(data.texts[0] != text for _, text in data.augmented_texts(0, 8, seeded()))
     found = accuracies(data)
     assert 0.85 < found[SOURCE_DOMAIN] < 0.97
     assert all(0.6 < found[domain] < min(0.85, found[SOURCE_DOMAIN]) for domain in DOMAINS), found
@@ -275,10 +273,10 @@ def test_the_size_of_the_shift_is_a_parameter() -> None:
     for shift in (0.0, 1.0):
         train = synthetic_reviews.compose(SOURCE_DOMAIN, 600, 0, shift=shift)
         test, again = (synthetic_reviews.compose("electronics", 600, 1, shift=shift) for _ in range(2))
-        assert test.content.tolist() == again.content.tolist() and test.labels.bincount().tolist() == [300, 300]
+        assert test.texts.tolist() == again.texts.tolist() and test.labels.bincount().tolist() == [300, 300]
         vectorizer = CountVectorizer()
-        model = LogisticRegression(max_iter=500).fit(vectorizer.fit_transform(train.content), train.labels)
-        errors.append(1 - model.score(vectorizer.transform(test.content), test.labels))
+        model = LogisticRegression(max_iter=500).fit(vectorizer.fit_transform(train.texts), train.labels)
+        errors.append(1 - model.score(vectorizer.transform(test.texts), test.labels))
     assert errors[0] < 0.2 and errors[1] > 0.4
 
 
@@ -322,7 +320,7 @@ def test_labelled_reviews(tmp_path: Path, own_synonyms: None, kitchen: str) -> N
     assert len(data.train.x) == 18 and len(data.domain("kitchen").x) == 20
     assert data.domain_source.startswith("labelled reviews of dvd, electronics, kitchen, which have no unlabeled")
     for index in range(18):
-        assert ("positive" in data.text(index)) == bool(data.train.y[index])
+        assert ("positive" in data.texts[index]) == bool(data.train.y[index])
 
 
 def test_unlabeled_reviews_are_the_test_sets(
@@ -358,7 +356,7 @@ def test_a_file_that_is_not_xml(tmp_path: Path) -> None:
         + b"<review>\n<rating>\n5.0\n</rating>\n<tit"
     )
     found, skipped = amazon.read_reviews({path: None})
-    assert [" ".join(words(text)) for text in found.content] == [
+    assert [" ".join(words(text)) for text in found.texts] == [
         "salt pepper shaker 3 it's", "utf café", "latin café quoted end", "no closing tag", "nothing closed",
     ]  # fmt: skip
     assert found.labels.tolist() == [1, 0, 0, 1, 0] and skipped == 5
@@ -393,61 +391,6 @@ def test_a_packed_archive_is_unpacked_and_its_hash_recorded(tmp_path: Path, own_
         load("amazon", packed.parent)
 
 
-# Counts -------------------------------------------------------------------------------------------------------------
-
-
-def write_counts(folder: Path, name: str, rows: int = 20, features: int = 5000, labels: Any = (-1, 1)) -> None:
-    """Rows whose label shows in the first two features; the last feature is in use."""
-    (folder / "amazon_svmlight").mkdir(exist_ok=True, parents=True)
-    x = np.random.default_rng(rows).poisson(0.01, (rows, features))
-    x[np.arange(rows), np.arange(rows) % 2] += 3
-    x[0, -1] = 1
-    dump_svmlight_file(x, np.resize(np.array(labels), rows), str(folder / "amazon_svmlight" / f"{name}.svmlight"))
-
-
-@pytest.fixture
-def counts_folder(tmp_path: Path) -> Path:
-    write_counts(tmp_path, "books_train", rows=40)
-    for domain in DOMAINS:
-        write_counts(tmp_path, f"{domain}_test")
-    return tmp_path
-
-
-def test_counts(counts_folder: Path) -> None:
-    data = load("amazon_svmlight", counts_folder, vocabulary_size=5000)
-    assert data.input_features == 5000 and not data.official and data.source.endswith("without EDA")
-    assert len(data.train.x) == 36 and not data.has_text
-    for split in (data.train, data.held_out, *(data.domain(domain) for domain in DOMAINS)):
-        x = data.prepare(split.x)
-        assert ((x[:, 1] > x[:, 0]).long() == split.y).all() and (x == x.round()).all()
-    torch.testing.assert_close(data.randomise(data.train.x, seeded()), data.train.x)
-
-
-@pytest.mark.parametrize(
-    ("write", "message"),
-    [
-        ({"features": 4000}, "found 4000 features"),
-        ({"features": 5001}, "found 5001 features"),
-        ({"labels": (0, 1)}, r"the labels \[0\. 1\.\]; allowed are"),
-        ("1 0:2 3:1\n-1 0:5 4999:", "cannot be read"),
-        ("", "found 1 features and the labels"),
-    ],
-)
-def test_bad_counts(counts_folder: Path, write: dict[str, Any] | str, message: str) -> None:
-    path = counts_folder / "amazon_svmlight" / "dvd_test.svmlight"
-    if isinstance(write, str):
-        path.write_text(write)
-    else:
-        write_counts(counts_folder, "dvd_test", **write)
-    with pytest.raises(ValueError, match=f"dvd_test.svmlight.*({message})"):
-        load("amazon_svmlight", counts_folder, vocabulary_size=5000)
-    with pytest.raises(ValueError, match="text_vocabulary_size = 4000: allowed is 5000"):
-        load("amazon_svmlight", counts_folder, vocabulary_size=4000)
-    path.unlink()
-    with pytest.raises(DataMissing, match="there is no .*dvd_test.svmlight, which is not public"):
-        load("amazon_svmlight", counts_folder, vocabulary_size=5000)
-
-
 def test_missing_nltk_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("nltk.data.path", [])
     with pytest.raises(DataMissing, match=rf"nltk's wordnet is missing.*md5:b3f3.*{tmp_path}/nltk_data/corpora"):
@@ -461,7 +404,7 @@ def test_missing_nltk_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 def real(tmp_path: Path) -> Path:
     """A data folder of the test's own, with links to the real reviews and to WordNet."""
     source = Path(os.environ.get("CASCADETTA_DATA", "~/.cache/cascadetta-real")).expanduser()
-    for name in ("sorted_data_acl", "amazon_svmlight", "nltk_data"):
+    for name in ("sorted_data_acl", "nltk_data"):
         if not (source / name).is_dir():
             pytest.skip(f"no {name} in {source}; unpack it and set CASCADETTA_DATA")
         (tmp_path / name).symlink_to(source / name)
@@ -482,6 +425,3 @@ def test_real_reviews(real: Path) -> None:
     different = (data.prepare(data.train.x) != data.prepare(data.randomise(data.train.x, seeded()))).any(1)
     assert different.float().mean() > 0.7, "the others' changes are outside the vocabulary"
     assert data.train.y.bincount().min() > 850
-    counts = load("amazon_svmlight", real, vocabulary_size=5000, test_size=300)
-    assert counts.input_features == 5000 and len(counts.train.x) == 1800
-    assert min(accuracies(counts).values()) > 0.65

@@ -1,6 +1,6 @@
-"""Amazon reviews, the paper's text data, as raw text (`amazon`, `amazon:FOLDER`) and as counts (`amazon_svmlight`).
+"""Amazon reviews, the paper's text data: `amazon`, or `amazon:FOLDER`.
 
-The raw reviews are the multi-domain sentiment archive: DOMAIN/{positive,negative,unlabeled}.review. These files look
+They are the multi-domain sentiment archive: DOMAIN/{positive,negative,unlabeled}.review. These files look
 like XML and are not, because encodings are mixed, ampersands stray and closing tags may be missing; so they are cut at
 their tags. Up to 3 stars are negative, 4 and 5 positive. The 2,000 labelled reviews of books are the source. A target
 domain is tested on its unlabeled.review, which has ratings too, or where that is missing on its labelled reviews.
@@ -26,7 +26,6 @@ from cascadetta_lib.data.reviews import DOMAINS, SOURCE_DOMAIN, Reviews, Synonym
 ADDRESS = "https://www.cs.jhu.edu/~mdredze/datasets/sentiment/domain_sentiment_data.tar.gz"
 FOLDER = "sorted_data_acl"
 SIZES = {"books": 2000, "dvd": 3586, "electronics": 5681, "kitchen": 5945}  # numbers of reviews in the paper
-FEATURES = 5000  # in the count files
 NLTK_DATA = "https://raw.githubusercontent.com/nltk/nltk_data/005569f5d91002697c5dfd5bced624209af0b3bb"
 NLTK_PACKAGES = {
     "wordnet": ("md5:b3f38606f626e54c6f060548546f71f0", "11 MB"),
@@ -151,41 +150,3 @@ def _open(folder: Path) -> tuple[Any, list[str]]:
         warnings.simplefilter("ignore")  # It warns that there are no WordNets of other languages.
         reader = WordNetCorpusReader(nltk.data.find("corpora/wordnet/"), None)
     return reader, WordListCorpusReader(nltk.data.find("corpora/stopwords/"), ["english"]).words()
-
-
-@dataset("amazon_svmlight", "text")
-def load_amazon_svmlight(argument: str, options: TextOptions) -> Dataset:
-    """The reviews as counts of 5,000 unigrams and bigrams, books_train.svmlight and DOMAIN_test.svmlight in the folder
-    amazon_svmlight of the data folder. They cannot be augmented, as the paper's reviews were, so are not official.
-    DataMissing where a file is missing, ValueError where it cannot be used, and for another vocabulary_size."""
-    if options.vocabulary_size != FEATURES:
-        raise ValueError(f"text_vocabulary_size = {options.vocabulary_size}: allowed is {FEATURES} for amazon_svmlight")
-    folder = Path(options.folder).expanduser() / "amazon_svmlight"
-    return make_text_dataset(
-        name="amazon_svmlight",
-        source=f"multi-domain sentiment reviews as counts of {FEATURES} unigrams and bigrams",
-        target_source="the _test.svmlight files",
-        compare_with="Amazon Reviews",
-        train=_read_counts(folder / f"{SOURCE_DOMAIN}_train.svmlight"),
-        domains={domain: _read_counts(folder / f"{domain}_test.svmlight") for domain in DOMAINS},
-        synonyms=None,
-        options=options,
-    )
-
-
-def _read_counts(path: Path) -> Reviews:
-    """A file with a review on each line: its label −1 or +1, then COLUMN:COUNT of all counts but 0."""
-    from sklearn.datasets import load_svmlight_file
-
-    if not path.is_file():
-        raise DataMissing(f"there is no {path}, which is not public; 'amazon' makes counts from {ADDRESS}")
-    try:
-        counts, labels = load_svmlight_file(str(path), dtype=np.float32)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    if not np.isfinite(counts.data).all():
-        raise ValueError(f"{path}: found a count that is infinite or no number; allowed are finite ones")
-    if counts.shape[1] != FEATURES or not set(labels.tolist()) <= {-1, 1}:
-        found = f"{counts.shape[1]} features and the labels {np.unique(labels)}"
-        raise ValueError(f"{path}: found {found}; allowed are {FEATURES} features and the labels −1 and +1")
-    return Reviews(counts, torch.from_numpy((labels > 0).astype(np.int64)))

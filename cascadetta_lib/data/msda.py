@@ -23,17 +23,15 @@ def fit_msda(x: Tensor, *, layers: int, probability: float) -> list[Tensor]:
     weights: list[Tensor] = []
     for _ in range(layers):
         weights.append(_fit_layer(x, probability))
-        x = apply_msda(x, weights[-1:], output="last")
+        x = apply_msda(x, weights[-1:])
     return weights
 
 
-def apply_msda(x: Tensor, weights: Sequence[Tensor], *, output: str) -> Tensor:
-    """Features of the examples x, float32 (N, D): the last layer's, (N, D), for the output "last"; for "all", x and the
-    outputs of all L layers side by side, (N, D·(L+1))."""
-    outputs = [x]
+def apply_msda(x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+    """The last layer's features of the examples x, float32 (N, D) → (N, D)."""
     for weight in weights:
-        outputs.append(torch.addmm(weight[:, -1], outputs[-1], weight[:, :-1].T).tanh_())
-    return torch.cat(outputs, 1) if output == "all" else outputs[-1]
+        x = torch.addmm(weight[:, -1], x, weight[:, :-1].T).tanh_()
+    return x
 
 
 def _fit_layer(x: Tensor, probability: float) -> Tensor:

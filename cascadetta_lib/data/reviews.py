@@ -34,13 +34,10 @@ class TextOptions(Options):
     """How text becomes features. The defaults are the paper's values, where the paper gives them."""
 
     synthetic_shift: float = Field(0.5, ge=0, le=1, description="reviews: share of opinions in a domain's own words")
-    features: Literal["auto", "msda", "counts"] = Field(
-        "auto", description="mSDA of the n-gram counts, or the counts; auto: mSDA of raw text, count files as they are"
-    )
+    features: Literal["msda", "counts"] = Field("msda", description="mSDA of the n-gram counts, or the counts")
     vocabulary_size: int = Field(5000, ge=1, description="how many of the source's unigrams and bigrams are counted")
     msda_layers: int = Field(1, ge=1, description="number of mSDA layers; the paper does not say")
     msda_probability: float = Field(0.5, ge=0, lt=1, description="probability that mSDA drops a feature")
-    msda_output: Literal["last", "all"] = Field("last", description="of the last layer, or the input and all layers'")
     eda_strength: float = Field(0.05, ge=0, le=1, description="α, share of words that change; EDA's for 2,000 texts")
     eda_copies: int = Field(8, ge=1, description="augmented versions of a review; EDA's for 2,000 texts")
 
@@ -48,7 +45,7 @@ class TextOptions(Options):
 class Reviews(NamedTuple):
     """Reviews of one domain."""
 
-    content: Any  # their texts as an array of objects, or, where only these are known, counts, float32 CSR (N, D)
+    texts: np.ndarray  # of objects (N,)
     labels: Tensor  # int64 (N,), 0 for negative and 1 for positive
 
     def places(self) -> Split:
@@ -56,7 +53,7 @@ class Reviews(NamedTuple):
         return mixed(Split(torch.arange(len(self.labels)), self.labels))
 
     def take(self, places: Tensor) -> "Reviews":
-        return Reviews(self.content[places.numpy()], self.labels[places])
+        return Reviews(self.texts[places.numpy()], self.labels[places])
 
 
 class Synonyms(NamedTuple):
@@ -75,7 +72,7 @@ class TextDataset(Dataset):
         review, and for any other row the row itself.
     domains: all domains by name, the source's held-out reviews included.
     target_source: what the target domains are, in words.
-    texts, synonyms: the training texts and what they are augmented with; nothing where only counts are known.
+    texts, synonyms: the training texts and what they are augmented with.
     """
 
     modality = "text"
@@ -87,7 +84,7 @@ class TextDataset(Dataset):
     domains: Mapping[str, Split]
     target_source: str
     texts: Sequence[str]
-    synonyms: Synonyms | None
+    synonyms: Synonyms
 
     augmented_copies = None  # CoTTA defines none for text, so its target is the teacher's own prediction.
 
@@ -114,7 +111,7 @@ class TextDataset(Dataset):
         return x
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """One EDA version of each training review, int64 (N,); `x` itself where only counts are known."""
+        """One EDA version of each training review, int64 (N,)."""
         count, generator = self.versions.shape[1], generator_for(x, generator)
         return self.versions[x, torch.randint(count, x.shape, generator=generator, device=x.device)]
 
@@ -122,30 +119,19 @@ class TextDataset(Dataset):
         """Rows, int64 (N,), to features, float32 (N, D)."""
         return self.bank[x]
 
-    @property
-    def has_text(self) -> bool:
-        """Whether the training texts are known, so that they can be shown and augmented."""
-        return bool(self.texts)
-
-    def text(self, index: int) -> str:
-        """The text of a training review."""
-        return self.texts[index]
-
     def augmented_texts(self, index: int, count: int, generator: torch.Generator) -> list[tuple[str, str]]:
         """`count` EDA versions of a training review as pairs of operation and text."""
-        assert self.synonyms is not None, "texts come with synonyms"
         review, strength = words(self.texts[index]), self.options.eda_strength
         drawn = [eda(review, strength, generator, self.synonyms.find) for _ in range(count)]
         return [(operation, " ".join(changed)) for operation, changed in drawn]
 
 
 def make_text_dataset(
-    *, source: str, train: Reviews, domains: Mapping[str, Reviews], synonyms: Synonyms | None, options: TextOptions,
+    *, source: str, train: Reviews, domains: Mapping[str, Reviews], synonyms: Synonyms, options: TextOptions,
     official: bool = False, **fields: Any,
 ) -> TextDataset:  # fmt: skip
     """The dataset of all reviews of the source (`train`) and of the target domains, cut as the options say.
 
-    synonyms: None where the reviews are counts, which cannot be augmented.
     official: whether the reviews are the paper's; the dataset is official if, besides, none of them is cut away.
     fields: name, target_source and compare_with of `TextDataset`.
     """
@@ -155,28 +141,24 @@ def make_text_dataset(
     parts = [train.take(fitted.x), train.take(held_out.x), *targets]
 
     # The rows of the features are those of the training reviews, of their EDA versions and of the other parts.
-    copies = options.eda_copies if synonyms else 0
+    copies = options.eda_copies
     sizes = [len(fitted.y), len(fitted.y) * copies, *(len(part.labels) for part in parts[1:])]
     rows = torch.arange(sum(sizes))
     own, augmented, *others = rows.split(sizes)
-    versions = rows[:, None].repeat(1, max(1, copies))
-    if synonyms:
-        versions[own] = augmented.view(-1, copies)
+    versions = rows[:, None].repeat(1, copies)
+    versions[own] = augmented.view(-1, copies)
     device, stored = options.device, zip([own, *others], parts, strict=True)
     splits = [Split(places.to(device), part.labels.to(device)) for places, part in stored]
     tested = splits[1].take(slice(options.test_size))
 
-    contents = [_as_bytes([synonyms.name])] if synonyms else []
-    for content, labels in everything:
-        arrays = () if synonyms else (content.data, content.indices, content.indptr)
-        contents += [*(map(torch.from_numpy, arrays) if arrays else [_as_bytes(content)]), labels]
-    identity = fingerprint(contents)
+    contents = [part for texts, labels in everything for part in (_as_bytes(texts), labels)]
+    identity = fingerprint([_as_bytes([synonyms.name]), *contents])
     made_by = code_version(augmentation, msda, sys.modules[__name__])
     choice = hashlib.sha256(options.model_dump_json(exclude={"folder", "device"}).encode()).hexdigest()[:16]
     path = Path(options.folder).expanduser() / "generated" / f"{identity}-{made_by}" / f"text-{choice}.npz"
     bank = kept_array(path, lambda: _features(parts, synonyms, options))
     return TextDataset(
-        source=f"{source}, {f'EDA with synonyms from {synonyms.name}' if synonyms else 'without EDA'}",
+        source=f"{source}, EDA with synonyms from {synonyms.name}",
         fingerprint=identity,
         official=official and sum(len(part.labels) for part in parts) == sum(len(part.labels) for part in everything),
         class_names=("negative", "positive"),
@@ -186,7 +168,7 @@ def make_text_dataset(
         bank=torch.from_numpy(bank).to(device),
         versions=versions.to(device),
         domains=dict(zip((SOURCE_DOMAIN, *DOMAINS), [tested, *splits[2:]], strict=True)),
-        texts=list(parts[0].content) if synonyms else [],
+        texts=list(parts[0].texts),
         synonyms=synonyms,
         **fields,
     )
@@ -196,22 +178,17 @@ def _as_bytes(texts: Iterable[str]) -> Tensor:
     return torch.frombuffer(bytearray("\0".join(texts).encode()), dtype=torch.uint8)
 
 
-def _features(parts: Sequence[Reviews], synonyms: Synonyms | None, options: TextOptions) -> np.ndarray:
+def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions) -> np.ndarray:
     """The features of all rows: those of `parts[0]`, of its EDA versions, and of the other parts."""
-    from scipy.sparse import vstack
-
-    if synonyms:
-        generator = torch.Generator().manual_seed(EDA_SEED)
-        versions = [
-            " ".join(eda(words(text), options.eda_strength, generator, synonyms.find)[1])
-            for text in parts[0].content
-            for _ in range(options.eda_copies)
-        ]
-        others = [text for part in parts[1:] for text in part.content]
-        counts = count_ngrams(list(parts[0].content), [*versions, *others], options.vocabulary_size)
-    else:
-        counts = vstack([part.content for part in parts], format="csr")
-    if options.features == "counts" or (options.features == "auto" and synonyms is None):
+    generator = torch.Generator().manual_seed(EDA_SEED)
+    versions = [
+        " ".join(eda(words(text), options.eda_strength, generator, synonyms.find)[1])
+        for text in parts[0].texts
+        for _ in range(options.eda_copies)
+    ]
+    others = [text for part in parts[1:] for text in part.texts]
+    counts = count_ngrams(list(parts[0].texts), [*versions, *others], options.vocabulary_size)
+    if options.features == "counts":
         return counts.toarray()
 
     def dense(first: int, last: int) -> Tensor:
@@ -220,7 +197,7 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms | None, options: Text
     fitted = dense(0, len(parts[0].labels))
     weights = msda.fit_msda(fitted, layers=options.msda_layers, probability=options.msda_probability)
     chunks = [dense(row, row + CHUNK) for row in range(0, counts.shape[0], CHUNK)]
-    return torch.cat([msda.apply_msda(chunk, weights, output=options.msda_output).cpu() for chunk in chunks]).numpy()
+    return torch.cat([msda.apply_msda(chunk, weights).cpu() for chunk in chunks]).numpy()
 
 
 def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any:

@@ -27,8 +27,8 @@ LEAST_EXAMPLES = 16
 
 @dataclass(frozen=True)
 class Part:
-    """A figure or a table of an exhibit. name: of its files. runs: what it was made from, none for a drawing. note:
-    what must be known to read it."""
+    """A figure or a table of an exhibit. name: of its files. runs: what it was made from. note: what must be
+    known to read it."""
 
     name: str
     content: Figure | pd.DataFrame
@@ -42,7 +42,7 @@ class Part:
     @property
     def caption(self) -> str:
         """The note and the number of seeds."""
-        return f"{self.note} {seeds_of(self.runs) if self.runs else 'Drawn, not measured'}.".strip()
+        return f"{self.note} {seeds_of(self.runs)}.".strip() if self.runs else self.note
 
 
 class Exhibit(ABC):
@@ -214,5 +214,4 @@ def show_all(settings: Settings) -> list[Shown]:
     """Every exhibit on every dataset of the profile, in the order of the page."""
     ordered = sorted((EXHIBITS[name] for name in EXHIBITS), key=lambda each: each.place)
     runs = {m: [Runs(settings, m, name) for name in settings.datasets(m)] for m in get_args(Modality)}
-    shown = [each.show(on) for each in ordered for on in runs[each.modality]]
-    return list({each.anchor: each for each in shown}.values())  # A drawing is the same on every dataset.
+    return [each.show(on) for each in ordered for on in runs[each.modality]]

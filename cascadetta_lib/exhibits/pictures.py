@@ -1,20 +1,15 @@
 """What the data look like, corrupted and augmented, and what entropies a model has on them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from cascadetta_lib.data.corruptions import CORRUPTIONS
-from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.data.reviews import TextDataset
-from cascadetta_lib.data.utterances import SpeechDataset
-from cascadetta_lib.exhibits.style import SHORT, WIDTH, draw_lines, legend, name_domains, panels
+from cascadetta_lib.exhibits.style import WIDTH, draw_lines, legend, name_domains, panels
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.store import Run
 
@@ -25,38 +20,13 @@ ENTROPIES = {
 }
 
 
-def corruption_figure(dataset: ImageDataset, severities: Sequence[int] = (1, 3, 5), image: int = 0) -> Figure:
-    """One test image through the fifteen corruptions, a row a severity."""
-    rows = {str(s): [dataset.example(name, s, image) for name in CORRUPTIONS] for s in severities}
-    return _pictures(rows, [SHORT[name] for name in CORRUPTIONS])
-
-
-def augmentation_figure(dataset: ImageDataset, seed: int = 0, count: int = 12) -> Figure:
-    """Source images, and below them what a randomised training batch makes of them."""
-    x, generator = dataset.train.x[:count], torch.Generator().manual_seed(seed)
-    randomised = dataset.randomise(dataset.weak_augment(x, generator), generator)
-    return _pictures({"source": list(x), "randomised": list(randomised)})
-
-
-def spectrogram_figure(dataset: SpeechDataset, utterance: int = 0) -> Figure:
-    """The log-mel spectrogram of one test utterance, clean and through the five domains."""
-    names = (*dataset.vocabulary.others, *dataset.domain_names)
-    return _pictures({"": [dataset.domain(name, 1).x[utterance] for name in names]}, list(names))
-
-
-def audio_augmentation_figure(dataset: SpeechDataset, seed: int = 0, count: int = 6) -> Figure:
-    """The spectrograms of source utterances, and below them what a randomised training batch makes of them."""
-    randomised = dataset.randomise(dataset.train.x[:count], torch.Generator().manual_seed(seed))
-    return _pictures({"source": list(dataset.plain.x[:count]), "randomised": list(randomised)})
-
-
-def _pictures(rows: dict[str, list[Tensor]], heads: Sequence[str] = ()) -> Figure:
+def picture_grid(rows: Mapping[str, Sequence[Tensor] | Tensor], heads: Sequence[str] = ()) -> Figure:
     """A grid of images (3, height, width), or of spectrograms (1, height, width) in decibels, with names."""
     columns = len(next(iter(rows.values())))
     size = (WIDTH, (WIDTH - 0.6) / columns * len(rows) + 0.3)
     figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
-    for line, (name, pictures) in zip(grid, rows.items(), strict=True):
-        for axes, picture in zip(line, pictures, strict=True):
+    for line, (name, row) in zip(grid, rows.items(), strict=True):
+        for axes, picture in zip(line, row, strict=True):
             image = picture.cpu().permute(1, 2, 0).squeeze(-1)
             # Matplotlib takes the limits and the colours for what has one channel alone.
             axes.imshow(image, vmin=-80, vmax=0, cmap="viridis", origin="lower" if image.ndim == 2 else "upper")
@@ -65,18 +35,6 @@ def _pictures(rows: dict[str, list[Tensor]], heads: Sequence[str] = ()) -> Figur
     for axes, head in zip(grid[0], heads, strict=False):
         axes.set_title(head, fontsize=8)
     return figure
-
-
-def sentences_table(dataset: TextDataset, seed: int = 0, count: int = 4) -> pd.DataFrame:
-    """The beginnings of the first reviews of the source, each with `count` of its augmented versions; empty where the
-    data hold counts alone, without text."""
-    rows: list[tuple[str, str]] = []
-    generator = torch.Generator().manual_seed(seed)
-    for index in range(2 if dataset.has_text else 0):
-        rows.append((f"review {index + 1}", dataset.text(index)))
-        rows += [(name.replace("_", " "), text) for name, text in dataset.augmented_texts(index, count, generator)]
-    shortened = [(name, text if len(text) <= 220 else text[:220].rsplit(" ", 1)[0] + " …") for name, text in rows]
-    return pd.DataFrame(shortened, columns=["operation", "text"]).set_index("operation")
 
 
 def entropy_figure(runs: Sequence[Run]) -> Figure:

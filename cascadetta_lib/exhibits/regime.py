@@ -36,8 +36,7 @@ class Regime(NamedTuple):
 
 
 RESNET26 = {"architecture": ("auto", "resnet26"), "depth": (26,), "width": (16,)}
-# On data other than CIFAR-10-C the bands are 4 points about the paper's own E. Counts (amazon_svmlight) are not the
-# paper's data: they have no sentences to randomise.
+# On data other than CIFAR-10-C the bands are 4 points about the paper's own E.
 REGIMES = {
     "CIFAR-10-C": Regime("cifar10", 10_000, RESNET26, (38, 46), (28, 35)),
     "CIFAR-100-C": Regime("cifar100", 10_000, RESNET26, (67.5, 75.5), (60, 68)),

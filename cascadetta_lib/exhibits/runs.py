@@ -52,10 +52,10 @@ def main_points(settings: Settings, modality: Modality) -> list[Point]:
 
 def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
     """The changes of an ablation on images: the instantaneous stream, the ablations' number of images, no measurement
-    of F or of the whole accuracy matrix; and `changes`."""
+    of F; and `changes`."""
     image = settings.image
     made = {"stream": "instantaneous", "test_size": image.ablation_test_size, "forward_transfer": False}
-    made |= {"accuracy_matrix": False} | changes
+    made |= changes
     if image.last_batch == "dropped" and made["test_size"] is not None:  # A whole batch must be left of a domain.
         made["test_size"] = max(made["test_size"], made.get("batch_size") or image.batch_size or 64)
     return made
