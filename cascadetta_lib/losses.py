@@ -19,6 +19,14 @@ def entropy_of_mean(logits: Tensor) -> Tensor:
     return torch.special.entr(logits.softmax(1).mean(0)).sum()
 
 
+def averaging(chosen: Tensor) -> Tensor:
+    """Weights (B,) for a mean over the chosen ones of B examples, bool (B,): they sum to 1, or to 0 where none is.
+
+    Weights take the place of indexing, because the size of what is indexed must be waited for.
+    """
+    return chosen / chosen.sum().clamp(min=1)
+
+
 def information_loss(logits: Tensor, diversity: float) -> Tensor:
     """Mean entropy less `diversity` times the entropy of the mean prediction: logits (B, C) → a scalar in nats.
 

@@ -1,5 +1,6 @@
 """Contracts that hold for every registered method, and what is particular to one."""
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.losses import entropy
-from cascadetta_lib.methods import METHODS, Method, cotta, rotta
+from cascadetta_lib.methods import METHODS, Method, cotta, rotta, sar
 from cascadetta_lib.methods.memory import MemoryBatchNorm, give_memory, memories
 from cascadetta_lib.models import Cascade, ImageNetwork, Network, SpeechNetwork, TextNetwork, build_network
 from cascadetta_lib.objectives import OBJECTIVES
@@ -25,7 +26,7 @@ NETWORKS: dict[Modality, tuple[Network, dict[str, int]]] = {
 }
 CASES = [(name, modality) for name in METHODS for modality in METHODS[name].modalities]
 ADAPTING = [(name, modality) for name, modality in CASES if METHODS[name].adapts]
-FOR_ANY_NETWORK = ["erm", "adabn", "tent", "tent_adam", "cotta", "roid", "tema"]
+FOR_ANY_NETWORK = ["erm", "adabn", "tent", "tent_adam", "cotta", "roid", "tema", "eta", "rdumb", "sar", "deyo", "rpl"]
 NOT_ADABN = {"roid", "rotta"}
 """What these predict differs from AdaBN even before any step: by a prior, and by the source's statistics."""
 
@@ -43,24 +44,43 @@ def noisy_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[
 
 
 def network(objective: str, modality: Modality = "image") -> Any:
+    """Untrained, but sure of some examples, as a trained network is, so that methods find examples to choose."""
     kind, (config, facts) = OBJECTIVES[objective], NETWORKS[modality]
-    return build_network(config, **facts, parallel=kind.parallel, auxiliary=kind.auxiliary, seed=0)
+    model = build_network(config, **facts, parallel=kind.parallel, auxiliary=kind.auxiliary, seed=0)
+    with torch.no_grad():
+        z = copy.deepcopy(model).train()(made_up(modality)).main
+        weight, bias = list(model.main_classifier.parameters())[-2:]
+        scale = 3 / (z - z.mean(0)).std()
+        weight.mul_(scale)
+        bias.sub_(z.mean(0)).mul_(scale)
+    return model
 
 
 def make(name: str, modality: Modality = "image", **options: Any) -> Method:
     """The method on a fresh network, whose running statistics are those of no batch."""
     model = network(METHODS[name].objective_on(modality), modality)
     copies = "image" if modality == "image" else noisy_copies
-    return METHODS[name](model, **({"learning_rate": 0.05, "copies": copies} | options))
+    source = made_up(modality) if METHODS[name].needs_source else None
+    return METHODS[name](model, **({"learning_rate": 0.05, "copies": copies, "source": source} | options))
 
 
-@pytest.fixture
-def batch(modality: str, images: Tensor) -> Tensor:
+@pytest.fixture(autouse=True)
+def no_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SAR takes back what it learns on networks as sure as these; test_field_methods_a.py has a test of that."""
+    monkeypatch.setattr(sar, "COLLAPSED", 0.0)
+
+
+def made_up(modality: Modality) -> Tensor:
     """Eight prepared examples of a modality."""
     generator = torch.Generator().manual_seed(0)
     if modality == "text":
         return torch.rand(8, 20, generator=generator)
-    return images if modality == "image" else torch.randn(8, 1, 32, 32, generator=generator)
+    return torch.randn(8, 3 if modality == "image" else 1, 32, 32, generator=generator)
+
+
+@pytest.fixture
+def batch(modality: Modality, images: Tensor) -> Tensor:
+    return images if modality == "image" else made_up(modality)
 
 
 def snapshot(module: nn.Module) -> dict[str, Tensor]:
@@ -266,7 +286,7 @@ def test_erm_takes_what_the_others_refuse(images: Tensor) -> None:
 # ---------------------------------------------------------------- single methods
 
 
-@pytest.mark.parametrize("name", ["tent", "tent_adam", "cascade", "ttt"])
+@pytest.mark.parametrize("name", ["tent", "tent_adam", "cascade", "ttt", "eata", "rdumb", "sar", "deyo", "rpl"])
 def test_before_is_the_prediction_of_the_model_before_the_update(name: str, images: Tensor) -> None:
     method = make(name, predict="before")
     expected = method.predict(images).main
@@ -334,11 +354,11 @@ def test_cotta_augments_rgb_images_only(images: Tensor) -> None:
 # ---------------------------------------------------------------- diversity and memory
 
 
-@pytest.mark.parametrize("name", ["tent", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary"])
+@pytest.mark.parametrize("name", ["tent", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary", "eta", "deyo"])
 def test_diversity_is_in_the_loss_of_every_entropy_based_method(name: str, images: Tensor) -> None:
     plain, diverse = make(name), make(name, diversity=1.0)
     outputs = plain.predict(images)
-    logits = outputs.main if name in ("tent", "cascade_no_auxiliary") else outputs.auxiliary
+    logits = outputs.main if name in ("tent", "cascade_no_auxiliary", "eta", "deyo") else outputs.auxiliary
     assert logits is not None
     mean = logits.softmax(1).mean(0)
     expected = plain.loss(images)[0] + (mean * mean.log()).sum()

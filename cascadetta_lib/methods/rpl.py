@@ -1,0 +1,22 @@
+"""RPL (Rusak et al. 2022): robust pseudo-labels, a cross-entropy that is bounded where a label is wrong."""
+
+from torch import Tensor
+
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.tent import Tent
+from cascadetta_lib.models import Outputs, as_outputs
+
+Q = 0.8
+"""Between cross-entropy (q → 0) and the probability of error (q = 1); the paper's value."""
+
+
+@METHODS.add("rpl")
+class RPL(Tent):
+    """The mean of the generalised cross-entropy (1 − p^q)/q, where p is the probability of the predicted class. Its
+    release for ImageNet-C updates the same parameters by SGD with momentum 0.9, not Nesterov's."""
+
+    label, in_paper = "RPL", False
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        outputs = as_outputs(self.model(x))
+        return ((1 - outputs.main.softmax(1).max(1).values ** Q) / Q).mean(), outputs

@@ -1,0 +1,66 @@
+"""SAR (Niu et al. 2023): entropy of examples that are sure, made small in a neighbourhood of the weights."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.eata import SURE, follow
+from cascadetta_lib.methods.tent import Tent
+from cascadetta_lib.models import Outputs, as_outputs
+
+RADIUS = 0.05
+"""ρ, the length of the ascent (Eq. 4)."""
+COLLAPSED = 0.2
+"""The weights are taken back where the moving mean of the entropy is below this, in nats."""
+
+
+@METHODS.add("sar")
+class SAR(Tent):
+    """The mean entropy of the examples with H < E₀ at the weights θ + ρ·g/|g|, where g is the gradient of that mean at
+    θ. The examples are those that have H < E₀ at both places, with E₀ as in methods/eata.py.
+
+    As in the paper's Algorithm 1, the moving mean goes on when the weights are taken back, so that they are taken back
+    after each batch until it has risen. The authors use SGD with momentum 0.9, not Nesterov's, and leave the last stage
+    of networks for ImageNet as it is.
+    """
+
+    label, in_paper = "SAR", False
+    mean_entropy: Tensor
+
+    def configure_model(self) -> None:
+        super().configure_model()
+        self.adapted = {name: value for name, value in self.model.named_parameters() if value.requires_grad}
+        self.register_buffer("mean_entropy", next(iter(self.adapted.values())).new_zeros(()))
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        outputs = as_outputs(self.model(x))
+        limit = SURE * math.log(outputs.main.shape[1])
+        unsure = entropy(outputs.main)
+        sure = unsure.detach() < limit
+        below = (averaging(sure) * unsure).sum() - self.diversity * entropy_of_mean(outputs.main)
+        gradients = torch.autograd.grad(below, list(self.adapted.values()), materialize_grads=True)
+        length = torch.stack([gradient.norm() for gradient in gradients]).norm() + 1e-12
+        pairs = zip(self.adapted.items(), gradients, strict=True)
+        above = {name: value + RADIUS * gradient / length for (name, value), gradient in pairs}
+        logits = as_outputs(functional_call(self.model, above, (x,))).main
+        unsure = entropy(logits)
+        weights = averaging(sure & (unsure.detach() < limit))
+        mean = (weights * unsure).sum()
+        follow(self.mean_entropy, mean.detach(), weights)
+        return mean - self.diversity * entropy_of_mean(logits), outputs
+
+    @torch.no_grad()
+    def update(self, x: Tensor) -> Outputs | None:
+        outputs = super().update(x)
+        assert self.optimizer is not None
+        collapsed = (self.mean_entropy > 0) & (self.mean_entropy < COLLAPSED)
+        for name, value in self.adapted.items():
+            value.copy_(torch.where(collapsed, self._source[f"model.{name}"], value))
+            for moment in self.optimizer.state[value].values():
+                if isinstance(moment, Tensor) and moment.ndim:  # Adam counts its steps in a number, on the CPU
+                    moment.masked_fill_(collapsed, 0)
+        return outputs
