@@ -1,16 +1,18 @@
 """Fixtures that several test files share: a tiny dataset of made-up images, and the folder of real ones."""
 
+import copy
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_dataset
+from cascadetta_lib.models import as_outputs
 
 CLASSES = 4
 
@@ -37,6 +39,17 @@ def make_blobs(folder: Path, **options: object) -> ImageDataset:
         test=blobs(22, 1),
         options=ImageOptions(folder=str(folder), **options),  # type: ignore[arg-type]
     )
+
+
+@torch.no_grad()
+def make_sure(model: nn.Module, classifier: nn.Module, x: Tensor) -> None:
+    """Let an untrained network, whose logits the last linear layer of `classifier` gives, be sure of some of x, as a
+    trained one is, so that methods which choose sure examples find some."""
+    last = [child for child in classifier.modules() if isinstance(child, nn.Linear)][-1]
+    z = as_outputs(copy.deepcopy(model).train()(x)).main
+    scale = 3 / (z - z.mean(0)).std()
+    last.weight.mul_(scale)
+    last.bias.sub_(z.mean(0)).mul_(scale)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Contracts that hold for every registered method, and what is particular to one."""
 
-import copy
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Waits
+from conftest import Waits, make_sure
 from torch import Tensor, nn
 
 from cascadetta_lib.augment.image import cotta_copies
@@ -44,15 +43,9 @@ def noisy_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[
 
 
 def network(objective: str, modality: Modality = "image") -> Any:
-    """Untrained, but sure of some examples, as a trained network is, so that methods find examples to choose."""
     kind, (config, facts) = OBJECTIVES[objective], NETWORKS[modality]
     model = build_network(config, **facts, parallel=kind.parallel, auxiliary=kind.auxiliary, seed=0)
-    with torch.no_grad():
-        z = copy.deepcopy(model).train()(made_up(modality)).main
-        weight, bias = list(model.main_classifier.parameters())[-2:]
-        scale = 3 / (z - z.mean(0)).std()
-        weight.mul_(scale)
-        bias.sub_(z.mean(0)).mul_(scale)
+    make_sure(model, model.main_classifier, made_up(modality))
     return model
 
 

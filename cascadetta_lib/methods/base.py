@@ -24,9 +24,9 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 class Method(nn.Module):
     """A model that adapts to each batch that it predicts: `method(x)` → main logits (B, C).
 
-    It works on `model` itself, not on a copy, and sets the mode of its layers. All but TTT and the cascades take a model
-    whose result `models.as_outputs` understands. A model that a method cannot work with is refused by ValueError. A
-    subclass says what it updates (`adapted_parameters`), how (`make_optimizer`) and by which loss (`loss`).
+    It works on `model` itself, not on a copy, and sets the mode of its layers. All but TTT and the cascades take any
+    model whose result `models.as_outputs` understands. A model that a method cannot work with is refused by ValueError.
+    A subclass says what it updates (`adapted_parameters`), how (`make_optimizer`) and by which loss (`loss`).
 
     predict: `after` gives the prediction of the updated model (the paper), `before` that of the forward pass which the
         update was computed from (the releases of Tent and CoTTA).

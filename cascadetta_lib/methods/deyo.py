@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from cascadetta_lib.augment import generator_for
 from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.tent import Tent
@@ -37,8 +38,8 @@ class DeYO(Tent):
                 f"DeYO shuffles 4×4 patches of images (B, C, H, W) whose sides are multiples of 4, not {shape}"
             )
         patches = x.unflatten(3, (PATCHES, -1)).unflatten(2, (PATCHES, -1)).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
-        draw = torch.rand(patches.shape[:2], generator=self.generator, device=self.generator.device)
-        patches = patches[torch.arange(len(x), device=x.device)[:, None], draw.to(x.device).argsort(1)]
+        draw = torch.rand(patches.shape[:2], generator=generator_for(x, self.generator), device=x.device)
+        patches = patches[torch.arange(len(x), device=x.device)[:, None], draw.argsort(1)]
         return patches.unflatten(1, (PATCHES, PATCHES)).permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
