@@ -3,24 +3,32 @@
 For every t:  adapt and predict online on T_t (E), then measure the accuracy on T_t without updates, R(T_t | T_1:t);
 at the end:   measure every domain, R(T_t | T_1:N) (A);
 for F:        measure the source model on T_t, and a source model that was adapted to T_t alone, R(T_t | T_t).
+
+All of this is measured on the very batches of the stream (streams.draw_order says in which order the examples come),
+since methods take statistics from their batch. So on a `correlated` stream E, A and F are what they always are, all of
+them in batches of few labels. A `mixed` stream is one pass over all domains together: E is the mean over domains of the
+online error on the examples of each, A that of the final model's accuracy, in the same mixed batches. F is not defined
+there, because no domain comes after another.
 """
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from cascadetta_lib.data.base import Dataset, Split
+from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
 from cascadetta_lib.methods.memory import memories
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.progress import progress
-from cascadetta_lib.streams import Domain
+from cascadetta_lib.streams import Domain, Order, draw_order
 
 Record = dict[str, Any]
 Transfer = Literal["paper", "final", "release"]
@@ -30,8 +38,9 @@ ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxil
 class Evaluation(NamedTuple):
     """What a method did on a stream.
 
-    batches: a row a batch: step (place in the stream, from 0), domain, severity, position (examples of the domain
-        before the batch), count, errors, what `losses.describe` says (NaN without θ_a), seconds (a mean of the domain).
+    batches: a row a batch, of a mixed stream a row for each domain in a batch: step (the domain's place in the stream,
+        from 0), domain, severity, position (examples before the batch, of the domain, or of the whole mixed stream),
+        count, errors, what `losses.describe` says of them (NaN without θ_a), seconds (a mean of the stretch).
     accuracies: a row a measurement without update: step, domain, severity, kind, after, accuracy in [0, 1]. kind is
         `stream` for the model after T_1..T_after; with after = 0, `source` for the unadapted model in the method's
         BatchNorm mode, and `alone` for a source model that was adapted to this domain alone.
@@ -41,9 +50,23 @@ class Evaluation(NamedTuple):
     accuracies: pd.DataFrame
 
 
+Stretch = tuple[Domain, ...]
+"""What a method passes in one go: a domain, or all the domains of a mixed stream."""
+
+
+class Examples(NamedTuple):
+    """Those of a stretch, as stored: x (N, ...) and labels y (N,). order (N,): the places in which they come. domains
+    (N,): of which domain of the stretch each is, in that order."""
+
+    x: Tensor
+    y: Tensor
+    order: Tensor
+    domains: np.ndarray
+
+
 class Evaluator:
-    """Runs one method over one stream. `dataset` prepares the inputs; batches come in stored order, and the last,
-    shorter one of a domain is kept or dropped."""
+    """Runs one method over one stream. `dataset` prepares the inputs; batches come in an order that `seed` and δ draw
+    (see streams.draw_order), and the last, shorter one of a domain, or of a mixed stream, is kept or dropped."""
 
     def __init__(
         self,
@@ -52,59 +75,76 @@ class Evaluator:
         stream: Sequence[Domain],
         batch_size: int,
         last_batch: Literal["kept", "dropped"] = "kept",
+        order: Order | None = None,
+        dirichlet_delta: float | None = None,
+        seed: int = 0,
     ) -> None:
         self.method, self.dataset, self.stream = method, dataset, list(stream)
         self.batch_size, self.last_batch = batch_size, last_batch
-        self._held: dict[Domain, Split] = {}
+        self.order, self.delta, self.seed = order, dirichlet_delta, seed
+        self._held: dict[Stretch, Examples] = {}
 
     def run(self, *, transfer: bool = True) -> Evaluation:
         """E, A and F of the stream, from the source; the method is reset before and after.
 
-        transfer: measure what F needs besides, if the method adapts.
+        transfer: measure what F needs besides, if the method adapts and the domains have an order.
         Raises ValueError where a domain has no whole batch and the last short one is dropped, and where the method
         predicts a logit that is not finite.
         """
-        # A gradual stream meets most domains twice; each is held once.
-        self._held = {domain: self.dataset.domain(*domain) for domain in dict.fromkeys(self.stream)}
-        for domain, (_, y) in self._held.items():
-            if self.last_batch == "dropped" and len(y) < self.batch_size:
-                raise ValueError(f"{domain} has {len(y)} examples, no whole batch of {self.batch_size}")
-        method, last = self.method, len(self.stream) - 1
+        method, last, is_mixed = self.method, len(self.stream) - 1, self.order == "mixed"
+        stretches: list[Stretch] = [tuple(self.stream)] if is_mixed else [(domain,) for domain in self.stream]
+        self._hold(stretches)
         places = [{"step": step, "domain": name, "severity": level} for step, (name, level) in enumerate(self.stream)]
         batches: list[Record] = []
         accuracies: list[Record] = []
 
-        def record(step: int, kind: str, after: int, accuracy: float) -> None:
-            accuracies.append(places[step] | {"kind": kind, "after": after, "accuracy": accuracy})
+        def record(first: int, kind: str, after: int, measured: Mapping[int, float]) -> None:
+            for place, accuracy in measured.items():
+                accuracies.append(places[first + place] | {"kind": kind, "after": after, "accuracy": accuracy})
 
         method.reset()
-        known: dict[Domain, float] = {}
-        for step, domain in enumerate(progress(self.stream, method.label, len(self.stream))):
-            rows = self._pass(domain, method.step)
-            batches += [places[step] | row for row in rows]
+        known: dict[Stretch, Mapping[int, float]] = {}
+        for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
+            rows = self._pass(stretch, method.step)
+            batches += [places[step + place] | row for place, row in rows]
             if not method.adapts and not any(memories(method)):  # what nothing changes predicts it so at any time
-                known[domain] = _accuracy(rows)
-            for place in range(len(self.stream)) if step == last else [step]:
-                other = self.stream[place]
-                record(place, "stream", step + 1, known[other] if other in known else self.accuracy(other))
-        if transfer and method.adapts:
-            later = list(dict.fromkeys(self.stream[1:]))
+                known[stretch] = _accuracies(rows)
+            end = step + len(stretch)
+            for place in range(len(stretches)) if end > last else [step]:
+                other = stretches[place]
+                record(place, "stream", end, known[other] if other in known else self.accuracies(other))
+        if transfer and method.adapts and not is_mixed:
+            later = list(dict.fromkeys(stretches[1:]))
             method.reset()
-            source = {domain: self.accuracy(domain) for domain in later}
+            source = {stretch: self.accuracies(stretch) for stretch in later}
             alone = {}
-            for domain in progress(later, f"{method.label}, each domain alone", len(later)):
+            for stretch in progress(later, f"{method.label}, each domain alone", len(later)):
                 method.reset()
-                self._pass(domain, method.step)
-                alone[domain] = self.accuracy(domain)
-            for step, domain in list(enumerate(self.stream))[1:]:
-                record(step, "source", 0, source[domain])
-                record(step, "alone", 0, alone[domain])
+                self._pass(stretch, method.step)
+                alone[stretch] = self.accuracies(stretch)
+            for step, stretch in list(enumerate(stretches))[1:]:
+                record(step, "source", 0, source[stretch])
+                record(step, "alone", 0, alone[stretch])
         method.reset()
         self._held = {}
         return Evaluation(pd.DataFrame(batches), pd.DataFrame(accuracies))
 
-    def accuracy(self, domain: Domain) -> float:
-        """Accuracy of the model as it is on a domain: no update, the method's own BatchNorm mode and batch size."""
+    def _hold(self, stretches: Sequence[Stretch]) -> None:
+        """Read the examples and draw their order. A gradual stream meets most domains twice; each is held once."""
+        self._held, generator = {}, np.random.default_rng(self.seed)
+        for stretch in dict.fromkeys(stretches):
+            splits = [self.dataset.domain(*domain) for domain in stretch]
+            x, y = splits[0] if len(splits) == 1 else (torch.cat(parts) for parts in zip(*splits, strict=True))
+            if self.last_batch == "dropped" and len(y) < self.batch_size:
+                name = ", ".join(map(str, stretch))
+                raise ValueError(f"{name} has {len(y)} examples, no whole batch of {self.batch_size}")
+            order = draw_order(self.order, y.cpu().numpy(), self.delta, generator)
+            domains = np.repeat(np.arange(len(splits)), [len(split.y) for split in splits])[order]
+            self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
+
+    def accuracies(self, stretch: Stretch) -> dict[int, float]:
+        """Accuracy of the model as it is on the domains of a stretch, by place there: no update, the method's own
+        BatchNorm mode, and the very batches of the stream."""
 
         def predict(x: Tensor) -> Outputs:
             outputs = self.method.predict(x)
@@ -112,40 +152,49 @@ class Evaluator:
             return outputs
 
         with self.method.measuring():
-            return _accuracy(self._pass(domain, predict))
+            return _accuracies(self._pass(stretch, predict))
 
-    def _pass(self, domain: Domain, predict: Callable[[Tensor], Outputs]) -> list[Record]:
-        """Predict a domain, a record a batch. The results are read from the device once, after the last batch."""
-        x, y = self._held[domain]
+    def _pass(self, stretch: Stretch, predict: Callable[[Tensor], Outputs]) -> list[tuple[int, Record]]:
+        """Predict a stretch: a record for each batch and domain in it, with the place of the domain in the stretch. The
+        results are read from the device once, after the last batch."""
+        x, y, order, domains = self._held[stretch]
         end = len(y) if self.last_batch == "kept" else len(y) - self.batch_size + 1
         starts = range(0, end, self.batch_size)
         began = time.perf_counter()
-        results = []
+        results, found = [], []
         for start in starts:
-            labels = y[start : start + self.batch_size]
-            outputs = predict(self.dataset.prepare(x[start : start + self.batch_size]))
+            now, here = order[start : start + self.batch_size], domains[start : start + self.batch_size]
+            z, a = predict(self.dataset.prepare(x[now]))
             with torch.no_grad():
-                z = outputs.main
-                found = [(z.argmax(1) != labels).sum(), z.isfinite().all(), *describe(outputs).values()]
-                results.append(torch.stack([value.float() for value in found]))
-        values = torch.stack(results).tolist()
+                finite, wrong = z.isfinite().all(), z.argmax(1) != y[now]
+                for place in np.unique(here):
+                    inside = torch.from_numpy(np.flatnonzero(here == place)).to(y.device, non_blocking=True)
+                    part = Outputs(z[inside], None if a is None else a[inside])
+                    values = [wrong[inside].sum(), finite, *describe(part).values()]
+                    results.append(torch.stack([value.float() for value in values]))
+                    found.append((int(place), start, len(inside), len(inside) / len(here)))
+        read = torch.stack(results).tolist()
         seconds = (time.perf_counter() - began) / len(starts)
-        records: list[Record] = []
-        for start, (errors, finite, *about) in zip(starts, values, strict=True):
+        records: list[tuple[int, Record]] = []
+        for (place, start, count, share), (errors, finite, *about) in zip(found, read, strict=True):
             if not finite:
-                place = f"{domain}, batch {len(records) + 1} of {len(starts)}"
-                raise ValueError(f"{self.method.label}: logits not finite on {place}; lower the learning rate")
+                name = stretch[0] if len(stretch) == 1 else "the mixed stream"
+                where = f"{name}, batch {start // self.batch_size + 1} of {len(starts)}"
+                raise ValueError(f"{self.method.label}: logits not finite on {where}; lower the learning rate")
             described = dict.fromkeys(ABOUT_PREDICTIONS, math.nan) | dict(zip(ABOUT_PREDICTIONS, about, strict=False))
-            count = min(self.batch_size, len(y) - start)
-            records.append(
-                {"position": start, "count": count, "errors": int(errors)} | described | {"seconds": seconds}
-            )
+            row = {"position": start, "count": count, "errors": int(errors)} | described | {"seconds": share * seconds}
+            records.append((place, row))
         return records
 
 
-def _accuracy(records: list[Record]) -> float:
-    count = sum(record["count"] for record in records)
-    return (count - sum(record["errors"] for record in records)) / count
+def _accuracies(records: Sequence[tuple[int, Record]]) -> dict[int, float]:
+    """By the place of the domain in its stretch."""
+    counts: Counter[int] = Counter()
+    errors: Counter[int] = Counter()
+    for place, record in records:
+        counts[place] += record["count"]
+        errors[place] += record["errors"]
+    return {place: (count - errors[place]) / count for place, count in sorted(counts.items())}
 
 
 def online_errors(batches: pd.DataFrame) -> pd.Series:
@@ -165,7 +214,7 @@ def average_accuracy(accuracies: pd.DataFrame) -> float:
 
 
 def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -> float | None:
-    """F in [−1, 1], or None where it was not measured. Each definition is a mean over the domains t = 2..N.
+    """F in [−1, 1], or None where it was not measured, as on a mixed stream. Each is a mean over the domains t = 2..N.
 
     paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted to T_t alone.
     final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.

@@ -19,7 +19,7 @@ from cascadetta_lib.methods.base import OptimizerName
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.registry import nearest
-from cascadetta_lib.streams import Domain, make_stream
+from cascadetta_lib.streams import Domain, make_stream, order_of
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -72,7 +72,11 @@ class Section(Protocol):
     objectives: tuple[str, ...] = Field((), description="pre-trainings that 01_pretrain makes beside the methods' own")
     methods: Annotated[tuple[str, ...], AfterValidator(different)] = Field(description="test-time methods")
     stream: str | tuple[str, ...] = Field(
-        "instantaneous", description="instantaneous, for images also gradual, or a list such as [fog, 'snow:3']"
+        "instantaneous",
+        description="instantaneous, mixed, correlated, for images also gradual, or a list such as [fog, 'snow:3']",
+    )
+    dirichlet_delta: float = Field(
+        0.1, gt=0, le=1000, description="δ of a correlated stream: the smaller, the longer the runs of one label"
     )
     batch_size: int | None = Field(None, ge=1, description="test batch; null: the paper's, 32, Tiny-ImageNet 64")
 
@@ -113,6 +117,13 @@ class Section(Protocol):
     def _stream(cls, stream: str | tuple[str, ...]) -> str | tuple[str, ...]:
         make_stream(stream, VOCABULARIES[cls.modality])
         return stream
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """How a method is run, by the names of a RunRequest."""
+        order = order_of(self.stream)
+        delta = self.dirichlet_delta if order == "correlated" else None
+        return self.part(Protocol).model_dump() | {"order": order, "dirichlet_delta": delta}
 
     @property
     def domains(self) -> list[Domain]:

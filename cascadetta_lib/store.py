@@ -24,11 +24,11 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.sections import Protocol
-from cascadetta_lib.streams import Domain
+from cascadetta_lib.streams import Domain, Order
 
 STORE_FORMAT = 4
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
-SINCE = ("online_optimizer",)
+SINCE = ("online_optimizer", "order", "dirichlet_delta")
 """Parameters that this format did not begin with: null has no place in the key, so what was stored before is found."""
 DESCRIPTION, CHECKSUMS = "entry.json", "SHA256SUMS"
 Kind = Literal["checkpoints", "runs", "theorem"]
@@ -66,13 +66,16 @@ class CheckpointRequest(Config):
 
 
 class RunRequest(Protocol, Config):
-    """A method on a stream from a checkpoint, with what the profile says of the protocol."""
+    """A method on a stream from a checkpoint, with what the profile says of the protocol. order: see streams.Order;
+    dirichlet_delta: of a correlated one."""
 
     checkpoint: CheckpointRequest
     method: str
     stream: tuple[Domain, ...]
     batch_size: int
     test_size: int | None
+    order: Order | None = None
+    dirichlet_delta: float | None = None
 
 
 @dataclass(frozen=True)

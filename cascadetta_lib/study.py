@@ -24,7 +24,7 @@ from cascadetta_lib.models import Cascade
 from cascadetta_lib.objectives import Training, training_for
 from cascadetta_lib.pretrain import new_network, pretrain
 from cascadetta_lib.provenance import choose_device, provenance
-from cascadetta_lib.sections import NETWORKS, Protocol
+from cascadetta_lib.sections import NETWORKS
 from cascadetta_lib.settings import Settings, SettingsError
 from cascadetta_lib.store import CheckpointRequest, Run, RunRequest, Store, load_run
 from cascadetta_lib.theorem import check_theorem
@@ -119,7 +119,7 @@ class Study:
         """What stands for the run of a method at this seed. Needs no data. objective: of the pre-training that it
         starts from; None is the method's own."""
         return RunRequest(
-            **self.section.part(Protocol).model_dump(),
+            **self.section.protocol,
             checkpoint=self.checkpoint_request(objective or METHODS[method].objective_on(self.modality)),
             method=method,
             stream=tuple(self.stream),
@@ -153,10 +153,10 @@ class Study:
             raise ValueError(f"{self.dataset_name}: all source examples are of one class")
         if self.modality == "text":  # a batch is a list of vectors, and a single one has no variance
             kept = self.section.last_batch == "kept"
-            sizes = {str(domain.name): len(dataset.domain(*domain).y) for domain in self.stream}
-            single = [name for name, size in sizes.items() if kept and size % self.batch_size == 1]
-            if single or len(dataset.held_out.y) == 1:
-                place = f"{single[0]} with {sizes[single[0]]} examples" if single else "the held-out set"
+            sizes = [(domain.name, len(dataset.domain(*domain).y)) for domain in self.stream if kept]
+            sizes = [("the mixed stream", sum(n for _, n in sizes))] if self.section.stream == "mixed" else sizes
+            single = [f"{name} with {size} examples" for name, size in sizes if size % self.batch_size == 1]
+            if place := next(iter(single), "the held-out set" if len(dataset.held_out.y) == 1 else ""):
                 raise ValueError(
                     f"{place} ends in a batch of one, which has no variance for BatchNorm; another {prefix}batch_size, "
                     f"{prefix}test_size or {prefix}held_out_fraction helps, or {prefix}last_batch=dropped"
@@ -225,8 +225,7 @@ class Study:
         self._check_data()
 
         def make(folder: Path) -> dict[str, Any]:
-            checkpoint = self.checkpoint(request.checkpoint.objective)
-            started = time.perf_counter()
+            checkpoint, started = self.checkpoint(request.checkpoint.objective), time.perf_counter()
             adapter = METHODS[method](
                 checkpoint.model,
                 learning_rate=request.online_learning_rate,
@@ -239,7 +238,8 @@ class Study:
                 **({"value_range": dataset.value_range} if isinstance(dataset, ImageDataset) else {}),
                 seed=request.checkpoint.seed,
             )
-            evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, request.last_batch)
+            how = (request.last_batch, request.order, request.dirichlet_delta, request.checkpoint.seed)
+            evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, *how)
             result = evaluator.run(transfer=request.forward_transfer)
             result.batches.to_csv(folder / "batches.csv", index=False)
             result.accuracies.to_csv(folder / "accuracies.csv", index=False)

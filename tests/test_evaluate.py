@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -22,7 +23,7 @@ from cascadetta_lib.evaluate import (
 from cascadetta_lib.methods import METHODS, Method, cotta
 from cascadetta_lib.models import ImageNetwork, Outputs, build_network
 from cascadetta_lib.objectives import OBJECTIVES
-from cascadetta_lib.streams import Domain
+from cascadetta_lib.streams import Domain, draw_order
 
 STREAM = [Domain("fog", 5), Domain("contrast", 3), Domain("fog", 1)]
 BATCH = 8  # the domains have 22 images, so the last batch is short
@@ -167,6 +168,74 @@ def test_a_prediction_that_is_not_finite_is_an_error(bad: float, dataset: ImageD
         Evaluator(Broken(make("adabn").model), dataset, STREAM, BATCH).run()
 
 
+def by_hand(name: str, dataset: ImageDataset, batches: list[list[tuple[int, int]]]) -> list[float]:
+    """E and A, of batches given as (place of the domain in the stream, place of the example in the domain)."""
+    method, found = make(name), []
+    held = [dataset.domain(*domain) for domain in STREAM]
+    for step in (method, lambda x: method.predict(x).main):
+        wrong = {place: [] for place in range(len(STREAM))}
+        for batch in batches:
+            predicted = step(dataset.prepare(torch.stack([held[domain].x[example] for domain, example in batch])))
+            for (domain, example), label in zip(batch, predicted.argmax(1).tolist(), strict=True):
+                wrong[domain].append(label != held[domain].y[example].item())
+        found.append(sum(sum(each) / len(each) for each in wrong.values()) / len(STREAM))
+    return [found[0], 1 - found[1]]
+
+
+@pytest.mark.parametrize("name", ["erm", "adabn", "cascade"])
+def test_a_mixed_stream_by_hand(name: str, dataset: ImageDataset) -> None:
+    result = Evaluator(make(name), dataset, STREAM, BATCH, order="mixed", seed=3).run()
+    order = np.random.default_rng(3).permutation(66)
+    batches = [[divmod(place, 22) for place in order[start : start + BATCH].tolist()] for start in range(0, 66, BATCH)]
+    assert [mean_online_error(result.batches), average_accuracy(result.accuracies)] == pytest.approx(
+        by_hand(name, dataset, batches)
+    )
+    assert result.batches.groupby("position")["count"].sum().tolist() == [8] * 8 + [2]
+    assert result.batches.groupby("step")["count"].sum().tolist() == [22, 22, 22]
+    assert result.batches[["position", "step"]].to_numpy().tolist() == sorted(
+        [8 * number, domain] for number, batch in enumerate(batches) for domain in {domain for domain, _ in batch}
+    )
+    assert list(online_errors(result.batches).index) == [(0, "fog", 5), (1, "contrast", 3), (2, "fog", 1)]
+    # Seconds of a domain sum to its share of those of the whole stream.
+    mean = result.batches.groupby("position")["seconds"].sum()
+    assert mean.to_numpy() == pytest.approx(mean[0]) and mean[0] > 0
+    assert result.accuracies[["step", "kind", "after"]].to_numpy().tolist() == [[s, "stream", 3] for s in range(3)]
+    assert forward_transfer(result.accuracies) is None, "no domain comes after another"
+
+
+def test_a_correlated_stream_by_hand(dataset: ImageDataset) -> None:
+    """With δ near 0 a domain is its four labels in runs; its accuracy is measured in the same order."""
+
+    def run(seed: int) -> Evaluation:
+        return Evaluator(
+            make("adabn"), dataset, STREAM, BATCH, order="correlated", dirichlet_delta=1e-9, seed=seed
+        ).run()
+
+    generator, batches = np.random.default_rng(3), []
+    for place, domain in enumerate(STREAM):
+        labels = dataset.domain(*domain).y.numpy()
+        order = draw_order("correlated", labels, 1e-9, generator)
+        assert (np.diff(labels[order]) != 0).sum() == 3
+        batches += [[(place, example) for example in order[start : start + BATCH]] for start in range(0, 22, BATCH)]
+    result = run(3)
+    assert [mean_online_error(result.batches), average_accuracy(result.accuracies)] == pytest.approx(
+        by_hand("adabn", dataset, batches)
+    )
+    assert result.batches["count"].tolist() == [8, 8, 6] * 3 and result.batches["position"].tolist() == [0, 8, 16] * 3
+    same, other = (each.batches.drop(columns="seconds") for each in (run(3), run(4)))
+    pd.testing.assert_frame_equal(same, result.batches.drop(columns="seconds"), check_exact=True)
+    assert not other.equals(same)
+    adapted = Evaluator(make("tent"), dataset, STREAM, BATCH, order="correlated", dirichlet_delta=0.1).run()
+    assert forward_transfer(adapted.accuracies) is not None
+
+
+def test_the_last_batch_of_a_mixed_stream_is_dropped_once(dataset: ImageDataset) -> None:
+    batches = Evaluator(make("erm"), dataset, STREAM, 30, "dropped", order="mixed").run().batches
+    assert batches.groupby("position")["count"].sum().tolist() == [30, 30]
+    with pytest.raises(ValueError, match="fog:5, contrast:3, fog:1 has 66 examples, no whole batch of 67"):
+        Evaluator(make("erm"), dataset, STREAM, 67, "dropped", order="mixed").run()
+
+
 def test_forward_transfer_by_hand() -> None:
     stream = [(0, 1, 0.5), (1, 2, 0.6), (2, 3, 0.9), (0, 3, 0.7), (1, 3, 0.8)]
     rows = [(step, "stream", after, accuracy) for step, after, accuracy in stream]
@@ -185,7 +254,7 @@ def test_forward_transfer_by_hand() -> None:
 def test_what_never_changes_is_asked_once(dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """The accuracies of AdaBN are those of its online predictions; a memory, which changes, is measured."""
     asked: list[Domain] = []
-    monkeypatch.setattr(Evaluator, "accuracy", lambda self, domain: asked.append(domain) or 0.5)
+    monkeypatch.setattr(Evaluator, "accuracies", lambda self, stretch: asked.extend(stretch) or {0: 0.5})
     result = evaluate("adabn", dataset)
     assert not asked and 1 - result.accuracies["accuracy"][0] == online_errors(result.batches).iloc[0]
     Evaluator(make("adabn", memory=8), dataset, STREAM, BATCH).run()

@@ -32,8 +32,8 @@ SETTINGS = quick(
     image_learning_rate_batch_sizes=(16,),
     seeds=(0, 1),
 )
-OURS = ("main_image", "batch_size", "cascade_parts", "meta_learning", "gradual", "severity", "uncertainty", "speed",
-        "learning_rate", "released", "updates", "whose_gain")  # fmt: skip
+OURS = ("main_image", "batch_size", "cascade_parts", "meta_learning", "gradual", "streams", "severity", "uncertainty",
+        "speed", "learning_rate", "released", "updates", "whose_gain")  # fmt: skip
 
 
 def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
@@ -41,6 +41,7 @@ def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Nu
     errors = {"erm": 9, "adabn": 8, "tent": 6, "cotta": 5, "ttt": 4, "cascade": 2}.get(method, 3)
     errors += 2 if changes.get("batch_size") == 16 else 0
     errors += 1 if objective == "multi_task" else 0
+    errors += {"mixed": 4, "correlated": 5}.get(changes.get("stream", ""), 0)
     errors += changes["severity"] - 2 if "severity" in changes else 0
     errors += 1 if changes.get("online_learning_rate") == 0.01 and method == "cascade" else 0
     return Numbers((min(errors, 10), 0), 0.6, 0.5, (1.0, 0.5), 6.0 if method == "cotta" else 2.0)
@@ -112,6 +113,10 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
     ("cascade_parts", "cascade-parts", ("Cascade", "ours"), ["1", "5"], ["5.00 ± 0.00", "25.00 ± 0.00"]),
     ("gradual", "gradual", ("Cascade", "ours"), ["E", "F (Eq. 2)"], ["10.00 ± 0.00", "10.00 ± 0.00"]),
     ("gradual", "gradual", ("Cascade", "paper"), ["E", "A", "F (Eq. 2)"], ["17.51", "81.19", "−2.40"]),
+    # The instantaneous stream is that of severity 5: the same runs.
+    ("streams", "streams", "Cascade", ["E, instantaneous", "E, mixed"], ["25.00 ± 0.00", "30.00 ± 0.00"]),
+    ("streams", "streams", "Cascade", ["E, correlated", "E, gradual"], ["35.00 ± 0.00", "10.00 ± 0.00"]),
+    ("streams", "streams", "AdaBN", ["A, mixed", "n"], ["60.00 ± 0.00", "2"]),
     ("speed", "speed", ("CoTTA", "a CPU"), ..., ["6.00", "3.0", "24", "2"]),
     ("learning_rate", "learning-rate-16", "Cascade", ..., ["20.00 ± 0.00", "25.00 ± 0.00", "2"]),
     ("learning_rate", "learning-rate-16", "AdaBN", ..., ["50.00 ± 0.00", "–", "2"]),
@@ -163,6 +168,23 @@ def test_figures_show_the_numbers(runs: Runs) -> None:
 def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> None:
     long = [made_up_run(Study(SETTINGS), "tent", Numbers((wrong,) * 8, count=32)) for wrong in (8, 16)]
     assert released.over_images(pd.DataFrame({"run": long})) == "[37.5, 37.5]"
+    mixed = made_up_run(Study(SETTINGS).varied(stream="mixed"), "tent", Numbers((8,) * 8, count=32))
+    assert released.over_images(pd.DataFrame({"run": [*long, mixed]})) == "–", "whose batches hold other images"
+
+
+@pytest.mark.parametrize("stream", ["mixed", "correlated"])
+def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(stream: str) -> None:
+    settings = quick(image_stream=stream, image_methods=("erm", "adabn", "tent", "cascade"), seeds=(0, 1))
+    names = ("main_image", "released", "updates", "whose_gain", "uncertainty", "speed")
+    found = stored(settings, made_up_runs(settings, world, points_of(settings, names), (0, 1)))
+    shown = {name: show(name, found) for name in names}
+    assert all(each.parts for name, each in shown.items() if (name, stream) != ("uncertainty", "mixed"))
+    metrics = table(shown["main_image"], "image-metrics")
+    assert "paper" not in metrics.index.get_level_values("source"), "the paper has no such stream"
+    assert f"batch 32, {stream} order" in shown["main_image"].provenance
+    # A mixed batch has a row for each of the 15 domains in it: two batches, so two updates.
+    updates = figure(shown["updates"], "updates-figure").axes[0].lines[-1].get_xdata()
+    assert len(np.asarray(updates)) == (2 if stream == "mixed" else 30)
 
 
 def test_uncertainty(runs: Runs) -> None:

@@ -110,6 +110,23 @@ def test_the_bootstrap_draws_batches_within_domains() -> None:
     assert bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
 
 
+def test_seeds_with_an_order_of_their_own_do_not_narrow_the_interval_over_batches() -> None:
+    """Their batches cannot be averaged by place, and their images are the same."""
+    settings = quick(image_methods=("tent", "cascade"), image_stream="correlated", seeds=(0, 1, 2))
+    generator, made = np.random.default_rng(0), []
+    for seed in (0, 1, 2):
+        for name in ("cascade", "tent"):
+            numbers = Numbers(generator.binomial(10, 0.3, size=(15, 50)))
+            made.append(made_up_run(Study(settings).at_seed(seed), name, numbers))
+    frame = stored(settings, made).frame(main_points(settings, "image"))
+    cascade, tent = (frame[frame["method"] == name] for name in ("cascade", "tent"))
+    alone = [bootstrap(cascade[cascade["seed"] == seed], tent[tent["seed"] == seed]) for seed in (0, 1, 2)]
+    found = bootstrap(cascade, tent)
+    assert found is not None and found.n == 3 * 750
+    for limit in ("mean", "low", "high"):
+        assert getattr(found, limit) == pytest.approx(np.mean([getattr(one, limit) for one in alone]))
+
+
 def test_what_is_made_is_found(tmp_path: object) -> None:
     settings = quick(
         image_methods=("adabn", "tent"),

@@ -98,6 +98,8 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
         ("text_stream", ["dvd:2"], ["only the corruptions of images have a severity"]),
         ("text_hidden", [0], ["text_hidden"]),
         ("speech_stream", "gradual", ["speech_stream = 'gradual'"]),
+        ("text_stream", "correlatd", ["instantaneous, mixed, correlated", "did you mean 'correlated'"]),
+        ("image_dirichlet_delta", 0, ["image_dirichlet_delta = 0", "greater than 0"]),
         ("speech_dataset", "synthetic_speech:folder", ["allowed is synthetic_speech"]),
     ],
 )

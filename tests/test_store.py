@@ -79,6 +79,8 @@ def test_every_part_of_a_request_and_of_the_data_makes_another_key() -> None:
         REQUEST.model_copy(update={"stream": (Domain("fog", 4),)}),
         REQUEST.model_copy(update={"online_learning_rate": 0.01}),
         REQUEST.model_copy(update={"predict": "before"}),
+        REQUEST.model_copy(update={"order": "mixed"}),
+        *(REQUEST.model_copy(update={"order": "correlated", "dirichlet_delta": delta}) for delta in (0.1, 0.2)),
         *(REQUEST.model_copy(update={"online_optimizer": name}) for name in ("sgd", "adam")),
     ]
     keys = [request.key(*DATA) for request in changed] + [REQUEST.key("other", DATA[1]), REQUEST.key(DATA[0], "other")]

@@ -1,10 +1,12 @@
 """Streams and the domains that they may name."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 
-from cascadetta_lib.streams import Domain, Vocabulary, make_stream
+from cascadetta_lib.streams import Domain, Vocabulary, draw_order, make_stream, order_of
 
 IMAGES = Vocabulary(("fog", "snow"), ("spatter",), (1, 2, 3, 4, 5))
 SPEECH = Vocabulary(("pitch", "noise"), ("clean",), (1,))
@@ -16,6 +18,9 @@ def test_instantaneous_and_gradual() -> None:
     assert [domain.severity for domain in gradual] == [1, 2, 3, 4, 5, 4, 3, 2, 1] * 2
     assert [domain.name for domain in gradual] == ["fog"] * 9 + ["snow"] * 9
     assert make_stream("instantaneous", SPEECH, 5) == [("pitch", 1), ("noise", 1)]
+    for name in ("mixed", "correlated"):
+        assert make_stream(name, IMAGES, 4) == [("fog", 4), ("snow", 4)] and order_of(name) == name
+    assert order_of("gradual") is None is order_of(["fog"])
 
 
 def test_a_list_of_ones_own() -> None:
@@ -33,7 +38,8 @@ def test_a_list_of_ones_own() -> None:
         (["fog"], IMAGES, 0, "severity"),
         ([], IMAGES, 5, "empty"),
         ("gradul", IMAGES, 5, "did you mean 'gradual'"),
-        ("gradual", SPEECH, 1, "allowed are instantaneous"),
+        ("gradual", SPEECH, 1, "allowed are instantaneous, mixed, correlated"),
+        ("mix", IMAGES, 5, "did you mean 'mixed'"),
         (["pitch:2"], SPEECH, 1, "only the corruptions of images have a severity"),
     ],
 )
@@ -42,3 +48,38 @@ def test_streams_that_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         make_stream(stream, vocabulary, severity)
+
+
+LABELS = np.random.default_rng(0).integers(5, size=500)
+
+
+def changes(delta: float, seed: int = 0) -> int:
+    """How often the label changes along a correlated order of LABELS."""
+    order = draw_order("correlated", LABELS, delta, np.random.default_rng(seed))
+    return int((np.diff(LABELS[order]) != 0).sum())
+
+
+@pytest.mark.parametrize(("order", "delta"), [(None, None), ("mixed", None), ("correlated", 0.1), ("correlated", 1000)])
+def test_every_example_comes_once_in_the_order_of_the_seed(order: Any, delta: float | None) -> None:
+    first, again, other = (draw_order(order, LABELS, delta, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert sorted(first) == list(range(500)) and first.tolist() == again.tolist()
+    assert (first.tolist() == other.tolist()) == (order is None)
+
+
+def test_delta_is_how_long_the_runs_of_a_label_are() -> None:
+    assert changes(1e-6) == 4, "five labels, a run each"
+    # 25 pieces, of which two of one label seldom meet; a random order changes at 4 of 5 places.
+    assert 18 <= changes(1000) <= 24 and all(4 <= changes(0.1, seed) <= changes(1000, seed) for seed in range(5))
+    order = draw_order("correlated", LABELS, 1000, np.random.default_rng(0))
+    assert np.bincount(LABELS[order[:100]], minlength=5).min() >= 15, "each fifth of the order holds all labels"
+
+
+def test_the_pieces_of_the_labels_by_hand() -> None:
+    """Two labels of ten and five examples, cut in the proportions that the generator draws first."""
+    labels, delta = np.array([0, 0, 1] * 5), 1.0
+    shares = (generator := np.random.default_rng(7)).dirichlet([delta, delta], 2)
+    of_0, of_1 = (round(10 * shares[0, 0]), round(5 * shares[1, 0]))
+    zeros, ones = (np.flatnonzero(labels == label) for label in (0, 1))
+    turns = [(zeros[:of_0], ones[:of_1]), (zeros[of_0:], ones[of_1:])]
+    expected = [place for turn in turns for label in generator.permutation(2) for place in turn[label]]
+    assert draw_order("correlated", labels, delta, np.random.default_rng(7)).tolist() == expected

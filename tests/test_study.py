@@ -79,6 +79,30 @@ def test_text_and_speech_run_through_the_same_store(tmp_path: Path, modality: Mo
     assert len(list(study.store.runs())) == 3
 
 
+@pytest.mark.parametrize("modality", ["image", "text", "speech"])
+def test_mixed_and_correlated_streams_of_every_modality(tmp_path: Path, modality: Modality) -> None:
+    study = Study(settings_in(tmp_path, image_test_size=12), modality)
+    domains, per_domain = {"image": (15, 12), "text": (3, 40), "speech": (5, 40)}[modality]
+    runs = {stream: study.varied(stream=stream).run("cascade") for stream in ("mixed", "correlated", "instantaneous")}
+    for run in runs.values():
+        assert run.batches.groupby("step")["count"].sum().tolist() == [per_domain] * domains
+        assert len(run.accuracies.query("kind == 'stream' and after == @domains")) == domains
+    assert set(runs["mixed"].accuracies["kind"]) == {"stream"}, "F is not defined"
+    assert "alone" in set(runs["correlated"].accuracies["kind"])
+    sizes = runs["mixed"].batches.groupby("position")["count"].sum()
+    assert (sizes.iloc[:-1] == study.batch_size).all() and sizes.sum() == domains * per_domain
+    assert len({tuple(run.batches["entropy_main"]) for run in runs.values()}) == 3
+    assert {run.request for run in study.store.runs()} == {run.request for run in runs.values()}
+
+
+def test_what_a_mixed_stream_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
+    # Three domains of 43 reviews: 129 are four batches of 32 and a single review, each domain alone ends in 11.
+    text = Study(settings_in(tmp_path, text_test_size=43, text_stream="mixed"), "text")
+    with pytest.raises(ValueError, match="the mixed stream with 129 examples ends in a batch of one"):
+        text.check()
+    text.varied(stream="correlated").check()
+
+
 CHANGES: list[dict[str, Any]] = [
     {"seed": 1},
     *({f"image_{name}": value} for name, value in {"epochs": 3, "train_size": 59, "test_size": 19}.items()),
@@ -87,6 +111,8 @@ CHANGES: list[dict[str, Any]] = [
     *({f"image_{name}": value} for name, value in {"last_batch": "dropped", "crop_and_flip": True}.items()),
     *({f"image_{name}": value} for name, value in {"online_learning_rate": 0.01, "entropy_weight": 0.2}.items()),
     *({f"image_{name}": value} for name, value in {"stream": ["fog"], "severity": 4}.items()),
+    *({"image_stream": stream} for stream in ("instantaneous", "mixed", "correlated")),
+    {"image_stream": "correlated", "image_dirichlet_delta": 1.0},
     {"image_dataset": "npz:/some/pets"},
     {"image_dataset": "npz:/other/pets"},
 ]

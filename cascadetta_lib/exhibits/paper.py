@@ -35,7 +35,8 @@ def paper_main(run: Run) -> pd.DataFrame:
     """
     request, modality = run.request, run.request.checkpoint.modality
     severity = min(domain.severity for domain in request.stream)
-    if list(request.stream) != make_stream("instantaneous", VOCABULARIES[modality], severity):
+    standard = make_stream("instantaneous", VOCABULARIES[modality], severity)
+    if list(request.stream) != standard or request.order:
         return pd.DataFrame()
     image_table = "tab:main-result" if severity == 5 else "tab:add-result"
     values = paper_values(image_table if modality == "image" else f"tab:{modality}", run)

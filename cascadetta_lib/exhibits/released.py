@@ -88,7 +88,10 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
 
 def over_images(frame: pd.DataFrame) -> str:
     """The 95 % interval of E in percent over the images of the stream: batches that hold the same images, in whatever
-    domain, version or seed, are drawn together. A dash where there are fewer than two batches a domain."""
+    domain, version or seed, are drawn together. A dash where there are fewer than two batches a domain, and where no
+    two batches hold the same images."""
+    if any(run.request.order for run in frame["run"]):
+        return "–"
     sums = []
     for run in frame["run"]:
         sample = run.request.checkpoint.dataset.startswith("cifar10_sample")
@@ -117,7 +120,8 @@ class Updates(Exhibit):
         frame = runs.frame(self.points(runs.settings))
         tables = []
         for row in frame.to_dict("records"):
-            sums = row["run"].batches[["errors", "count"]].cumsum().reset_index(drop=True)
+            batch = ["position"] if row["run"].request.order == "mixed" else ["step", "position"]
+            sums = row["run"].batches.groupby(batch)[["errors", "count"]].sum().cumsum().reset_index(drop=True)
             named = {name: row[name] for name in ("label", "method", "objective", "seed")}
             tables.append(pd.DataFrame({"E": 100 * sums["errors"] / sums["count"], "updates": sums.index + 1, **named}))
         figure, axes = plt.subplots(figsize=(WIDTH, 3.4))

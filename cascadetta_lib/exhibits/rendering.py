@@ -75,8 +75,8 @@ def provenance(runs: Sequence[Run]) -> str:
     """What made these runs, in one paragraph, and whether they are on the paper's data."""
     made = pd.DataFrame([run.provenance for run in runs]).map(str).agg(each_once)
     requests = [run.request for run in runs]
-    asked = pd.DataFrame([(each.batch_size, each.checkpoint.weights, each.predict) for each in requests])
-    batch, weights, predict = asked.agg(each_once)
+    asked = pd.DataFrame([(r.batch_size, r.checkpoint.weights, r.predict, r.order or "stored") for r in requests])
+    batch, weights, predict, order = asked.agg(each_once)
     optimizer = each_once(f", {each.online_optimizer} in every method" for each in requests if each.online_optimizer)
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     official = all(run.provenance["official_data"] for run in runs)
@@ -85,8 +85,8 @@ def provenance(runs: Sequence[Run]) -> str:
     if made_up:
         warning = " **Not the paper's data: these numbers do not compare with the paper's.**"
     return (
-        f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain, batch {batch}. "
-        f"Profile {made['profile']}, seeds {each_once(sorted({run.seed for run in runs}))}; networks: {weights}; "
-        f"prediction {predict} the update{optimizer}. Device: {made['device']}; torch "
+        f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain, batch {batch}, "
+        f"{order} order. Profile {made['profile']}, seeds {each_once(sorted({run.seed for run in runs}))}; "
+        f"networks: {weights}; prediction {predict} the update{optimizer}. Device: {made['device']}; torch "
         f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code {made['code_revision']}.{warning}"
     )

@@ -212,12 +212,17 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
 
     A paired block bootstrap: in each domain blocks of consecutive batches, as long as the cube root of their number,
     are drawn with replacement, since what a method has learned from one batch shows in the next. Errors are averaged
-    over the common seeds first, which share the test images. The interval is given these networks: it says nothing of
-    others. None without a common seed; NaN as limits where a domain has fewer than two batches.
+    over the common seeds first, which share the test images; where each seed draws its own order of these, the limits
+    are means of the seeds' own. The interval is given these networks: it says nothing of others. None without a common
+    seed; NaN as limits where a domain has fewer than two batches.
     """
     both = first.merge(second, on="seed")
     if both.empty:
         return None
+    if len(both) > 1 and both["run_x"].iloc[0].request.order:
+        each = [bootstrap(*(rows[rows["seed"] == seed] for rows in (first, second))) for seed in both["seed"]]
+        mean, low, high = np.mean([(one.mean, one.low, one.high) for one in each if one], axis=0)
+        return Estimate(mean, low, high, sum(one.n for one in each if one), "batches")
     keys = ["step", "position", "count"]
     tables = [one.batches.merge(two.batches, on=keys) for one, two in zip(both["run_x"], both["run_y"], strict=True)]
     pairs = pd.concat(tables).assign(more=lambda table: table["errors_y"] - table["errors_x"])

@@ -117,7 +117,8 @@ def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
     """Whether the runs of both started from the very same weights, seed by seed, and saw the same batches."""
     pairs = first[["run"]].join(second["run"].rename("other"), how="inner").itertuples(index=False)
     asked = [(run.request, other.request) for run, other in pairs]
-    return all((a.checkpoint, a.batch_size) == (b.checkpoint, b.batch_size) for a, b in asked)
+    alike = ("checkpoint", "batch_size", "order", "dirichlet_delta")
+    return all(getattr(a, name) == getattr(b, name) for a, b in asked for name in alike)
 
 
 def _combined(claim: Claim, parts: pd.DataFrame, used: list[Run]) -> pd.DataFrame:

@@ -24,6 +24,8 @@ class Uncertainty(Exhibit):
 
     def parts(self, runs: Runs) -> list[Part | str]:
         frame = runs.frame(self.points(runs.settings))
+        if runs.study.section.stream == "mixed":
+            return ["No figure of a mixed stream, whose batches are of no one domain."]
         stream = frame[frame["severity"].isna()]
         tables = {
             "position": batch_means(stream, "position"),
@@ -38,9 +40,7 @@ class Uncertainty(Exhibit):
                 axes.set(xlabel="samples of the domain seen before" if over == "position" else over, ylabel="")
             line[0].set_ylabel(name)
         legend(figure)
-        note = (
-            "Batches come in stored order: AdaBN, which adapts nothing, tells the images' difficulty from adaptation."
-        )
+        note = "Batches come in one order: AdaBN, which adapts nothing, tells the images' difficulty from adaptation."
         return [Part("uncertainty", figure, list(frame["run"]), f"{note} {BANDS}")]
 
 

@@ -1,0 +1,41 @@
+"""Beyond the paper: one network on the same images in other orders."""
+
+from typing import Any
+
+import seaborn as sns
+
+from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
+from cascadetta_lib.exhibits.main_tables import Gradual
+from cascadetta_lib.exhibits.runs import Point, Runs, points_for, reduced
+from cascadetta_lib.exhibits.style import colour, legend, panels, spread
+from cascadetta_lib.settings import Settings
+
+
+@exhibit
+class Streams(Exhibit):
+    name, place, label, title = "streams", 85, "beyond: streams", "Domains mixed, labels correlated"
+    question = "What is left of a gain where a batch holds all domains, or few labels?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        """The first and the last are runs of the exhibits `severity` and `gradual`, too."""
+        methods, transfer = settings.image.methods, settings.image.forward_transfer
+        several: list[dict[str, Any]] = [{"forward_transfer": transfer}, {"stream": "mixed"}, {"stream": "correlated"}]
+        points = [point for changes in several for point in points_for(methods, reduced(settings, **changes))]
+        return points + Gradual().points(settings)
+
+    def parts(self, runs: Runs) -> list[Part | str]:
+        frame = runs.frame(self.points(runs.settings))
+        cells = frame.melt(["label", "stream"], ["E", "A"], "metric")
+        cells["column"] = cells["metric"] + ", " + cells["stream"]
+        table = cells.pivot_table("value", "label", "column", spread, sort=False).fillna("–").rename_axis("method")
+        table = table.rename_axis(None, axis=1).assign(n=frame.groupby("label")["seed"].nunique().astype(str))
+        figure, grid = panels(2, 3.2)
+        colours = {label: colour(method) for label, method in zip(frame["label"], frame["method"], strict=True)}
+        for axes, metric in zip(grid, ("E", "A"), strict=True):
+            style: dict[str, Any] = {"dodge": 0.5, "linestyle": "none", "markersize": 4, "errorbar": "sd"}
+            sns.pointplot(frame, x="stream", y=metric, hue="label", palette=colours, ax=axes, **style)
+            axes.set(title=f"{metric} (%)", xlabel="", ylabel="")
+        legend(figure)
+        delta, used = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream.", list(frame["run"])
+        note = f"{delta} It changes nothing of a domain of one batch. The gradual one has its own number of images."
+        return [Part("streams", table, used, note), Part("streams-figure", figure, used, delta)]
