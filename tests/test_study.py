@@ -72,11 +72,11 @@ def test_a_run_is_made_once_and_carries_its_provenance(study: Study, monkeypatch
 def test_text_and_speech_run_through_the_same_store(tmp_path: Path, modality: Modality) -> None:
     study = Study(settings_in(tmp_path), modality)
     domains, unit = {"text": (3, "reviews"), "speech": (2, "utterances")}[modality]
-    for method in ("erm", "cotta", "cascade"):
+    for method in ("erm", "cotta", "eata", "cascade"):
         run = study.run(method)
         assert run.batches["count"].tolist() == [32, 8] * domains and run.provenance["unit"] == unit
     assert run.batches["entropy_auxiliary"].notna().all()
-    assert len(list(study.store.runs())) == 3
+    assert len(list(study.store.runs())) == 4
 
 
 @pytest.mark.parametrize("modality", ["image", "text", "speech"])
@@ -249,6 +249,16 @@ def test_what_could_only_fail_later_is_refused_first(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         Study(settings_in(tmp_path, **changes), modality).check()
+
+
+def test_a_method_that_needs_the_source_is_refused_where_there_is_none(tmp_path: Path) -> None:
+    sample = tmp_path / "sample.npz"
+    np.savez(sample, x=np.zeros((992, 32, 32, 3), np.uint8), y=np.arange(992) % 10)
+    changes = {"image_dataset": f"cifar10_sample:{sample}", "image_methods": ["eata"], "image_test_size": 992}
+    study = Study(settings_in(tmp_path, **changes)).bring(nn.Sequential(nn.BatchNorm2d(3), nn.Flatten()), "mine")
+    for ask in (study.check, lambda: study.run("eata")):
+        with pytest.raises(ValueError, match="EATA needs images of the source, and cifar10_sample:sample.* has none"):
+            ask()
 
 
 def write_pets(folder: Path, classes: int = 4) -> str:

@@ -72,7 +72,8 @@ class EATA(ETA):
     """ETA and β·Σ ω·(θ − θ₀)², where ω is the Fisher information of the source model's own predictions (Eq. 8 and 9).
 
     ω is the mean over source examples of the squared gradient of one example, as in Eq. 9, under the statistics of the
-    source. The authors' code squares the mean gradient of a batch of 64 under its own statistics, which is smaller.
+    source. The authors' code, which β was chosen with, squares the mean gradient of a batch of 64 under its own
+    statistics; on the shipped network `erm-0` that is 180 times smaller.
     """
 
     label, needs_source = "EATA", True
