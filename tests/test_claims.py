@@ -10,11 +10,11 @@ import pytest
 from made_up_runs import Numbers, World, made_up_run, made_up_runs, points_of, quick, stored
 
 from cascadetta_lib.exhibits import cascade_plus, verdicts
+from cascadetta_lib.exhibits.ablations import severity_points
 from cascadetta_lib.exhibits.base import EXHIBITS
 from cascadetta_lib.exhibits.claims import CLAIMS, Claim
 from cascadetta_lib.exhibits.regime import COPIES, REGIMES, gate, hindrance_of_runs, hindrance_of_study
 from cascadetta_lib.exhibits.runs import Estimate, Runs
-from cascadetta_lib.exhibits.severity import severity_points
 from cascadetta_lib.exhibits.statistics import Evidence, measure
 from cascadetta_lib.exhibits.verdicts import Judgement, decide, holm, judge, judge_all, save, verdict_html, weigh
 from cascadetta_lib.store import Run, Store

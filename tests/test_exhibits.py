@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from cascadetta_lib.exhibits import EXHIBITS, released, style, training, uncertainty
+from cascadetta_lib.exhibits.ablations import sweep_figure
 from cascadetta_lib.exhibits.base import Shown, file_name, show_all
 from cascadetta_lib.exhibits.paper import PAPER_RESULTS, paper_main
 from cascadetta_lib.exhibits.rendering import markdown, seeds_of, table_html, to_html
 from cascadetta_lib.exhibits.runs import Runs
-from cascadetta_lib.exhibits.tables import sweep_figure
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.study import Checkpoint, Study
 
@@ -215,7 +215,7 @@ def histories(**last: Any) -> pd.DataFrame:
     ],
 )
 def test_collapse_is_told_of_the_epoch_that_was_kept(last: dict[str, float], said: str) -> None:
-    shown = Shown(EXHIBITS["training_image"], "digits", training.training_parts("training", histories(**last), []))
+    shown = Shown(EXHIBITS["training_image"], "digits", training.training_parts("training", histories(**last)))
     row = table(shown, "training-table").loc["meta, seed 0"]
     assert row["θ_a"] == said and row["seconds"] == "4" and row["epoch kept"].endswith("of 2")
 
@@ -287,7 +287,7 @@ def test_every_exhibit_has_parts_and_its_figures_letters_that_can_be_read(name: 
     shown = show(name, runs)
     assert shown.parts, shown.lines
     for part in shown.parts:
-        assert "n = 2 seeds" in part.caption and to_html(shown.provenance) in shown._repr_html_()
+        assert "n = 2 seeds" in shown.caption(part) and to_html(shown.provenance) in shown._repr_html_()
         if isinstance(part.content, Figure):
             assert part.content.get_figwidth() == style.WIDTH
             texts = [text for text in part.content.findobj(mpl.text.Text) if text.get_text().strip()]

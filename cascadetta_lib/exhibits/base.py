@@ -27,22 +27,15 @@ LEAST_EXAMPLES = 16
 
 @dataclass(frozen=True)
 class Part:
-    """A figure or a table of an exhibit. name: of its files. runs: what it was made from. note: what must be
-    known to read it."""
+    """A figure or a table of an exhibit. name: of its files. note: what must be known to read it."""
 
     name: str
     content: Figure | pd.DataFrame
-    runs: Sequence[Run] = ()
     note: str = ""
 
     def __post_init__(self) -> None:
         if isinstance(self.content, Figure):
             plt.close(self.content)  # Else a notebook shows it once more at the end of its cell.
-
-    @property
-    def caption(self) -> str:
-        """The note and the number of seeds."""
-        return f"{self.note} {seeds_of(self.runs)}.".strip() if self.runs else self.note
 
 
 class Exhibit(ABC):
@@ -67,8 +60,9 @@ class Exhibit(ABC):
         """The runs that it asks for; none where the profile has none of its methods."""
 
     @abstractmethod
-    def parts(self, runs: Runs) -> list["Part | str"]:
-        """Its figures and tables, and sentences: what stands out, or why something cannot be shown."""
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list["Part | str"]:
+        """Its figures and tables, and sentences: what stands out, or why something cannot be shown. frame: those of
+        its runs that are stored, at least one; see `Runs.frame`."""
 
     def seeds(self, settings: Settings) -> tuple[int, ...]:
         """The seeds that it is made at."""
@@ -98,14 +92,15 @@ class Exhibit(ABC):
         if not self.made_on(runs.dataset_name):
             return Shown(self, dataset, ["Not made on this dataset, as in the paper."])
         points = self.points(runs.settings)
-        lines, frame = runs.missing(points, self.seeds(runs.settings)), runs.frame(points)
+        seeds = self.seeds(runs.settings)
+        lines, frame = runs.missing(points, seeds), runs.frame(points, seeds if self.once else None)
         if frame.empty:
             return Shown(self, dataset, [*lines] or ["Nothing to show."])
         most = max(run.batches.groupby("step")["count"].sum().min() for run in frame["run"])
         if most < LEAST_EXAMPLES:
             few = f"Nothing is shown of at most {most} examples a domain; {LEAST_EXAMPLES} are the least."
             return Shown(self, dataset, [few, *lines])
-        return Shown(self, dataset, [*self.parts(runs), *lines], frame.drop(columns="run"), list(frame["run"]))
+        return Shown(self, dataset, [*self.parts(frame, runs), *lines], frame.drop(columns="run"), list(frame["run"]))
 
 
 EXHIBITS: Registry[Exhibit] = Registry("exhibit", "cascadetta_lib.exhibits")
@@ -154,6 +149,10 @@ class Shown:
         """The paper's label, what it is, and of which data."""
         return f"{self.exhibit.label} · {self.exhibit.title}" + (f" ({self.dataset})" if self.runs else "")
 
+    def caption(self, part: Part) -> str:
+        """The note of a part, and the number of seeds."""
+        return f"{part.note} {seeds_of(self.runs)}.".strip() if self.runs else part.note
+
     @property
     def provenance(self) -> str:
         """What made the runs, in one paragraph; empty without runs."""
@@ -164,7 +163,7 @@ class Shown:
         pieces = [f'<h3 id="{self.anchor}">{to_html(self.heading)}</h3>', f"<p>{to_html(self.exhibit.question)}</p>"]
         for part in self.content:
             if isinstance(part, Part):
-                pieces += [rendering.content_html(part.content), f"<p><small>{to_html(part.caption)}</small></p>"]
+                pieces += [rendering.content_html(part.content), f"<p><small>{to_html(self.caption(part))}</small></p>"]
             else:
                 pieces.append(f"<p>{to_html(part)}</p>")
         if self.runs:
@@ -191,7 +190,7 @@ class Shown:
                 paths.append(folder / f"{stem}.csv")
                 part.content.map(plain).to_csv(paths[-1])
                 text.append(rendering.markdown(part.content))
-            text.append(part.caption)
+            text.append(self.caption(part))
         if self.numbers is not None:
             paths.append(folder / f"{self.anchor}-numbers.csv")
             self.numbers.to_csv(paths[-1], index=False, float_format="%.4f")

@@ -57,15 +57,14 @@ class Choice(OnSource):
             if METHODS[one.method].adapts
         ]
 
-    def parts(self, runs: Runs) -> list[Part | str]:
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         errors = choice(runs)
         if errors.empty:
             return ["No method has a run at every rate yet."]
         text, is_best = errors.map(number), errors.eq(errors.min(axis=1), axis=0)
         table = text.mask(is_best, "**" + text + "**").rename(columns="{:g}".format).rename_axis("method")
-        used = list(runs.frame(self.points(runs.settings), self.seeds(runs.settings))["run"])
         note = f"{ON_SOURCE} by online learning rate. Bold: chosen; beyond an edge of the grid may be better still."
-        return [Part("choice", table.rename_axis(None, axis=1), used, note)]
+        return [Part("choice", table.rename_axis(None, axis=1), note)]
 
 
 @exhibit
@@ -93,13 +92,12 @@ class Comparison(OnSource):
                 points.append(replace(one, label=f"{PLUS}, batch {size}", changes=changes | of_size))
         return points
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         is_held = frame["label"].str.contains(", batch|, gradual")
         main, held = frame[~is_held], frame[is_held]
         table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
         table["rate"] = main.groupby("label")["online_learning_rate"].first().map("{:g}".format)
-        parts: list[Part | str] = [Part("comparison", table, list(main["run"]), DEFINED)]
+        parts: list[Part | str] = [Part("comparison", table, DEFINED)]
         if PLUS in (labels := by_label(main)):
             plus = labels.pop(PLUS)
             pairs = {f"{label} − {PLUS}": (plus, rows) for label, rows in labels.items()}
@@ -107,5 +105,5 @@ class Comparison(OnSource):
         if len(held):
             errors = held.groupby("label", sort=False)["E"].agg(spread).to_frame("E (%)").rename_axis("method")
             note = "At other batch sizes, and on the long stream."
-            parts.append(Part("comparison-holding", errors, list(held["run"]), note))
+            parts.append(Part("comparison-holding", errors, note))
         return parts

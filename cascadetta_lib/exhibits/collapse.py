@@ -6,15 +6,13 @@ what is chosen by it has not seen the test domains.
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib.figure import Figure
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
 from cascadetta_lib.exhibits.runs import Point, Runs, by_label, reduced
-from cascadetta_lib.exhibits.style import legend, number, panels, spread
+from cascadetta_lib.exhibits.style import number, spread
+from cascadetta_lib.exhibits.training import PANELS, curves
 from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.pretrain import kept_epoch
 from cascadetta_lib.settings import Settings
@@ -35,14 +33,7 @@ CANDIDATES = [
     name for name, kind in OBJECTIVES.items() if kind.auxiliary and kind.self_supervised and not kind.parallel
 ]
 """The pre-trainings that compete for Cascade+, the paper's own among them."""
-COLUMNS = {
-    "held_out_accuracy": "held-out accuracy (share)",
-    "entropy_main": "entropy of z (nats)",
-    "entropy_auxiliary": "entropy of a (nats)",
-    "entropy_of_mean_auxiliary": "entropy of mean a (nats)",
-    "agreement": "argmax a = argmax z (share)",
-    "gradient_ratio": "‖∇ENT‖ / ‖∇CE‖ on ψ",
-}
+COLUMNS = PANELS | {"gradient_ratio": "‖∇ENT‖ / ‖∇CE‖ on ψ"}
 """Of the history, and what they are called here."""
 ON_SOURCE = "E on four corruptions of held-out source images (%)"
 
@@ -85,33 +76,21 @@ class Conditions(OnSource):
                 points.append(Point(label, "cascade", name, trial | changes))
         return points
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings), self.seeds(runs.settings))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         epochs = runs.histories(frame)
         epochs["gradient_ratio"] = epochs["gradient_norm_self_supervised"] / epochs["gradient_norm_main"]
-        kept = pd.DataFrame({label: kept_epoch(each)[list(COLUMNS)] for label, each in by_label(epochs).items()}).T
+        kept = pd.DataFrame({label: kept_epoch(each) for label, each in by_label(epochs).items()})
+        kept = kept.reindex(list(COLUMNS)).T.map(number).rename(columns=COLUMNS)
         rates = frame["online_learning_rate"].map("E, rate {:g}".format)
         adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
         errors = adapted.pivot_table(index="label", columns="on", values="E", aggfunc=spread, sort=False)
-        table = kept.map(number).rename(columns=COLUMNS).join(errors).fillna("–").rename_axis("pre-training")
-        used, note = list(frame["run"]), "meta: as in the profile; detached: θ_a gets no gradient of the outer entropy."
+        table = kept.join(errors).fillna("–").rename_axis("pre-training")
+        note = "meta: as in the profile; detached: θ_a gets no gradient of the outer entropy."
         by_epoch = f"Of held-out source examples, by epoch; dotted: uniform, chance. {note}"
         in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the loss of the pre-training. {note}"
         figure: Part | str = "No figure of one epoch."
         if epochs["epoch"].nunique() > 1:
-            figure = Part("conditions-figure", _figure(epochs), used, by_epoch)
-        return [figure, Part("conditions", table, used, in_kept)]
-
-
-def _figure(epochs: pd.DataFrame) -> Figure:
-    """What tells of θ_a along the pre-trainings that are the paper's but for one value."""
-    drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta", "meta detached"])]
-    figure, grid = panels(4, 3)
-    uniform, chance = np.log(drawn["classes"].max()), 1 / drawn["classes"].max()
-    for axes, column, level in zip(grid, list(COLUMNS)[2:], (uniform, uniform, chance, np.nan), strict=True):
-        sns.lineplot(drawn, x="epoch", y=column, hue="label", style="label", ax=axes)
-        axes.axhline(level, color="black", lw=0.8, ls=":")
-        axes.set(ylabel=COLUMNS[column])
-    grid[3].set_yscale("log")
-    legend(figure, 4)
-    return figure
+            drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta", "meta detached"])]
+            told = {name: COLUMNS[name] for name in list(COLUMNS)[2:] if name != "gradient_cosine"}
+            figure = Part("conditions-figure", curves(drawn, "label", told), by_epoch)
+        return [figure, Part("conditions", table, in_kept)]

@@ -8,10 +8,10 @@ import seaborn as sns
 from cascadetta_lib.evaluate import online_errors
 from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
 from cascadetta_lib.exhibits.paper import paper_main, paper_values
-from cascadetta_lib.exhibits.pictures import entropy_figure
-from cascadetta_lib.exhibits.runs import Point, Runs, by_label, main_points, points_for, reduced
-from cascadetta_lib.exhibits.style import SHORT, WIDTH, name_domains, number, typeset
-from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, beside_paper, method_differences, metrics_by_label
+from cascadetta_lib.exhibits.runs import Point, Runs, main_points, points_for, reduced
+from cascadetta_lib.exhibits.style import WIDTH, name_domains, number, typeset
+from cascadetta_lib.exhibits.tables import DEFINED, domains_table, method_differences, metrics_table
+from cascadetta_lib.exhibits.uncertainty import entropy_figure
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 
@@ -24,16 +24,15 @@ class MainTable(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         return main_points(settings, self.modality)
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame, name = runs.frame(self.points(runs.settings)), self.modality
-        used, paper = list(frame["run"]), paper_main(frame["run"].iloc[0])
-        with_a = [run for run in used if run.batches["agreement"].notna().any()]
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        name, paper = self.modality, paper_main(frame["run"].iloc[0])
+        with_a = [run for run in frame["run"] if run.batches["agreement"].notna().any()]
         note = "Of the methods that have θ_a. An a that is sure and agrees by chance has collapsed."
         return [
-            Part(f"{name}-metrics", metrics_table(frame, paper), used, DEFINED),
-            Part(f"{name}-domains", domains_table(frame), used, "E by domain (%), then E, A, F. Bold: the best."),
+            Part(f"{name}-metrics", metrics_table(frame, paper), DEFINED),
+            Part(f"{name}-domains", domains_table(frame), "E by domain (%), then E, A, F. Bold: the best."),
             stream_figure(f"{name}-stream", frame),
-            Part(f"{name}-entropies", entropy_figure(with_a), with_a, note) if with_a else "No method has θ_a.",
+            Part(f"{name}-entropies", entropy_figure(with_a), note) if with_a else "No method has θ_a.",
             *method_differences(f"{name}-differences", frame),
         ]
 
@@ -66,42 +65,14 @@ class Gradual(Exhibit):
         changes = {"forward_transfer": image.forward_transfer, "test_size": image.gradual_test_size}
         return points_for(image.methods, reduced(settings, stream="gradual", **changes))
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         values = paper_values("tab:gradual-c10", frame["run"].iloc[0])
         paper = values.pivot(index="method", columns="metric", values="value")
         return [
-            Part("gradual", metrics_table(frame, paper), list(frame["run"]), DEFINED),
+            Part("gradual", metrics_table(frame, paper), DEFINED),
             stream_figure("gradual-figure", frame),
             *method_differences("gradual-differences", frame),
         ]
-
-
-def metrics_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """E, A and F by all its definitions, mean ± standard deviation over seeds, over the paper's where it has them."""
-    return beside_paper(metrics_by_label(frame), paper).rename(columns=F_NAMES)
-
-
-def domains_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The paper's layout: methods × domains, then E, A, F and n. Means over seeds; the best of each column in bold,
-    ours and the paper's each among themselves."""
-    metrics = frame.groupby("label", sort=False)[["E", "A", "F"]].mean()
-    ours = pd.DataFrame({label: by_domain(each) for label, each in by_label(frame).items()}).T.join(metrics)
-    seeds = frame.groupby("label")["seed"].nunique().astype(str)
-    paper = paper_main(frame["run"].iloc[0])
-    return beside_paper(ours.apply(_best_in_bold).assign(n=seeds), paper.apply(_best_in_bold)).rename(columns=SHORT)
-
-
-def by_domain(frame: pd.DataFrame) -> pd.Series:
-    """Online error (%) by the name of the domain, the mean over the runs of `frame`."""
-    errors = [100 * online_errors(run.batches).groupby("domain", sort=False).mean() for run in frame["run"]]
-    return pd.concat(errors, axis=1).mean(axis=1)
-
-
-def _best_in_bold(column: pd.Series) -> pd.Series:
-    """Numbers as text with one decimal; the most of A and F, the least of all else in bold."""
-    best = column.max() if column.name in ("A", "F") else column.min()
-    return column.map(lambda value: f"**{number(value, 1)}**" if value == best else number(value, 1))
 
 
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
@@ -120,4 +91,4 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     axes.set(title="online error less AdaBN's (points)", ylabel="")
     name_domains(axes, domains, 0.5)
     note = f"In the same domain; blue is less. E of {base}: {number(means.loc[base].mean())} %."
-    return Part(name, figure, list(frame["run"]), note)
+    return Part(name, figure, note)

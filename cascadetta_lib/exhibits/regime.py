@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from cascadetta_lib.data import paper_batch_size
+from cascadetta_lib.exhibits.ablations import severity_points
 from cascadetta_lib.exhibits.runs import Runs, main_points
-from cascadetta_lib.exhibits.severity import severity_points
 from cascadetta_lib.exhibits.statistics import trained
 from cascadetta_lib.exhibits.style import number
 from cascadetta_lib.store import Run

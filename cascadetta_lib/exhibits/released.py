@@ -7,7 +7,6 @@ import pandas as pd
 
 from cascadetta_lib.data.cifar10_sample import DISTINCT
 from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.main_tables import by_domain
 from cascadetta_lib.exhibits.paper import paper_main
 from cascadetta_lib.exhibits.runs import (
     RESAMPLES,
@@ -19,8 +18,8 @@ from cascadetta_lib.exhibits.runs import (
     percentiles,
     points_for,
 )
-from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_lines, legend, name_domains, number, spread
-from cascadetta_lib.exhibits.tables import differences, metrics_by_label
+from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_lines, legend, name_domains, number, panels, spread
+from cascadetta_lib.exhibits.tables import by_domain, differences, metrics_by_label
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 
@@ -43,8 +42,7 @@ class Released(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         return main_points(settings, "image")
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper, rows = paper_main(frame["run"].iloc[0]), {}
         for label, each in by_label(frame).items():
             ours = pd.concat([by_domain(each), each[["E", "A", *TRANSFERS]].mean()])
@@ -58,7 +56,7 @@ class Released(Exhibit):
             }
         table = pd.DataFrame(rows).T.rename_axis("method")
         note = "The interval is a bootstrap over the distinct images, given the network. Distances in points."
-        return [_beside_the_rows(frame, paper), Part("released", table, list(frame["run"]), note)]
+        return [_beside_the_rows(frame, paper), Part("released", table, note)]
 
 
 def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
@@ -66,12 +64,8 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     shown = {label: each for label, each in by_label(frame).items() if label in paper.index}
     if not shown:
         return "The paper has no row for any of these methods."
-    columns = 2 if len(shown) in (2, 4) else 3
-    rows = -(-len(shown) // columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(WIDTH, 2.7 * rows), sharey=True, squeeze=False)
-    for axes in grid.flat[len(shown) :]:
-        axes.remove()
-    for axes, (label, each) in zip(grid.flat, shown.items(), strict=False):
+    figure, grid = panels(len(shown), 2.7, sharey=True)
+    for axes, (label, each) in zip(grid, shown.items(), strict=True):
         errors = by_domain(each)
         places = range(len(errors))
         axes.plot(places, errors, color="C0", marker="o", ms=3, label="this network")
@@ -80,10 +74,9 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
         mean, published = number(each["E"].mean(), 1), number(paper.loc[label, "E"], 1)
         axes.set(title=f"{label}: {mean}, paper {published}", ylim=(0, None))
         name_domains(axes, map(str, errors.index))
-    for axes in grid[:, 0]:
-        axes.set_ylabel("online error (%)")
+    grid[0].set_ylabel("online error (%)")
     legend(figure)
-    return Part("released-by-domain", figure, list(frame["run"]), "A line through the diamonds gives that row.")
+    return Part("released-by-domain", figure, "A line through the diamonds gives that row.")
 
 
 def over_images(frame: pd.DataFrame) -> str:
@@ -116,8 +109,7 @@ class Updates(Exhibit):
         methods = [name for name in settings.image.methods if name not in ("erm", "cotta", "ttt", "cascade_plus")]
         return points_for(methods, {"test_size": None, "forward_transfer": False})
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         tables = []
         for row in frame.to_dict("records"):
             batch = ["position"] if row["run"].request.order == "mixed" else ["step", "position"]
@@ -129,11 +121,9 @@ class Updates(Exhibit):
         axes.set(xlabel="updates so far", ylabel="online error so far (%)")
         legend(figure)
         table = metrics_by_label(frame)[["E", "A", "n"]].rename_axis("method")
-        table.insert(
-            1, "95 %, over images", pd.Series({label: over_images(each) for label, each in by_label(frame).items()})
-        )
-        used, note = list(frame["run"]), "On all images of the dataset."
-        return [Part("updates-figure", figure, used, BANDS), Part("updates", table, used, note)]
+        intervals = pd.Series({label: over_images(each) for label, each in by_label(frame).items()})
+        table.insert(1, "95 %, over images", intervals)
+        return [Part("updates-figure", figure, BANDS), Part("updates", table, "On all images of the dataset.")]
 
 
 @exhibit
@@ -153,23 +143,15 @@ class WhoseGain(Exhibit):
             if name in image.methods
         ]
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
-        frame["network"], frame["name"] = (
-            frame["objective"].map(NETWORKS),
-            frame["method"].map(lambda name: METHODS[name].label),
-        )
-        cells = frame.groupby(["name", "network"], sort=False)["E"].agg(spread).unstack().fillna("–")
-        table = (
-            cells.assign(n=frame.groupby("name")["seed"].nunique().astype(str))
-            .rename_axis("method")
-            .rename_axis(None, axis=1)
-        )
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        labels, networks = frame["method"].map(lambda name: METHODS[name].label), frame["objective"].map(NETWORKS)
+        table = frame.groupby([labels, networks], sort=False)["E"].agg(spread).unstack().fillna("–")
+        table = table.assign(n=frame.groupby(labels)["seed"].nunique().astype(str)).rename_axis(None, axis=1)
         parts, pairs = by_label(frame), [(label_of(*one), label_of(*two)) for one, two in PAIRS]
         found = {f"{two} − {one}": (parts[one], parts[two]) for one, two in pairs if {one, two} <= parts.keys()}
-        note, used = "E (%) of every method on the plainly trained and on the meta-learned network.", list(frame["run"])
+        note = "E (%) of every method on the plainly trained and on the meta-learned network."
         steps = _steps(frame, paper_main(frame["run"].iloc[0]))
-        return [steps, Part("whose-gain", table, used, note), *differences("whose-gain-differences", found)]
+        return [steps, Part("whose-gain", table, note), *differences("whose-gain-differences", found)]
 
 
 def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
@@ -186,19 +168,17 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     if len(bars) < 3:
         return "No figure of fewer than three errors."
     figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
-    axes.bar(
-        range(len(bars)), list(bars.values()), color=["0.75" if label in rows else "C0" for label in bars], width=0.7
-    )
+    shades = ["0.75" if label in rows else "C0" for label in bars]
+    axes.bar(range(len(bars)), list(bars.values()), color=shades, width=0.7)
     steps = [float("nan"), *np.diff(list(bars.values()))]
     for place, (error, step) in enumerate(zip(bars.values(), steps, strict=True)):
         text = number(error, 1) + (f"\n({number(step, 1, sign=True)})" if place else "")
         axes.annotate(text, (place, error), ha="center", va="bottom")
-    axes.set_xticks(
-        range(len(bars)), [label.replace(", ", ",\n").replace("paper's ", "paper's\n") for label in bars], fontsize=8
-    )
+    names = [label.replace(", ", ",\n").replace("paper's ", "paper's\n") for label in bars]
+    axes.set_xticks(range(len(bars)), names, fontsize=8)
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.values())))
     axes.grid(axis="x", visible=False)
-    return Part("whose-gain-figure", figure, list(frame["run"]), "In brackets: less the bar to the left (points).")
+    return Part("whose-gain-figure", figure, "In brackets: less the bar to the left (points).")
 
 
 def label_of(method: str, objective: str) -> str:

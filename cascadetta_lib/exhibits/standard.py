@@ -6,9 +6,9 @@ import pandas as pd
 
 from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.main_tables import by_domain
 from cascadetta_lib.exhibits.runs import Point, Runs, by_label, main_points
 from cascadetta_lib.exhibits.style import SHORT, number
+from cascadetta_lib.exhibits.tables import by_domain
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.streams import make_stream
@@ -39,8 +39,7 @@ class Standard(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         return main_points(settings, "image")
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         if faults := incomparable(frame["run"].iloc[0]):
             return [f"Nothing is set beside published numbers, because {' and '.join(faults)}."]
         published, rows = pd.read_csv(PUBLISHED, index_col="method"), {}
@@ -63,7 +62,7 @@ class Standard(Exhibit):
             "Error (%) and deviation (points). The tolerance is ours: 0.1 where nothing is random, 0.5 elsewhere. "
             "RobustBench's file has no published hash; an ERM within its tolerance says that it is this network."
         )
-        return [Part("standard", table, list(frame["run"]), note)]
+        return [Part("standard", table, note)]
 
 
 def incomparable(run: Run) -> list[str]:

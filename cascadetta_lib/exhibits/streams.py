@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pandas as pd
 import seaborn as sns
 
 from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
@@ -23,8 +24,7 @@ class Streams(Exhibit):
         points = [point for changes in several for point in points_for(methods, reduced(settings, **changes))]
         return points + Gradual().points(settings)
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         cells = frame.melt(["label", "stream"], ["E", "A"], "metric")
         cells["column"] = cells["metric"] + ", " + cells["stream"]
         table = cells.pivot_table("value", "label", "column", spread, sort=False).fillna("–").rename_axis("method")
@@ -36,6 +36,6 @@ class Streams(Exhibit):
             sns.pointplot(frame, x="stream", y=metric, hue="label", palette=colours, ax=axes, **style)
             axes.set(title=f"{metric} (%)", xlabel="", ylabel="")
         legend(figure)
-        delta, used = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream.", list(frame["run"])
+        delta = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream."
         note = f"{delta} It changes nothing of a domain of one batch. The gradual one has its own number of images."
-        return [Part("streams", table, used, note), Part("streams-figure", figure, used, delta)]
+        return [Part("streams", table, note), Part("streams-figure", figure, delta)]

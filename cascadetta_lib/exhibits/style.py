@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -12,10 +12,10 @@ import seaborn as sns
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.objectives import OBJECTIVES
 
 WIDTH = 8.0
 """Inches of every figure, so that its letters have one size on a page."""
@@ -28,7 +28,6 @@ PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _YELLOW, (0.1, 0.1
 PALETTE += [sns.color_palette("dark")[place] for place in (2, 3, 5, 6, 9)]
 PALETTE += [sns.color_palette("Paired")[place] for place in (0, 2, 4, 6, 10)] + sns.color_palette("Dark2")[3:5]
 """Of the methods: the paper's six first, far apart, also for colour-blind readers."""
-OBJECTIVE_COLOURS = dict(zip(OBJECTIVES, [*sns.color_palette("colorblind"), *sns.color_palette("Dark2")], strict=False))
 
 
 def set_style() -> None:
@@ -73,6 +72,13 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
         sns.lineplot(rows, x=x, y=y, errorbar="sd", ax=axes, **line)
 
 
+def draw_level(axes: Axes, column: str, classes: int) -> None:
+    """A dotted line where a head is that tells no class from another: uniform entropy, or agreement by chance."""
+    if column.startswith("entropy") or column == "agreement":
+        level = 1 / classes if column == "agreement" else math.log(classes)
+        axes.axhline(level, color="black", lw=0.8, ls=":", label="uniform; chance")
+
+
 def legend(figure: Figure, columns: int = 5) -> None:
     """One legend below all panels, a name once."""
     names: dict[str, Artist] = {}
@@ -101,3 +107,20 @@ def panels(count: int, height: float, **style: Any) -> tuple[Figure, list[Axes]]
     for axes in grid.flat[count:]:
         axes.remove()
     return figure, list(grid.flat[:count])
+
+
+def picture_grid(rows: Mapping[str, Sequence[Tensor] | Tensor], heads: Iterable[str] = ()) -> Figure:
+    """A grid of images (3, height, width), or of spectrograms (1, height, width) in decibels, with names."""
+    columns = len(next(iter(rows.values())))
+    size = (WIDTH, (WIDTH - 0.6) / columns * len(rows) + 0.3)
+    figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
+    for line, (name, row) in zip(grid, rows.items(), strict=True):
+        for axes, picture in zip(line, row, strict=True):
+            image = picture.cpu().permute(1, 2, 0).squeeze(-1)
+            # Matplotlib takes the limits and the colours for what has one channel alone.
+            axes.imshow(image, vmin=-80, vmax=0, cmap="viridis", origin="lower" if image.ndim == 2 else "upper")
+            axes.set(xticks=[], yticks=[])
+        line[0].set_ylabel(name, fontsize=8)
+    for axes, head in zip(grid[0], heads, strict=False):
+        axes.set_title(head, fontsize=8)
+    return figure

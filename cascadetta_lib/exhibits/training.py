@@ -1,18 +1,17 @@
 """How the networks were pre-trained, whether θ_a has collapsed, and the check of Theorem 1."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from cascadetta_lib.exhibits.ablations import MetaLearning
 from cascadetta_lib.exhibits.base import Exhibit, Part, Shown, exhibit
-from cascadetta_lib.exhibits.pictures import ENTROPIES
 from cascadetta_lib.exhibits.runs import Point, Runs, main_points
-from cascadetta_lib.exhibits.style import BANDS, OBJECTIVE_COLOURS, WIDTH, legend, number
-from cascadetta_lib.exhibits.sweeps import MetaLearning
+from cascadetta_lib.exhibits.style import BANDS, draw_level, legend, number, panels
+from cascadetta_lib.exhibits.uncertainty import ENTROPIES
 from cascadetta_lib.pretrain import kept_epoch
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
@@ -38,9 +37,8 @@ class Training(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         return main_points(settings, self.modality)
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
-        return training_parts(f"{self.modality}-training", runs.histories(frame), list(frame["run"]))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        return training_parts(f"{self.modality}-training", runs.histories(frame))
 
 
 @exhibit
@@ -69,11 +67,11 @@ def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: str) -> Sh
             table = each.history.assign(objective=each.request.objective, seed=each.request.seed)
             known = each.provenance.get("class_names")  # Of a network that was trained here; others have a card.
             histories.append(table.assign(classes=len(known) if known else each.provenance["card"]["classes"]))
-    parts = training_parts("training", pd.concat(histories) if histories else pd.DataFrame(), [])
+    parts = training_parts("training", pd.concat(histories) if histories else pd.DataFrame())
     return Shown(TrainingImage(), dataset_name, parts)
 
 
-def training_parts(name: str, histories: pd.DataFrame, runs: Sequence[Run]) -> list[Part | str]:
+def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
     """Curves, and the table of kept epochs, which says whether θ_a has collapsed."""
     if histories.empty:
         return ["The trainings of these networks are not on record."]
@@ -87,25 +85,24 @@ def training_parts(name: str, histories: pd.DataFrame, runs: Sequence[Run]) -> l
             "θ_a": state_of_auxiliary(kept),
             "seconds": number(epochs["seconds"].sum(), 0),
         }
-    table, note = pd.DataFrame(rows).T.rename_axis("pre-training"), f"Of held-out source examples. {BANDS}"
-    figure = Part(name, _curves(histories), runs, f"{note} Dotted: uniform, chance.")
-    return [figure, Part(f"{name}-table", table, runs, "Of held-out source examples, in the epoch kept.")]
+    table, figure = pd.DataFrame(rows).T.rename_axis("pre-training"), curves(histories, "objective", PANELS)
+    return [
+        Part(name, figure, f"Of held-out source examples. {BANDS} Dotted: uniform, chance."),
+        Part(f"{name}-table", table, "Of held-out source examples, in the epoch kept."),
+    ]
 
 
-def _curves(histories: pd.DataFrame) -> Figure:
-    """A panel a quantity, a line an objective."""
-    figure, grid = plt.subplots(2, 3, figsize=(WIDTH, 5), sharex=True)
-    classes = histories["classes"].iloc[0]
-    uniform = np.log(classes)
-    levels = {"agreement": 1 / classes, "entropy_auxiliary": uniform, "entropy_of_mean_auxiliary": uniform}
-    for axes, (column, title) in zip(grid.flat, PANELS.items(), strict=True):
+def curves(histories: pd.DataFrame, hue: str, columns: Mapping[str, str]) -> Figure:
+    """A panel for each of these columns of the history, by epoch; a line for each value of the column `hue`, the mean
+    over seeds within one standard deviation."""
+    figure, grid = panels(len(columns), 2.7, sharex=True)
+    for axes, (column, title) in zip(grid, columns.items(), strict=True):
         if column in histories:
             shown = histories.dropna(subset=column)
-            sns.lineplot(shown, x="epoch", y=column, hue="objective", palette=OBJECTIVE_COLOURS, errorbar="sd", ax=axes)
-        if column in levels:
-            axes.axhline(levels[column], color="black", lw=0.8, ls=":")
+            sns.lineplot(shown, x="epoch", y=column, hue=hue, style=hue, errorbar="sd", ax=axes)
+        draw_level(axes, column, histories["classes"].max())
         axes.set(title=title, ylabel="")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
     legend(figure, 4)
     return figure
 
@@ -139,14 +136,16 @@ class Theorem(Exhibit):
             study.theorem(run.request.checkpoint.objective)
         return made
 
-    def parts(self, runs: Runs) -> list[Part | str]:
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         """The numbers of theorem.check_theorem, a row a network."""
-        found = [(run, runs.study.store.theorem(run)) for run in runs.frame(self.points(runs.settings))["run"]]
-        checked = [(run, numbers) for run, numbers in found if numbers is not None]
-        if not checked:
+        found = {
+            f"{run.request.checkpoint.objective}, seed {run.seed}": runs.study.store.theorem(run)
+            for run in frame["run"]
+        }
+        rows = {name: numbers for name, numbers in found.items() if numbers is not None}
+        if not rows:
             return ["Missing: the decomposition was not checked."]
-        rows = {f"{run.request.checkpoint.objective}, seed {run.seed}": numbers for run, numbers in checked}
         table = pd.DataFrame(rows).T.map(lambda value: f"{value:.2g}".replace("-", "−"))
         table = table.rename_axis("pre-training").rename(columns=lambda name: name.replace("_", " "))
         note = "error …: relative error of the decomposition; curvature: Rayleigh quotients of the Hessian of ENT at ψ."
-        return [Part("theorem", table, [run for run, _ in checked], note)]
+        return [Part("theorem", table, note)]

@@ -1,15 +1,26 @@
-"""fig:unc: entropy and error of the cascade against the samples it has adapted on, and against severity."""
+"""fig:unc: entropy and error of the cascade against the samples it has adapted on, and against severity; and the
+entropies of every method along the stream."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.figure import Figure
 
+from cascadetta_lib.exhibits.ablations import severity_points
 from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.pictures import ENTROPIES, tidy_batches
 from cascadetta_lib.exhibits.runs import Point, Runs, points_for
-from cascadetta_lib.exhibits.severity import severity_points
-from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_lines, legend
+from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_level, draw_lines, legend, name_domains, panels
+from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
+from cascadetta_lib.store import Run
 
+ENTROPIES = {
+    "entropy_main": "entropy of z (nats)",
+    "entropy_auxiliary": "entropy of a (nats)",
+    "agreement": "argmax a = argmax z (share)",
+}
 COLUMNS = {"error": "error (%)"} | {name: ENTROPIES[name] for name in ("entropy_main", "entropy_auxiliary")}
 
 
@@ -22,8 +33,7 @@ class Uncertainty(Exhibit):
         methods = [name for name in ("cascade", "adabn") if name in settings.image.methods]
         return points_for(methods) + severity_points(settings, ["cascade"]) if "cascade" in methods else []
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         if runs.study.section.stream == "mixed":
             return ["No figure of a mixed stream, whose batches are of no one domain."]
         stream = frame[frame["severity"].isna()]
@@ -41,7 +51,7 @@ class Uncertainty(Exhibit):
             line[0].set_ylabel(name)
         legend(figure)
         note = "Batches come in one order: AdaBN, which adapts nothing, tells the images' difficulty from adaptation."
-        return [Part("uncertainty", figure, list(frame["run"]), f"{note} {BANDS}")]
+        return [Part("uncertainty", figure, f"{note} {BANDS}")]
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
@@ -52,3 +62,31 @@ def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
     batches = pd.concat([tidy_batches(run) for run in frame["run"]])
     whole = batches[batches["count"] == batches["count"].max()]
     return whole.groupby(["label", "method", "objective", "seed", over])[list(COLUMNS)].mean().reset_index()
+
+
+def entropy_figure(runs: Sequence[Run]) -> Figure:
+    """Along the stream, the entropies of z and of a and how often their argmax agrees, of the methods that have θ_a. An
+    a that is sure and agrees with z by chance alone has collapsed."""
+    batches = pd.concat([tidy_batches(run) for run in runs]).dropna(subset="agreement")
+    means = batches.groupby(["label", "method", "objective", "seed", "step"], sort=False)[list(ENTROPIES)].mean()
+    figure, grid = panels(3, 3.2)
+    classes = len(runs[0].provenance["class_names"])
+    for axes, (column, title) in zip(grid, ENTROPIES.items(), strict=True):
+        draw_lines(axes, means.reset_index(), "step", column)
+        draw_level(axes, column, classes)
+        axes.set(title=title, xlabel="", ylabel="", ylim=(0, None))
+        name_domains(axes, [domain.name for domain in runs[0].request.stream])
+    legend(figure)
+    return figure
+
+
+def tidy_batches(run: Run) -> pd.DataFrame:
+    """The batches of a run with label, method, objective and seed, and the error of each in percent."""
+    objective = run.request.checkpoint.objective
+    names: dict[str, Any] = {
+        "label": METHODS[run.method].label,
+        "method": run.method,
+        "objective": objective,
+        "seed": run.seed,
+    }
+    return run.batches.assign(**names, error=100 * run.batches["errors"] / run.batches["count"])

@@ -1,0 +1,235 @@
+"""What depends on a setting. tab:add-result, fig:cascade, tab:effect-theta-a: E by severity; tab:insensitive,
+tab:ablation-meta: E by batch size; tab:speed: seconds; and, beyond the paper, E, A and F by learning rate."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
+from cascadetta_lib.exhibits.paper import paper_values
+from cascadetta_lib.exhibits.rendering import from_to
+from cascadetta_lib.exhibits.runs import Point, Runs, points_for, reduced
+from cascadetta_lib.exhibits.style import BANDS, draw_lines, legend, number, panels, spread
+from cascadetta_lib.exhibits.tables import beside_paper, differences, domains_table
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.store import Run
+
+CASCADE = METHODS["cascade"].label
+VARIANTS = ("cascade_no_auxiliary", "cascade_same_weights", "cascade_fixed_classifier")
+"""Pre-trained and adapted without θ_a; θ_a left out at test time alone; θ_m fixed."""
+PAPER_SIZES = (128, 64, 32, 16)
+TRAININGS = {"ttt": {"no meta": "ttt", "meta": "meta_ttt"}, "cascade": {"no meta": "multi_task", "meta": "meta"}}
+"""By method, what the paper's variants are pre-trained for."""
+
+
+def sweep_table(frame: pd.DataFrame, over: str) -> pd.DataFrame:
+    """E by label (rows) and by the setting `over` (columns, in the order they come), and the seeds behind each row."""
+    cells = frame.groupby(["label", over], sort=False)
+    table = cells["E"].agg(spread).unstack(over)[list(dict.fromkeys(frame[over]))].fillna("–")
+    seeds = cells["seed"].nunique().groupby("label").agg(from_to)
+    return table.loc[list(dict.fromkeys(frame["label"]))].assign(n=seeds).rename_axis("method").rename(columns=str)
+
+
+def sweep_figure(
+    name: str, frame: pd.DataFrame, over: str, reference: str | None = None, metrics: Sequence[str] = ("E",)
+) -> Part | str:
+    """Metrics by the setting `over`, and beside them E less that of the label `reference`, where small differences
+    show."""
+    values, axis = sorted(set(frame[over])), over.replace("_", " ")
+    if len(values) < 2:
+        return f"No figure of one {axis} alone: {values[0]}."
+    titles = {metric: f"{metric} ({'points' if metric == 'F' else '%'})" for metric in metrics}
+    base = frame[frame["label"] == reference]
+    if len(base):
+        titles["less"] = f"E less that of {reference} (points)"
+        frame = frame.merge(base[["seed", over, "E"]], on=["seed", over], how="left", suffixes=("", " of reference"))
+        frame["less"] = frame["E"] - frame["E of reference"]
+    figure, grid = panels(len(titles), 3.4)
+    for axes, (metric, title) in zip(grid, titles.items(), strict=True):
+        draw_lines(axes, frame, over, metric)
+        axes.set(title=title, xlabel=axis, ylabel="", xscale="linear" if over == "severity" else "log")
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.minorticks_off()
+    legend(figure)
+    return Part(name, figure, BANDS)
+
+
+class Sweep(Exhibit):
+    """E by one setting, as a table beside the paper's and as a figure, and differences between pairs of methods.
+
+    over: the setting. paper: the paper's table, and the column of `paper_values` that names its rows. reference: the
+    method whose E is subtracted in the second panel of the figure. contrasts: pairs of labels (first, second), of which
+    the second's E less the first's is shown at every value.
+    """
+
+    over: ClassVar[str]
+    paper: ClassVar[tuple[str, str]]
+    reference: ClassVar[str | None] = METHODS["adabn"].label
+    contrasts: ClassVar[Sequence[tuple[str, str]]] = ()
+    note: ClassVar[str] = "E (%)."
+
+    def table(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Ours, as text."""
+        return sweep_table(frame, self.over)
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        table, rows = self.paper
+        values = paper_values(table, frame["run"].iloc[0]).query("domain == 'all' and metric == 'E'")
+        both = beside_paper(self.table(frame), values.pivot(index=rows, columns=self.over, values="value"))
+        cells = dict(list(frame.groupby(["label", self.over])))
+        pairs = {
+            f"{second} − {first}, {self.over.replace('_', ' ')} {value}": (cells[first, value], cells[second, value])
+            for first, second in self.contrasts
+            for value in dict.fromkeys(frame[self.over])
+            if {(first, value), (second, value)} <= cells.keys()
+        }
+        stem = self.name.replace("_", "-")
+        return [
+            Part(stem, both, self.note),
+            sweep_figure(f"{stem}-figure", frame, self.over, self.reference),
+            *differences(f"{stem}-differences", pairs),
+        ]
+
+
+def severity_points(settings: Settings, methods: Iterable[str]) -> list[Point]:
+    """These methods at every severity, with F where the profile measures it."""
+    image, methods = settings.image, list(methods)
+    every = [reduced(settings, severity=s, forward_transfer=image.forward_transfer) for s in range(1, 6)]
+    return [point for changes in every for point in points_for(methods, changes)]
+
+
+@exhibit
+class Severity(Sweep):
+    name, place, label, title = "severity", 90, "tab:add-result", "Every severity"
+    question = "Does the ranking hold where the corruptions are weaker?"
+    over, paper = "severity", ("tab:add-result", "method")
+
+    def points(self, settings: Settings) -> list[Point]:
+        return severity_points(settings, settings.image.methods)
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        """Also the layout of the main table for each severity that the paper has beside it."""
+        weaker = frame[frame["severity"] < 5].groupby("severity")
+        return super().parts(frame, runs) + [
+            Part(f"severity-{level}", domains_table(rows), f"Severity {level}. Bold: the best.")
+            for level, rows in weaker
+        ]
+
+
+@exhibit
+class CascadeParts(Sweep):
+    name, place, label, title = "cascade_parts", 60, "fig:cascade, tab:effect-theta-a", "What θ_a and θ_m do"
+    question = "What is lost without θ_a, and what with θ_m fixed?"
+    elsewhere = ("tiny_imagenet",)
+    over, paper, reference = "severity", ("tab:effect-theta-a", "variant"), CASCADE
+    contrasts = [(CASCADE, METHODS[name].label) for name in VARIANTS]
+    note = "E (%). The paper has numbers of this on Tiny-ImageNet-C alone."
+
+    def points(self, settings: Settings) -> list[Point]:
+        return severity_points(settings, ("cascade", *VARIANTS)) if "cascade" in settings.image.methods else []
+
+
+def of_sizes(settings: Settings) -> list[dict[str, Any]]:
+    """The changes of an ablation at each batch size, with images for one batch of the largest at least."""
+    images, sizes = settings.image.ablation_test_size, settings.image.batch_sizes
+    whole = None if images is None else max(images, *sizes)
+    return [reduced(settings, batch_size=size, test_size=whole) for size in sizes]
+
+
+@exhibit
+class BatchSize(Sweep):
+    name, place, label, title = "batch_size", 50, "tab:insensitive", "Error by batch size"
+    question = "Does the cascade depend less on the batch size than the others?"
+    over, paper = "batch_size", ("tab:insensitive", "method")
+    note = "E (%). mean, std: over the paper's batch sizes, of the seeds that have all of them."
+
+    def points(self, settings: Settings) -> list[Point]:
+        methods = [name for name in settings.image.methods if name == "adabn" or METHODS[name].adapts]
+        return [point for changes in of_sizes(settings) for point in points_for(methods, changes)]
+
+    def table(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Also the mean and the standard deviation over batch sizes."""
+        wide = frame[frame["batch_size"].isin(PAPER_SIZES)].pivot_table("E", ["label", "seed"], "batch_size")
+        over_sizes = wide.dropna().groupby("label").mean().agg(["mean", "std"], axis=1)
+        return super().table(frame).join(over_sizes.map(number)).fillna("–")
+
+
+@exhibit
+class MetaLearning(Sweep):
+    name, place, label, title = "meta_learning", 70, "tab:ablation-meta", "With and without meta-learning"
+    question = "What does meta-learning add to the same loss?"
+    over, paper, reference = "batch_size", ("tab:ablation-meta", "row"), None
+    contrasts = [(f"{METHODS[name].label}, meta", f"{METHODS[name].label}, no meta") for name in TRAININGS]
+
+    def points(self, settings: Settings) -> list[Point]:
+        return [
+            Point(f"{METHODS[method].label}, {variant}", method, objective, changes)
+            for method in settings.image.methods
+            for variant, objective in TRAININGS.get(method, {}).items()
+            for changes in of_sizes(settings)
+        ]
+
+
+@exhibit
+class LearningRate(Exhibit):
+    name, place, label = "learning_rate", 120, "beyond: learning rate"
+    title = "Online learning rate and batch size"
+    question = "Is the ranking the methods' or the learning rate's, and is a gain that of steps which hardly move?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        """AdaBN at one rate, since it has none; F, which costs as much again, at the first batch size alone."""
+        image, points = settings.image, []
+        adapting = [name for name in image.methods if METHODS[name].adapts]
+        for size in image.learning_rate_batch_sizes:
+            fixed = {"batch_size": size, "forward_transfer": False}
+            if size == image.learning_rate_batch_sizes[0]:
+                fixed["forward_transfer"] = image.forward_transfer
+            for rate in image.learning_rates:
+                points += points_for(adapting, reduced(settings, **fixed, online_learning_rate=rate))
+            own = reduced(settings, **fixed, online_learning_rate=image.online_learning_rate)
+            points += points_for({"adabn"} & set(image.methods), own)
+        return points
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        parts, over = list[Part | str](), "online_learning_rate"
+        for size, rows in frame.sort_values(over, kind="stable").groupby("batch_size", sort=False):
+            shown = [metric for metric in ("E", "A", "F") if rows[metric].notna().any()]
+            note = f"E (%) by online learning rate, batch {size}."
+            parts.append(sweep_figure(f"learning-rate-{size}-figure", rows, over, metrics=shown))
+            parts.append(Part(f"learning-rate-{size}", sweep_table(rows, over), note))
+        return parts
+
+
+@exhibit
+class Speed(Exhibit):
+    name, place, label, title = "speed", 110, "tab:speed", "Seconds to adapt to one corruption"
+    question = "What does adapting cost?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        return points_for(name for name in settings.image.methods if METHODS[name].adapts)
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        paper = paper_values("tab:speed", frame["run"].iloc[0]).set_index("method")["value"]
+        devices = [run.provenance["device"] for run in frame["run"]]
+        timed = frame.assign(device=devices, seconds=[seconds_per_domain(run) for run in frame["run"]])
+        means = timed.groupby(["label", "device"], sort=False).agg({"seconds": "mean", "seed": "nunique"}).reset_index()
+        rows = {}
+        for row in means.to_dict("records"):
+            same = means[(means["device"] == row["device"]) & (means["label"] == CASCADE)]["seconds"]
+            rows[row["label"], row["device"]] = {
+                "seconds a domain": number(row["seconds"]),
+                "times the cascade's": number(row["seconds"] / same.mean(), 1),
+                "paper, 10,000 on an RTX 2080 Ti": number(paper.get(row["label"], np.nan), 0),
+                "n": str(row["seed"]),
+            }
+        table = pd.DataFrame.from_dict(rows, orient="index").rename_axis(["method", "device"])
+        note = "Adapting and predicting, without the measurements of A and F."
+        return [Part("speed", table, note)]
+
+
+def seconds_per_domain(run: Run) -> float:
+    """Mean seconds of the online pass over one domain."""
+    return float(run.batches.groupby("step")["seconds"].sum().mean())
