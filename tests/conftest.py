@@ -3,12 +3,10 @@
 import copy
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_dataset
@@ -70,18 +68,3 @@ def real_cifar10() -> Path:
     if not (folder / "train.npz").is_file():
         pytest.skip(f"no real images in {folder}; unpack them and set CASCADETTA_DATA")
     return folder
-
-
-class Waits(TorchDispatchMode):
-    """Inside, counts the operations whose result Python or the size of a tensor depends on; a GPU is waited for."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        aten = torch.ops.aten
-        masked = func in (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
-        if masked:
-            masked = any(index is not None and index.dtype == torch.bool for index in args[1])
-        reads = (aten._local_scalar_dense.default, aten.nonzero.default, aten.masked_select.default, aten.equal.default)
-        self.count += masked or func in reads
-        return func(*args, **(kwargs or {}))

@@ -148,7 +148,7 @@ def unchanged(**changes: float) -> dict[str, float]:
         ({"brightness": 1.2}, lambda x: TF.adjust_brightness(x, 1.2)),
         ({"contrast": 0.8}, lambda x: TF.adjust_contrast(x, 0.8)),
         ({"saturation": 1.4}, lambda x: TF.adjust_saturation(x, 1.4)),
-        ({"hue": 0.05}, lambda x: TF.adjust_hue(x, 0.05)),
+        *(({"hue": hue}, lambda x, hue=hue: TF.adjust_hue(x, hue)) for hue in (-0.06, 0.05)),
         ({"gamma": 0.8}, lambda x: TF.adjust_gamma(x, 0.8)),
         ({"sigma": 0.45}, lambda x: TF.gaussian_blur(x, [5, 5], [0.45, 0.45])),
         ({"right": 1 / 8}, lambda x: torch.cat([x[..., 4:], x[..., -1:].expand(-1, -1, -1, 4)], 3)),
@@ -157,13 +157,34 @@ def unchanged(**changes: float) -> dict[str, float]:
 )
 def test_each_part_of_a_cotta_copy(pictures: Tensor, changes: dict[str, float], expected: Any) -> None:
     x = pictures.float() / 255
-    found = module._cotta_copy(x, unchanged(**changes), [0, 1, 2, 3, 4])
-    assert torch.allclose(found, expected(x), atol=1e-4)
+    found = module._cotta_copy(x, unchanged(**changes), [0, 1, 2, 3, 4], False)
+    assert torch.allclose(found, expected(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("turns", [-0.06, -0.01, 0.0, 0.06])
+def test_the_hue_of_every_kind_of_colour_is_turned_as_by_torchvision(turns: float) -> None:
+    """On all colours of five levels a channel: greys, black, white, two channels alike, each order of the three."""
+    levels = torch.linspace(0, 1, 5)
+    colours = torch.cartesian_prod(levels, levels, levels).T.reshape(1, 3, 5, 25)
+    assert torch.allclose(module._turn_hue(colours, turns), TF.adjust_hue(colours, turns), atol=1e-6)
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_a_cotta_copy_moves_as_by_the_release(pictures: Tensor, mirror: bool) -> None:
+    """Padding by the edge to twice the size, RandomAffine, blur, crop and mirror, by torchvision; inside the border."""
+    x = pictures.float() / 255
+    drawn = unchanged(angle=-13.0, right=0.1, down=-0.07, scale=0.93, sigma=0.4)
+    padded = TF.pad(x, [16], padding_mode="edge")
+    moved = TF.affine(padded, 13.0, [-3, 2], 0.93, [0.0], TF.InterpolationMode.BILINEAR)
+    expected = TF.center_crop(TF.gaussian_blur(moved, [5, 5], [0.4, 0.4]), [32, 32])
+    expected = TF.hflip(expected) if mirror else expected
+    found = module._cotta_copy(x, drawn, [], mirror)
+    assert torch.allclose(found[..., 2:-2, 2:-2], expected[..., 2:-2, 2:-2], atol=1e-5)
 
 
 def test_the_order_of_cotta_s_colours_counts(pictures: Tensor) -> None:
     x, drawn = pictures.float() / 255, unchanged(brightness=0.6, gamma=0.7)
-    brightness_first = module._cotta_copy(x, drawn, [0, 1, 2, 3, 4])
+    brightness_first = module._cotta_copy(x, drawn, [0, 1, 2, 3, 4], False)
     assert torch.allclose(brightness_first, TF.adjust_gamma(TF.adjust_brightness(x, 0.6), 0.7), atol=1e-4)
-    gamma_first = module._cotta_copy(x, drawn, [4, 1, 2, 3, 0])
+    gamma_first = module._cotta_copy(x, drawn, [4, 1, 2, 3, 0], False)
     assert torch.allclose(gamma_first, TF.adjust_brightness(TF.adjust_gamma(x, 0.7), 0.6), atol=1e-4)

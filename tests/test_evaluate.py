@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import Waits
 from torch import Tensor
 
 from cascadetta_lib.data import load_dataset
@@ -145,12 +144,6 @@ def test_records_tell_entropies(dataset: ImageDataset) -> None:
     assert cascade[about_a].notna().all().all() and cascade["agreement"].between(0, 1).all()
     assert (cascade["entropy_of_mean_auxiliary"] >= cascade["entropy_auxiliary"] - 1e-6).all(), "entropy is concave"
     assert erm[about_a].isna().all().all() and (erm["entropy_main"] > 0).all() and (erm["seconds"] > 0).all()
-
-
-def test_a_domain_is_not_waited_for_batch_by_batch(dataset: ImageDataset) -> None:
-    with Waits() as waits:
-        result = evaluate("tent", dataset)
-    assert waits.count == 0 and len(result.batches) == 9, "results are read together, by `tolist`"
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Waits, make_sure
+from conftest import make_sure
 from torch import Tensor, nn
 
 from cascadetta_lib.augment.image import cotta_copies
@@ -196,17 +196,6 @@ def test_train_and_eval_and_inference_mode_change_nothing(name: str, modality: M
         method.reset()
         expected += [method(batch.clone())]
     assert all(torch.equal(logits, expected[0]) for logits in expected)
-
-
-@pytest.mark.parametrize(("name", "modality"), CASES)
-def test_a_step_waits_for_no_result(name: str, modality: Modality, batch: Tensor) -> None:
-    """On a GPU each wait costs as much as a small layer. CoTTA asks one question: whether its anchor is sure."""
-    method = make(name, modality, copies=noisy_copies)
-    if isinstance(method.optimizer, torch.optim.Adam):
-        method.optimizer.step = lambda: None  # type: ignore[assignment, method-assign]  # it counts steps on the CPU
-    with Waits() as waits:
-        method(batch)
-    assert waits.count == (1 if name == "cotta" else 0)
 
 
 def convolutions(*last: nn.Module, norm: nn.Module | None = None) -> nn.Sequential:

@@ -432,9 +432,7 @@ def test_on_the_gpu_as_on_the_cpu(tmp_path: Path) -> None:
     for name in ("clean", *DOMAINS):
         assert on_gpu.domain(name).x.is_cuda and on_gpu.example(name, 0).isfinite().all()
         assert torch.allclose(on_gpu.domain(name).x.cpu(), spoken.domain(name).x, atol=0.1)
-    augmented = [dataset.randomise(dataset.train.x[:50], numbers(0)).cpu() for dataset in (spoken, on_gpu)]
-    assert torch.allclose(*augmented, atol=0.1)
-    assert on_gpu.randomise(on_gpu.train.x[:5], torch.Generator("cuda").manual_seed(0)).is_cuda
+    assert on_gpu.randomise(on_gpu.train.x[:5], numbers(0)).is_cuda, "by draws of its own"
 
 
 # Real data ----------------------------------------------------------------------------------------------------------

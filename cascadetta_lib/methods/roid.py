@@ -33,7 +33,7 @@ class ROID(TentAdam):
     def configure_model(self) -> None:
         self.require_rgb()
         super().configure_model()
-        self.register_buffer("mean_prediction", torch.empty(0))
+        self.register_buffer("mean_prediction", next(self.model.parameters()).new_empty(0))
         self.pairs = [(parameter, parameter.detach().clone()) for parameter in self.adapted_parameters()]
 
     @torch.no_grad()

@@ -74,7 +74,7 @@ class RoTTA(TentAdam):
         self.teacher = copy.deepcopy(self.model).requires_grad_(False).eval()
         pairs = zip(self.model.parameters(), self.teacher.parameters(), strict=True)
         self.pairs = [(student, teacher) for student, teacher in pairs if student.requires_grad]
-        self.register_buffer("bank", torch.empty(0))
+        self.register_buffer("bank", next(self.model.parameters()).new_empty(0))
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:

@@ -1,0 +1,290 @@
+"""That everything works on another device than the CPU, and how often Python waits for it, shown without a GPU.
+
+Torch's device `meta` has shapes and no numbers. A tensor that is not on it by mistake is an error there as on a GPU.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import test_methods
+import torch
+from conftest import make_blobs
+from test_methods import CASES, NETWORKS, made_up, make, network
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from cascadetta_lib import theorem
+from cascadetta_lib.augment import change_chosen, generator_for
+from cascadetta_lib.augment.audio import augment, spectrogram_copies
+from cascadetta_lib.augment.image import augmix, cotta_copies, crop_and_flip
+from cascadetta_lib.data.base import Copies, Dataset, Modality, Split
+from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, corrupt
+from cascadetta_lib.data.reviews import DOMAINS, Reviews, Synonyms, TextOptions, make_text_dataset
+from cascadetta_lib.data.utterances import SpeechOptions, make_speech_dataset
+from cascadetta_lib.evaluate import Evaluator
+from cascadetta_lib.losses import rotate_randomly
+from cascadetta_lib.methods import cotta, rotta
+from cascadetta_lib.models import Cascade
+from cascadetta_lib.objectives import OBJECTIVES, Training
+from cascadetta_lib.pretrain import pretrain
+from cascadetta_lib.streams import Domain
+
+BUDGET = {"cotta": (1, 0), "rotta": (1, 1)}
+"""Results read and copies from the host in a step of a method; none for all others. CoTTA asks whether its anchor is
+sure. RoTTA's memory takes one example after the other, by classes and entropies, and gives their ages to the loss."""
+EPOCH_READS = 3
+"""Results read in an epoch of pre-training: its losses, the held-out accuracy and, with two losses, diagnostics."""
+COPIES: dict[Modality, Copies | str | None] = {"image": "image", "text": None, "speech": spectrogram_copies}
+META, UNIT = torch.device("meta"), (0.0, 1.0)
+TRAINABLE = [(name, "image") for name in OBJECTIVES]
+TRAINABLE += [(name, modality) for name in ("erm", "meta", "both_cross_entropy") for modality in ("text", "speech")]
+"""Each objective, and each modality with each kind of randomisation."""
+
+
+class Generator(torch.Generator):
+    """Torch's generator, which also takes the device meta, on which nothing is drawn."""
+
+    def __new__(cls, device: torch.device | str = "cpu") -> "Generator":
+        made = super().__new__(cls)
+        made.place = torch.device(device)
+        return made
+
+    device = property(lambda self: self.place)
+
+
+class Waits(TorchDispatchMode):
+    """Inside, counts what a GPU would be waited for: results that Python reads, and copies from the host.
+
+    Every result is read as `answer`. An operation whose shape depends on results, such as nonzero or a mask, would be
+    waited for too; on meta it is an error.
+    """
+
+    def __init__(self, answer: float = 1.0) -> None:
+        super().__init__()
+        self.answer, self.reads, self.copies = answer, 0, 0
+        self.functions = Functions(self)
+
+    def __enter__(self) -> "Waits":
+        self.functions.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.functions.__exit__(*error)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        aten, kwargs = torch.ops.aten, kwargs or {}
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        on_meta, target = any(tensor.is_meta for tensor in tensors), kwargs.get("device")
+        if on_meta and (func is aten._local_scalar_dense.default or target == torch.device("cpu")):
+            self.reads += 1
+            read = torch.full(args[0].shape, self.answer, dtype=kwargs.get("dtype") or args[0].dtype)
+            return read if target else read.item()
+        # A scalar of the CPU goes along with the call of most operations.
+        whole = {aten._to_copy.default, aten.copy_.default, aten.index.Tensor, aten.index_put_.default, aten.where.self}
+        from_host = any(not tensor.is_meta and (tensor.ndim or func in whole) for tensor in tensors)
+        self.copies += from_host and (on_meta or target == META)
+        return func(*args, **kwargs)
+
+
+class Functions(TorchFunctionMode):
+    """What a Waits cannot see: tensors made of Python's numbers, and which generator draws."""
+
+    def __init__(self, waits: Waits) -> None:
+        super().__init__()
+        self.waits = waits
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result, generator = func(*args, **(kwargs or {})), (kwargs or {}).get("generator")
+        if func in (torch.tensor, torch.as_tensor, Tensor.new_tensor):
+            self.waits.copies += result.is_meta
+        if generator is not None:
+            assert generator.device.type == result.device.type, "a generator draws on its own device"
+        return result
+
+
+@pytest.fixture(autouse=True)
+def meta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch has for a GPU and not for meta: generators and autocast."""
+    monkeypatch.setattr(torch, "Generator", Generator)
+    monkeypatch.setattr(cotta, "COPIES", 2)
+    monkeypatch.setattr(torch, "autocast", lambda *args, **options: nullcontext())
+    monkeypatch.setattr(test_methods, "network", lambda *names: network(*names).to(META))
+    monkeypatch.setattr(rotta, "UPDATE_EVERY", 8)
+
+
+def numbers(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make_dataset(modality: Modality, folder: Path, device: str) -> Dataset:
+    """A tiny dataset whose examples are on a device."""
+    where: dict[str, Any] = {"folder": str(folder), "device": device}
+    y = torch.arange(40) % 2
+    if modality == "image":
+        return make_blobs(folder, held_out_fraction=0.2, device=device)
+    if modality == "speech":
+        split = Split(torch.randint(-99, 99, (40, 16_000), generator=numbers()).to(torch.int16), y)
+        return make_speech_dataset(
+            train=split, held_out=split, test=split, noise=split.x[:2], name="noise", source="made up",
+            class_names=("a", "b"), options=SpeechOptions(**where),
+        )  # fmt: skip
+    reviews = Reviews(np.array(["good book", "bad dull plot"] * 20, dtype=object), y)
+    return make_text_dataset(
+        train=reviews, domains=dict.fromkeys(DOMAINS, reviews), name="two", source="made up", target_source="made up",
+        synonyms=Synonyms(lambda word: ("fine",), "the tests"), compare_with=None,
+        options=TextOptions(vocabulary_size=4, features="counts", **where),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- the counter itself
+
+
+def test_what_is_counted_as_a_wait() -> None:
+    x = torch.ones(3, 4, device=META)
+    reads: list[Callable[[], object]] = [x.sum().item, x.tolist, x.cpu, lambda: bool(x.sum() > 0), lambda: int(x.sum())]
+    copies: list[Callable[[], object]] = [
+        lambda: torch.tensor([1.0], device=META), lambda: x.new_tensor(1), lambda: torch.tensor(1.0).to(META),
+        lambda: x[torch.tensor([0, 1])], lambda: x.copy_(torch.ones(3, 4)),
+    ]  # fmt: skip
+    for number, read in enumerate(reads):
+        with Waits() as waits:
+            read()
+        assert (waits.reads, waits.copies) == (1, 0), number
+    for number, copy in enumerate(copies):
+        with Waits() as waits:
+            copy()
+        assert (waits.reads, waits.copies) == (0, 1), number
+    with Waits() as waits:
+        torch.where(x > 0, x * torch.tensor(2.0), 1).masked_fill(x > 0, 0)[:, :2].mean().clone()
+    assert (waits.reads, waits.copies) == (0, 0)
+    for asked in (lambda: x.nonzero(), lambda: x[x > 0], lambda: x + torch.ones(3, 4)):
+        with pytest.raises((NotImplementedError, RuntimeError)), Waits():
+            asked()
+    with pytest.raises(AssertionError, match="its own device"), Waits():
+        torch.rand(3, generator=numbers(), device=META)
+
+
+# ---------------------------------------------------------------- augmentations
+
+
+def test_a_generator_of_another_device_is_seeded_by_the_cpus() -> None:
+    first, again = numbers(), numbers()
+    assert generator_for(torch.ones(1), first) is first
+    x = torch.ones(1, device=META)
+    seeds = [generator_for(x, generator).initial_seed() for generator in (first, first, again)]
+    assert seeds[0] == seeds[2] != seeds[1]
+    assert generator_for(x, first).device == META
+
+
+AUGMENTATIONS: dict[str, tuple[tuple[int, ...], torch.dtype, Callable[[Tensor, torch.Generator], Any]]] = {
+    "augmix": ((8, 3, 32, 32), torch.uint8, lambda x, generator: augmix(x, generator, severity=3)),
+    "augmix_shared": ((8, 3, 32, 32), torch.uint8, lambda x, generator: augmix(x, generator, severity=3, shared=True)),
+    "crop_and_flip": ((8, 3, 32, 32), torch.uint8, crop_and_flip),
+    "rotate": ((8, 3, 32, 32), torch.float32, lambda x, generator: torch.stack(rotate_randomly(x, generator)[:1])),
+    "cotta": ((4, 3, 32, 32), torch.float32, lambda x, generator: torch.stack([*cotta_copies(x, 3, generator, UNIT)])),
+    "speech": ((8, 16_000), torch.float32, lambda x, generator: augment(x, generator, probability=0.5)),
+    "masks": ((4, 1, 32, 32), torch.float32, lambda x, generator: torch.stack([*spectrogram_copies(x, 3, generator)])),
+}
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_an_augmentation_waits_for_nothing(name: str) -> None:
+    shape, dtype, augmentation = AUGMENTATIONS[name]
+    expected = augmentation(torch.ones(shape, dtype=dtype), numbers())
+    with Waits() as waits:
+        result = augmentation(torch.ones(shape, dtype=dtype, device=META), numbers())
+    assert (result.shape, result.dtype, result.device) == (expected.shape, expected.dtype, META)
+    assert (waits.reads, waits.copies) == (0, 0)
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS + HELD_OUT_CORRUPTIONS)
+def test_a_corruption_on_another_device(name: str) -> None:
+    """Its draws are the CPU's, so that every device has the same test images; it may wait, because it is kept."""
+    with Waits():
+        result = corrupt(torch.zeros(4, 3, 32, 32, dtype=torch.uint8, device=META), name, 3)
+    assert (result.shape, result.dtype, result.device) == ((4, 3, 32, 32), torch.uint8, META)
+
+
+class Elsewhere(Tensor):
+    """A tensor with numbers that says it is not the CPU's."""
+
+    is_cpu = False
+
+
+def test_what_is_chosen_is_the_same_where_all_is_computed() -> None:
+    images = torch.randint(256, (12, 3, 32, 32), generator=numbers()).to(torch.uint8)
+    waveforms = torch.randn(6, 16_000, generator=numbers())
+    for augmentation, x in (
+        (lambda x: augmix(x, numbers(1), severity=3), images),
+        (lambda x: augment(x, numbers(1), probability=1.0), waveforms),
+    ):
+        assert torch.allclose(augmentation(x.as_subclass(Elsewhere)), augmentation(x), atol=1e-6)
+    changed, chosen = torch.zeros(3, 2).as_subclass(Elsewhere), torch.tensor([True, False, True])
+    change_chosen(changed, chosen, lambda x, other: x + other, torch.arange(3.0)[:, None])
+    assert changed.tolist() == [[0, 0], [0, 0], [2, 2]]
+
+
+# ---------------------------------------------------------------- methods
+
+
+@pytest.mark.parametrize(("order", "answer"), [("after", 0.0), ("before", 1.0)])
+@pytest.mark.parametrize(("name", "modality"), CASES)
+def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: float) -> None:
+    x = made_up(modality).to(META)
+    with Waits():
+        method = make(name, modality, copies=COPIES[modality], predict=order, source=x)
+    for _ in range(2):
+        with Waits(answer) as waits:
+            logits = method(x)
+        assert logits.device == META and logits.shape == (8, NETWORKS[modality][1]["classes"])
+        assert (waits.reads, waits.copies) == ((0, 0) if COPIES[modality] is None else BUDGET.get(name, (0, 0)))
+    with Waits() as waits, method.measuring():
+        assert method.predict(x).main.device == META
+        method.remember()
+    method.reset()
+    assert (waits.reads, waits.copies) == (0, 0)
+
+
+# ---------------------------------------------------------------- the evaluator and pre-training
+
+
+@pytest.mark.parametrize("name", ["erm", "cascade_plus"])
+def test_the_evaluator_reads_its_results_once_a_domain(name: str, tmp_path: Path) -> None:
+    stream = [Domain("fog", 5), Domain("contrast", 3)]
+    for domain in stream:
+        make_dataset("image", tmp_path, "cpu").domain(*domain)  # is made there, and kept
+    dataset = make_dataset("image", tmp_path, "meta")
+    with Waits() as waits:
+        result = Evaluator(make(name), dataset, stream, batch_size=11).run()
+    # Online, each domain; A, the first after itself and both at the end; F, the second by three models.
+    assert waits.reads == (2 if name == "erm" else 2 + 3 + 3) and len(result.batches) == 2 * 2
+
+
+@pytest.mark.parametrize(("objective", "modality"), TRAINABLE)
+def test_a_pre_training_waits_once_an_epoch(objective: str, modality: Modality, tmp_path: Path) -> None:
+    dataset = make_dataset(modality, tmp_path, "meta")
+    dataset.prepare(dataset.train.x)  # puts the tables of speech on the device
+    with Waits() as waits:
+        how = Training(epochs=None, iterations=1, training_batch_size=8)
+        model, _ = pretrain(dataset, NETWORKS[modality][0], objective, how, seed=0)
+    assert all(parameter.device == META for parameter in model.parameters())
+    order_and_network = 1 + len(model.state_dict())
+    reads = EPOCH_READS if OBJECTIVES[objective].self_supervised else EPOCH_READS - 1
+    assert (waits.reads, waits.copies) == (reads, order_and_network), "none of them in the step"
+
+
+def test_the_theorem_is_checked_on_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 4))
+    model = Cascade(small, torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).to(META)
+    monkeypatch.setattr(theorem, "ITERATIONS", 1)
+    with Waits():
+        found = theorem.check_theorem(model, make_dataset("image", tmp_path, "meta"), Training(), seed=0)
+    assert len(found) == 8
