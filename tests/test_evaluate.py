@@ -38,7 +38,8 @@ def make(name: str, **options: Any) -> Method:
     kind = OBJECTIVES[METHODS[name].objective]
     facts = {"classes": 4, "parallel": kind.parallel, "auxiliary": kind.auxiliary, "seed": 0}
     model = build_network(ImageNetwork(depth=8, width=4), **facts)  # type: ignore[arg-type]
-    return METHODS[name](model, **({"learning_rate": 0.05} | options))
+    source = torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))  # which some methods need
+    return METHODS[name](model, **({"learning_rate": 0.05, "source": source} | options))
 
 
 def evaluate(name: str, dataset: ImageDataset, **options: Any) -> Evaluation:
