@@ -66,7 +66,7 @@ class Examples(NamedTuple):
 
 class Evaluator:
     """Runs one method over one stream. `dataset` prepares the inputs; batches come in an order that `seed` and δ draw
-    (see streams.draw_order), and the last, shorter one of a domain, or of a mixed stream, is kept or dropped."""
+    (see streams.draw_order); the last one of a domain, or of a mixed stream, may be shorter."""
 
     def __init__(
         self,
@@ -74,22 +74,19 @@ class Evaluator:
         dataset: Dataset,
         stream: Sequence[Domain],
         batch_size: int,
-        last_batch: Literal["kept", "dropped"] = "kept",
         order: Order | None = None,
         dirichlet_delta: float | None = None,
         seed: int = 0,
     ) -> None:
         self.method, self.dataset, self.stream = method, dataset, list(stream)
-        self.batch_size, self.last_batch = batch_size, last_batch
-        self.order, self.delta, self.seed = order, dirichlet_delta, seed
+        self.batch_size, self.order, self.delta, self.seed = batch_size, order, dirichlet_delta, seed
         self._held: dict[Stretch, Examples] = {}
 
     def run(self, *, transfer: bool = True) -> Evaluation:
         """E, A and F of the stream, from the source; the method is reset before and after.
 
         transfer: measure what F needs besides, if the method adapts and the domains have an order.
-        Raises ValueError where a domain has no whole batch and the last short one is dropped, and where the method
-        predicts a logit that is not finite.
+        Raises ValueError where the method predicts a logit that is not finite.
         """
         method, last, is_mixed = self.method, len(self.stream) - 1, self.order == "mixed"
         stretches: list[Stretch] = [tuple(self.stream)] if is_mixed else [(domain,) for domain in self.stream]
@@ -135,9 +132,6 @@ class Evaluator:
         for stretch in dict.fromkeys(stretches):
             splits = [self.dataset.domain(*domain) for domain in stretch]
             x, y = splits[0] if len(splits) == 1 else (torch.cat(parts) for parts in zip(*splits, strict=True))
-            if self.last_batch == "dropped" and len(y) < self.batch_size:
-                name = ", ".join(map(str, stretch))
-                raise ValueError(f"{name} has {len(y)} examples, no whole batch of {self.batch_size}")
             order = draw_order(self.order, y.cpu().numpy(), self.delta, generator)
             domains = np.repeat(np.arange(len(splits)), [len(split.y) for split in splits])[order]
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
@@ -158,8 +152,7 @@ class Evaluator:
         """Predict a stretch: a record for each batch and domain in it, with the place of the domain in the stretch. The
         results are read from the device once, after the last batch."""
         x, y, order, domains = self._held[stretch]
-        end = len(y) if self.last_batch == "kept" else len(y) - self.batch_size + 1
-        starts = range(0, end, self.batch_size)
+        starts = range(0, len(y), self.batch_size)
         began = time.perf_counter()
         results, found = [], []
         for start in starts:

@@ -54,7 +54,6 @@ class Protocol(BaseModel):
     predict: Literal["after", "before"] = Field(
         "after", description="the recorded prediction: after the update (paper), or before it (Tent, CoTTA releases)"
     )
-    last_batch: Literal["kept", "dropped"] = Field("kept", description="the last short batch of a domain")
     forward_transfer: bool = Field(True, description="also measure what the forward transfer F needs")
 
 

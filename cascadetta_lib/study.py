@@ -152,14 +152,13 @@ class Study:
         if trains and len(dataset.train.y.unique()) < 2:
             raise ValueError(f"{self.dataset_name}: all source examples are of one class")
         if self.modality == "text":  # a batch is a list of vectors, and a single one has no variance
-            kept = self.section.last_batch == "kept"
-            sizes = [(domain.name, len(dataset.domain(*domain).y)) for domain in self.stream if kept]
+            sizes = [(domain.name, len(dataset.domain(*domain).y)) for domain in self.stream]
             sizes = [("the mixed stream", sum(n for _, n in sizes))] if self.section.stream == "mixed" else sizes
             single = [f"{name} with {size} examples" for name, size in sizes if size % self.batch_size == 1]
             if place := next(iter(single), "the held-out set" if len(dataset.held_out.y) == 1 else ""):
                 raise ValueError(
                     f"{place} ends in a batch of one, which has no variance for BatchNorm; another {prefix}batch_size, "
-                    f"{prefix}test_size or {prefix}held_out_fraction helps, or {prefix}last_batch=dropped"
+                    f"{prefix}test_size or {prefix}held_out_fraction helps"
                 )
 
     def _provenance(self, seconds: float, **more: Any) -> dict[str, Any]:
@@ -238,7 +237,7 @@ class Study:
                 **({"value_range": dataset.value_range} if isinstance(dataset, ImageDataset) else {}),
                 seed=request.checkpoint.seed,
             )
-            how = (request.last_batch, request.order, request.dirichlet_delta, request.checkpoint.seed)
+            how = (request.order, request.dirichlet_delta, request.checkpoint.seed)
             evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, *how)
             result = evaluator.run(transfer=request.forward_transfer)
             result.batches.to_csv(folder / "batches.csv", index=False)

@@ -112,15 +112,9 @@ def test_batchnorm_is_in_the_same_mode_for_e_a_and_f(name: str, dataset: ImageDa
         assert row.accuracy == pytest.approx(right[row.step])
 
 
-def test_the_last_short_batch_is_kept_or_dropped(dataset: ImageDataset) -> None:
-    kept = evaluate("adabn", dataset)
-    assert kept.batches["count"].tolist() == [8, 8, 6] * 3
-    assert kept.batches["position"].tolist() == [0, 8, 16] * 3
-    for size, counts in ((BATCH, [8, 8]), (22, [22])):
-        dropped = Evaluator(make("adabn"), dataset, STREAM, size, "dropped").run()
-        assert dropped.batches["count"].tolist() == counts * 3
-    with pytest.raises(ValueError, match="no whole batch of 30"):
-        Evaluator(make("adabn"), dataset, STREAM, 30, "dropped").run()
+def test_the_last_short_batch_counts_too(dataset: ImageDataset) -> None:
+    batches = evaluate("adabn", dataset).batches
+    assert batches["count"].tolist() == [8, 8, 6] * 3 and batches["position"].tolist() == [0, 8, 16] * 3
 
 
 def test_what_forward_transfer_needs_is_measured_only_where_it_is_asked_for(dataset: ImageDataset) -> None:
@@ -221,13 +215,6 @@ def test_a_correlated_stream_by_hand(dataset: ImageDataset) -> None:
     assert not other.equals(same)
     adapted = Evaluator(make("tent"), dataset, STREAM, BATCH, order="correlated", dirichlet_delta=0.1).run()
     assert forward_transfer(adapted.accuracies) is not None
-
-
-def test_the_last_batch_of_a_mixed_stream_is_dropped_once(dataset: ImageDataset) -> None:
-    batches = Evaluator(make("erm"), dataset, STREAM, 30, "dropped", order="mixed").run().batches
-    assert batches.groupby("position")["count"].sum().tolist() == [30, 30]
-    with pytest.raises(ValueError, match="fog:5, contrast:3, fog:1 has 66 examples, no whole batch of 67"):
-        Evaluator(make("erm"), dataset, STREAM, 67, "dropped", order="mixed").run()
 
 
 def test_forward_transfer_by_hand() -> None:

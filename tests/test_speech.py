@@ -24,7 +24,7 @@ from cascadetta_lib.data import identity, load_dataset, speech_commands
 from cascadetta_lib.data import utterances as speech
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.speech_commands import HELD_OUT_LIST, NOISE, TEST_LIST
-from cascadetta_lib.data.utterances import DOMAINS, HOP, SAMPLES, SpeechDataset, SpeechOptions
+from cascadetta_lib.data.utterances import DOMAINS, SAMPLES, SpeechDataset, SpeechOptions
 
 WORDS = ("left", "right", "stop")
 
@@ -118,10 +118,6 @@ def test_shift_moves_frames_and_fills_with_nothing(frames: int) -> None:
     moved[:, max(0, frames) : 32 + min(0, frames)] = power[:, max(0, -frames) : 32 - max(0, frames)]
     ours = speech.domain_spectrograms("shift", x, value, x)[0, 0]
     np.testing.assert_allclose(ours, librosa.power_to_db(moved, ref=np.max), atol=0.1)
-    heard = speech.change_waveforms("shift", x, value, x)
-    start, end = max(0, frames * HOP), SAMPLES + min(0, frames * HOP)
-    assert torch.equal(heard[:, start:end], x.roll(frames * HOP, 1)[:, start:end])
-    assert not heard[:, :start].any() and not heard[:, end:].any()
 
 
 # Training augmentations against audiomentations ---------------------------------------------------------------------
@@ -298,7 +294,7 @@ def test_contract(words: Path, tmp_path: Path) -> None:
     assert dataset.plain is dataset.plain, "the transform is computed once"
 
 
-@pytest.mark.parametrize("name", ["clean", *DOMAINS])
+@pytest.mark.parametrize("name", ["clean", "amplitude", "pitch", "noise"])
 def test_examples_are_those_of_the_domain(words: Path, tmp_path: Path, name: str) -> None:
     dataset = load(tmp_path)
     dataset.test.x[:2].mul_(2)  # A player refuses samples beyond [−1, 1], which a louder clip would have.
@@ -307,10 +303,8 @@ def test_examples_are_those_of_the_domain(words: Path, tmp_path: Path, name: str
         example = dataset.example(name, index)
         assert example.shape == (SAMPLES,) and example.dtype == torch.float32 and example.abs().max() <= 1
         heard = speech.log_mel(example[None])[0, 0]
-        # Through sound and back, a stretch (with made-up phases) and the ends of a shift are not quite what they were.
-        near = {"stretch": 5.0, "shift": 1.5}.get(name, 0.01)
         loud = spectrograms[index, 0] > -20
-        assert index < 2 or (heard - spectrograms[index, 0])[loud].abs().median() < near
+        assert index < 2 or (heard - spectrograms[index, 0])[loud].abs().median() < 0.01
 
 
 def test_domains_and_recordings_are_kept(words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,7 +424,7 @@ def test_on_the_gpu_as_on_the_cpu(tmp_path: Path) -> None:
     spoken, on_gpu = (load(tmp_path, "synthetic_speech", device=device) for device in ("cpu", "cuda"))
     assert on_gpu.train.x.is_cuda and on_gpu.fingerprint == spoken.fingerprint
     for name in ("clean", *DOMAINS):
-        assert on_gpu.domain(name).x.is_cuda and on_gpu.example(name, 0).isfinite().all()
+        assert on_gpu.domain(name).x.is_cuda
         assert torch.allclose(on_gpu.domain(name).x.cpu(), spoken.domain(name).x, atol=0.1)
     assert on_gpu.randomise(on_gpu.train.x[:5], numbers(0)).is_cuda, "by draws of its own"
 

@@ -108,7 +108,7 @@ CHANGES: list[dict[str, Any]] = [
     *({f"image_{name}": value} for name, value in {"epochs": 3, "train_size": 59, "test_size": 19}.items()),
     *({f"image_{name}": value} for name, value in {"learning_rate": 0.2, "block": "conv_bn_relu"}.items()),
     *({f"image_{name}": value} for name, value in {"batch_size": 4, "predict": "before"}.items()),
-    *({f"image_{name}": value} for name, value in {"last_batch": "dropped", "crop_and_flip": True}.items()),
+    {"image_crop_and_flip": True},
     *({f"image_{name}": value} for name, value in {"online_learning_rate": 0.01, "entropy_weight": 0.2}.items()),
     *({f"image_{name}": value} for name, value in {"stream": ["fog"], "severity": 4}.items()),
     *({"image_stream": stream} for stream in ("instantaneous", "mixed", "correlated")),

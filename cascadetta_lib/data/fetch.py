@@ -85,20 +85,15 @@ def _download(urls: Sequence[str], path: Path, known_hash: str | None) -> None:
 def _unpack(path: Path, place: Path) -> None:
     """Unpack the archive `path` to the folder `place`, which appears only when all of it is there.
 
-    No entry leaves that folder: zipfile leaves out what would lead there, and tarfile's filter "data" refuses it.
+    No entry leaves that folder: of a .zip file what would do so is left out, and tarfile's filter "data" refuses it.
     """
     temporary = place.with_name(f".{place.name}.unpacking")
     shutil.rmtree(temporary, ignore_errors=True)  # a job that was killed may have left it
     try:
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                archive.extractall(temporary)
-        else:
-            with tarfile.open(path) as archive:
-                archive.extractall(temporary, filter="data")
+        shutil.unpack_archive(path, temporary, filter=None if path.suffix == ".zip" else "data")
         own = temporary / place.name
         os.replace(own if own.is_dir() else temporary, place)
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, shutil.ReadError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise DataMissing(f"{path} cannot be unpacked ({error}); remove it") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

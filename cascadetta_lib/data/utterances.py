@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from cascadetta_lib.augment.audio import SAMPLE_RATE, augment, spectrogram_copies
 from cascadetta_lib.data.base import Copies, Dataset, Options, Split, code_version, fingerprint, kept_array, to_device
@@ -87,7 +86,7 @@ class SpeechDataset(Dataset):
         return to_device(Split(torch.from_numpy(kept), test.y), self.options.device)
 
     def example(self, name: str, index: int) -> Tensor:
-        """A test utterance in a domain, to listen to: float32 (16000,) on the CPU, clipped to [−1, 1]."""
+        """A test utterance, clean or in a domain of waveforms, to listen to: float32 (16000,), clipped to [−1, 1]."""
         waveform = as_float(self.test.x[index])
         if name != SOURCE_DOMAIN:
             waveform = change_waveforms(name, *self._drawn(name, slice(index, index + 1)))[0]
@@ -213,27 +212,18 @@ def _frames_at(frames: Tensor, position: Tensor) -> Tensor:
 
 
 def change_waveforms(name: str, waveforms: Tensor, value: Tensor, noise: Tensor) -> Tensor:
-    """The waveforms themselves, in a domain: (N, 16000).
+    """The waveforms themselves, in the domain amplitude, pitch or noise: (N, 16000).
 
     amplitude: not clipped, as in the public recipe. It hardly changes `log_mel`, which is relative to the utterance's
         own maximum, so this domain is as good as no shift, whatever the paper's was.
     pitch: speed and pitch move together. Interpolation is linear, as in the public recipe, so that what was above
         6.4 kHz folds back where an utterance becomes shorter by a fifth. The result is cut, or padded with zeros.
-    stretch, shift: of the first waveform alone, to listen to, a stretch with the phases of a phase vocoder.
     """
-    from torchaudio import transforms
-
     if name == "amplitude":
         return value[:, None] * waveforms
     if name == "noise":
         return (1 - value[:, None]) * waveforms + value[:, None] * noise
-    if name == "stretch":
-        fourier = transforms.Spectrogram(FFT, hop_length=HOP, power=None, pad_mode="constant")(waveforms[:1].cpu())
-        stretched = transforms.TimeStretch(HOP, FFT // 2 + 1)(fourier, value[0].item())
-        return transforms.InverseSpectrogram(FFT, hop_length=HOP)(stretched, SAMPLES)
-    if name == "shift":
-        samples = int(value[0]) * HOP
-        return F.pad(waveforms[:1], (samples, -samples))  # A negative number cuts.
+    assert name == "pitch", f"{name} changes frames, not waveforms"
     position = torch.arange(SAMPLES, device=waveforms.device) / value[:, None].double()
     before = position.long().clamp_max(SAMPLES - 1)
     share = (position - before).clamp_max(1).float()

@@ -47,29 +47,18 @@ class Claim:
 
 
 def _read() -> Iterator[Claim]:
-    """A claim a line; several names or values in one cell stand between bars."""
-    for row in pd.read_csv(Path(__file__).with_name("claims.csv"), dtype=str, keep_default_na=False).to_dict("records"):
-        column, _, values = row["at"].partition("=")
-        settings = (
-            tuple({column: int(each) if each.isdigit() else each} for each in values.split("|")) if column else ({},)
-        )
+    """A claim a line, its columns the fields; several names or values in one cell stand between bars."""
+    table = pd.read_csv(Path(__file__).with_name("claims.csv"), dtype=str, keep_default_na=False)
+    row: dict[str, Any]
+    for row in table.to_dict("records"):  # type: ignore[assignment]
+        column, _, values = row["settings"].partition("=")
+        several = [{column: int(each) if each.isdigit() else each} for each in values.split("|")] if column else [{}]
+        row |= {name: tuple(filter(None, row[name].split("|"))) for name in ("labels", "rivals")}
+        row |= {"settings": tuple(several), "bound": float(row["bound"]), "ours": row.pop("bound_from") == "ours"}
         for value in TRANSFERS if row["value"] == "F" else [row["value"]]:
-            yield Claim(
-                section=row["section"],
-                dataset=row["dataset"],
-                exhibit=row["exhibit"],
-                identifier=row["claim"] + ("-final" if value == "F_final" else ""),
-                sentence=row["sentence"] + (f" ({TRANSFERS[value]})" if value in TRANSFERS else ""),
-                paper=row["paper"],
-                value=value,
-                labels=tuple(row["of"].split("|")),
-                rivals=tuple(row["rivals"].split("|")) if row["rivals"] else (),
-                settings=settings,
-                then=row["then"],
-                side=row["side"],
-                bound=float(row["bound"]),
-                ours=row["bound_from"] == "ours",
-            )
+            named = {"value": value, "identifier": row["identifier"] + ("-final" if value == "F_final" else "")}
+            about = f" ({TRANSFERS[value]})" if value in TRANSFERS else ""
+            yield Claim(**row | named | {"sentence": row["sentence"] + about})
 
 
 CLAIMS = list(_read())

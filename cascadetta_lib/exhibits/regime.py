@@ -71,7 +71,7 @@ def hindrance_of_runs(name: str, used: Sequence[Run]) -> str:
 def hindrance_of_study(name: str, runs: Runs) -> str:
     """Which part of the regime of the paper's dataset `name` the profile or its networks lack; empty where none."""
     ours = runs.study.section.model_dump() | {"batch_size": runs.study.batch_size}
-    paper: dict[str, Any] = {"stream": "instantaneous", "predict": "after", "last_batch": "kept"}
+    paper: dict[str, Any] = {"stream": "instantaneous", "predict": "after"}
     paper |= dict.fromkeys(("online_optimizer", "online_diversity", "statistics_memory"))
     paper |= {"batch_size": paper_batch_size(runs.dataset_name)}
     # For text and speech the paper does not state the learning rate at test time.

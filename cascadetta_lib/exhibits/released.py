@@ -64,7 +64,7 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     shown = {label: each for label, each in by_label(frame).items() if label in paper.index}
     if not shown:
         return "The paper has no row for any of these methods."
-    figure, grid = panels(len(shown), 2.7, sharey=True)
+    figure, grid = panels(len(shown), 2.7, columns=3, sharey=True)
     for axes, (label, each) in zip(grid, shown.items(), strict=True):
         errors = by_domain(each)
         places = range(len(errors))

@@ -53,12 +53,8 @@ def main_points(settings: Settings, modality: Modality) -> list[Point]:
 def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
     """The changes of an ablation on images: the instantaneous stream, the ablations' number of images, no measurement
     of F; and `changes`."""
-    image = settings.image
-    made = {"stream": "instantaneous", "test_size": image.ablation_test_size, "forward_transfer": False}
-    made |= changes
-    if image.last_batch == "dropped" and made["test_size"] is not None:  # A whole batch must be left of a domain.
-        made["test_size"] = max(made["test_size"], made.get("batch_size") or image.batch_size or 64)
-    return made
+    made = {"stream": "instantaneous", "test_size": settings.image.ablation_test_size, "forward_transfer": False}
+    return made | changes
 
 
 def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:

@@ -26,7 +26,6 @@ PROTOCOL = {
     "online_learning_rate": 0.001,
     "online_diversity": None,
     "statistics_memory": None,
-    "last_batch": "kept",
     "stream": tuple(make_stream("instantaneous", VOCABULARIES["image"], 5)),
 }
 

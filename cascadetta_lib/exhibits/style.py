@@ -99,9 +99,9 @@ def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
     axes.set_xticks(list(ticks), list(ticks.values()), rotation=90, fontsize=8)
 
 
-def panels(count: int, height: float, **style: Any) -> tuple[Figure, list[Axes]]:
-    """`count` panels of that height in inches, at most four in a row."""
-    columns = min(count, 4)
+def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[Figure, list[Axes]]:
+    """`count` panels of that height in inches, at most `columns` in a row."""
+    columns = min(count, columns)
     rows = -(-count // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(WIDTH, height * rows), squeeze=False, **style)
     for axes in grid.flat[count:]:

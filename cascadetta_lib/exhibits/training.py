@@ -95,7 +95,7 @@ def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
 def curves(histories: pd.DataFrame, hue: str, columns: Mapping[str, str]) -> Figure:
     """A panel for each of these columns of the history, by epoch; a line for each value of the column `hue`, the mean
     over seeds within one standard deviation."""
-    figure, grid = panels(len(columns), 2.7, sharex=True)
+    figure, grid = panels(len(columns), 2.7, columns=3, sharex=True)
     for axes, (column, title) in zip(grid, columns.items(), strict=True):
         if column in histories:
             shown = histories.dropna(subset=column)

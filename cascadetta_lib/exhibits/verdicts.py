@@ -15,7 +15,7 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.exhibits.base import EXHIBITS
 from cascadetta_lib.exhibits.claims import CLAIMS, Claim
 from cascadetta_lib.exhibits.regime import hindrance_of_runs, hindrance_of_study
-from cascadetta_lib.exhibits.rendering import markdown, table_html
+from cascadetta_lib.exhibits.rendering import markdown
 from cascadetta_lib.exhibits.runs import CONFIDENCE, Estimate, Runs, over_seeds
 from cascadetta_lib.exhibits.statistics import Evidence, NotTestedError, measure
 from cascadetta_lib.settings import Settings
@@ -141,11 +141,6 @@ def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
         for each in judgements
     ]
     return pd.DataFrame(rows).set_index("claim")
-
-
-def verdict_html(judgements: Sequence[Judgement]) -> str:
-    """The table as HTML, everything escaped."""
-    return table_html(verdict_table(judgements))
 
 
 def save(judgements: Sequence[Judgement], profile: str, folder: Path) -> list[Path]:
