@@ -22,8 +22,9 @@ CLIP, EPSILON = 0.99, 1e-5
 class ROID(TentAdam):
     """The settings are those of ROID's release for CIFAR-10; scale and shift of BatchNorm are updated by Adam.
 
-    Two things differ from the release. The augmented copy is CoTTA's, or the data's own, and without copies there is no
-    consistency. And examples with weight 0 stay in the batch of copies, whose statistics they therefore enter.
+    Three things differ from the release. The augmented copy is CoTTA's, or the data's own, and without copies there is
+    no consistency. Examples with weight 0 stay in the batch of copies, whose statistics they therefore enter. And the
+    prior multiplies probabilities, as in Bayes' rule, where the release multiplies logits.
     """
 
     label = "ROID"
