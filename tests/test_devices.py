@@ -33,7 +33,7 @@ from cascadetta_lib.methods import cotta, rotta
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.pretrain import pretrain
-from cascadetta_lib.streams import Domain
+from cascadetta_lib.streams import Domain, Order
 
 BUDGET = {"cotta": (1, 0), "rotta": (1, 1)}
 """Results read and copies from the host in a step of a method; none for all others. CoTTA asks whether its anchor is
@@ -256,16 +256,22 @@ def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: f
 # ---------------------------------------------------------------- the evaluator and pre-training
 
 
-@pytest.mark.parametrize("name", ["erm", "cascade_plus"])
-def test_the_evaluator_reads_its_results_once_a_domain(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "order", "passes"), [("erm", None, 2), ("erm", "mixed", 1), ("cascade_plus", None, 8)]
+)
+def test_the_evaluator_waits_once_a_domain(name: str, order: Order | None, passes: int, tmp_path: Path) -> None:
+    """Cascade+ passes two domains online, the first after itself and both at the end for A, and the second by a network
+    that is not adapted and by another before and after its own adaptation for F."""
     stream = [Domain("fog", 5), Domain("contrast", 3)]
     for domain in stream:
         make_dataset("image", tmp_path, "cpu").domain(*domain)  # is made there, and kept
     dataset = make_dataset("image", tmp_path, "meta")
+    evaluator = Evaluator(make(name), dataset, stream, batch_size=11, order=order)
     with Waits() as waits:
-        result = Evaluator(make(name), dataset, stream, batch_size=11).run()
-    # Online, each domain; A, the first after itself and both at the end; F, the second by three models.
-    assert waits.reads == (2 if name == "erm" else 2 + 3 + 3) and len(result.batches) == 2 * 2
+        result = evaluator.run()
+    held = 1 if order else 2
+    assert len(result.batches) >= 4 and waits.reads == passes + held, "the results, and each domain's labels"
+    assert waits.copies == passes + held + len(stream), "which examples a batch has, their order, the images"
 
 
 @pytest.mark.parametrize(("objective", "modality"), TRAINABLE)
