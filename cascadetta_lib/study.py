@@ -18,7 +18,7 @@ from cascadetta_lib import networks
 from cascadetta_lib.data import OPTIONS, SERVING, identity, load_dataset, paper_batch_size
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.evaluate import Evaluator
+from cascadetta_lib.evaluate import Evaluator, cost
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.objectives import Training, training_for
@@ -237,6 +237,8 @@ class Study:
                 **({"value_range": dataset.value_range} if isinstance(dataset, ImageDataset) else {}),
                 seed=request.checkpoint.seed,
             )
+            first = dataset.prepare(dataset.domain(*request.stream[0]).x[: request.batch_size])
+            found = cost(adapter, first)
             how = (request.order, request.dirichlet_delta, request.checkpoint.seed)
             evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, *how)
             result = evaluator.run(transfer=request.forward_transfer)
@@ -244,6 +246,6 @@ class Study:
             result.accuracies.to_csv(folder / "accuracies.csv", index=False)
             known = checkpoint.provenance
             network = {name: known[name] for name in ("origin", "sha256", "card", "code_revision") if name in known}
-            return {"provenance": self._provenance(time.perf_counter() - started, network=network)}
+            return {"provenance": self._provenance(time.perf_counter() - started, network=network, cost=found)}
 
         return load_run(self.store.make_once("runs", request, (dataset.fingerprint, dataset.domain_source), make))

@@ -323,9 +323,9 @@ LATER = ["from cascadetta_lib.settings import settings_from\n", "image_epochz = 
 ATTACKS = [
     # ------------------------------------------------------------ the command line
     Attack("no name after --only", line("--only"), 2, ("--only", "expected at least one")),
-    Attack("an empty name after --only", line("--only", ""), 2, ("--only", "no such notebook", "09_report")),
-    Attack("a notebook by its file name", line("--only", "09_report.ipynb"), 2, ("did you mean '09_report'",)),
-    Attack("a misspelled notebook to force", line("--force", "09_reprot"), 2, ("did you mean '09_report'",)),
+    Attack("an empty name after --only", line("--only", ""), 2, ("--only", "no such notebook", "10_report")),
+    Attack("a notebook by its file name", line("--only", "10_report.ipynb"), 2, ("did you mean '10_report'",)),
+    Attack("a misspelled notebook to force", line("--force", "10_reprot"), 2, ("did you mean '10_report'",)),
     Attack("half a job", line("--jobs", "2.5"), 2, ("--jobs", "'2.5'", "int")),
     Attack("fewer than no jobs", line("--jobs=-1"), 2, ("--jobs -1", "from 1 on")),
     Attack("two letters off", line("--sedes", "0"), 2, ("--sedes", "did you mean '--seeds'")),

@@ -30,7 +30,7 @@ REPORT = [
     "seeds = None\nimage_dataset = None",
     f"from IPython.display import Image; import base64; secret = 1\nImage(base64.b64decode('{PIXEL}'), format='png')",
 ]
-JOBS = ["01_pretrain-digits-seed0", "02_adapt_image-digits-seed0", "09_report"]
+JOBS = ["01_pretrain-digits-seed0", "02_adapt_image-digits-seed0", "10_report"]
 
 
 def write_notebook(path: Path, *cells: str, tags: tuple[int, ...] = (0,)) -> Path:
@@ -53,7 +53,7 @@ def write_notebook(path: Path, *cells: str, tags: tuple[int, ...] = (0,)) -> Pat
 @pytest.fixture(scope="module")
 def notebooks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("note {books}")
-    for name, cells in (("01_pretrain", PRETRAIN), ("02_adapt_image", ADAPT), ("09_report", REPORT)):
+    for name, cells in (("01_pretrain", PRETRAIN), ("02_adapt_image", ADAPT), ("10_report", REPORT)):
         write_notebook(folder / f"{name}.ipynb", *cells)
     return folder
 
@@ -250,7 +250,7 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
     ("arguments", "parts"),
     [
         (["--only", "02_adapt_imag"], ["--only 02_adapt_imag", "did you mean '02_adapt_image'?"]),
-        (["--only", "09_report", "--force", "01_pretrain"], ["--force 01_pretrain", "09_report"]),
+        (["--only", "10_report", "--force", "01_pretrain"], ["--force 01_pretrain", "10_report"]),
         (["--profile", "quik"], ["profile 'quik'", "did you mean 'quick'?"]),
         (["--set", "image_epoch=3"], ["image_epoch", "--set", "did you mean 'image_epochs'?"]),
         (["--set", "image_epochs=many"], ["image_epochs", "'many'", "--set"]),
@@ -357,8 +357,8 @@ def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: P
     assert job["parameters"]["image_epochs"] == 4, "what its modality has and its cell does not name"
     assert not [name for name in job["parameters"] if name.startswith(("text_", "speech_"))]
     assert job["after"] == ["01_pretrain-npz-my%20pets-seed3"]
-    assert jobs["09_report"]["parameters"]["seeds"] == [0, 3]
-    assert set(jobs["09_report"]["after"]) == set(jobs) - {"09_report"}
+    assert jobs["10_report"]["parameters"]["seeds"] == [0, 3]
+    assert set(jobs["10_report"]["after"]) == set(jobs) - {"10_report"}
 
 
 def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Path) -> None:
@@ -370,4 +370,4 @@ def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Pa
     jobs = jobs_of(tmp_path)
     assert jobs["05_ablations-digits-seed0"]["after"] == jobs["08_released_network"]["after"] == []
     assert jobs["06_uncertainty-digits-seed0"]["after"] == ["01_pretrain-digits-seed0"]
-    assert {"05_ablations-digits-seed0", "08_released_network"} <= set(jobs["09_report"]["after"])
+    assert {"05_ablations-digits-seed0", "08_released_network"} <= set(jobs["10_report"]["after"])

@@ -1,0 +1,118 @@
+"""The field: all methods of a profile, each at the online learning rate that the source chose for it, on streams of
+four kinds and at batches of many sizes, and what each of them costs."""
+
+from dataclasses import replace
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from cascadetta_lib.exhibits.base import Part, exhibit
+from cascadetta_lib.exhibits.cascade_plus import choice
+from cascadetta_lib.exhibits.collapse import OnSource
+from cascadetta_lib.exhibits.runs import Point, Runs, by_label, main_points, reduced
+from cascadetta_lib.exhibits.style import WIDTH, colour, number, typeset
+from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, differences, metrics_by_label, sweep_table
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.store import Run
+
+STREAMS = ("gradual", "mixed", "correlated")
+SIZES = (200, 16, 4, 1)
+"""Of batches, beside the profile's own."""
+INSTANTANEOUS = "instantaneous"
+COSTS = {"work": "work, in forward passes", "seconds": "ms an image", "memory": "state, in networks"}
+"""Columns on what a step costs: see `evaluate.cost`."""
+COST_NOTE = "Work: of adapting to a batch and predicting it. State: what is kept beside the network itself."
+
+
+def rates(settings: Settings) -> dict[str, float]:
+    """The online learning rate of each method by label: the best on corruptions of held-out source images. A profile
+    with a single rate leaves nothing to choose, which is how a network without source images is measured."""
+    image, points = settings.image, main_points(settings, "image")
+    if len(image.choice_learning_rates) == 1:
+        return {point.label: image.choice_learning_rates[0] for point in points}
+    unmoved = {point.label: image.online_learning_rate for point in points if not METHODS[point.method].adapts}
+    best = choice(Runs(settings)).idxmin(axis=1)
+    return unmoved | {str(label): float(rate) for label, rate in best.items()}
+
+
+@exhibit
+class Field(OnSource):
+    name, place, label, title = "field", 240, "beyond: the field", "The cascade among the methods of the field"
+    question = "Where does the cascade stand among the methods that one compares with today, and what do they cost?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        """A method whose rate is not chosen yet is left out. F, which costs as much again, on the instantaneous stream
+        alone."""
+        image, chosen, points = settings.image, rates(settings), []
+        whole = {"test_size": image.comparison_test_size, "forward_transfer": True}
+        settings_of: dict[str, dict[str, Any]] = {INSTANTANEOUS: whole}
+        settings_of |= {stream: {"stream": stream} for stream in STREAMS}
+        settings_of["gradual"]["test_size"] = image.gradual_test_size
+        settings_of |= {f"batch {size}": {"batch_size": size} for size in SIZES}
+        for one in main_points(settings, "image"):
+            for name, changes in settings_of.items() if one.label in chosen else ():
+                if one.method == "cotta":  # Its F costs more than everything else together.
+                    changes = changes | {"forward_transfer": False}
+                changed = reduced(settings, **changes) | {"online_learning_rate": chosen[one.label]}
+                label = one.label if name == INSTANTANEOUS else f"{one.label}, {name}"
+                points.append(replace(one, label=label, changes=changed))
+        return points
+
+    def parts(self, runs: Runs) -> list[Part | str]:
+        frame = runs.frame(self.points(runs.settings))
+        names = [METHODS[name].label for name in frame["method"]]
+        frame["setting"] = [
+            label.removeprefix(name).removeprefix(", ") or INSTANTANEOUS
+            for name, label in zip(names, frame["label"], strict=True)
+        ]
+        frame["label"] = names
+        main = frame[frame["setting"] == INSTANTANEOUS]
+        if main.empty:
+            return ["No method has a run on the instantaneous stream yet."]
+        table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
+        table["rate"] = main.groupby("label")["online_learning_rate"].first().map("{:g}".format)
+        costs = main.assign(
+            seconds=[1000 * seconds_per_example(run) for run in main["run"]],
+            work=[run.provenance["cost"]["work"] for run in main["run"]],
+            memory=[run.provenance["cost"]["memory"] for run in main["run"]],
+        )
+        means = costs.groupby("label")[["E", "work", "seconds", "memory"]].mean().sort_values("E")
+        table = table.join(means.rename(columns=COSTS)[list(COSTS.values())].map(number)).loc[means.index]
+        labels = by_label(main)
+        cascade = METHODS["cascade"].label
+        pairs = {f"{label} − {cascade}": (labels[cascade], rows) for label, rows in labels.items() if label != cascade}
+        note = "E (%) of the same methods at the same rates, on other streams and at other batch sizes."
+        return [
+            _map(means, main),
+            Part("field", table, list(main["run"]), f"{DEFINED} {COST_NOTE}"),
+            Part("field-settings", sweep_table(frame, "setting").loc[table.index], list(frame["run"]), note),
+            *differences("field-differences", pairs if cascade in labels else {}),
+        ]
+
+
+def seconds_per_example(run: Run) -> float:
+    """Mean seconds of adapting to an example and predicting it."""
+    return float(run.batches["seconds"].sum() / run.batches["count"].sum())
+
+
+def _map(means: pd.DataFrame, frame: pd.DataFrame) -> Part:
+    """Error against work: a method that is better and cheaper than another stands below it and to its left."""
+    figure, axes = plt.subplots(figsize=(WIDTH, 4.2))
+    methods = dict(zip(frame["label"], frame["method"], strict=True))
+    apart, height = (means["E"].max() - means["E"].min()) / 18, float("-inf")
+    axes.set(xscale="log", xlabel="work for a batch, in forward passes", ylabel="online error E (%)")
+    for label, row in means.to_dict("index").items():  # From the best on, names beside the panel, one above the other.
+        height, dot = max(row["E"], height + apart), colour(methods[str(label)])
+        axes.plot(row["work"], row["E"], "o", color=dot)
+        axes.annotate(
+            f"{typeset(str(label))}  {number(row['E'], 1)}",
+            (row["work"], row["E"]),
+            (1.03, height),
+            textcoords=axes.get_yaxis_transform(),
+            arrowprops={"arrowstyle": "-", "color": dot, "lw": 0.6},
+            va="center",
+            fontsize=9,
+        )
+    return Part("field-figure", figure, list(frame["run"]), "Lower is better, further left is cheaper.")
