@@ -188,9 +188,9 @@ class Evaluator:
 def cost(method: Method, x: Tensor) -> dict[str, float]:
     """What adapting to a prepared batch x and predicting it takes; the method is reset before and after.
 
-    work: floating-point operations of the step by those of one forward pass of the network, so 1 without adaptation
-    and about 3 with a backward pass. memory: the numbers that the method keeps beside the network, its optimiser's
-    included, by those of the network; the copy that `reset` restores is not counted.
+    work: floating-point operations of the step by those of one forward pass of the network: 1 where nothing is adapted,
+    3 for Tent, which goes forward, backward and forward again. memory: the numbers that the method keeps beside the
+    network, its optimiser's included, by those of the network; the copy that `reset` restores is not counted.
     """
     method.reset()
     with FlopCounterMode(display=False) as forward, torch.no_grad():

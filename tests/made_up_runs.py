@@ -65,6 +65,7 @@ def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | No
         "device": "a CPU",
         "packages": {"torch": "2"},
         "seconds": 1.0,
+        "cost": {"work": 3.0, "memory": 0.5},
         "finished": "2026-01-01T00:00:00+00:00",
         "network": {"origin": "trained here", "sha256": None, "card": None, "code_revision": code_revision()},
     }

@@ -75,8 +75,7 @@ class Field(OnSource):
         table["rate"] = main.groupby("label")["online_learning_rate"].first().map("{:g}".format)
         costs = main.assign(
             seconds=[1000 * seconds_per_example(run) for run in main["run"]],
-            work=[run.provenance["cost"]["work"] for run in main["run"]],
-            memory=[run.provenance["cost"]["memory"] for run in main["run"]],
+            **{name: [run.provenance["cost"][name] for run in main["run"]] for name in ("work", "memory")},
         )
         means = costs.groupby("label")[["E", "work", "seconds", "memory"]].mean().sort_values("E")
         table = table.join(means.rename(columns=COSTS)[list(COSTS.values())].map(number)).loc[means.index]

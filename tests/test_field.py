@@ -1,0 +1,85 @@
+"""The field: rates chosen on the source, one line a method, and what a step costs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
+
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
+from cascadetta_lib.evaluate import cost
+from cascadetta_lib.exhibits import cascade_plus, field
+from cascadetta_lib.exhibits.base import EXHIBITS
+from cascadetta_lib.exhibits.runs import Runs
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.models import Cascade, ImageNetwork, build_network
+from cascadetta_lib.settings import Settings
+
+NAMES = ["adabn", "tent", "eata", "cascade"]
+
+
+def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+    """Of 10 images EATA gets 2 wrong, the others 4; one more at a batch of 1. On the source the rate 0.01 is better."""
+    if changes.get("stream") == HELD_OUT_CORRUPTIONS:
+        return Numbers((5 if changes["online_learning_rate"] == 0.001 else 4, 0))
+    return Numbers(((2 if method == "eata" else 4) + (changes.get("batch_size") == 1), 0), 0.6, 0.5)
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    sizes = {"image_ablation_test_size": 16, "image_comparison_test_size": 32}
+    return quick(seeds=[0, 1], image_methods=NAMES, image_choice_learning_rates=[0.001, 0.01], **sizes)
+
+
+@pytest.fixture(scope="module")
+def runs(settings: Settings) -> Iterator[Runs]:
+    found = made_up_runs(settings, world, points_of(settings, ["choice"]), [0])
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (cascade_plus, field):
+            patch.setattr(module, "Runs", lambda asked: stored(asked, found))
+        found += made_up_runs(settings, world, points_of(settings, ["field"]), [0, 1])
+        yield stored(settings, found)
+
+
+def test_every_method_has_the_rate_that_the_source_chose_and_the_same_settings(settings: Settings, runs: Runs) -> None:
+    points = EXHIBITS["field"].points(settings)
+    rates = {(point.method, point.changes["online_learning_rate"]) for point in points}
+    assert rates == {("adabn", 0.001), ("tent", 0.01), ("eata", 0.01), ("cascade", 0.01)}
+    of_each = {name: {p.label.removeprefix(METHODS[name].label) for p in points if p.method == name} for name in NAMES}
+    expected = {"", ", gradual", ", mixed", ", correlated", ", batch 200", ", batch 16", ", batch 4", ", batch 1"}
+    assert all(of_each[name] == expected for name in NAMES)
+
+
+def test_one_rate_leaves_nothing_to_choose() -> None:
+    settings = quick(image_methods=NAMES, image_choice_learning_rates=[0.003])
+    assert set(field.rates(settings).values()) == {0.003} and len(field.rates(settings)) == len(NAMES)
+
+
+def test_tables_and_differences(runs: Runs) -> None:
+    shown = {part.name: part.content for part in EXHIBITS["field"].show(runs).parts}
+    table, of_settings, less = (shown[name] for name in ("field", "field-settings", "field-differences"))
+    assert all(isinstance(each, pd.DataFrame) for each in (table, of_settings, less)) and "field-figure" in shown
+    assert table.index[0] == "EATA" and table.loc["EATA", "E"] == "10.00 ± 0.00"
+    assert table.loc["Tent", ["rate", "work, in forward passes", "state, in networks"]].tolist() == [
+        "0.01",
+        "3.00",
+        "0.50",
+    ]
+    assert of_settings.loc["Tent", ["instantaneous", "batch 1"]].tolist() == ["20.00 ± 0.00", "25.00 ± 0.00"]
+    assert less.loc["EATA − Cascade", "difference of E (points)"] == "−10.00"
+
+
+def test_cost_counts_passes_and_what_is_kept() -> None:
+    model = build_network(ImageNetwork(depth=8, width=8), classes=10, seed=0)
+    assert isinstance(model, Cascade)
+    x, size = torch.rand(4, 3, 32, 32), sum(value.numel() for value in model.state_dict().values())
+    assert cost(METHODS["erm"](model), x) == {"work": 1, "memory": 0}
+    tent = METHODS["tent"](model)
+    before = tent(x)
+    found = cost(tent, x)
+    assert found["work"] == pytest.approx(3, abs=0.1), "forward, backward to the activations alone, forward"
+    assert found["memory"] == sum(p.numel() for p in tent.adapted_parameters()) / size, "SGD's momentum"
+    assert torch.equal(tent(x), before), "the method is as it was made"
+    assert cost(METHODS["cotta"](model, copies=None), x)["memory"] > 2, "teacher and anchor"
