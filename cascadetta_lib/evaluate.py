@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.losses import describe
@@ -183,31 +182,6 @@ class Evaluator:
             row = {"position": start, "count": count, "errors": int(errors)} | described | {"seconds": share * seconds}
             records.append((place, row))
         return records
-
-
-def cost(method: Method, x: Tensor) -> dict[str, float]:
-    """What adapting to a prepared batch x and predicting it takes; the method is reset before and after.
-
-    work: floating-point operations of the step by those of one forward pass of the network: 1 where nothing is adapted,
-    3 for Tent, which goes forward, backward and forward again. memory: the numbers that the method keeps beside the
-    network, its optimiser's included, by those of the network; the copy that `reset` restores is not counted.
-    """
-    method.reset()
-    with FlopCounterMode(display=False) as forward, torch.no_grad():
-        method.model(x)
-    with FlopCounterMode(display=False) as step:
-        method.step(x)
-    network = {id(value) for value in method.model.state_dict(keep_vars=True).values()}
-    state = [value for value in method.state_dict(keep_vars=True).values() if id(value) not in network]
-    if method.optimizer is not None:
-        kept = (value for of_one in method.optimizer.state.values() for value in of_one.values())
-        state += [value for value in kept if isinstance(value, Tensor)]
-    method.reset()
-    size = sum(value.numel() for value in method.model.state_dict().values())
-    return {
-        "work": step.get_total_flops() / forward.get_total_flops(),
-        "memory": sum(value.numel() for value in state) / size,
-    }
 
 
 def _accuracies(records: Sequence[tuple[int, Record]]) -> dict[int, float]:

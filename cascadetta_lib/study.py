@@ -18,7 +18,7 @@ from cascadetta_lib import networks
 from cascadetta_lib.data import OPTIONS, SERVING, identity, load_dataset, paper_batch_size
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.evaluate import Evaluator, cost
+from cascadetta_lib.evaluate import Evaluator
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.objectives import Training, training_for
@@ -51,10 +51,8 @@ class Study:
         self.settings, self.modality, self.section = settings, modality, settings.section(modality)
         datasets = settings.datasets(modality)
         if len(datasets) != 1:
-            raise SettingsError(
-                f"{modality}_dataset = {list(datasets)!r}: a notebook works on one dataset; "
-                f"add -p {modality}_dataset {datasets[0]}"
-            )
+            advice = f"a notebook works on one dataset; add -p {modality}_dataset {datasets[0]}"
+            raise SettingsError(f"{modality}_dataset = {list(datasets)!r}: {advice}")
         self.dataset_name = datasets[0]
         self.methods, self.stream = self.section.methods, self.section.domains
         self.batch_size = self.section.batch_size or paper_batch_size(self.dataset_name)
@@ -237,15 +235,14 @@ class Study:
                 **({"value_range": dataset.value_range} if isinstance(dataset, ImageDataset) else {}),
                 seed=request.checkpoint.seed,
             )
-            first = dataset.prepare(dataset.domain(*request.stream[0]).x[: request.batch_size])
-            found = cost(adapter, first)
+            found = adapter.cost(dataset.prepare(dataset.domain(*request.stream[0]).x[: request.batch_size]))
             how = (request.order, request.dirichlet_delta, request.checkpoint.seed)
             evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, *how)
             result = evaluator.run(transfer=request.forward_transfer)
             result.batches.to_csv(folder / "batches.csv", index=False)
             result.accuracies.to_csv(folder / "accuracies.csv", index=False)
-            known = checkpoint.provenance
-            network = {name: known[name] for name in ("origin", "sha256", "card", "code_revision") if name in known}
+            told = ("origin", "sha256", "card", "code_revision")
+            network = {name: value for name, value in checkpoint.provenance.items() if name in told}
             return {"provenance": self._provenance(time.perf_counter() - started, network=network, cost=found)}
 
         return load_run(self.store.make_once("runs", request, (dataset.fingerprint, dataset.domain_source), make))

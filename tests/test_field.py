@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 import torch
 from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
+from torch import Tensor
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
-from cascadetta_lib.evaluate import cost
 from cascadetta_lib.exhibits import cascade_plus, field
 from cascadetta_lib.exhibits.base import EXHIBITS
 from cascadetta_lib.exhibits.runs import Runs
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.models import Cascade, ImageNetwork, build_network
+from cascadetta_lib.models import ImageNetwork, build_network
 from cascadetta_lib.settings import Settings
 
 NAMES = ["adabn", "tent", "eata", "cascade"]
@@ -71,15 +71,14 @@ def test_tables_and_differences(runs: Runs) -> None:
     assert less.loc["EATA − Cascade", "difference of E (points)"] == "−10.00"
 
 
-def test_cost_counts_passes_and_what_is_kept() -> None:
+def test_cost_counts_passes_and_what_is_kept(images: Tensor) -> None:
     model = build_network(ImageNetwork(depth=8, width=8), classes=10, seed=0)
-    assert isinstance(model, Cascade)
-    x, size = torch.rand(4, 3, 32, 32), sum(value.numel() for value in model.state_dict().values())
-    assert cost(METHODS["erm"](model), x) == {"work": 1, "memory": 0}
+    size = sum(value.numel() for value in model.state_dict().values())
+    assert METHODS["erm"](model).cost(images) == {"work": 1, "memory": 0}
     tent = METHODS["tent"](model)
-    before = tent(x)
-    found = cost(tent, x)
+    before = tent(images)
+    found = tent.cost(images)
     assert found["work"] == pytest.approx(3, abs=0.1), "forward, backward to the activations alone, forward"
     assert found["memory"] == sum(p.numel() for p in tent.adapted_parameters()) / size, "SGD's momentum"
-    assert torch.equal(tent(x), before), "the method is as it was made"
-    assert cost(METHODS["cotta"](model, copies=None), x)["memory"] > 2, "teacher and anchor"
+    assert torch.equal(tent(images), before), "the method is as it was made"
+    assert METHODS["cotta"](model, copies=None).cost(images)["memory"] > 2, "teacher and anchor"

@@ -22,7 +22,7 @@ SIZES = (200, 16, 4, 1)
 """Of batches, beside the profile's own."""
 INSTANTANEOUS = "instantaneous"
 COSTS = {"work": "work, in forward passes", "seconds": "ms an image", "memory": "state, in networks"}
-"""Columns on what a step costs: see `evaluate.cost`."""
+"""Columns on what a step costs: see `Method.cost`."""
 COST_NOTE = "Work: of adapting to a batch and predicting it. State: what is kept beside the network itself."
 
 
