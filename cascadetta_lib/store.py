@@ -26,10 +26,8 @@ from cascadetta_lib.objectives import Training
 from cascadetta_lib.sections import Protocol
 from cascadetta_lib.streams import Domain, Order
 
-STORE_FORMAT = 4
+STORE_FORMAT = 5
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
-SINCE = ("online_optimizer", "order", "dirichlet_delta")
-"""Parameters that this format did not begin with: null has no place in the key, so what was stored before is found."""
 DESCRIPTION, CHECKSUMS = "entry.json", "SHA256SUMS"
 Kind = Literal["checkpoints", "runs", "theorem"]
 
@@ -41,8 +39,7 @@ class Config(BaseModel):
 
     def key(self, *data: str) -> str:
         """The name of its entry. data: the fingerprint of the data, and for a run the source of its domains."""
-        values = {name: value for name, value in self.model_dump(mode="json").items() if name not in SINCE or value}
-        text = json.dumps([values, data, STORE_FORMAT], sort_keys=True)
+        text = json.dumps([self.model_dump(mode="json"), data, STORE_FORMAT], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __hash__(self) -> int:

@@ -87,10 +87,6 @@ def test_every_part_of_a_request_and_of_the_data_makes_another_key() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_a_parameter_that_came_later_leaves_the_keys_of_what_was_stored_before() -> None:
-    assert REQUEST.online_optimizer is None and REQUEST.key(*DATA) == "ff5c60b26e96b3a8", "as before online_optimizer"
-
-
 def test_a_killed_maker_leaves_nothing_that_counts_and_the_next_goes_on_in_its_folder(store: Store) -> None:
     def killed(folder: Path) -> dict[str, Any]:
         (folder / "batches.csv").write_text("half")

@@ -7,12 +7,13 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 
+from cascadetta_lib.exhibits.ablations import sweep_table
 from cascadetta_lib.exhibits.base import Part, exhibit
 from cascadetta_lib.exhibits.cascade_plus import choice
 from cascadetta_lib.exhibits.collapse import OnSource
 from cascadetta_lib.exhibits.runs import Point, Runs, by_label, main_points, reduced
 from cascadetta_lib.exhibits.style import WIDTH, colour, number, typeset
-from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, differences, metrics_by_label, sweep_table
+from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, differences, metrics_by_label
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
@@ -60,8 +61,7 @@ class Field(OnSource):
                 points.append(replace(one, label=label, changes=changed))
         return points
 
-    def parts(self, runs: Runs) -> list[Part | str]:
-        frame = runs.frame(self.points(runs.settings))
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         names = [METHODS[name].label for name in frame["method"]]
         frame["setting"] = [
             label.removeprefix(name).removeprefix(", ") or INSTANTANEOUS
@@ -85,8 +85,8 @@ class Field(OnSource):
         note = "E (%) of the same methods at the same rates, on other streams and at other batch sizes."
         return [
             _map(means, main),
-            Part("field", table, list(main["run"]), f"{DEFINED} {COST_NOTE}"),
-            Part("field-settings", sweep_table(frame, "setting").loc[table.index], list(frame["run"]), note),
+            Part("field", table, f"{DEFINED} {COST_NOTE}"),
+            Part("field-settings", sweep_table(frame, "setting").loc[table.index], note),
             *differences("field-differences", pairs if cascade in labels else {}),
         ]
 
@@ -114,4 +114,4 @@ def _map(means: pd.DataFrame, frame: pd.DataFrame) -> Part:
             va="center",
             fontsize=9,
         )
-    return Part("field-figure", figure, list(frame["run"]), "Lower is better, further left is cheaper.")
+    return Part("field-figure", figure, "Lower is better, further left is cheaper.")
