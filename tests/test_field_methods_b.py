@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Waits
 from torch import Tensor, nn
 
-from cascadetta_lib.methods import METHODS, Method, lame, roid, rotta, tema
+from cascadetta_lib.methods import METHODS, Method, lame, roid, rotta
 from cascadetta_lib.methods.rotta import Example, place_for
 from cascadetta_lib.models import Cascade
 
@@ -399,23 +398,9 @@ def test_tema_momentum_by_batch_size() -> None:
         method(torch.zeros(count, 2))
         found[count] = round(1 - (method.model.norm.running_mean[0] / 0.5).item(), 6)
     assert found == {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.1, 16: 0.1, 63: 0.1, 64: 1.0, 200: 1.0}
-    assert tema.MOMENTA[0] == (64, 1.0)
 
 
-# ---------------------------------------------------------------- all of them
-
-
-@pytest.mark.parametrize("name", ["roid", "tema", "lame", "rotta"])
-def test_a_step_with_an_update_waits_at_most_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RoTTA reads classes and entropies, because its memory takes one example after the other; the others nothing."""
-    method, lists = make(name), []
-    if method.optimizer is not None:
-        monkeypatch.setattr(method.optimizer, "step", lambda: None)  # Adam counts its steps on the CPU
-    read = Tensor.tolist
-    monkeypatch.setattr(Tensor, "tolist", lambda self: (lists.append(1), read(self))[1])
-    with Waits() as waits:
-        method(numbers(64))
-    assert waits.count == 0 and len(lists) == (name == "rotta")
+# ---------------------------------------------------------------- what is refused
 
 
 @pytest.mark.parametrize("name", ["rotta", "tema"])

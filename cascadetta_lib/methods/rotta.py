@@ -116,6 +116,5 @@ class RoTTA(TentAdam):
 
     def reset(self) -> None:
         self.kept: list[Example] = []
-        self.arrived = 0
-        self.bank = self.bank.new_empty(0)
+        self.arrived, self.bank = 0, self.bank.new_empty(0)
         super().reset()
