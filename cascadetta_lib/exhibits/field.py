@@ -47,7 +47,7 @@ class Field(OnSource):
         """A method whose rate is not chosen yet is left out. F, which costs as much again, on the instantaneous stream
         alone."""
         image, chosen, points = settings.image, rates(settings), []
-        whole = {"test_size": image.comparison_test_size, "forward_transfer": True}
+        whole = {"test_size": image.comparison_test_size, "forward_transfer": image.forward_transfer}
         settings_of: dict[str, dict[str, Any]] = {INSTANTANEOUS: whole}
         settings_of |= {stream: {"stream": stream} for stream in STREAMS}
         settings_of["gradual"]["test_size"] = image.gradual_test_size
