@@ -12,11 +12,20 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, Field, field_validator
+from pydantic import AfterValidator, BaseModel, Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cascadetta_lib.features import ImageFeatures, ResNet34, SmallResNet, speech_features, text_features
+
+
+def _six_n_plus_two(depth: int) -> int:
+    if (depth - 2) % 6:
+        raise ValueError("the depth is 6n + 2: 8, 14, 20, 26, 32, …")
+    return depth
+
+
+Depth = Annotated[int, AfterValidator(_six_n_plus_two)]
 
 
 class ImageNetwork(BaseModel, frozen=True, extra="forbid"):
@@ -25,7 +34,7 @@ class ImageNetwork(BaseModel, frozen=True, extra="forbid"):
     architecture: Literal["auto", "resnet26", "resnet34"] = Field(
         "auto", description="auto: the small ResNet for 32×32 pixels, ResNet-34 for Tiny-ImageNet"
     )
-    depth: int = Field(26, ge=8, le=1202, description="depth of the small ResNet, 6n + 2")
+    depth: Depth = Field(26, ge=8, le=1202, description="depth of the small ResNet, 6n + 2")
     width: int = Field(16, ge=2, le=256, description="channels of its first stage; the paper's ResNet-26 has 16")
     block: Literal["conv_bn_relu", "pre_activation"] = Field(
         "conv_bn_relu", description="residual block as the paper writes it, or as its release has it"
@@ -33,13 +42,6 @@ class ImageNetwork(BaseModel, frozen=True, extra="forbid"):
     main_logits: Literal["plain", "relu"] = Field(
         "plain", description="z = θ_m(φ(x)) (paper), or max(z, 0) through the release's in-place ReLU"
     )
-
-    @field_validator("depth")
-    @classmethod
-    def _depth(cls, depth: int) -> int:
-        if (depth - 2) % 6:
-            raise ValueError("the depth is 6n + 2: 8, 14, 20, 26, 32, …")
-        return depth
 
 
 class TextNetwork(BaseModel, frozen=True, extra="forbid"):

@@ -16,7 +16,7 @@ from cascadetta_lib.data.reviews import TextOptions
 from cascadetta_lib.data.utterances import SpeechOptions
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import OptimizerName
-from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
+from cascadetta_lib.models import Depth, ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.streams import Domain, make_stream, order_of
@@ -154,7 +154,7 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     batch_sizes: Sizes = Field((128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size")
     learning_rates: Rates = Field(RATES, description="online ones, of the ablation by learning rate and batch size")
     learning_rate_batch_sizes: Sizes = Field((128, 32, 8), description="batch sizes of the same ablation")
-    trial_depth: int = Field(26, ge=8, le=200, description="of the networks on which 07_collapse tries objectives")
+    trial_depth: Depth = Field(26, ge=8, le=200, description="of the networks on which 07_collapse tries objectives")
     trial_train_size: int | None = Field(None, ge=20, description="source images of these; null: all")
     trial_epochs: int = Field(75, ge=1, description="epochs of these")
     trial_training_batch_size: int = Field(200, ge=4, description="batch of their pre-training")
@@ -170,11 +170,6 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     @property
     def domains(self) -> list[Domain]:
         return make_stream(self.stream, VOCABULARIES["image"], self.severity)
-
-    @field_validator("trial_depth")
-    @classmethod
-    def _trial_depth(cls, depth: int) -> int:
-        return cls._depth(depth)
 
 
 WITHOUT_IMAGES = (
@@ -203,12 +198,11 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
         "meta_gradient": "exact",  # the faster one for this network
     }
 
-    @field_validator("batch_size")
-    @classmethod
-    def _two(cls, size: int | None) -> int | None:
-        if size == 1:
-            raise ValueError("one vector has no variance, by which BatchNorm divides; allowed are 2 and more")
-        return size
+    batch_size: int | None = Field(
+        None,
+        ge=2,
+        description="test batch, null: the paper's 32; one vector has no variance for BatchNorm",
+    )
 
 
 class SpeechSection(SpeechOptions, SpeechNetwork, Training, Section):

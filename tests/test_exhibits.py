@@ -18,9 +18,9 @@ from torch import nn
 from cascadetta_lib.exhibits import EXHIBITS, released, style, training, uncertainty
 from cascadetta_lib.exhibits.ablations import sweep_figure
 from cascadetta_lib.exhibits.base import Shown, file_name, show_all
-from cascadetta_lib.exhibits.paper import PAPER_RESULTS, paper_main
 from cascadetta_lib.exhibits.rendering import markdown, seeds_of, table_html, to_html
 from cascadetta_lib.exhibits.runs import Runs
+from cascadetta_lib.exhibits.tables import PAPER_RESULTS, paper_main
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.study import Checkpoint, Study
 

@@ -7,10 +7,16 @@ import seaborn as sns
 
 from cascadetta_lib.evaluate import online_errors
 from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.paper import paper_main, paper_values
 from cascadetta_lib.exhibits.runs import Point, Runs, main_points, points_for, reduced
 from cascadetta_lib.exhibits.style import WIDTH, name_domains, number, typeset
-from cascadetta_lib.exhibits.tables import DEFINED, domains_table, method_differences, metrics_table
+from cascadetta_lib.exhibits.tables import (
+    DEFINED,
+    domains_table,
+    method_differences,
+    metrics_table,
+    paper_main,
+    paper_values,
+)
 from cascadetta_lib.exhibits.uncertainty import entropy_figure
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings

@@ -103,14 +103,22 @@ class Runs:
         named = ", ".join(dict.fromkeys(lacking[:4]))
         return [f"Partial: {len(lacking)} of {len(asked)} runs are missing, such as {named}."] if lacking else []
 
+    def history(self, run: Run) -> pd.DataFrame | None:
+        """How the network of `run` was trained, a row an epoch; None where that is not known."""
+        trained_here, asked = self.study.store.history(run), run.request.checkpoint
+        path = networks.SHIPPED / f"{asked.objective}-{asked.seed}.csv"
+        if trained_here is None and path.exists():
+            return (
+                pd.read_csv(path) if networks.origin("shipped", asked.objective, asked.seed) == asked.weights else None
+            )
+        return trained_here
+
     def histories(self, frame: pd.DataFrame) -> pd.DataFrame:
         """How the networks behind a `frame` were pre-trained: label, objective, seed, classes, and the columns of
         pretrain's history, a row an epoch. A network that was brought has no history."""
         found = []
         for row in frame.drop_duplicates(["label", "objective", "seed"]).to_dict("records"):
-            history = self.study.store.history(row["run"])
-            history = _shipped_history(row["run"]) if history is None else history
-            if history is not None:
+            if (history := self.history(row["run"])) is not None:
                 named = {name: row[name] for name in ("label", "objective", "seed")}
                 found.append(history.assign(**named, classes=len(row["run"].provenance["class_names"])))
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
@@ -146,14 +154,6 @@ def _read(folder: Path, names: tuple[str, ...], modality: Modality, dataset: str
     """The runs of a dataset in a store, read again where `names`, its entries, have changed."""
     wanted = (modality, dataset)
     return list(Store(folder).runs(lambda asked: (asked.checkpoint.modality, asked.checkpoint.dataset) == wanted))
-
-
-def _shipped_history(run: Run) -> pd.DataFrame | None:
-    """How the network of `run` was trained, if it is one of the shipped; None else."""
-    asked = run.request.checkpoint
-    path = networks.SHIPPED / f"{asked.objective}-{asked.seed}.csv"
-    same = path.exists() and networks.origin("shipped", asked.objective, asked.seed) == asked.weights
-    return pd.read_csv(path) if same else None
 
 
 def _data(run: Run) -> tuple[str, str]:

@@ -27,8 +27,8 @@ def trained(column: str) -> Callable[[Runs, Run], float]:
     """A column of the history of the network that a run started from, in the epoch kept; NaN without a history."""
 
     def value(runs: Runs, run: Run) -> float:
-        history = runs.histories(pd.DataFrame([{"label": "", "objective": "", "seed": run.seed, "run": run}]))
-        return float(kept_epoch(history).get(column, math.nan)) if len(history) else math.nan
+        history = runs.history(run)
+        return math.nan if history is None else float(kept_epoch(history).get(column, math.nan))
 
     return value
 
