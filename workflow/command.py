@@ -49,6 +49,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     about = "values instead of the profile's, in YAML; the results go into a folder of their own"
     add("--set", about, "--set image_epochs=2 'image_methods=[erm, cascade]'", metavar="NAME=VALUE", **many)
     add("--jobs", "N notebooks at a time (one a GPU; without one, two)", "--jobs 4", type=int, metavar="N")
+    about = "run the jobs on a cluster: slurm (profiles/slurm), or a folder of your own with Snakemake's config.yaml"
+    add("--cluster", about, "--profile paper --cluster slurm", metavar="NAME")
     add("--dry-run", "list the jobs and start none", "--profile paper --dry-run", action="store_true")
     about = "execute these and what follows from them again (stored results are still used)"
     add("--force", about, "--force 02_adapt_image", metavar="NAME", **many)

@@ -71,6 +71,7 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
             papermill.execute_notebook(*paths, json.loads(parameters), stderr_file=sys.stdout, **how)
         outcome = "done"
         partial.rename(output)
+        output.with_suffix(FAILURE).unlink(missing_ok=True)  # of the attempt before
     except KeyboardInterrupt:
         outcome = "stopped"
         partial.unlink(missing_ok=True)

@@ -80,6 +80,7 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
                 "path": str(path),
                 "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
                 "report": report,
+                "gpu": int(values["device"] == "cuda"),
                 "axes": axes,
                 "parameters": given | axes,
                 "after": [

@@ -17,6 +17,7 @@ import torch
 import yaml
 
 from cascadetta_lib.data.base import DataMissing, Modality
+from cascadetta_lib.provenance import choose_device
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.settings import Settings, SettingsError, flat, load_profile, parse_yaml
 from cascadetta_lib.study import Study
@@ -26,6 +27,8 @@ from workflow.notebooks import make_jobs
 
 PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder")
 """What changes no number of a job."""
+OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
+"""Names of environment variables that a cluster's jobs do not inherit."""
 PATIENCE = 20
 """Seconds in which what a killed run leaves behind sees that it was, and ends."""
 
@@ -68,11 +71,11 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
 
 
 def check_data(settings: Settings, axes: set[str]) -> None:
-    """Load every dataset of `axes` once, so that nothing starts without its data, device, networks or domains."""
+    """Load every dataset of `axes` once, so that nothing starts without its data, networks or domains."""
     for modality in get_args(Modality):
         for name in settings.datasets(modality) if f"{modality}_dataset" in axes else ():
             try:
-                study = Study(settings.vary(modality, {"dataset": name}), modality)
+                study = Study(settings.vary(modality, {"dataset": name}).model_copy(update={"device": "cpu"}), modality)
                 print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
                 for seed in settings.seeds:
                     study.at_seed(seed).check()
@@ -95,16 +98,12 @@ def lock(folder: Path) -> TextIO:
         print(os.getpid(), file=file, flush=True)
         return file
     file.seek(0)
-    raise Refusal(f"another run (process {file.read().strip()}) is at work in {folder}; wait for it or end it")
+    raise Refusal(
+        f"another run (process {file.read().strip()} or its Snakemake) is at work in {folder}; wait or end it"
+    )
 
 
-def gpus() -> list[str]:
-    """The GPUs that this process may use, by the names that CUDA_VISIBLE_DEVICES gives them."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    return named if named[0] else [str(number) for number in range(torch.cuda.device_count())]
-
-
-def run_snakemake(command: list[str], log: Path | None, jobs: int, held: TextIO) -> int:
+def run_snakemake(command: list[str], log: Path | None, variables: dict[str, str], held: TextIO) -> int:
     """Snakemake's exit code. Its chatter goes to `log`; the jobs' own lines of progress are on the standard output."""
     stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in stops:
@@ -112,7 +111,7 @@ def run_snakemake(command: list[str], log: Path | None, jobs: int, held: TextIO)
     with open(log or os.devnull, "wb") as chatter:
         process = subprocess.Popen(
             command,
-            env=os.environ | {"CASCADETTA_RUNNER": "1", "CASCADETTA_GPUS": ",".join((gpus() * jobs)[:jobs])},
+            env=variables,
             stdin=subprocess.PIPE,  # its end tells the jobs that this process is gone
             stderr=chatter if log else None,
             start_new_session=True,  # Ctrl-C comes here alone, and one place decides how all of it ends
@@ -144,11 +143,47 @@ def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
 
 def unfinished(command: list[str], jobs: list[str]) -> list[str]:
     """Those of the jobs that would run, as Snakemake sees it."""
-    listed = subprocess.run([*command, "--dry-run", "--quiet", "rules", "--summary"], capture_output=True, text=True)
+    listed = subprocess.run([*command, "--dry-run", "--summary"], capture_output=True, text=True)
     if listed.returncode:
         raise Refusal(f"Snakemake failed\n{listed.stderr}{listed.stdout}", FAILED)
     done = [line.partition("\t")[0] for line in listed.stdout.splitlines() if line.endswith("\tno update")]
     return [name for name in jobs if f"notebooks/{name}.ipynb" not in done]
+
+
+def write_plan(settings: Settings, jobs: dict[str, Any], folder: Path) -> list[str]:
+    """Write the profile as it was resolved, which the notebooks name, and the jobs, which the Snakefile reads; the
+    command that runs them. Snakemake's own lock is not used: ours does not outlive a kill."""
+    profile, plan = folder / "profile.yaml", folder / "plan.json"
+    profile.write_text(yaml.safe_dump(flat(settings), sort_keys=False, allow_unicode=True), encoding="utf-8")
+    for job in jobs.values():
+        job["parameters"]["profile"] = str(profile)
+        there = (folder / "notebooks" / f"{name}.ipynb" for name in job["after"])
+        job["after"] = [path.stem for path in there if path.stem in jobs or path.exists()]
+    plan.write_text(json.dumps({"jobs": jobs}, indent=1), encoding="utf-8")
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile"), "--nolock"]
+    command += ["--directory", str(folder), "--configfile", str(plan)]
+    return [*command, "--rerun-incomplete", "--rerun-triggers", "mtime", "params"]
+
+
+def place(options: argparse.Namespace, settings: Settings, caller: Path) -> tuple[list[str], dict[str, str], str]:
+    """Where the jobs run: options of Snakemake, environment variables, and how to say it. Refusal if that lacks the
+    device. A cluster's jobs are told nothing of the threads and GPUs of the machine that submits them."""
+    if options.cluster:
+        folder = next(filter(Path.is_dir, (ROOT / "profiles" / options.cluster, caller / options.cluster)), None)
+        if not folder:
+            raise Refusal(f"--cluster {options.cluster}: allowed is slurm, or a folder with Snakemake's config.yaml")
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(OF_THIS_MACHINE)}
+        jobs = ["--jobs", str(options.jobs)] if options.jobs else []
+        return ["--workflow-profile", str(folder), *jobs], variables, f"by {folder}"
+    try:
+        choose_device(settings.device)
+    except ValueError as error:
+        raise Refusal(f"{error}; --set device=auto takes what there is, --cluster runs the jobs elsewhere") from None
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    gpus = names if names[0] else [str(number) for number in range(torch.cuda.device_count())]
+    count = options.jobs or len(gpus) or min(2, os.cpu_count() or 1)
+    variables = os.environ | {"CASCADETTA_RUNNER": "1", "CASCADETTA_GPUS": ",".join((gpus * count)[:count])}
+    return ["--cores", str(count)], variables, f"{count} at a time"
 
 
 def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
@@ -162,42 +197,30 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
         for name in names:
             if name not in known:
                 raise Refusal(f"{option} {name}: no such notebook; {nearest(name, known)}")
+    jobs = {name: job for name, job in jobs.items() if job["notebook"] in chosen}
     os.chdir(ROOT)
     folder = settings.results_path.resolve() / settings.profile
-    outputs = {name: folder / "notebooks" / f"{name}.ipynb" for name in jobs}
-    (folder / "notebooks").mkdir(parents=True, exist_ok=True)
+    outputs = [folder / "notebooks" / f"{name}.ipynb" for name in jobs]
+    outputs[0].parent.mkdir(parents=True, exist_ok=True)
     held = lock(folder)
-
-    # The profile as it was resolved, which the notebooks name, and the jobs that the Snakefile reads: those selected,
-    # after such of the others as are selected too or done already.
-    profile, plan = folder / "profile.yaml", folder / "plan.json"
-    profile.write_text(yaml.safe_dump(flat(settings), sort_keys=False, allow_unicode=True), encoding="utf-8")
-    selected = {name: job for name, job in jobs.items() if job["notebook"] in chosen}
-    for job in selected.values():
-        job["parameters"]["profile"] = str(profile)
-        job["after"] = [name for name in job["after"] if name in selected or outputs[name].exists()]
-    plan.write_text(json.dumps({"jobs": selected}, indent=1), encoding="utf-8")
-    processes = options.jobs or len(gpus()) or min(2, os.cpu_count() or 1)
-    # Snakemake's own lock is not used: ours does not outlive a kill.
-    command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile"), "--nolock"]
-    command += ["--directory", str(folder), "--configfile", str(plan), "--cores", str(processes)]
-    command += ["--rerun-incomplete", "--rerun-triggers", "mtime", "params"]
-    if forced := [f"notebooks/{name}.ipynb" for name in selected if jobs[name]["notebook"] in options.force]:
+    command = write_plan(settings, jobs, folder)
+    if forced := [f"notebooks/{name}.ipynb" for name in jobs if jobs[name]["notebook"] in options.force]:
         command += ["--forcerun", *forced]
     if options.dry_run:
-        left = unfinished(command, list(selected))
-        print(*(f"{'to do' if name in left else 'done '}  {name}" for name in selected), sep="\n")
+        left = unfinished(command, list(jobs))
+        print(*(f"{'to do' if name in left else 'done '}  {name}" for name in jobs), sep="\n", flush=True)
+    where, variables, said = place(options, settings, caller)
+    if options.dry_run:
         return
 
-    check_data(settings, {axis for job in selected.values() for axis in job["axes"]})
-    made = [outputs[name] for name in selected]
-    for output in made:  # what failed or killed executions left
+    check_data(settings, {axis for job in jobs.values() for axis in job["axes"]})
+    for output in outputs:  # what failed or killed executions left
         output.with_suffix(PARTIAL).unlink(missing_ok=True)
         output.with_suffix(FAILURE).unlink(missing_ok=True)
-    print(f"profile {settings.profile}: {len(selected)} jobs, {processes} at a time", flush=True)
+    print(f"profile {settings.profile}: {len(jobs)} jobs, {said}", flush=True)
     start, log = time.time(), None if options.snakemake else folder / "snakemake.log"
-    check_outcome(run_snakemake(command + options.snakemake, log, processes, held), made, log)
-    if all(path.stat().st_mtime < start for path in made):
+    check_outcome(run_snakemake([*command, *where, *options.snakemake], log, variables, held), outputs, log)
+    if all(path.stat().st_mtime < start for path in outputs):
         print("nothing to do, all of it was done before (--force NAME executes a notebook again)")
-    shown = folder / ("report.html" if any(job["report"] for job in selected.values()) else "notebooks")
+    shown = folder / ("report.html" if any(job["report"] for job in jobs.values()) else "notebooks")
     print(f"{shown.stem}: {shown.relative_to(caller) if shown.is_relative_to(caller) else shown}")
