@@ -328,7 +328,7 @@ ATTACKS = [
     Attack("a misspelled notebook to force", line("--force", "10_reprot"), 2, ("did you mean '10_report'",)),
     Attack("half a job", line("--jobs", "2.5"), 2, ("--jobs", "'2.5'", "int")),
     Attack("fewer than no jobs", line("--jobs=-1"), 2, ("--jobs -1", "from 1 on")),
-    Attack("a GPU where there is none", line("--profile", "paper"), 2, ("'cuda'", "--set device=auto", "--cluster")),
+    Attack("a profile for a GPU", line("--profile", "paper"), 2, ("'cuda'", "--set device=auto", "--cluster")),
     Attack("a plan for a GPU", line("--profile", "paper", "--dry-run"), 2, ("'cuda'", "no such device")),
     Attack("a cluster that is nowhere", line("--cluster", "slrum"), 2, ("--cluster slrum", "config.yaml")),
     Attack("two letters off", line("--sedes", "0"), 2, ("--sedes", "did you mean '--seeds'")),
@@ -369,7 +369,7 @@ ATTACKS = [
     Attack("a profile named as the store", values("profile=checkpoints"), 2, ("'checkpoints'", "are taken")),
     Attack("a profile with a line break", values(r'profile="a\nb"'), 2, (r"profile = 'a\nb'", "names a folder")),
     Attack("a device of somebody else", values("device=tpu"), 2, ("device = 'tpu'", "auto, cpu, cuda")),
-    Attack("a GPU that is not there", values("device=cuda"), 2, ("image_dataset = ", "allowed are auto and cpu")),
+    Attack("a GPU that is not there", values("device=cuda"), 2, ("device = 'cuda'", "allowed are auto and cpu")),
     # ------------------------------------------------------------ numbers without an end
     Attack("an infinite rate", values("text_learning_rate=.inf"), 2, ("text_learning_rate = inf", "finite")),
     Attack("a rate below all", values("speech_learning_rate=-.inf"), 2, ("speech_learning_rate = -inf",)),
