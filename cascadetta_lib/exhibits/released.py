@@ -1,6 +1,8 @@
 """Whose numbers are whose: a network that was brought, such as the authors' own, beside the paper's rows; and whether a
 gain is the network's, the adaptation's or the optimiser's."""
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -39,7 +41,9 @@ class Released(Exhibit):
     question = "Does a network give the paper's rows, domain by domain?"
 
     def points(self, settings: Settings) -> list[Point]:
-        return main_points(settings, "image")
+        """The main study without CoTTA's F, which costs as much as everything else together."""
+        points = main_points(settings, "image")
+        return [replace(one, changes={"forward_transfer": False}) if one.method == "cotta" else one for one in points]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper, rows = paper_main(frame["run"].iloc[0]), {}
