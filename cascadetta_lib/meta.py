@@ -49,7 +49,7 @@ class MetaProblem:
 
     def outer(self, model: nn.Module) -> Tensor:
         """The loss at ψ' on the meta-test half, which the release weights by 0.1."""
-        main, self_supervised = losses(model, self.meta_test, self.kind, theta_a=not self.kind.detached)
+        main, self_supervised = losses(model, self.meta_test, self.kind)
         total = main + self.entropy_weight * self_supervised
         return 0.1 * total if self.outer_loss == "release" else total
 

@@ -6,11 +6,10 @@ z where there is no θ_a), or the rotation task of TTT. Algorithm 1 (meta.py) pu
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, Field, model_validator
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from cascadetta_lib.losses import at_least_float32, information_loss
@@ -74,13 +73,11 @@ class Objective:
     takes part. meta: Algorithm 1, instead of minimising the sum of both losses. randomised: `all` of a batch, `none`,
     or `both`, each batch as it is and randomised side by side. recipe: fields of Training that the objective sets.
 
-    The paper leaves θ_a to the entropy of its own output, which is least where a says one class whatever x is. Four
+    The paper leaves θ_a to the entropy of its own output, which is least where a says one class whatever x is. Two
     ways out:
-    detached: the outer entropy has no gradient on θ_a, which then learns through the inner step alone.
     supervised: cross-entropy on a beside that on z. A θ_a of one layer (text, speech) then begins as the identity,
         because the thousand small steps of the text network hardly move it from where it was drawn.
     diversity: information maximisation, ENT(a) − diversity · H(mean softmax(a)), in the inner and the outer loss.
-    agreement: KL(softmax(z) ‖ softmax(a)) beside the cross-entropy on z, with no gradient through its z.
     """
 
     parallel: bool = False
@@ -88,10 +85,8 @@ class Objective:
     self_supervised: bool = True
     meta: bool = False
     randomised: Literal["all", "none", "both"] = "all"
-    detached: bool = False
     supervised: bool = False
     diversity: float = 0.0
-    agreement: bool = False
     recipe: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -108,8 +103,6 @@ OBJECTIVES: dict[str, Objective] = {
     ),
     # Sec. 6.4 draws the tasks from the randomised source. The rotation counts as much as the cross-entropy, as in TTT.
     "meta_ttt": Objective(parallel=True, meta=True, recipe={"outer_loss": "paper", "entropy_weight": 1.0}),
-    "meta_detached": Objective(meta=True, detached=True),
-    "meta_agreement": Objective(meta=True, agreement=True),
     "meta_information": Objective(meta=True, diversity=1),
     "meta_supervised": Objective(meta=True, supervised=True),
     "meta_supervised_information": Objective(meta=True, supervised=True, diversity=1),
@@ -137,12 +130,9 @@ class Half(NamedTuple):
 PAPER = Objective()  # the paper's losses
 
 
-def losses(model: nn.Module, half: Half, kind: Objective = PAPER, theta_a: bool = True) -> tuple[Tensor, Tensor]:
+def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tensor, Tensor]:
     """The supervised loss of one half by the objective `kind` (cross-entropy of z, and what the objective adds), and
-    the self-supervised one (mean entropy of a, of z without θ_a, or rotation); scalars in nats.
-
-    theta_a: whether the self-supervised loss has a gradient on the parameters of θ_a.
-    """
+    the self-supervised one (mean entropy of a, of z without θ_a, or rotation); scalars in nats."""
     outputs = model(half.x)
     z, a = at_least_float32(outputs.main), outputs.auxiliary
     main = F.cross_entropy(z, half.y)
@@ -154,12 +144,6 @@ def losses(model: nn.Module, half: Half, kind: Objective = PAPER, theta_a: bool 
     if kind.supervised:
         # The sum: on held-out source images the mean of the two was worse for all but one of the candidates.
         main = main + F.cross_entropy(a, half.y)
-    if kind.agreement:
-        main = main + F.kl_div(a.log_softmax(1), z.detach().softmax(1), reduction="batchmean")
-    if not theta_a:
-        classifier = cast(nn.Module, model.auxiliary_classifier)
-        fixed = {name: value.detach() for name, value in classifier.named_parameters()}
-        a = at_least_float32(functional_call(classifier, fixed, (z,)))
     return main, information_loss(a, kind.diversity)
 
 

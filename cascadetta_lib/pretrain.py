@@ -172,7 +172,7 @@ def _differentiate(
         return loss
     model.zero_grad()
     if kind.self_supervised:
-        main, self_supervised = losses(model, _half(x, y, kind, draws), kind, theta_a=not kind.detached)
+        main, self_supervised = losses(model, _half(x, y, kind, draws), kind)
         # TTT adds the two losses; multi-task weights the entropy by the λ of Sec. 6.4.
         total = main + (self_supervised if kind.parallel else training.entropy_weight * self_supervised)
     else:

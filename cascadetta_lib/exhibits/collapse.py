@@ -85,12 +85,11 @@ class Conditions(OnSource):
         adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
         errors = adapted.pivot_table(index="label", columns="on", values="E", aggfunc=spread, sort=False)
         table = kept.join(errors).fillna("–").rename_axis("pre-training")
-        note = "meta: as in the profile; detached: θ_a gets no gradient of the outer entropy."
-        by_epoch = f"Of held-out source examples, by epoch; dotted: uniform, chance. {note}"
-        in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the loss of the pre-training. {note}"
+        by_epoch = "Of held-out source examples, by epoch; dotted: uniform, chance."
+        in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. meta: as in the profile."
         figure: Part | str = "No figure of one epoch."
         if epochs["epoch"].nunique() > 1:
-            drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta", "meta detached"])]
+            drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta"])]
             told = {name: COLUMNS[name] for name in list(COLUMNS)[2:] if name != "gradient_cosine"}
             figure = Part("conditions-figure", curves(drawn, "label", told), by_epoch)
         return [figure, Part("conditions", table, in_kept)]

@@ -11,9 +11,9 @@ from cascadetta_lib.exhibits.ablations import sweep_table
 from cascadetta_lib.exhibits.base import Part, exhibit
 from cascadetta_lib.exhibits.cascade_plus import choice
 from cascadetta_lib.exhibits.collapse import OnSource
-from cascadetta_lib.exhibits.runs import Point, Runs, by_label, main_points, reduced
+from cascadetta_lib.exhibits.runs import Point, Runs, main_points, reduced
 from cascadetta_lib.exhibits.style import WIDTH, colour, number, typeset
-from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, differences, metrics_by_label
+from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
@@ -79,15 +79,12 @@ class Field(OnSource):
         )
         means = costs.groupby("label")[["E", "work", "seconds", "memory"]].mean().sort_values("E")
         table = table.join(means.rename(columns=COSTS)[list(COSTS.values())].map(number)).loc[means.index]
-        labels = by_label(main)
-        cascade = METHODS["cascade"].label
-        pairs = {f"{label} − {cascade}": (labels[cascade], rows) for label, rows in labels.items() if label != cascade}
         note = "E (%) of the same methods at the same rates, on other streams and at other batch sizes."
         return [
             _map(means, main),
             Part("field", table, f"{DEFINED} {COST_NOTE}"),
             Part("field-settings", sweep_table(frame, "setting").loc[table.index], note),
-            *differences("field-differences", pairs if cascade in labels else {}),
+            *method_differences("field-differences", main),
         ]
 
 
