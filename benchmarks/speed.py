@@ -1,12 +1,13 @@
 """Images a second of every pre-training in both precisions, and what a step costs beside the bare steps that it names.
 
-`.venv/bin/python benchmarks/speed.py` on an otherwise idle machine. Every line was measured in this run.
+`./run_all.sh python benchmarks/speed.py` on an otherwise idle machine. Every line was measured in this run.
 """
 
 import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from cascadetta_lib.models import ImageNetwork, batch_norm_parameters, build_net
 from cascadetta_lib.objectives import OBJECTIVES, Half, Training
 from cascadetta_lib.pretrain import pretrain
 from cascadetta_lib.provenance import choose_device, provenance
+from workflow.estimate import UPDATE
 
 NETWORK = ImageNetwork(block="pre_activation")
 
@@ -85,6 +87,16 @@ def meta_step(device: str) -> None:
         )
 
 
+def adaptation(device: str) -> None:
+    """Milliseconds an image of the methods that workflow/estimate.py has rates of, in batches of 32."""
+    batch, copies = prepared(32, device), lambda x, count, generator: cotta_copies(x, count, generator, (-1.0, 1.0))
+    for name in UPDATE:
+        model = build_network(NETWORK, classes=10, seed=0, parallel=name == "ttt").to(device)
+        more: dict[str, Any] = {"value_range": (-1.0, 1.0)} if name == "cotta" else {}
+        method = METHODS[name](model, copies=copies, **more)
+        print(f"{name}: {1000 * seconds(partial(method, batch), device) / 32:.1f} ms an image")
+
+
 def tent_overhead(device: str) -> None:
     """Tent in our evaluator's clothes beside a bare loop."""
     batches = prepared(640, device).split(32)
@@ -123,7 +135,7 @@ def main() -> None:
     device = choose_device(parser.parse_args().device)
     made = provenance(device, 0)
     print(f"{made['device']}; torch {torch.__version__}; code {made['code_revision']}", flush=True)
-    for benchmark in (meta_step, tent_overhead, augmentations, training):
+    for benchmark in (meta_step, adaptation, tent_overhead, augmentations, training):
         benchmark(device)
 
 

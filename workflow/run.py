@@ -22,6 +22,7 @@ from cascadetta_lib.registry import nearest
 from cascadetta_lib.settings import Settings, SettingsError, flat, load_profile, parse_yaml
 from cascadetta_lib.study import Study
 from workflow.command import BAD_ARGUMENTS, DATA_MISSING, FAILED, NOTEBOOK_FAILED, ROOT, Refusal
+from workflow.estimate import estimate
 from workflow.execute import FAILURE, PARTIAL
 from workflow.notebooks import make_jobs
 
@@ -208,7 +209,8 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
         command += ["--forcerun", *forced]
     if options.dry_run:
         left = unfinished(command, list(jobs))
-        print(*(f"{'to do' if name in left else 'done '}  {name}" for name in jobs), sep="\n", flush=True)
+        print(*(f"{'to do' if name in left else 'done '}  {name}" for name in jobs), sep="\n")
+        print("", *(estimate(jobs, left, settings) if left else ()), sep="\n", flush=True)
     where, variables, said = place(options, settings, caller)
     if options.dry_run:
         return

@@ -1,0 +1,100 @@
+"""What is left to do, in hours of a CPU core and GB: images that are counted, times rates that were measured."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from cascadetta_lib.exhibits import EXHIBITS
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.models import ImageNetwork, build_network
+from cascadetta_lib.networks import NetworkError
+from cascadetta_lib.objectives import OBJECTIVES
+from cascadetta_lib.settings import Settings
+from cascadetta_lib.store import CheckpointRequest, RunRequest
+from cascadetta_lib.study import Study
+from workflow.notebooks import code_cells
+
+# Milliseconds of CPU time of one thread (an AMD EPYC with AVX-512) for an image of ResNet-26 in float32, 32 × 32 pixels
+# in batches of 32 (training: 200), as benchmarks/speed.py runs them. Other networks count by their multiplications.
+FORWARD = 1.2
+UPDATE = {"erm": 1.2, "adabn": 1.2, "tent": 2.9, "tent_adam": 2.9, "cascade": 3.0, "cascade_fixed_classifier": 2.9}
+UPDATE |= {"cascade_no_auxiliary": 2.8, "cascade_same_weights": 2.9, "cascade_plus": 4.9, "ttt": 3.3, "cotta": 35.0}
+META, ROTATION, PLAIN = 5.7, 6.9, 4.0
+SIZES = {"cifar10": (50_000, 10_000, 32), "cifar100": (50_000, 10_000, 32), "tiny_imagenet": (100_000, 10_000, 64)}
+"""Source images, images of a domain, pixels of a side."""
+
+
+@cache
+def multiplications(network: ImageNetwork, pixels: int) -> int:
+    """Those of one image on its way forward."""
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model = build_network(network, classes=10, architecture="resnet34" if pixels > 32 else None, seed=0)
+        model.eval()(torch.zeros(1, 3, pixels, pixels))
+    return counter.get_total_flops()
+
+
+def asked_for(job: dict[str, Any], settings: Settings) -> Iterator[CheckpointRequest | RunRequest]:
+    """The networks and runs of images that a job makes where they are not stored."""
+    here = settings.model_copy(update={"seed": job["axes"].get("seed", settings.seeds[0]), "device": "cpu"})
+    study = Study(here.vary("image", {"dataset": job["axes"]["image_dataset"]}))
+    source = "\n".join(cell["source"] for cell in code_cells(Path(job["path"])))
+    if "study.checkpoint(objective)" in source:
+        with suppress(NetworkError):  # which is told when the run is checked
+            yield from map(study.checkpoint_request, study.objectives)
+    for exhibit in (EXHIBITS[name] for name in re.findall(r'exhibits\.make\("(\w+)"', source)):
+        if exhibit.made_on(study.dataset_name) and here.seed in exhibit.seeds(settings):
+            for point in exhibit.points(study.settings):
+                with suppress(NetworkError):  # the job leaves it out as well
+                    run = study.varied(**point.changes).request(point.method, point.objective)
+                    yield from (run.checkpoint, run)
+
+
+def hours(request: CheckpointRequest | RunRequest) -> float:
+    """Of one CPU core; KeyError with what has no measured rate."""
+    asked = request.checkpoint if isinstance(request, RunRequest) else request
+    source, target, pixels = SIZES[asked.dataset]
+    network = asked.network if isinstance(asked.network, ImageNetwork) else ImageNetwork()
+    hour = multiplications(network, pixels) / multiplications(ImageNetwork(), 32) / 3.6e6
+    if isinstance(request, RunRequest):
+        images, domains = min(request.test_size or target, target), len(request.stream)
+        # E, and each domain alone for F; accuracy after each domain and at the end, and for F of the source and alone.
+        transfer = METHODS[request.method].adapts and request.forward_transfer
+        updates, forwards = (2 * domains - 1, 4 * domains - 2) if transfer else (domains, 2 * domains)
+        return hour * images * (updates * UPDATE[request.method] + forwards * FORWARD)
+    if not request.training:
+        return 0
+    kind, share = OBJECTIVES[request.objective], 1 - float(request.options["held_out_fraction"] or 0)
+    epochs = share * min(source, int(request.options["train_size"] or source)) * (request.training.epochs or 0)
+    return hour * epochs * (META if kind.meta else ROTATION if kind.parallel else PLAIN)
+
+
+def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Iterator[str]:
+    """Lines on the jobs that are `left`; what several jobs share is counted at the first of them."""
+    seen, unknown = set[Any](), set[str]()
+    total, made, memory = dict[str, float](), dict[Any, int](), 0
+    for name, job in jobs.items():
+        image = job["axes"].get("image_dataset")
+        place = f"{job['notebook']} on {image}"
+        unknown |= {axis for axis in job["axes"] if axis in ("text_dataset", "speech_dataset") and name in left}
+        for request in dict.fromkeys(asked_for(job, settings)) if image else ():
+            if request not in seen and name in left:
+                try:
+                    total[place] = total.get(place, 0) + hours(request)
+                except KeyError as error:
+                    unknown.add(str(error.args[0]))
+                if isinstance(request, RunRequest) and image in SIZES:
+                    size = min(request.test_size or SIZES[image][1], SIZES[image][1]) * 3 * SIZES[image][2] ** 2
+                    made |= {(image, domain): SIZES[image][1] * 3 * SIZES[image][2] ** 2 for domain in request.stream}
+                    memory = max(memory, size * len({*request.stream}))
+            seen.add(request)
+    yield from (f"{place}: {count:,.1f} core-hours" for place, count in total.items())
+    yield f"in all {sum(total.values()):,.0f} core-hours of a CPU; on a GPU: not measured"
+    yield f"{sum(made.values()) / 1e9:.1f} GB of disk for images of the domains, up to {memory / 1e9:.1f} GB in memory"
+    if unknown:
+        yield f"not in it, for want of a measured rate: {', '.join(sorted(unknown))}"
