@@ -226,7 +226,7 @@ def test_msda_is_fitted_on_the_training_text_alone(tmp_path: Path, monkeypatch: 
     data, raw = small_dataset(tmp_path), small_dataset(tmp_path, features="counts")
     mapped = []
     for rows in (len(raw.train.x), len(raw.bank)):
-        weights = msda.fit_msda(raw.bank[:rows], layers=1, probability=0.5)
+        weights = msda.fit_msda(raw.bank[:rows], layers=2, probability=0.5)
         mapped.append(msda.apply_msda(raw.bank, weights))
     torch.testing.assert_close(data.bank, mapped[0])
     assert not torch.allclose(data.bank, mapped[1], atol=1e-2)

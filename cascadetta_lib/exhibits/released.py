@@ -153,7 +153,37 @@ class WhoseGain(Exhibit):
         parts, pairs = by_label(frame), [(label_of(*one), label_of(*two)) for one, two in PAIRS]
         found = {f"{two} − {one}": (parts[one], parts[two]) for one, two in pairs if {one, two} <= parts.keys()}
         note = "E (%) of every method on the plainly trained and on the meta-learned network."
-        return [Part("whose-gain", table, note), *differences("whose-gain-differences", found)]
+        steps = _steps(frame, paper_main(frame["run"].iloc[0]))
+        return [steps, Part("whose-gain", table, note), *differences("whose-gain-differences", found)]
+
+
+def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
+    """Bars from the paper's AdaBN row to its own method's, with ours on either network between them."""
+    means = frame.groupby("label")["E"].mean()
+    ours = [label_of(*one) for one in (("adabn", "erm"), ADABN, ("tent_adam", "meta"), TENT, CASCADE)]
+    bars = {label: means[label] for label in ours if label in means}
+    rows = {
+        f"{label}, the paper's row": paper.loc[label, "E"] for label in ("AdaBN", "Cascade") if label in paper.index
+    }
+    if len(rows) == 2:
+        first, last = rows
+        bars = {first: rows[first]} | bars | {last: rows[last]}
+    if len(bars) < 3:
+        return "No figure of fewer than three errors."
+    figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
+    axes.bar(
+        range(len(bars)), list(bars.values()), color=["0.75" if label in rows else "C0" for label in bars], width=0.7
+    )
+    steps = [float("nan"), *np.diff(list(bars.values()))]
+    for place, (error, step) in enumerate(zip(bars.values(), steps, strict=True)):
+        text = number(error, 1) + (f"\n({number(step, 1, sign=True)})" if place else "")
+        axes.annotate(text, (place, error), ha="center", va="bottom")
+    axes.set_xticks(
+        range(len(bars)), [label.replace(", ", ",\n").replace("paper's ", "paper's\n") for label in bars], fontsize=8
+    )
+    axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.values())))
+    axes.grid(axis="x", visible=False)
+    return Part("whose-gain-figure", figure, "In brackets: less the bar to the left (points).")
 
 
 def label_of(method: str, objective: str) -> str:
