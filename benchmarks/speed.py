@@ -1,43 +1,59 @@
-"""Images a second of every pre-training in both precisions, and what a step costs beside the bare steps that it names.
+"""What each method costs beside the bare passes that it names, what pre-training costs, and the CIFAR-10 column.
 
-`./run_all.sh python benchmarks/speed.py` on an otherwise idle machine. Every line was measured in this run.
+`./run_all.sh python benchmarks/speed.py` on an otherwise idle machine: a GPU where there is one, else one CPU thread.
+Every line was measured in this run, but the column's time, which is computed from the others.
 """
 
 import argparse
+import copy
+import gc
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cascadetta_lib.augment.image import augmix, cotta_copies
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.corruptions import CORRUPTIONS, corrupt
 from cascadetta_lib.data.images import ImageOptions, make_image_dataset
 from cascadetta_lib.losses import entropy
-from cascadetta_lib.meta import META_GRADIENTS, MetaProblem, batch_statistics, inner_parameter_names
-from cascadetta_lib.methods import METHODS
-from cascadetta_lib.models import ImageNetwork, batch_norm_parameters, build_network
+from cascadetta_lib.meta import META_GRADIENTS, MetaProblem, inner_parameter_names
+from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.models import ImageNetwork, Parallel, build_network
 from cascadetta_lib.objectives import OBJECTIVES, Half, Training
 from cascadetta_lib.pretrain import pretrain
 from cascadetta_lib.provenance import choose_device, provenance
-from workflow.estimate import UPDATE
+from cascadetta_lib.settings import load_profile
 
 NETWORK = ImageNetwork(block="pre_activation")
 
 
-def seconds(function: Callable[[], object], device: str, repeats: int = 3) -> float:
-    """The fastest of `repeats` calls after one that warms up: what the code costs, not what else the machine does."""
-    times = []
+BATCH, BATCHES = 32, 2
+PASSES = {
+    "erm": (1, 0), "adabn": (1, 0), "lame": (1, 0), "tema": (1, 0),
+    "ttt": (1, 1), "sar": (1, 2), "deyo": (2, 1), "roid": (1, 2), "cotta": (35, 1),
+}  # fmt: skip
+"""Passes through a network that an image takes in a step: forwards alone, and forwards with their backwards. (1, 1) for
+all others: the update, and the prediction after it. SAR's and ROID's updates have two (by the moved weights; on the
+copy), DeYO predicts its shuffled images, and CoTTA 32 copies by the
+teacher and the batch itself by the teacher, the anchor and, after the update, the teacher again. RoTTA's are counted:
+its teacher's two, and after every second batch one of each for what its memory has, which is at most 64."""
+
+
+def fastest(*functions: Callable[[], object], device: str, repeats: int = 3) -> list[float]:
+    """Seconds of each function, the fewest of `repeats` after one that warms up: what the code costs, not what else the
+    machine does. The functions take turns, so that they meet the same machine."""
+    times: list[list[float]] = [[] for _ in functions]
     for _ in range(repeats + 1):
-        started = time.perf_counter()
-        function()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - started)
-    return min(times[1:])
+        for function, taken in zip(functions, times, strict=True):
+            started = time.perf_counter()
+            function()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            taken.append(time.perf_counter() - started)
+    return [min(taken[1:]) for taken in times]
 
 
 def pictures(count: int) -> Tensor:
@@ -51,9 +67,9 @@ def prepared(count: int, device: str) -> Tensor:
     return (pictures(count).to(device).float() / 127.5 - 1).contiguous(memory_format=torch.channels_last)
 
 
-def training(device: str) -> None:
-    """Source images a second, augmentation and held-out evaluation of 100 images included."""
-    split = Split(pictures(900), torch.arange(900) % 10)
+def training(device: str) -> dict[str, float]:
+    """Source images a second of each objective in float32, augmentation and held-out evaluation included."""
+    split, found = Split(pictures(900), torch.arange(900) % 10), {}
     names = tuple(str(label) for label in range(10))
     options = ImageOptions(device=device, held_out_fraction=1 / 9)
     dataset = make_image_dataset(
@@ -65,6 +81,8 @@ def training(device: str) -> None:
             how = Training(epochs=2, training_batch_size=200, precision=precision)
             rates[precision] = 800 / pretrain(dataset, NETWORK, objective, how, seed=0)[1]["seconds"].min()
         print(f"{objective}: {rates['float32']:.0f} images/s in float32, {rates['bfloat16']:.0f} asked for bfloat16")
+        found[objective] = rates["float32"]
+    return found
 
 
 def meta_step(device: str) -> None:
@@ -80,52 +98,114 @@ def meta_step(device: str) -> None:
             outer_loss=outer,  # type: ignore[arg-type]
             entropy_weight=0.1,
         )
-        times = {name: seconds(partial(f, model, problem), device) for name, f in META_GRADIENTS.items()}
+        times = {name: fastest(partial(f, model, problem), device=device)[0] for name, f in META_GRADIENTS.items()}
         print(
             f"meta step of ResNet-26, inner step on {which}, outer loss of the {outer}: "
             + ", ".join(f"{name} {taken:.2f} s" for name, taken in times.items())
         )
 
 
-def adaptation(device: str) -> None:
-    """Milliseconds an image of the methods that workflow/estimate.py has rates of, in batches of 32."""
-    batch, copies = prepared(32, device), lambda x, count, generator: cotta_copies(x, count, generator, (-1.0, 1.0))
-    for name in UPDATE:
-        model = build_network(NETWORK, classes=10, seed=0, parallel=name == "ttt").to(device)
-        more: dict[str, Any] = {"value_range": (-1.0, 1.0)} if name == "cotta" else {}
-        method = METHODS[name](model, copies=copies, **more)
-        print(f"{name}: {1000 * seconds(partial(method, batch), device) / 32:.1f} ms an image")
+def held_bytes() -> int:
+    """The bytes of all tensors that are alive."""
+    gc.collect()
+    tensors = [found for found in gc.get_objects() if issubclass(type(found), Tensor) and not found.is_meta]
+    return sum({(found.device, found.data_ptr()): found.untyped_storage().nbytes() for found in tensors}.values())
 
 
-def tent_overhead(device: str) -> None:
-    """Tent in our evaluator's clothes beside a bare loop."""
-    batches = prepared(640, device).split(32)
-    method = METHODS["tent"](build_network(NETWORK, classes=10, seed=0).to(device), predict="before")
-    bare_model = build_network(NETWORK, classes=10, seed=0).to(device).eval().requires_grad_(False)
-    parameters = [parameter.requires_grad_(True) for parameter in batch_norm_parameters(bare_model)]
-    optimizer = torch.optim.SGD(parameters, 1e-3, momentum=0.9, nesterov=True)
+def count_passes(method: Method, batches: list[Tensor]) -> tuple[float, float]:
+    """How many forward passes alone, and forward passes with a backward one, an image takes in a step."""
+    forward, backward = [0], [0]
 
-    def bare() -> None:
-        with batch_statistics(bare_model):
-            for x in batches:
-                entropy(bare_model(x).main).mean().backward()
+    def count(head: nn.Module, inputs: tuple[Tensor, ...], z: Tensor) -> None:
+        forward[0] += len(z)
+        if z.requires_grad:
+            z.register_hook(lambda gradient: backward.__setitem__(0, backward[0] + len(gradient)))
+
+    heads = ["main_classifier"] + ["auxiliary_classifier"] * isinstance(method.model, Parallel)
+    hooks = [head.register_forward_hook(count) for name, head in method.named_modules() if name.split(".")[-1] in heads]
+    for x in batches:
+        method(x)
+    for hook in hooks:
+        hook.remove()
+    images = sum(map(len, batches))
+    return (forward[0] - backward[0]) / images, backward[0] / images
+
+
+def bare_steps(method: Method, passes: tuple[float, float], batches: list[Tensor]) -> Callable[[], None]:
+    """So many passes, and the optimiser's step where there is one, on networks like the method's, and nothing else."""
+    alone, trained = copy.deepcopy(getattr(method, "teacher", method.model)), copy.deepcopy(method.model)
+    logits = trained.rotation_logits if isinstance(trained, Parallel) else lambda x: trained(x).main
+    adapted = [parameter for parameter in trained.parameters() if parameter.requires_grad]
+    optimizer = method.make_optimizer(adapted) if method.adapts else None
+    # Each pass takes a whole batch, but that RoTTA's memory may have less.
+    sizes = [[BATCH] * int(count) + [round(count % 1 * BATCH)] * bool(count % 1) for count in passes]
+
+    def steps() -> None:
+        for x in batches:
+            with torch.no_grad():
+                for size in sizes[0]:
+                    alone(x[:size])
+            for size in sizes[1]:
+                entropy(logits(x[:size])).mean().backward()
+            if optimizer is not None:
                 optimizer.step()
                 optimizer.zero_grad()
 
-    ours, loop = seconds(lambda: [method(x) for x in batches], device), seconds(bare, device)
-    print(f"Tent on 20 batches of 32: {ours:.2f} s, bare loop {loop:.2f} s, ratio {ours / loop:.2f}")
+    return steps
 
 
-def augmentations(device: str) -> None:
-    """AugMix, CoTTA's copies and the fifteen corruptions."""
+def cost(name: str, device: str) -> tuple[float, float]:
+    """A method on batches of 32: seconds an image that adapts, and that is only predicted."""
+    batches, kind = list(prepared(BATCH * BATCHES, device).split(BATCH)), METHODS[name]
+    objective = OBJECTIVES[kind.objective]
+    heads = {"parallel": objective.parallel, "auxiliary": objective.auxiliary}
+    model = build_network(NETWORK, classes=10, seed=0, **heads).to(device)  # type: ignore[arg-type]
+    without = held_bytes()
+    method = kind(model, source=prepared(100, device) if kind.needs_source else None)
+    passes = count_passes(method, batches)
+    held = held_bytes() - without
+    assert name == "rotta" or passes == PASSES.get(name, (1, 1)), f"{name} takes {passes}"
+    ours, bare, predicted = fastest(
+        lambda: [method(x) for x in batches],
+        bare_steps(method, passes, batches),
+        lambda: [method.predict(x) for x in batches],
+        device=device,
+    )
+    took = f"{1000 * ours / BATCH / BATCHES:.2f} ms an image, {ours / bare:.2f} of its bare passes"
+    counts = f"{sum(passes):.3g} forward, {passes[1]:.3g} backward"
+    print(f"{kind.label}: {took} ({counts}); {held / 1e6:.1f} MB beside the network", flush=True)
+    return ours / BATCH / BATCHES, predicted / BATCH / BATCHES
+
+
+def augmentations(device: str, cotta: float) -> None:
+    """AugMix, CoTTA's copies beside its step (`cotta`: seconds an image), and the fifteen corruptions."""
     generator, x = torch.Generator().manual_seed(0), pictures(1000).to(device)
-    taken = seconds(lambda: augmix(x, generator, severity=-1), device)
+    (taken,) = fastest(lambda: augmix(x, generator, severity=-1), device=device)
     print(f"AugMix: {1000 / taken:,.0f} images/s in batches")
-    inputs = prepared(32, device)
-    taken = seconds(lambda: list(cotta_copies(inputs, 32, generator, (-1.0, 1.0))), device)
-    print(f"CoTTA's 32 copies of 32 images: {1000 * taken:.0f} ms")
-    taken = seconds(lambda: [corrupt(x, name, 5, seed=0) for name in CORRUPTIONS], device, repeats=1)
+    inputs = prepared(BATCH, device)
+    (taken,) = fastest(lambda: list(cotta_copies(inputs, 32, generator, (-1.0, 1.0))), device=device)
+    print(f"CoTTA's 32 copies of 32 images: {1000 * taken:.0f} ms, {taken / cotta / BATCH:.1%} of its step")
+    (taken,) = fastest(lambda: [corrupt(x, name, 5, seed=0) for name in CORRUPTIONS], device=device, repeats=1)
     print(f"15 corruptions at severity 5 of 1,000 images: {taken:.1f} s")
+
+
+def column(trained: dict[str, float], adapted: dict[str, tuple[float, float]]) -> None:
+    """The time of the CIFAR-10 column of the profile `paper`, one seed: 75 epochs of 45,000 images for each objective,
+    and E, A and F of each method on 15 domains of 10,000 images."""
+    names = load_profile("paper").image.methods
+    objectives = {METHODS[name].objective for name in names}
+    minutes = {f"pre-training {objective}": 75 * 45_000 / trained[objective] / 60 for objective in objectives}
+    for name in names:
+        # E; A after each domain but the last, and on all at the end; F, by networks adapted to one domain and to none.
+        # What is never updated predicts a domain once.
+        adapting, predicting = (15 + 14, 14 + 15 + 2 * 14) if METHODS[name].adapts else (15, 0)
+        step, prediction = adapted[name]
+        minutes[name] = 10_000 * (adapting * step + predicting * prediction) / 60
+    longest = sorted(minutes, key=lambda name: -minutes[name])[:4]
+    print(
+        f"CIFAR-10 column, computed from these: {sum(minutes.values()):,.0f} minutes, of which "
+        + ", ".join(f"{name} {minutes[name]:,.0f}" for name in longest)
+    )
 
 
 def main() -> None:
@@ -135,8 +215,10 @@ def main() -> None:
     device = choose_device(parser.parse_args().device)
     made = provenance(device, 0)
     print(f"{made['device']}; torch {torch.__version__}; code {made['code_revision']}", flush=True)
-    for benchmark in (meta_step, adaptation, tent_overhead, augmentations, training):
-        benchmark(device)
+    adapted = {name: cost(name, device) for name in METHODS}
+    augmentations(device, adapted["cotta"][0])
+    meta_step(device)
+    column(training(device), adapted)
 
 
 if __name__ == "__main__":

@@ -144,8 +144,8 @@ def cotta_copies(
 
     The transforms of CoTTA's release see a whole batch, so the images of a copy share all but the noise. Draws and
     results are the release's but for the blur of the two outermost pixels: it pads by repeating the edge, moves, blurs
-    and crops, where here the edge is repeated without padding and the blur reflects it. With torchvision's own
-    functions, the hue above all, the copies took twice to five times as long.
+    and crops, where here the edge is repeated without padding and the blur reflects it. With torchvision's functions,
+    its hue above all, the copies took twice as long.
     """
     black, white = value_range
     images = ((x - black) / (white - black)).clamp(0, 1).contiguous()

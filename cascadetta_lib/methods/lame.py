@@ -52,7 +52,7 @@ def smoothed(z: Tensor, features: Tensor) -> Tensor:
     cosines = (directions @ directions.T).fill_diagonal_(-torch.inf)
     neighbours = cosines.topk(min(NEIGHBOURS, len(z) - 1)).indices
     affinity = torch.zeros_like(cosines).scatter_(1, neighbours, 1.0).to(log_p.dtype)
-    log_y = log_p
-    for _ in range(ITERATIONS):
-        log_y = (log_p + affinity @ log_y.softmax(1)).log_softmax(1)
-    return log_y
+    y = log_p.exp()
+    for _ in range(ITERATIONS - 1):
+        y = torch.addmm(log_p, affinity, y).softmax(1)
+    return torch.addmm(log_p, affinity, y).log_softmax(1)
