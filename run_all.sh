@@ -49,6 +49,13 @@ make_venv() {
   { fingerprint requirements.txt; fingerprint "$1"; } >"$stamp" # the tests' requirements include the others
 }
 
+# Add the kernel that the notebooks name; Jupyter reads "python" in it as the Python that Jupyter itself runs in.
+add_kernel() {
+  local from=$root/workflow/kernels/cascadetta to=${python%/bin/python}/share/jupyter/kernels
+  if [[ -n ${CASCADETTA_PYTHON:-} ]] || works cmp "$from/kernel.json" "$to/cascadetta/kernel.json"; then return; fi
+  works mkdir -p "$to" && works cp -R "$from" "$to" || echo "$to is not writable: JupyterLab lacks its kernel" >&2
+}
+
 # Set `python` ($1: "test" or empty). CASCADETTA_PYTHON names an environment that is good as it is.
 environment() {
   local prefix=${VIRTUAL_ENV:-${CONDA_PREFIX:-$venv}} lacking=
@@ -61,9 +68,9 @@ environment() {
 }
 
 case ${1:-} in
-  test | python) environment test ;;
+  test | python) environment test; add_kernel ;;
   -h | --help) python=$(find_python 2>/dev/null) || environment "" ;; # it needs no environment
-  *) environment "" ;;
+  *) environment ""; add_kernel ;;
 esac
 case ${1:-} in
   test) cd "$root" && exec "$python" -m pytest "${@:2}" ;;

@@ -59,6 +59,7 @@ class Settings(BaseModel):
     data_folder: Folder = Field("data", description="where archives are looked for, downloaded to and unpacked")
     results_folder: Folder = Field("results", description="where checkpoints, runs and executed notebooks go")
     figures_folder: Folder = Field("", description="where the report saves its files; empty: in the profile's results")
+    figures_notebooks: tuple[str, ...] = Field((), description="what is saved there too, executed, as pages for GitHub")
     image: ImageSection = Field(default_factory=lambda: ImageSection.model_validate({}))
     text: TextSection = Field(default_factory=lambda: TextSection.model_validate({}))
     speech: SpeechSection = Field(default_factory=lambda: SpeechSection.model_validate({}))

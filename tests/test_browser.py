@@ -16,7 +16,7 @@ from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
 from matplotlib.figure import Figure
 
 from cascadetta_lib.exhibits.base import EXHIBITS
-from workflow.execute import write_html
+from workflow.pages import write_html
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine; .ci/run installs Debian's")

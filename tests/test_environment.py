@@ -49,6 +49,7 @@ def test_this_environment_satisfies_pyproject() -> None:
     assert lacking("test") == []
 
 
+KERNEL = "share/jupyter/kernels/cascadetta/kernel.json"
 UV = """#!/usr/bin/env bash
 # A stand-in for uv: notes what it is asked, makes an environment that is this Python.
 echo "$*" >>"$UV_CALLS"
@@ -68,6 +69,7 @@ class Checkout:
         for name in ("run_all.sh", "pyproject.toml", "requirements.txt", "requirements-test.txt"):
             shutil.copy(ROOT / name, self.root)
         shutil.copy(ROOT / "workflow" / "environment.py", self.root / "workflow")
+        shutil.copytree(ROOT / "workflow" / "kernels", self.root / "workflow" / "kernels")
         (self.root / "workflow" / "__main__.py").write_text("import sys; print('ran', *sys.argv[1:])")
         (folder / "bin").mkdir()
         (folder / "bin" / "uv").write_text(UV)
@@ -96,6 +98,9 @@ def test_the_environment_is_made_once_and_again_when_half_made(tmp_path: Path) -
     assert checkout("--jobs", "2") == ("ran --jobs 2", [])
     assert checkout("python", "-c", "print('hello')") == ("hello", made[1:])  # the tests' extras are added
     assert checkout() == ("ran", [])
+    assert (checkout.root / ".venv" / KERNEL).read_text() == (
+        ROOT / "workflow/kernels/cascadetta/kernel.json"
+    ).read_text()
     with (checkout.root / "requirements.txt").open("a") as file:
         file.write("# changed\n")
     assert checkout() == ("ran", made[1:])
@@ -108,6 +113,7 @@ def test_an_activated_environment_is_used_if_it_satisfies(tmp_path: Path) -> Non
     (good / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (good / "python").chmod(0o755)
     assert checkout("x", CONDA_PREFIX=str(good.parent)) == ("ran x", [])
+    assert (good.parent / KERNEL).is_file() and not (checkout.root / ".venv").exists()
     bad = tmp_path / "bad" / "bin"
     bad.mkdir(parents=True)
     (bad / "python").write_text("#!/bin/sh\necho torch\nexit 1\n")

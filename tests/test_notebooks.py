@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def test_a_notebook_is_stored_without_results(path: Path) -> None:
     for cell in code_cells(path):
         assert not cell["outputs"] and cell["execution_count"] is None, cell["source"]
     kernel = json.loads(path.read_text(encoding="utf-8"))["metadata"]["kernelspec"]["name"]
-    assert kernel == "python3", "the kernel of an environment is python3; another name opens only on your machine"
+    assert kernel == "cascadetta", "so that it opens in the study's environment, or Jupyter asks"
 
 
 @each_notebook
@@ -117,9 +118,10 @@ def test_the_notebooks_before_the_report_make_every_exhibit() -> None:
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
 TINY = """
-import os
+import sys
 from cascadetta_lib.settings import settings_from
 settings = settings_from(globals())
+print("by", sys.executable)
 print("found", settings.profile, settings.seed, settings.text.iterations, settings.text.hidden, settings.image.dataset)
 """
 
@@ -127,8 +129,9 @@ print("found", settings.profile, settings.seed, settings.text.iterations, settin
 def papermill(notebook: Path, folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], Path]:
     """What papermill's own command line does with a notebook, and the executed copy."""
     output = folder / "out.ipynb"
-    command = [sys.executable, "-m", "papermill", str(notebook), str(output), "-k", "python3", "--no-progress-bar"]
-    done = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "papermill", str(notebook), str(output), "--no-progress-bar"]
+    kernels = os.environ | {"JUPYTER_PATH": str(ROOT / "workflow")}  # run_all.sh copies it from there
+    done = subprocess.run([*command, *arguments], cwd=ROOT, env=kernels, capture_output=True, text=True)
     return done, output
 
 
@@ -147,7 +150,8 @@ def test_papermill_by_hand_reaches_every_parameter(tiny: Path, tmp_path: Path) -
     file, values = "profiles/quick.yaml", ["-p", "seed", "3", "-p", "text_iterations", "5"]
     done, output = papermill(tiny, tmp_path, "-f", file, *values)
     assert done.returncode == 0, done.stderr
-    assert "found quick 3 5 (64, 32) digits" in output.read_text(encoding="utf-8")
+    text = output.read_text(encoding="utf-8")
+    assert "found quick 3 5 (64, 32) digits" in text and f"by {sys.executable}" in text
 
 
 def test_a_misspelled_parameter_ends_the_notebook(tiny: Path, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class Study:
 @pytest.fixture
 def hostile_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user whose own Jupyter and IPython would break every notebook."""
-    kernel = tmp_path / "share" / "kernels" / "python3" / "kernel.json"
+    kernel = tmp_path / "share" / "kernels" / "cascadetta" / "kernel.json"
     kernel.parent.mkdir(parents=True)
     kernel.write_text(json.dumps({"argv": ["/bin/false"], "display_name": "wrong", "language": "python"}))
     startup = tmp_path / "ipython" / "profile_default" / "startup" / "wrong.py"
@@ -107,6 +107,7 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
 ) -> None:
     mine = study.folder / "mine.yaml"
     values = yaml.safe_load((ROOT / "profiles" / "quick.yaml").read_text())
+    values |= {"figures_folder": str(study.folder / "kept"), "figures_notebooks": ["02_adapt_image"]}
     mine.write_text(yaml.safe_dump(values))
     profile = ("--profile", "mine.yaml")
     assert study(*profile) == command.DONE
@@ -119,6 +120,10 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert f"folder {ROOT} of quick epochs 4 300" in study.output(JOBS[1]).read_text()
     page = (study.quick / "report.html").read_text()
     assert "data:image/png;base64" in page and "secret" not in page
+    for job in JOBS:  # the page of a notebook has its code, and the report links to it
+        page_of_job = (study.quick / "notebooks" / f"{job}.html").read_text()
+        assert f'href="notebooks/{job}.html"' in page and ("secret" in page_of_job) == (job == "10_report")
+    assert "folder . of quick epochs 4 300" in (study.folder / "kept" / "02_adapt_image.md").read_text()
     assert not list(study.quick.rglob("*.partial*"))
 
     assert study(*profile) == command.DONE
@@ -210,7 +215,8 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
         assert not list(study.quick.rglob("*.ipynb"))
     write_notebook(path, "seed = 0", "print('now it is quick')")
     assert study() == command.DONE, capfd.readouterr().err
-    assert [path.name for path in (study.quick / "notebooks").iterdir()] == ["01_pretrain-seed0.ipynb"]
+    left = sorted(path.name for path in (study.quick / "notebooks").iterdir())
+    assert left == ["01_pretrain-seed0.html", "01_pretrain-seed0.ipynb"]
     with pytest.raises(ProcessLookupError):
         os.kill(int(running.read_text()), 0)  # the kernel of the run that was stopped is gone
 
@@ -218,7 +224,7 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
 def test_a_kernel_that_dies_is_told(tmp_path: Path) -> None:
     notebook = write_notebook(tmp_path / "01_x.ipynb", "seed = 0", "import os\nos._exit(1)")
     output = tmp_path / "out.ipynb"
-    arguments = [sys.executable, str(ROOT / "workflow" / "execute.py"), "run", str(notebook), str(output), "{}"]
+    arguments = [sys.executable, str(ROOT / "workflow" / "execute.py"), str(notebook), str(output), "{}"]
     assert subprocess.run(arguments, capture_output=True).returncode
     told = output.with_suffix(FAILURE).read_text()
     assert "cell: the last one there" in told and "Kernel died" in told
@@ -267,6 +273,7 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
         (["--set", "profile=runs"], ["profile", "taken"]),
         (["--set", "image_stream=[fogg]"], ["image_stream", "did you mean 'fog'?"]),
         (["--set", "seed=3"], ["seed=3", "use --seeds"]),
+        (["--set", "figures_notebooks=[02_adapt]"], ["figures_notebooks", "did you mean '02_adapt_image'?"]),
         (["--set", "image_epochs=2", "image_epochs=3"], ["image_epochs=3", "twice"]),
         (["--set", "image_epochs"], ["image_epochs", "NAME=VALUE"]),
         (["--seeds", "0,x"], ["seeds", "'x'", "integer"]),

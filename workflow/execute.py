@@ -1,7 +1,6 @@
 """One notebook, executed by the Python that runs this file; called by the Snakefile.
 
-execute.py run NOTEBOOK OUTPUT PARAMETERS     parameters as a JSON object
-execute.py html NOTEBOOK OUTPUT               an executed notebook as a page without code
+execute.py NOTEBOOK OUTPUT PARAMETERS     parameters as a JSON object
 """
 
 import fcntl
@@ -28,7 +27,7 @@ def isolate_kernel(folder: str) -> None:
         if name.startswith(("JUPYTER_", "PYTHON", "MPLBACKEND")):
             del os.environ[name]
     os.environ |= dict.fromkeys(("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"), folder)
-    os.environ |= {"JUPYTER_PREFER_ENV_PATH": "1", "JUPYTER_NO_CONFIG": "1", "JUPYTER_PLATFORM_DIRS": "1"}
+    os.environ |= {"JUPYTER_PATH": str(ROOT / "workflow"), "JUPYTER_NO_CONFIG": "1", "JUPYTER_PLATFORM_DIRS": "1"}
     os.environ |= {"PYTHONPATH": str(ROOT), "PYTHONNOUSERSITE": "1", "CASCADETTA_HEADLESS": "1"}
 
 
@@ -64,7 +63,7 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
     start, partial = time.monotonic(), output.with_suffix(PARTIAL)
     # papermill would fill in parameters between braces
     paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, partial)]
-    how = {"kernel_name": "python3", "language": "python", "cwd": str(ROOT), "progress_bar": False}
+    how = {"kernel_name": "cascadetta", "language": "python", "cwd": str(ROOT), "progress_bar": False}
     try:
         with tempfile.TemporaryDirectory(prefix="cascadetta-", ignore_cleanup_errors=True) as folder:
             isolate_kernel(folder)  # the library's lines of progress are the kernel's standard error
@@ -86,27 +85,9 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
     return outcome == "done"
 
 
-def write_html(notebook: Path, output: Path) -> None:
-    """The executed notebook as one page that needs no other file and no network: no code, no scripts, images inside,
-    and a table of contents from its headings."""
-    from nbconvert import HTMLExporter
-
-    options = {"exclude_input": True, "exclude_output_prompt": True, "embed_images": True, "exclude_anchor_links": True}
-    body, _ = HTMLExporter(template_name="basic", **options).from_filename(str(notebook))
-    headings = re.findall(r'<(h[23]) id="([^"]+)"[^>]*>(.*?)</h[23]>', body)
-    contents = "\n".join(f'<a class="{level}" href="#{anchor}">{title}</a>' for level, anchor, title in headings)
-    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
-    head = f'<meta charset="utf-8"><link rel="icon" href="data:,"><title>{notebook.stem}</title><style>{style}</style>'
-    page = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body><nav>{contents}</nav>\n{body}</body></html>\n'
-    output.write_text(page, encoding="utf-8")
-
-
-def main(action: str, notebook: str, output: str, parameters: str = "") -> bool:
+def main(notebook: str, output: str, parameters: str) -> bool:
     """Do what the command line says (see the top of this file): whether all went well."""
     source, target = Path(notebook).resolve(), Path(output).resolve()
-    if action == "html":
-        write_html(source, target)
-        return True
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if "CASCADETTA_RUNNER" in os.environ:
         threading.Thread(target=stop_with_runner, daemon=True).start()

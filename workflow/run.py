@@ -26,7 +26,7 @@ from workflow.estimate import estimate
 from workflow.execute import FAILURE, PARTIAL
 from workflow.notebooks import make_jobs
 
-PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder")
+PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
 """What changes no number of a job."""
 OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
 """Names of environment variables that a cluster's jobs do not inherit."""
@@ -194,7 +194,8 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
     jobs = make_jobs(folder_of_notebooks, flat(settings))
     notebooks = {job["notebook"] for job in jobs.values()}
     chosen = set(options.only) or notebooks
-    for option, names, known in (("--only", options.only, notebooks), ("--force", options.force, chosen)):
+    asked = {"--only": (options.only, notebooks), "--force": (options.force, chosen)}
+    for option, (names, known) in (asked | {"figures_notebooks:": (settings.figures_notebooks, notebooks)}).items():
         for name in names:
             if name not in known:
                 raise Refusal(f"{option} {name}: no such notebook; {nearest(name, known)}")
@@ -222,6 +223,12 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
     print(f"profile {settings.profile}: {len(jobs)} jobs, {said}", flush=True)
     start, log = time.time(), None if options.snakemake else folder / "snakemake.log"
     check_outcome(run_snakemake([*command, *where, *options.snakemake], log, variables, held), outputs, log)
+    for name in settings.figures_notebooks:
+        from workflow.pages import write_markdown  # its import takes a second
+
+        if made := [path for path in outputs if jobs[path.stem]["notebook"] == name]:
+            last = max(made, key=lambda path: path.stat().st_mtime)  # it saw the runs of all seeds
+            write_markdown(last, settings.figures_path / f"{name}.md")
     if all(path.stat().st_mtime < start for path in outputs):
         print("nothing to do, all of it was done before (--force NAME executes a notebook again)")
     shown = folder / ("report.html" if any(job["report"] for job in jobs.values()) else "notebooks")

@@ -1,0 +1,78 @@
+"""Executed notebooks as pages: with the values that they ran with, and no path of this machine in what is kept."""
+
+import re
+import tempfile
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from test_workflow import PIXEL, ROOT
+
+from workflow.pages import write_html, write_markdown
+
+TABLE = f"""<style>
+td {{ color: red }}
+
+</style><table>
+
+    <tr><td>41.5</td></tr></table><img src="data:image/png;base64,{PIXEL}"/>"""
+
+
+@pytest.fixture
+def executed(tmp_path: Path) -> Path:
+    """A notebook as papermill leaves it: parameters, a table with a picture, a picture, lines with paths."""
+    cell, output, here = nbformat.v4.new_code_cell, nbformat.v4.new_output, tmp_path / "notebooks"
+    values = {"profile": "/results/released/profile.yaml", "seed": 3, "image_dataset": f"npz:{Path.home()}/pets"}
+    lines = 'profile = "quick"  # which\nseed = 0  # of what\ndevice = None\nimage_dataset = None'
+    said = f"{ROOT}/data {ROOT} {Path.home()}/x {tempfile.gettempdir()}/y"
+    metadata = {"language_info": {"name": "python"}, "papermill": {"parameters": values}}
+    notebook = nbformat.v4.new_notebook(metadata=metadata)
+    notebook.cells = [
+        nbformat.v4.new_markdown_cell("# A title\n## A part\nwith $z$"),
+        cell(lines, metadata={"tags": ["parameters"]}),
+        cell(repr(values), metadata={"tags": ["injected-parameters"]}),
+        cell("secret = 1", outputs=[output("stream", name="stderr", text="1 of 9"), output("stream", text=said)]),
+        cell("table", outputs=[output("display_data", {"text/html": TABLE})]),
+        cell("picture", outputs=[output("display_data", {"image/png": PIXEL, "text/plain": "<Figure>"})]),
+    ]
+    here.mkdir()
+    nbformat.write(notebook, here / "08_x.ipynb")
+    return here / "08_x.ipynb"
+
+
+def test_a_page_for_github_has_all_but_paths_of_this_machine(executed: Path, tmp_path: Path) -> None:
+    page = tmp_path / "figures" / "08_x.md"
+    for _ in range(2):  # a second time replaces the first
+        write_markdown(executed, page)
+    text = page.read_text()
+    assert "data . ~/x …/y" in text and "1 of 9" not in text and "<style" not in text
+    used = "profile = 'released'  # which\nseed = 3  # of what\ndevice = None\nimage_dataset = 'npz:~/pets'\n"
+    assert f"```python\n{used}```" in text and "secret = 1" in text
+    assert not [path for path in (ROOT, Path.home(), tempfile.gettempdir()) if str(path) in text]
+    assert "<table>\n<tr><td>41.5</td></tr></table>" in text
+    assert re.findall('src="(.*?)"', text) == ["08_x/1.png", "08_x/2.png"]
+    assert sorted(path.name for path in page.with_suffix("").iterdir()) == ["1.png", "2.png"]
+
+
+def test_a_page_beside_its_notebook_has_code_and_the_report_links_to_it(executed: Path, tmp_path: Path) -> None:
+    beside, report = executed.with_suffix(".html"), tmp_path / "report.html"
+    write_html(executed, beside)
+    write_html(executed, report)
+    assert "secret" in beside.read_text() and "1 of 9" not in beside.read_text()
+    assert "secret" not in report.read_text() and 'href="notebooks/08_x.html"' in report.read_text()
+    for page in (beside, report):
+        assert "41.5" in page.read_text() and "<i>z</i>" in page.read_text() and "<script" not in page.read_text()
+        assert page.stat().st_size < 20_000
+
+
+@pytest.mark.parametrize("profile", ["released", "study"])
+def test_the_notebooks_that_a_profile_keeps_exist(profile: str) -> None:
+    values = yaml.safe_load((ROOT / "profiles" / f"{profile}.yaml").read_text())
+    for name in values["figures_notebooks"]:
+        assert (ROOT / "notebooks" / f"{name}.ipynb").is_file()
+
+
+def test_committed_pages_name_no_path_of_a_machine() -> None:
+    for page in (ROOT / "figures").rglob("*.md"):
+        assert not re.search(r"/(home|root|tmp|work|Users)/", page.read_text(encoding="utf-8")), page
