@@ -19,7 +19,7 @@ from cascadetta_lib.exhibits.runs import (
     percentiles,
     points_for,
 )
-from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_lines, legend, name_domains, number, panels, spread
+from cascadetta_lib.exhibits.style import WIDTH, colour, legend, name_domains, number, panels, spread
 from cascadetta_lib.exhibits.tables import by_domain, differences, metrics_by_label, paper_main
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
@@ -113,20 +113,34 @@ class Updates(Exhibit):
         return points_for(methods, {"test_size": None, "forward_transfer": False})
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        tables = []
-        for row in frame.to_dict("records"):
-            batch = ["position"] if row["run"].request.order == "mixed" else ["step", "position"]
-            sums = row["run"].batches.groupby(batch)[["errors", "count"]].sum().cumsum().reset_index(drop=True)
-            named = {name: row[name] for name in ("label", "method", "objective", "seed")}
-            tables.append(pd.DataFrame({"E": 100 * sums["errors"] / sums["count"], "updates": sums.index + 1, **named}))
-        figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
-        draw_lines(axes, pd.concat(tables), "updates", "E")
-        axes.set(xlabel="updates so far", ylabel="online error so far (%)")
-        legend(figure)
+        paper, labels = paper_main(frame["run"].iloc[0]), by_label(frame)
         table = metrics_by_label(frame)[["E", "A", "n"]].rename_axis("method")
-        intervals = pd.Series({label: over_images(each) for label, each in by_label(frame).items()})
+        intervals = pd.Series({label: over_images(each) for label, each in labels.items()})
         table.insert(1, "95 %, over images", intervals)
-        return [Part("updates-figure", figure, BANDS), Part("updates", table, "On all images of the dataset.")]
+        theirs = paper.reindex(index=table.index, columns=["E", "A"]).map(number)
+        table = table.join(theirs.add_prefix("the paper's "))
+        note = "On all images of the dataset."
+        return [_less_adabn(labels, paper), Part("updates", table, note)]
+
+
+def _less_adabn(labels: dict[str, pd.DataFrame], paper: pd.DataFrame) -> Part | str:
+    """Error by domain less that of AdaBN, which cannot drift; beside it the paper's rows."""
+    adabn = METHODS["adabn"].label
+    if adabn not in labels:
+        return "No figure without AdaBN, which the others are held against."
+    base = by_domain(labels[adabn])
+    figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
+    for label, each in labels.items():
+        axes.plot(by_domain(each) - base, color=colour(each["method"].iloc[0]), marker="o", ms=3, label=label)
+    for name in ("adabn", "tent", "cascade"):
+        if (label := METHODS[name].label) in paper.index:
+            theirs, line = paper.loc[label].reindex(base.index) - base, f"{label}, the paper's row"
+            axes.plot(theirs, color=colour(name), ls="--", marker="D", ms=4, mfc="white", label=line)
+    name_domains(axes, map(str, base.index))
+    axes.set_ylabel(f"error less {adabn}'s (points)")
+    legend(figure, columns=4)
+    note = f"Domains in the order of the stream. A line that rises above 0 drifts: {adabn} does not learn."
+    return Part("updates-figure", figure, note)
 
 
 @exhibit

@@ -23,10 +23,9 @@ BANDS = "Bands: one standard deviation over seeds."
 _HEADS = "gauss shot impul defoc glass motn zoom snow frost fog brit contr elast pixel jpeg"
 SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
 """The paper's column heads."""
-_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY, _YELLOW, _SKY = sns.color_palette("colorblind")
-PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _YELLOW, (0.1, 0.1, 0.35), _PINK, _ORANGE]
-PALETTE += [sns.color_palette("dark")[place] for place in (2, 3, 5, 6, 9)]
-PALETTE += [sns.color_palette("Paired")[place] for place in (0, 2, 4, 6, 10)] + sns.color_palette("Dark2")[3:5]
+_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY, _, _SKY = sns.color_palette("colorblind")
+PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1, 0.35), _PINK]
+PALETTE += [sns.color_palette("dark")[place] for place in (2, 3, 5, 6, 9)] + sns.husl_palette(8, l=0.45)
 """Of the methods: the paper's six first, far apart, also for colour-blind readers."""
 
 
