@@ -19,6 +19,7 @@ from workflow.run import load_settings
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "VERDICTS.md", "weights/README.md")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 LONGEST = 1300
 """Words that a newcomer is asked to read."""
 
@@ -58,13 +59,12 @@ def test_the_examples_run_one_after_the_other(
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), namespace)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [line[0] for line in lines[:-1]] == ["erm", "tent", "cascade"]
-    assert all(0 <= float(value) <= 1 for line in lines[:-1] for value in line[1:3])
+    assert len(lines) == 3 and all(0 <= float(value) <= 1 for line in lines[:-1] for value in line[:2])
     assert 0 <= float(lines[-1][0]) <= 1
     assert namespace["logits"].shape == (32, 10), "of the cascade on a backbone"
     run = namespace["plain"].run("sharp_tent")
     assert run.batches["count"].sum() == 15 * 20, "all test images under every corruption"
-    assert len(list(Store(tmp_path / "results").runs())) == 5
+    assert len(list(Store(tmp_path / "results").runs())) == 4
 
     for arguments in commands("./run_all.sh"):  # they name the example's data and method
         if arguments[:1] != ["test"]:
@@ -96,7 +96,7 @@ def test_what_a_page_links_to_is_there(page: str) -> None:
     assert not [link for link in links if "://" not in link and not (path.parent / link).exists()]
 
 
-@pytest.mark.parametrize(("name", "file"), re.findall(r"`([\w-]+)` in \[`[^`]+`\]\(([^)]+)\)", README))
+@pytest.mark.parametrize(("name", "file"), re.findall(r"`([\w-]+)` in \[`[^`]+`\]\(([^)]+)\)", CONTRIBUTING))
 def test_what_is_said_to_be_in_a_file_is_in_it(name: str, file: str) -> None:
     assert re.search(rf"(?<![\w-]){name}(?![\w-])", (ROOT / file).read_text(encoding="utf-8"))
 
