@@ -1,6 +1,7 @@
 """The profile `quick` as a user runs it, in a copy of the tree: all notebooks, the report, and a second run."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,10 @@ def test_quick_makes_the_report_and_a_second_run_does_nothing(checkout: Path) ->
     executed = {path.stem.split("-")[0] for path in (results / "notebooks").glob("*.ipynb")}
     assert executed == sources
     report = (results / "report.html").read_text()
-    assert "data:image/png;base64" in report or "<svg" in report
+    assert "data:image/png;base64" in report and report.index("Findings") < report.index("The paper's exhibits")
+    assert re.search(r"<summary>\d+ claims not tested, and why</summary>", report), "what says little is folded"
+    for path in (results / "notebooks").glob("*.ipynb"):
+        assert path.with_suffix(".html").exists() and f'href="notebooks/{path.stem}.html"' in report
     assert not list(results.rglob("*.partial*"))
 
     output = run_all(checkout)

@@ -30,6 +30,7 @@ def executed(tmp_path: Path) -> Path:
     notebook = nbformat.v4.new_notebook(metadata=metadata)
     notebook.cells = [
         nbformat.v4.new_markdown_cell("# A title\n## A part\nwith $z$"),
+        nbformat.v4.new_markdown_cell("how to change it", metadata={"tags": ["not-in-the-report"]}),
         cell(lines, metadata={"tags": ["parameters"]}),
         cell(repr(values), metadata={"tags": ["injected-parameters"]}),
         cell("secret = 1", outputs=[output("stream", name="stderr", text="1 of 9"), output("stream", text=said)]),
@@ -59,6 +60,7 @@ def test_a_page_beside_its_notebook_has_code_and_the_report_links_to_it(executed
     beside, report = executed.with_suffix(".html"), tmp_path / "report.html"
     write_html(executed, beside)
     write_html(executed, report)
+    assert "how to change it" in beside.read_text() and "how to change it" not in report.read_text()
     assert "secret" in beside.read_text() and "1 of 9" not in beside.read_text()
     assert "secret" not in report.read_text() and 'href="notebooks/08_x.html"' in report.read_text()
     for page in (beside, report):

@@ -56,19 +56,25 @@ def write_html(notebook: Path, output: Path) -> None:
     pages beside the notebook."""
     code = output.parent == notebook.parent
     options = PLAIN | {"exclude_input": not code, "embed_images": True, "exclude_anchor_links": True}
-    body, _ = HTMLExporter(template_name="basic", **options).from_notebook_node(read(notebook))
+    content = read(notebook)
+    if not code:
+        left_out = "not-in-the-report"  # what only helps somebody who has the notebook open
+        content.cells = [cell for cell in content.cells if left_out not in cell.metadata.get("tags", ())]
+    body, _ = HTMLExporter(template_name="basic", **options).from_notebook_node(content)
     body = re.sub(r"\$([A-Za-z])\$", r"<i>\1</i>", body)
     headings = re.findall(r'<(h[23]) id="([^"]+)"[^>]*>(.*?)</h[23]>', body)
     contents = [f'<a class="{level}" href="#{anchor}">{title}</a>' for level, anchor, title in headings]
     pages = [] if code else sorted(notebook.parent.glob("*.html"))
     links = [f'<a href="{quote(f"{page.parent.name}/{page.name}")}">{page.stem}</a>' for page in pages]
-    if links:
-        contents.append(f"<p>The notebooks as they ran, with their code: {', '.join(links)}.</p>")
+    nav = f"<details><summary>Contents</summary>{''.join(contents)}</details>"
+    nav += f"<details><summary>The notebooks as they ran, with their code</summary>{''.join(links)}</details>" * (
+        not code
+    )
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     style += HtmlFormatter().get_style_defs(".highlight") if code else ""
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
     head += f"<title>{output.stem}</title><style>{style}</style>"
-    page = f'<html lang="en"><head>{head}</head>\n<body><nav>{"".join(contents)}</nav>\n{body}</body></html>\n'
+    page = f'<html lang="en"><head>{head}</head>\n<body><nav>{nav}</nav>\n{body}</body></html>\n'
     output.write_text(f"<!doctype html>\n{page}", encoding="utf-8")
 
 
