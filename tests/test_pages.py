@@ -9,7 +9,7 @@ import pytest
 import yaml
 from test_workflow import PIXEL, ROOT
 
-from workflow.pages import write_html, write_markdown
+from workflow.pages import without_paths, write_html, write_markdown
 
 TABLE = f"""<style>
 td {{ color: red }}
@@ -54,6 +54,10 @@ def test_a_page_for_github_has_all_but_paths_of_this_machine(executed: Path, tmp
     assert "<table>\n<tr><td>41.5</td></tr></table>" in text
     assert re.findall('src="(.*?)"', text) == ["08_x/1.png", "08_x/2.png"]
     assert sorted(path.name for path in page.with_suffix("").iterdir()) == ["1.png", "2.png"]
+
+
+def test_a_folder_whose_name_only_begins_alike_is_another() -> None:
+    assert without_paths(f"{ROOT}-z").endswith(f"{ROOT.name}-z")
 
 
 def test_a_page_beside_its_notebook_has_code_and_the_report_links_to_it(executed: Path, tmp_path: Path) -> None:

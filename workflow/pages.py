@@ -23,8 +23,10 @@ IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
 
 def without_paths(text: str) -> str:
     """`text` without the folders of this machine, so that it can be shown to anybody."""
-    for folder, name in ((f"{ROOT}/", ""), (str(ROOT), "."), (str(Path.home()), "~"), (tempfile.gettempdir(), "…")):
-        text = text.replace(folder, name) if len(folder) > 1 else text
+    text = text.replace(f"{ROOT}/", "")
+    for folder, name in ((ROOT, "."), (Path.home(), "~"), (Path(tempfile.gettempdir()), "…")):
+        if folder.name:  # "/" is in every path
+            text = re.sub(rf"{re.escape(str(folder))}(?![\w-])", name, text)
     return text
 
 
