@@ -99,6 +99,9 @@ def _map(means: pd.DataFrame, frame: pd.DataFrame) -> Part:
     methods = dict(zip(frame["label"], frame["method"], strict=True))
     apart, height = (means["E"].max() - means["E"].min()) / 18, float("-inf")
     axes.set(xscale="log", xlabel="work for a batch, in forward passes", ylabel="online error E (%)")
+    ticks = [passes for passes in (1, 2, 3, 5, 10, 20, 40) if passes <= 1.1 * means["work"].max()]
+    axes.set_xticks(ticks, [f"{passes:g}" for passes in ticks])
+    axes.minorticks_off()
     for label, row in means.to_dict("index").items():  # From the best on, names beside the panel, one above the other.
         height, dot = max(row["E"], height + apart), colour(methods[str(label)])
         axes.plot(row["work"], row["E"], "o", color=dot)
@@ -107,7 +110,7 @@ def _map(means: pd.DataFrame, frame: pd.DataFrame) -> Part:
             (row["work"], row["E"]),
             (1.03, height),
             textcoords=axes.get_yaxis_transform(),
-            arrowprops={"arrowstyle": "-", "color": dot, "lw": 0.6},
+            arrowprops={"arrowstyle": "-", "color": dot, "lw": 0.6, "relpos": (0, 0.5), "shrinkB": 0},
             va="center",
             fontsize=9,
         )
