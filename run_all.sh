@@ -73,7 +73,11 @@ case ${1:-} in
   *) environment ""; add_kernel ;;
 esac
 case ${1:-} in
-  test) cd "$root" && exec "$python" -m pytest "${@:2}" ;;
+  test)
+    shift
+    (($#)) || set -- --numprocesses 2 --dist loadfile # all tests: two files at a time
+    cd "$root" && exec "$python" -m pytest "$@"
+    ;;
   python) exec "$python" "${@:2}" ;;
   *) exec "$python" -P -m workflow "$@" ;;
 esac
