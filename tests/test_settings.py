@@ -34,7 +34,7 @@ def test_a_profile_has_its_own_label_and_lists_only_what_differs_from_the_defaul
 
 def test_the_profile_paper_is_the_defaults_and_literal_differs_in_the_training_of_images_alone() -> None:
     paper, literal = load_profile("paper"), load_profile("literal")
-    assert paper == make_settings({"device": "cuda"})
+    assert paper == make_settings({"device": "cuda", "image_precision": "bfloat16"})
     assert (literal.text, literal.speech) == (paper.text, paper.speech)
     assert literal.image.learning_rate == 0.001 and literal.image.outer_loss == "paper"
 
