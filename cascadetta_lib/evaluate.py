@@ -38,9 +38,10 @@ ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxil
 class Evaluation(NamedTuple):
     """What a method did on a stream.
 
-    batches: a row a batch, of a mixed stream a row for each domain in a batch: step (the domain's place in the stream,
-        from 0), domain, severity, position (examples before the batch, of the domain, or of the whole mixed stream),
-        count, errors, what `losses.describe` says of them (NaN without θ_a), seconds (a mean of the stretch).
+    batches: a row a batch; of a mixed stream, a row for each domain in a batch. Columns: step (the domain's place in
+        the stream, from 0), domain, severity, position (examples before the batch, of the domain, or of the whole mixed
+        stream), count, errors, what `losses.describe` says of them (NaN without θ_a), seconds (the stretch's mean a
+        batch, shared out by count).
     accuracies: a row a measurement without update: step, domain, severity, kind, after, accuracy in [0, 1]. kind is
         `stream` for the model after T_1..T_after; with after = 0, `source` for the unadapted model in the method's
         BatchNorm mode, and `alone` for a source model that was adapted to this domain alone.
@@ -55,8 +56,8 @@ Stretch = tuple[Domain, ...]
 
 
 class Examples(NamedTuple):
-    """Those of a stretch, as stored: x (N, ...) and labels y (N,). order (N,): the places in which they come. domains
-    (N,): of which domain of the stretch each is, in that order."""
+    """The examples of a stretch, as stored: x (N, ...) and labels y (N,). order (N,): their indices as they come.
+    domains (N,): of which domain of the stretch each is, in that order."""
 
     x: Tensor
     y: Tensor
@@ -104,7 +105,7 @@ class Evaluator:
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             rows = self._pass(stretch, method.step)
             batches += [places[step + place] | row for place, row in rows]
-            if not method.adapts and not any(memories(method)):  # what nothing changes predicts it so at any time
+            if not method.adapts and not any(memories(method)):  # without a state it predicts this so at any time
                 known[stretch] = _accuracies(rows)
             end = step + len(stretch)
             for place in range(len(stretches)) if end > last else [step]:
@@ -184,6 +185,14 @@ class Evaluator:
         return records
 
 
+def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list[Tensor]:
+    """Prepared batches of domains all along the stream, 128 examples or more, on which the work of a method is counted:
+    RoTTA updates once in 64 examples, and CoTTA makes copies where it is unsure."""
+    count = max(4, -(-128 // size))
+    domains = [stream[place * len(stream) // count] for place in range(count)]
+    return [dataset.prepare(dataset.domain(*domain).x[:size]) for domain in domains]
+
+
 def _accuracies(records: Sequence[tuple[int, Record]]) -> dict[int, float]:
     """By the place of the domain in its stretch."""
     counts: Counter[int] = Counter()
@@ -215,8 +224,8 @@ def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -
 
     paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted to T_t alone.
     final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
-    release: R(T_t | T_1:N) less the accuracy of the unadapted model, because the optimiser of the release's second
-        model owns other tensors than it predicts with.
+    release: R(T_t | T_1:N) less the accuracy of the unadapted model, because the release's second model is never
+        updated: its optimiser owns the tensors of another copy.
     """
     later = accuracies[accuracies["step"] > 0].set_index("step")
     compared = later[later["kind"] == ("source" if definition == "release" else "alone")]

@@ -22,7 +22,7 @@ def entropy_of_mean(logits: Tensor) -> Tensor:
 def averaging(chosen: Tensor) -> Tensor:
     """Weights (B,) for a mean over the chosen ones of B examples, bool (B,): they sum to 1, or to 0 where none is.
 
-    Weights take the place of indexing, because the size of what is indexed must be waited for.
+    Weights take the place of a boolean index, whose size would have to be read from the device.
     """
     return chosen / chosen.sum().clamp(min=1)
 

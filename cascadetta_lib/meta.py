@@ -78,8 +78,8 @@ def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor,
 
 
 def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
-    """The same with H v_I = |v_I| (∇L(ψ + ε u) − ∇L(ψ)) / ε, L the inner loss, u = v_I / |v_I| and ε DIFFERENCE_NORM:
-    faster, by one more plain gradient alone."""
+    """As exact_meta_gradient, with H v_I = |v_I| (∇L(ψ + ε u) − ∇L(ψ)) / ε, L the inner loss, u = v_I / |v_I| and ε
+    DIFFERENCE_NORM. It is faster, since it takes only one more plain gradient."""
     parameters: Gradients = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
     before = {name: value.detach().clone() for name, value in inner.items()}
@@ -97,7 +97,7 @@ def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Te
     outer = problem.outer(model)
     total = _gradients(outer, parameters)
     norm = torch.sqrt(torch.stack([total[name].square().sum() for name in inner]).sum())
-    # Without a gradient there is no direction; 0 is left then, and nobody has to ask the device.
+    # Clamped, so that a gradient of zero gives a direction of zero without a read from the device.
     move({name: total[name] / norm.clamp_min(1e-30) for name in inner}, DIFFERENCE_NORM)
     with batch_statistics(model):
         beyond = _gradients(self_supervised_loss(model, problem.meta_train, problem.kind), parameters)

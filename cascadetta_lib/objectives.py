@@ -97,9 +97,7 @@ OBJECTIVES: dict[str, Objective] = {
     "meta_no_auxiliary": Objective(meta=True, auxiliary=False),
     # TTT's own pre-training (its release); the paper says that it keeps that.
     "ttt": Objective(
-        parallel=True,
-        randomised="none",
-        recipe={"learning_rate": 0.1, "weight_decay": 5e-4, "schedule": "ttt_steps"},
+        parallel=True, randomised="none", recipe={"learning_rate": 0.1, "weight_decay": 5e-4, "schedule": "ttt_steps"}
     ),
     # Sec. 6.4 draws the tasks from the randomised source. The rotation counts as much as the cross-entropy, as in TTT.
     "meta_ttt": Objective(parallel=True, meta=True, recipe={"outer_loss": "paper", "entropy_weight": 1.0}),

@@ -36,7 +36,7 @@ def pretrain(
 
     An epoch is all whole batches of the source; where the iterations are counted, the last epoch may be a part of one.
     A row has epoch, learning_rate (of the last batch), loss (in nats, the mean over the batches), held_out_accuracy
-    (0..1, under batch statistics unless the objective is supervised alone), what `diagnose` says where there is a
+    (0..1, under batch statistics but for erm, which is used without them), what `diagnose` says where there is a
     self-supervised loss, and seconds.
 
     state_file: written after an epoch, at most every SAVE_SECONDS. A later call with it goes on from there and ends in
@@ -68,7 +68,7 @@ def pretrain(
     done, saved = len(history), time.monotonic()
     description = f"pre-training {objective}, seed {seed}, batches"
     steps = iter(progress(range(done * batches, iterations), description, iterations, done * batches))
-    # The second-order term of the meta-gradient is a thousandth of the whole, the rounding of bfloat16 a tenth.
+    # The second-order term is a thousandth of the meta-gradient, and the error of bfloat16 in it eight times its size.
     rounded = training.precision == "bfloat16" and not kind.meta
     for epoch in range(done, math.ceil(iterations / batches)):
         started = time.perf_counter()
@@ -88,7 +88,7 @@ def pretrain(
         if not math.isfinite(loss):
             reason = f"(loss not finite): lower the learning rate, {training.learning_rate}"
             raise ValueError(f"pre-training {objective} diverged in epoch {epoch + 1} {reason}")
-        accuracy = held_out_accuracy(model, dataset, running_statistics=not kind.self_supervised, batch_size=size)
+        accuracy = held_out_accuracy(model, dataset, running_statistics=objective == "erm", batch_size=size)
         row = {"epoch": epoch + 1, "learning_rate": rate, "loss": loss, "held_out_accuracy": accuracy}
         if kind.self_supervised:
             # The same examples and rotations in every epoch, so that the rows compare.

@@ -22,8 +22,8 @@ SOURCES = {
     "more, without a published hash; its address is in robustbench/model_zoo/cifar10.py)",
 }
 RELEASE_NETWORK = ImageNetwork(depth=26, width=16, block="pre_activation", main_logits="relu")
-SERVES = ("erm", "meta")
-"""The pre-trainings that a published network stands for: most methods' own, and ERM's evaluation of it as it is."""
+SERVES_AS = ("erm", "meta")
+"""The pre-trainings that a published network may stand for: `meta`, from which most methods start, and `erm`."""
 
 
 class NetworkError(ValueError):
@@ -49,9 +49,9 @@ def check_file(kind: str, path: Path, objective: str) -> str:
     found = _sha256(path, stat.st_size, stat.st_mtime_ns)
     if kind == "release" and found != RELEASE_SHA256:
         raise NetworkError(f"{path} has SHA-256 {found}, so it is not {SOURCES[kind]}")
-    if objective not in SERVES:
+    if objective not in SERVES_AS:
         raise NetworkError(
-            f"{kind}:{path.name} is one network, which stands for the pre-trainings {' and '.join(SERVES)}, not for "
+            f"{kind}:{path.name} is one network, which stands for the pre-trainings {' and '.join(SERVES_AS)}, not for "
             f"{objective}: leave out the methods that start from another"
         )
     return found

@@ -138,8 +138,8 @@ RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 
 
 class ImageSection(ImageOptions, ImageNetwork, Training, Section):
-    """Images. The training is the reading of the paper that the authors' release has (DESIGN.md says where they
-    differ), because the literal one does not reach the paper's own ERM and AdaBN rows."""
+    """Images. The training is the reading of the paper that the authors' release has (profiles/literal.yaml says where
+    they differ), because the literal one does not reach the paper's own ERM and AdaBN rows."""
 
     modality = "image"
     defaults = {
@@ -153,18 +153,18 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     gradual_test_size: int | None = Field(None, ge=1, description="images of each of the 135 gradual domains")
     batch_sizes: Sizes = Field((128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size")
     learning_rates: Rates = Field(RATES, description="online ones, of the ablation by learning rate and batch size")
-    learning_rate_batch_sizes: Sizes = Field((128, 32, 8), description="batch sizes of the same ablation")
+    learning_rate_batch_sizes: Sizes = Field((128, 32, 8), description="batch sizes of the ablation by learning rate")
     trial_depth: Depth = Field(26, ge=8, le=200, description="of the networks on which 07_collapse tries objectives")
-    trial_train_size: int | None = Field(None, ge=20, description="source images of these; null: all")
-    trial_epochs: int = Field(75, ge=1, description="epochs of these")
-    trial_training_batch_size: int = Field(200, ge=4, description="batch of their pre-training")
-    trial_schedule: Literal["linear", "steps"] = Field("steps", description="its schedule of the learning rate")
+    trial_train_size: int | None = Field(None, ge=20, description="source images of 07_collapse; null: all")
+    trial_epochs: int = Field(75, ge=1, description="epochs of each network that 07_collapse tries")
+    trial_training_batch_size: int = Field(200, ge=4, description="batch of the pre-trainings that 07_collapse tries")
+    trial_schedule: Literal["linear", "steps"] = Field("steps", description="of the learning rate in 07_collapse")
     choice_learning_rates: Rates = Field(RATES, description="online ones that 07_collapse chooses from, on the source")
     choice_size: int | None = Field(
         None, ge=1, description="held-out images under each of the four corruptions that choose; null: all"
     )
     comparison_test_size: int | None = Field(
-        None, ge=1, description="images of each domain in the comparison that follows; null: all"
+        None, ge=1, description="images of each domain in the comparison of 07_collapse and 09_field; null: all"
     )
 
     @property
@@ -179,8 +179,8 @@ WITHOUT_IMAGES = (
 
 
 class TextSection(TextOptions, TextNetwork, Training, Section):
-    """Reviews: the appendix of the paper, and the first-order rule of DANN for the learning rate that it names. α, λ
-    and the size of the training batch are not said there."""
+    """Reviews: the appendix of the paper, and DANN's schedule of the learning rate, which it names. α, λ and the size
+    of the training batch are not said there."""
 
     modality = "text"
     defaults = {
@@ -199,9 +199,7 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
     }
 
     batch_size: int | None = Field(
-        None,
-        ge=2,
-        description="test batch, null: the paper's 32; one vector has no variance for BatchNorm",
+        None, ge=2, description="test batch, null: the paper's 32; one vector has no variance for BatchNorm"
     )
 
 

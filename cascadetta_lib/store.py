@@ -26,13 +26,13 @@ from cascadetta_lib.objectives import Training
 from cascadetta_lib.sections import Protocol
 from cascadetta_lib.streams import Domain, Order
 
-STORE_FORMAT = 5
+STORE_FORMAT = 6
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
 DESCRIPTION, CHECKSUMS = "entry.json", "SHA256SUMS"
 Kind = Literal["checkpoints", "runs", "theorem"]
 
 
-class Config(BaseModel):
+class Request(BaseModel):
     """A request that has a key. It never changes; two equal ones have the same key on every machine."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,7 +46,7 @@ class Config(BaseModel):
         return hash(self.key())
 
 
-class CheckpointRequest(Config):
+class CheckpointRequest(Request):
     """A network. weights: `train`, or where it comes from instead and the hash of its weights ("shipped:1a2b3c4d5e6f");
     network and training are None then. options: those of the dataset that change what is learned."""
 
@@ -62,7 +62,7 @@ class CheckpointRequest(Config):
     seed: int
 
 
-class RunRequest(Protocol, Config):
+class RunRequest(Protocol, Request):
     """A method on a stream from a checkpoint, with what the profile says of the protocol. order: see streams.Order;
     dirichlet_delta: of a correlated one."""
 
@@ -99,7 +99,7 @@ class Entry(NamedTuple):
     """A whole entry of the store. found: what it holds beside its files."""
 
     folder: Path
-    request: Config
+    request: Request
     provenance: dict[str, Any]
     found: dict[str, Any]
 
@@ -119,9 +119,9 @@ class Store:
         self.folder = Path(folder)
 
     def make_once(
-        self, kind: Kind, request: Config, data: tuple[str, ...], make: Callable[[Path], dict[str, Any]]
+        self, kind: Kind, request: Request, data: tuple[str, ...], make: Callable[[Path], dict[str, Any]]
     ) -> Entry:
-        """The entry of `request` on `data` (see Config.key). Where there is none, `make(folder)` fills a folder with
+        """The entry of `request` on `data` (see Request.key). Where there is none, `make(folder)` fills a folder with
         its files and returns its `provenance` and, if there is any, what was `found`; after a kill the next maker is
         given the same folder. A damaged entry is set aside with a warning and made again."""
         path = self.folder / kind / request.key(*data)

@@ -9,8 +9,8 @@ import numpy as np
 from cascadetta_lib.registry import nearest
 
 Order = Literal["mixed", "correlated"]
-"""Of the examples, where it is not domain after domain as stored: all domains shuffled together, or domain after domain
-with the labels of each in runs."""
+"""The order of the examples: all domains shuffled together, or domain after domain with the labels of each in runs.
+None is domain after domain, as stored."""
 
 GRADUAL_SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 

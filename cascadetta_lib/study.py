@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from cascadetta_lib import networks
-from cascadetta_lib.data import OPTIONS, SERVING, identity, load_dataset, paper_batch_size
+from cascadetta_lib.data import NOT_TRAINED_ON, OPTIONS, entry, identity, load_dataset
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.evaluate import Evaluator
+from cascadetta_lib.evaluate import Evaluator, batches_along
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.objectives import Training, training_for
@@ -55,7 +55,7 @@ class Study:
             raise SettingsError(f"{modality}_dataset = {list(datasets)!r}: {advice}")
         self.dataset_name = datasets[0]
         self.methods, self.stream = self.section.methods, self.section.domains
-        self.batch_size = self.section.batch_size or paper_batch_size(self.dataset_name)
+        self.batch_size = self.section.batch_size or entry(self.dataset_name).batch_size
         self.device = choose_device(settings.device)
         self.store = Store(settings.results_path)
         self._loaded: dict[Options, Dataset] = {}
@@ -105,7 +105,7 @@ class Study:
         return CheckpointRequest(
             modality=self.modality,
             dataset=identity(self.dataset_name),
-            options=self.section.part(OPTIONS[self.modality]).model_dump(exclude=SERVING),
+            options=self.section.part(OPTIONS[self.modality]).model_dump(exclude=NOT_TRAINED_ON),
             objective=objective,
             weights=weights,
             network=self.section.part(NETWORKS[self.modality]) if weights == "train" else None,
@@ -205,12 +205,14 @@ class Study:
 
     def theorem(self, objective: str) -> Mapping[str, Any]:
         """Theorem 1 on the network of `objective` (see theorem.check_theorem), checked now if the store has it not."""
-        request, training = self.checkpoint_request(objective), self.section.part(Training)
+        request = self.checkpoint_request(objective)
 
         def make(folder: Path) -> dict[str, Any]:
-            model, started = self.checkpoint(objective).model, time.perf_counter()
-            assert isinstance(model, Cascade)
-            found = check_theorem(model, self.dataset, training_for(objective, training), self.settings.seed)
+            checkpoint, started = self.checkpoint(objective), time.perf_counter()
+            assert isinstance(checkpoint.model, Cascade)
+            card = checkpoint.provenance.get("card") or {}  # A shipped network's says what it was trained by.
+            known = card.get("training") or training_for(objective, self.section.part(Training))
+            found = check_theorem(checkpoint.model, self.dataset, Training.model_validate(known), self.settings.seed)
             return {"provenance": self._provenance(time.perf_counter() - started), "found": found}
 
         return self.store.make_once("theorem", request, (self.dataset.fingerprint,), make).found
@@ -235,7 +237,7 @@ class Study:
                 **({"value_range": dataset.value_range} if isinstance(dataset, ImageDataset) else {}),
                 seed=request.checkpoint.seed,
             )
-            found = adapter.cost(dataset.prepare(dataset.domain(*request.stream[0]).x[: request.batch_size]))
+            found = adapter.cost(batches_along(request.stream, dataset, request.batch_size))
             how = (request.order, request.dirichlet_delta, request.checkpoint.seed)
             evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, *how)
             result = evaluator.run(transfer=request.forward_transfer)

@@ -10,12 +10,15 @@ from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
 from torch import Tensor
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
+from cascadetta_lib.data.images import ImageDataset
+from cascadetta_lib.evaluate import batches_along
 from cascadetta_lib.exhibits import cascade_plus, field
 from cascadetta_lib.exhibits.base import EXHIBITS
 from cascadetta_lib.exhibits.runs import Runs
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
 from cascadetta_lib.settings import Settings
+from cascadetta_lib.streams import Domain
 
 NAMES = ["adabn", "tent", "eata", "cascade"]
 
@@ -74,11 +77,20 @@ def test_tables_and_differences(runs: Runs) -> None:
 def test_cost_counts_passes_and_what_is_kept(images: Tensor) -> None:
     model = build_network(ImageNetwork(depth=8, width=8), classes=10, seed=0)
     size = sum(value.numel() for value in model.state_dict().values())
-    assert METHODS["erm"](model).cost(images) == {"work": 1, "memory": 0}
+    assert METHODS["erm"](model).cost([images]) == {"work": 1, "memory": 0}
     tent = METHODS["tent"](model)
     before = tent(images)
-    found = tent.cost(images)
+    found = tent.cost([images, images])
     assert found["work"] == pytest.approx(3, abs=0.1), "forward, backward to the activations alone, forward"
     assert found["memory"] == sum(p.numel() for p in tent.adapted_parameters()) / size, "SGD's momentum"
     assert torch.equal(tent(images), before), "the method is as it was made"
-    assert METHODS["cotta"](model, copies=None).cost(images)["memory"] > 2, "teacher and anchor"
+    assert METHODS["cotta"](model, copies=None).cost([images])["memory"] > 2, "teacher and anchor"
+
+
+def test_what_happens_in_some_steps_alone_is_in_the_cost(dataset: ImageDataset) -> None:
+    """RoTTA predicts by its teacher and looks with it; every 64 examples its student learns from the teacher."""
+    model = build_network(ImageNetwork(depth=8, width=8), classes=10, seed=0)
+    batches = batches_along([Domain("fog", 5), Domain("snow", 5)], dataset, 8)
+    assert [len(batch) for batch in batches] == [8] * 16
+    without, once = (METHODS["rotta"](model).cost(batches[:count])["work"] for count in (7, 8))
+    assert without == pytest.approx(2, abs=0.1) and once > 2.4

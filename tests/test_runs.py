@@ -18,8 +18,8 @@ from cascadetta_lib.study import Study
 SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
 
 
-def runs_of(errors: dict[tuple[str, int], tuple[int, int]], settings: Settings = SETTINGS) -> list[Run]:
-    """A run for each method and seed, with these errors in the two batches of each of the two domains."""
+def runs_of(errors: dict[tuple[str, int], tuple[int, ...]], settings: Settings = SETTINGS) -> list[Run]:
+    """A run for each method and seed, with these errors in the batches of each of the two domains."""
     study = Study(settings)
     return [made_up_run(study.at_seed(seed), method, Numbers(wrong)) for (method, seed), wrong in errors.items()]
 
@@ -97,7 +97,9 @@ def test_a_paired_difference_takes_the_seeds_of_both() -> None:
 
 
 def test_the_bootstrap_draws_batches_within_domains() -> None:
-    equal = bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 0): (4, 2)})))
+    few = bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 0): (4, 2)})))
+    assert few is not None and few.mean == pytest.approx(20) and np.isnan(few.low), "two batches have no interval"
+    equal = bootstrap(*by_method(runs_of({("cascade", 0): (2, 0) * 5, ("tent", 0): (4, 2) * 5})))
     # Every batch has two errors more: whatever is drawn, 20 points.
     assert equal is not None and (equal.mean, equal.low, equal.high) == pytest.approx((20, 20, 20))
     generator, study = np.random.default_rng(0), Study(SETTINGS)
@@ -107,6 +109,11 @@ def test_the_bootstrap_draws_batches_within_domains() -> None:
     assert found is not None and found.n == 800
     # 8,000 independent differences of variance 2·0.3·0.7: a standard error of 0.72 points.
     assert found.high - found.low == pytest.approx(2 * 1.96 * 0.72, rel=0.15)
+    # Two domains with the errors of the same images are no more than one.
+    alike = [np.tile(table[0], (2, 1)) for table in errors]
+    made = [made_up_run(study, name, Numbers(table)) for name, table in zip(("cascade", "tent"), alike, strict=True)]
+    found = bootstrap(*by_method(made))
+    assert found is not None and found.high - found.low == pytest.approx(2 * 1.96 * 0.72 * 2**0.5, rel=0.15)
     assert bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
 
 

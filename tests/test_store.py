@@ -14,7 +14,7 @@ from cascadetta_lib import provenance as module
 from cascadetta_lib import store as store_module
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.objectives import Training
-from cascadetta_lib.store import CheckpointRequest, Config, Run, RunRequest, Store
+from cascadetta_lib.store import CheckpointRequest, Request, Run, RunRequest, Store
 from cascadetta_lib.streams import Domain
 
 CHECKPOINT = CheckpointRequest(
@@ -68,7 +68,7 @@ def test_a_request_survives_its_file(network: Any) -> None:
 
 
 def test_every_part_of_a_request_and_of_the_data_makes_another_key() -> None:
-    changed: list[Config] = [
+    changed: list[Request] = [
         CHECKPOINT,
         REQUEST,
         *(CHECKPOINT.model_copy(update={name: value}) for name, value in (("seed", 4), ("dataset", "npz:x-1a2b3c"))),

@@ -14,6 +14,7 @@ from torch import nn
 from cascadetta_lib import networks
 from cascadetta_lib import study as module
 from cascadetta_lib.data.base import Modality
+from cascadetta_lib.objectives import Training
 from cascadetta_lib.settings import Settings, SettingsError, load_profile
 from cascadetta_lib.study import Study
 
@@ -173,6 +174,17 @@ def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
     assert study.varied(test_size=10).dataset is not study.dataset
     with pytest.raises(SettingsError, match="image_batch_size = 0"):
         study.varied(batch_size=0)
+
+
+def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
+    study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    request, checkpoint = study.checkpoint_request("meta"), study.checkpoint("meta")
+    trained = {"training": Training(epochs=1, entropy_weight=0.7), "objective": "meta", "seed": 0}
+    card = trained | {"network": request.network, "options": request.options, "provenance": {}}
+    networks.pack(tmp_path / "nets", checkpoint.model, checkpoint.history, study.dataset, **card)
+    monkeypatch.setattr(module, "check_theorem", lambda model, dataset, training, seed: {"λ": training.entropy_weight})
+    assert study.varied(weights=str(tmp_path / "nets")).theorem("meta") == {"λ": 0.7}
 
 
 def test_theorem_1_is_checked_once_for_a_network(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cascadetta_lib.data.base import SERVING as SERVING
+from cascadetta_lib.data.base import NOT_TRAINED_ON as NOT_TRAINED_ON
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.data.reviews import TextDataset, TextOptions
@@ -54,14 +54,9 @@ def dataset(
     return register
 
 
-def is_real(name: str) -> bool:
-    """Whether the dataset of that name is more than a stand-in."""
-    return DATASETS[name.partition(":")[0]].real
-
-
-def paper_batch_size(name: str) -> int:
-    """The paper's batch size at test time on the dataset of that name."""
-    return DATASETS[name.partition(":")[0]].batch_size
+def entry(name: str) -> Entry:
+    """That of a dataset by its name, such as `npz:FOLDER`."""
+    return DATASETS[name.partition(":")[0]]
 
 
 def identity(name: str) -> str:

@@ -42,7 +42,7 @@ class Options(BaseModel):
     held_out_fraction: float = Field(0.1, gt=0, lt=1, description="share of the source examples set aside")
 
 
-SERVING = {"folder", "device", "test_size"}
+NOT_TRAINED_ON = {"folder", "device", "test_size"}
 """The options that do not change what a network is trained on."""
 
 

@@ -16,7 +16,6 @@ from cascadetta_lib.exhibits.style import WIDTH, colour, number, typeset
 from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
-from cascadetta_lib.store import Run
 
 STREAMS = ("gradual", "mixed", "correlated")
 SIZES = (200, 16, 4, 1)
@@ -24,7 +23,7 @@ SIZES = (200, 16, 4, 1)
 INSTANTANEOUS = "instantaneous"
 COSTS = {"work": "work, in forward passes", "seconds": "ms an image", "memory": "state, in networks"}
 """Columns on what a step costs: see `Method.cost`."""
-COST_NOTE = "Work: of adapting to a batch and predicting it. State: what is kept beside the network itself."
+COST_NOTE = "Work: counted, of adapting to a batch and predicting it. Time: measured under changing load."
 
 
 def rates(settings: Settings) -> dict[str, float]:
@@ -74,23 +73,19 @@ class Field(OnSource):
         table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
         table["rate"] = main.groupby("label")["online_learning_rate"].first().map("{:g}".format)
         costs = main.assign(
-            seconds=[1000 * seconds_per_example(run) for run in main["run"]],
+            seconds=[1000 * run.batches["seconds"].sum() / run.batches["count"].sum() for run in main["run"]],
             **{name: [run.provenance["cost"][name] for run in main["run"]] for name in ("work", "memory")},
         )
         means = costs.groupby("label")[["E", "work", "seconds", "memory"]].mean().sort_values("E")
         table = table.join(means.rename(columns=COSTS)[list(COSTS.values())].map(number)).loc[means.index]
-        note = "E (%) of the same methods at the same rates, on other streams and at other batch sizes."
+        sizes = {name: run.request.test_size for name, run in zip(frame["setting"], frame["run"], strict=True)}
+        note = f"E (%) at the same rates. Images of each domain: {', '.join(f'{n} ({s})' for s, n in sizes.items())}."
         return [
             _map(means, main),
             Part("field", table, f"{DEFINED} {COST_NOTE}"),
             Part("field-settings", sweep_table(frame, "setting").loc[table.index], note),
             *method_differences("field-differences", main),
         ]
-
-
-def seconds_per_example(run: Run) -> float:
-    """Mean seconds of adapting to an example and predicting it."""
-    return float(run.batches["seconds"].sum() / run.batches["count"].sum())
 
 
 def _map(means: pd.DataFrame, frame: pd.DataFrame) -> Part:

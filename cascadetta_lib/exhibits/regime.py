@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from cascadetta_lib.data import paper_batch_size
+from cascadetta_lib.data import entry
 from cascadetta_lib.exhibits.ablations import severity_points
 from cascadetta_lib.exhibits.runs import Runs, main_points
 from cascadetta_lib.exhibits.statistics import trained
@@ -56,6 +56,8 @@ def hindrance_of_runs(name: str, used: Sequence[Run]) -> str:
             return f"data: {said['data_source']} instead of {name}"
         if card.get("options", request.options).get("train_size") is not None:
             return "data: networks that are trained on a part of the source"
+        if card.get("data_fingerprint", said["fingerprint"]) != said["fingerprint"]:
+            return f"data: networks that are trained on other images ({card['data']})"
         network = request.network.model_dump() if request.network else card.get("network", {})
         for field, allowed in regime.network.items():
             found = network.get(field, "unknown")
@@ -73,7 +75,7 @@ def hindrance_of_study(name: str, runs: Runs) -> str:
     ours = runs.study.section.model_dump() | {"batch_size": runs.study.batch_size}
     paper: dict[str, Any] = {"stream": "instantaneous", "predict": "after"}
     paper |= dict.fromkeys(("online_optimizer", "online_diversity", "statistics_memory"))
-    paper |= {"batch_size": paper_batch_size(runs.dataset_name)}
+    paper |= {"batch_size": entry(runs.dataset_name).batch_size}
     # For text and speech the paper does not state the learning rate at test time.
     paper |= {"severity": 5, "online_learning_rate": 0.001} if runs.modality == "image" else {}
     for field, value in paper.items():

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from cascadetta_lib.data import is_real
+from cascadetta_lib.data import entry
 from cascadetta_lib.store import Run
 
 
@@ -80,7 +80,7 @@ def provenance(runs: Sequence[Run]) -> str:
     optimizer = each_once(f", {each.online_optimizer} in every method" for each in requests if each.online_optimizer)
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     official = all(run.provenance["official_data"] for run in runs)
-    made_up = not all(is_real(run.request.checkpoint.dataset) for run in runs)
+    made_up = not all(entry(run.request.checkpoint.dataset).real for run in runs)
     warning = "" if official else " Not the paper's data as published: levels compare with the paper's only roughly."
     if made_up:
         warning = " **Not the paper's data: these numbers do not compare with the paper's.**"

@@ -22,8 +22,8 @@ from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run, RunRequest, Store
 from cascadetta_lib.study import Study
 
-CONFIDENCE, RESAMPLES = 0.95, 2000
-"""Of every interval, and of the bootstrap."""
+CONFIDENCE, RESAMPLES, LEAST_BATCHES = 0.95, 2000, 10
+"""Of every interval, and of the bootstrap, which draws from at least so many batches of a domain."""
 TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_release": "release"}
 METRICS = ("E", "A", *TRANSFERS)
 """Online error and average accuracy in percent; forward transfer, by three definitions, in points."""
@@ -206,11 +206,12 @@ def percentiles(draws: np.ndarray) -> tuple[float, float]:
 def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
     """E of `second` less E of `first` on the same networks and batches, with an interval over the test batches.
 
-    A paired block bootstrap: in each domain blocks of consecutive batches, as long as the cube root of their number,
-    are drawn with replacement, since what a method has learned from one batch shows in the next. Errors are averaged
-    over the common seeds first, which share the test images; where each seed draws its own order of these, the limits
-    are means of the seeds' own. The interval is given these networks: it says nothing of others. None without a common
-    seed; NaN as limits where a domain has fewer than two batches.
+    A paired block bootstrap: blocks of consecutive batches, as long as the cube root of their number, are drawn with
+    replacement, since what a method has learned from one batch shows in the next; the same ones in all domains of one
+    length, which hold the same images in one order. Errors are averaged over the common seeds first, which share the
+    test images; where each seed draws its own order of these, the limits are means of the seeds' own. The interval is
+    given these networks: it says nothing of others. None without a common seed;
+    NaN as limits where a domain has fewer than LEAST_BATCHES.
     """
     both = first.merge(second, on="seed")
     if both.empty:
@@ -223,14 +224,14 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
     tables = [one.batches.merge(two.batches, on=keys) for one, two in zip(both["run_x"], both["run_y"], strict=True)]
     pairs = pd.concat(tables).assign(more=lambda table: table["errors_y"] - table["errors_x"])
     pairs = pairs.groupby(["step", "position"])[["more", "count"]].sum()
-    generator, means, draws = np.random.default_rng(0), [], []
+    means, draws = [], []
     for _, domain in pairs.groupby("step"):
         more, count = domain["more"].to_numpy(), domain["count"].to_numpy()
         means.append(more.sum() / count.sum())
-        length = max(1, round(len(more) ** (1 / 3)))
+        length, generator = max(1, round(len(more) ** (1 / 3))), np.random.default_rng(0)
         starts = generator.integers(len(more), size=(RESAMPLES, math.ceil(len(more) / length), 1))
         drawn = ((starts + np.arange(length)) % len(more)).reshape(RESAMPLES, -1)[:, : len(more)]
         draws.append(more[drawn].sum(axis=1) / count[drawn].sum(axis=1))
-    enough = pairs.groupby("step").size().min() > 1
+    enough = pairs.groupby("step").size().min() >= LEAST_BATCHES
     low, high = percentiles(100 * np.mean(draws, axis=0)) if enough else (math.nan, math.nan)
     return Estimate(100 * float(np.mean(means)), low, high, len(pairs), "batches")

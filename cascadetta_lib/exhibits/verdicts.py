@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from cascadetta_lib.data import is_real
+from cascadetta_lib.data import entry
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.exhibits.base import EXHIBITS
 from cascadetta_lib.exhibits.claims import CLAIMS, Claim
@@ -28,7 +28,7 @@ Outcome = Literal["supported", "contradicted", "undecided", "not tested"]
 class Judgement:
     """What became of a claim on one dataset (None: no dataset of the profile stands for the claim's), and why.
 
-    part: the weakest, and `estimate` its mean and 95 % interval over seeds. p_value: two-sided, of the claim alone.
+    part: the one that decides, and `estimate` its mean and 95 % interval over seeds. p_value: of the claim alone.
     """
 
     claim: Claim
@@ -43,8 +43,9 @@ class Judgement:
 def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
     """Which way a statistic speaks, `supported` or `contradicted`, and how surely, as if the claim were alone.
 
-    All parts must meet the bound, or any one miss it; one whose interval over the test batches contains the bound does
-    neither. A claim of one part has a p-value of 5 % where its 95 % interval over seeds ends at the bound.
+    All parts must meet the bound, or any one miss it, with Bonferroni's correction; one whose interval over the test
+    batches contains the bound does neither. A claim of one part has a p-value of 5 % where its 95 % interval over
+    seeds ends at the bound.
     """
     # Rounded, so that a difference of two alike is 0: their sums may differ in the last bit.
     margins = ((evidence.parts - claim.bound) * (1 if claim.side == ">" else -1)).round(9)
@@ -55,9 +56,11 @@ def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
     if unsure := [part for part, seen in evidence.batches.items() if seen.low <= claim.bound <= seen.high]:
         meets[unsure] = misses[unsure] = 1.0
         reason = "the interval over the test batches contains the bound"
-    outcome: Outcome = "supported" if meets.max() < misses.min() else "contradicted"
-    weakest, p_value = margins.mean().idxmin(), min(1.0, 2 * min(meets.max(), misses.min()))
-    return Judgement(claim, dataset, outcome, reason, str(weakest), over_seeds(evidence.parts[weakest]), p_value)
+    all_meet, any_misses = meets.max(), min(1.0, len(misses) * misses.min())
+    outcome: Outcome = "supported" if all_meet < any_misses else "contradicted"
+    order = pd.DataFrame({"p": -meets if outcome == "supported" else misses, "margin": margins.mean()})
+    deciding, p_value = order.sort_values(["p", "margin"]).index[0], min(1.0, 2 * min(all_meet, any_misses))
+    return Judgement(claim, dataset, outcome, reason, str(deciding), over_seeds(evidence.parts[deciding]), p_value)
 
 
 def _above_zero(margins: pd.Series) -> float:
@@ -104,7 +107,9 @@ def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
     """What forbids a verdict whatever the number is; for claims of the paper's also that it is another regime."""
     if len(evidence.parts) < LEAST_SEEDS and claim.then != "one refutes":
         return f"{len(evidence.parts)} of {LEAST_SEEDS} seeds"
-    if not is_real(runs.dataset_name):
+    if any(run.request.checkpoint.weights.startswith(("release:", "robustbench:")) for run in evidence.used):
+        return "one network, whatever the seed"
+    if not entry(runs.dataset_name).real:
         return "regime: data: a stand-in, which tests the machinery alone"
     if claim.section == "ours":
         return ""

@@ -1,6 +1,6 @@
 """What every test-time method shares: batch statistics, one step a batch, the order of prediction, and the reset."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import ClassVar, Literal, Self
@@ -74,7 +74,7 @@ class Method(nn.Module):
         self.model = model
         self.diversity = self.diversity if diversity is None else diversity
         self.memory = self.memory if memory is None else memory
-        self.learning_rate, self.order, self.seed = learning_rate, predict, seed
+        self.learning_rate, self.prediction_time, self.seed = learning_rate, predict, seed
         self.value_range, self.copies, self.source = value_range, copies, source
         if self.needs_source and (source is None or not len(source)):
             raise ValueError(f"{self.label} needs examples that the model was trained on; pass them as source=")
@@ -188,7 +188,7 @@ class Method(nn.Module):
         if x.is_inference():
             x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
         before = self.update(x) if self.adapts else None
-        if self.adapts and self.order == "before":
+        if self.adapts and self.prediction_time == "before":
             assert before is not None, f"the loss of {self.label} gives no outputs"
             outputs = before
         else:
@@ -228,18 +228,18 @@ class Method(nn.Module):
             self.optimizer.zero_grad()
         self.__dict__.pop("generator", None)
 
-    def cost(self, x: Tensor) -> dict[str, float]:
-        """What adapting to a batch x and predicting it takes; the method is reset before and after.
+    def cost(self, batches: Sequence[Tensor]) -> dict[str, float]:
+        """What adapting to a batch and predicting it takes, the mean over several. Resets the method before and after.
 
-        work: floating-point operations of the step by those of one forward pass of the network: 1 where nothing is
+        work: floating-point operations of a step over those of one forward pass of the network: 1 where nothing is
         adapted, 3 for Tent, which goes forward, backward and forward again. memory: the numbers that the method keeps
-        beside the network, its optimiser's included, by those of the network; what `reset` restores is not counted.
+        beside the network, its optimiser's included, over those of the network; what `reset` restores is not counted.
         """
         self.reset()
         with FlopCounterMode(display=False) as forward, torch.no_grad():
-            self.model(x)
+            _ = [self.model(x) for x in batches]
         with FlopCounterMode(display=False) as step:
-            self.step(x)
+            _ = [self.step(x) for x in batches]
         network = {id(value) for value in self.model.state_dict(keep_vars=True).values()}
         kept = [value for value in self.state_dict(keep_vars=True).values() if id(value) not in network]
         for state in self.optimizer.state.values() if self.optimizer else ():

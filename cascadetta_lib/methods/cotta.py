@@ -22,8 +22,8 @@ RESTORE_PROBABILITY = 0.01
 class CoTTA(Method):
     """The settings are those of CoTTA's release for CIFAR-10; all parameters of φ and θ_m are updated by Adam.
 
-    The prediction is the teacher's: `after` the update on x itself, `before` it the target of the student, as in the
-    release, which is averaged over augmented copies where the anchor, the source model, is unsure.
+    The prediction is the teacher's: with predict="after" that of the updated teacher on x; with "before" the student's
+    target, as in the release, which is averaged over augmented copies where the anchor, the source model, is unsure.
     """
 
     label, in_paper = "CoTTA", True

@@ -19,14 +19,14 @@ SURE = 0.4
 SIMILARITY = 0.4
 """d: an example whose prediction has this cosine or more with the mean prediction is left out (Eq. 5, CIFAR-10)."""
 MOMENTUM = 0.9
-"""Of moving means, such as that of the predictions that were chosen (Eq. 4)."""
+"""Momentum of the moving means, such as that of the chosen predictions (Eq. 4)."""
 FISHER_WEIGHT = 1.0
 """β of Eq. 8 in the authors' setting for CIFAR-10; 2,000 for ImageNet."""
 
 
 def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
-    """Draw a moving mean, in place, to a batch's value: to the value itself where the mean is 0, which stands for none
-    yet, and not at all where no example of the batch has a weight."""
+    """Update a moving mean, in place, by a batch's value. A mean of 0 stands for none yet and takes the value itself;
+    where no example of the batch has a weight, the mean stays."""
     moved = torch.where(mean.any(), value.lerp(mean, MOMENTUM), value)
     mean.copy_(torch.where(weights.any(), moved, mean))
 
@@ -73,7 +73,7 @@ class EATA(ETA):
 
     ω is the mean over source examples of the squared gradient of one example, as in Eq. 9, under the statistics of the
     source. The authors' code, which β was chosen with, squares the mean gradient of a batch of 64 under its own
-    statistics; on the shipped network `erm-0` that is 180 times smaller.
+    statistics, which is smaller by two orders of magnitude.
     """
 
     label, needs_source = "EATA", True

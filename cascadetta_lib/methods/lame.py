@@ -11,7 +11,7 @@ from cascadetta_lib.models import Outputs
 
 NEIGHBOURS = 5
 ITERATIONS = 100
-"""The most that the release makes; it stops earlier where its objective has settled. To ask would be to wait for the
+"""The release's maximum. It stops earlier where its objective has settled; to check that here would be to wait for the
 device, and at the fixed point an iteration changes nothing."""
 
 

@@ -50,7 +50,7 @@ class MemoryBatchNorm(nn.BatchNorm2d):
 
     @torch.no_grad()
     def remember(self) -> None:
-        """Keep the blend of the last forward pass, once."""
+        """Store the blend of the last forward pass; a second call changes nothing."""
         if self.seen is not None:
             self.running_mean.copy_(self.seen[0])
             self.running_var.copy_(self.seen[1])

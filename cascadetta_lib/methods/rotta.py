@@ -23,7 +23,7 @@ NU, ALPHA = 0.001, 0.05
 
 
 class Example(NamedTuple):
-    """The class that the teacher predicted, how many examples came before, and the prediction's entropy by log C."""
+    """The class that the teacher predicted, how many examples came before, and the prediction's entropy over log C."""
 
     label: int
     arrival: int
@@ -33,8 +33,8 @@ class Example(NamedTuple):
 def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
     """The place that an example takes in the memory `kept`, len(kept) where it is added, None where it is not taken.
 
-    It is added where neither its class has its share of the memory nor the memory is full. Else, of its own class or of
-    the largest, that leaves which has the highest λ_t·sigmoid(age/64) + λ_u·uncertainty, if the new one's is lower."""
+    It is added where neither its class has its share of the memory nor the memory is full. Else it replaces, in its
+    own class or in the largest, the one of highest λ_t·sigmoid(age/64) + λ_u·uncertainty, unless its own is as high."""
     counts = Counter(one.label for one in kept)
     crowded = {new.label}
     if counts[new.label] < MEMORY / classes:

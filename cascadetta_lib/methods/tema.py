@@ -9,8 +9,8 @@ from cascadetta_lib.methods.memory import MovingBatchNorm, give_memory, memories
 from cascadetta_lib.models import Outputs
 
 MOMENTA = ((64, 1.0), (4, 0.1), (1, 0.01))
-"""From how many examples on which share of a batch enters the averages: the release's table for CIFAR-10-C, which has
-batches of 200, 64, 16, 4, 2 and 1. A size between two of them is ours to fill: it takes the share of the smaller."""
+"""The least size of a batch, and the share of such a batch that enters the averages: the release's table for
+CIFAR-10-C, which has 200, 64, 16, 4, 2 and 1. A size between two takes the smaller's, which is our choice."""
 
 
 @METHODS.add("tema")

@@ -13,8 +13,8 @@ from cascadetta_lib.models import Outputs, Parallel
 
 @METHODS.add("ttt")
 class TTT(Method):
-    """Each image is cropped and flipped at random and turned by a random multiple of 90°; the rotation head says by
-    which. By plain SGD, and by statistics of the batch where TTT's release normalises by groups."""
+    """Each image is cropped and flipped at random and turned by a random multiple of 90°; the rotation head predicts
+    it. The optimiser is plain SGD; statistics of the batch take the place of the GroupNorm of TTT's release."""
 
     objective, label, in_paper, modalities = "ttt", "TTT", True, ("image",)
     model: Parallel
@@ -31,7 +31,7 @@ class TTT(Method):
         return torch.optim.SGD(parameters, self.learning_rate)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
-        before = self.predict(x) if self.order == "before" else None
+        before = self.predict(x) if self.prediction_time == "before" else None
         cropped = crop_and_flip(x, self.generator, black=self.value_range[0])
         rotated, quarters = rotate_randomly(cropped, self.generator)
         return F.cross_entropy(self.model.rotation_logits(rotated), quarters), before

@@ -17,7 +17,7 @@ class ERM(Method):
 
 @METHODS.add("adabn")
 class AdaBN(Method):
-    """The statistics of the current batch in every BatchNorm, which is what the others would be at learning rate 0."""
+    """The statistics of the current batch in every BatchNorm, which is what Tent is at learning rate 0."""
 
     label, in_paper, adapts = "AdaBN", True, False
 

@@ -35,8 +35,8 @@ class Draws:
 
 
 def truncate(x: Tensor) -> Tensor:
-    """[0, 1] to grey levels. The original truncates too, so that the benchmark is darker by half a level; the margin
-    keeps a value on its level that was whole before float32 rounded it."""
+    """[0, 1] to grey levels, truncated as in the original, which makes the benchmark darker by half a level. The margin
+    keeps a value that is a whole level from falling to the next by the rounding of float32."""
     return (x.clamp(0, 1) * 255 + 1e-3).to(torch.uint8)
 
 
