@@ -182,12 +182,14 @@ def _differentiate(
 
 
 @torch.no_grad()
-def held_out_accuracy(model: nn.Module, dataset: Dataset, *, running_statistics: bool, batch_size: int) -> float:
-    """Accuracy (0..1) on the held-out examples, clean: with the source's statistics (ERM) or, as at test time, with
-    those of each batch. The model is left in evaluation mode."""
+def held_out_accuracy(
+    model: nn.Module, dataset: Dataset, *, running_statistics: bool, batch_size: int, held_out: Split | None = None
+) -> float:
+    """Accuracy (0..1) on the held-out examples, clean or as given: with the source's statistics (ERM) or, as at test
+    time, with those of each batch. The model is left in evaluation mode."""
     right = []
     model.eval()
-    held_out = dataset.plain_held_out
+    held_out = held_out or dataset.plain_held_out
     # Batches of that size or a little more: the statistics of a short rest would be those of no other batch.
     parts = max(1, len(held_out.y) // batch_size)
     for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):

@@ -17,7 +17,9 @@ from torch import nn
 from cascadetta_lib import networks
 from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
+from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork
 from cascadetta_lib.networks import NetworkError
 from cascadetta_lib.objectives import Training
@@ -44,6 +46,11 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
     expected = new_network(dataset, TINY, "meta", seed=3).state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in found.model.state_dict().items())
     assert found.card["sample_errors"] == networks.sample_errors(found.model, dataset)
+    adabn, wrong = METHODS["adabn"](found.model), []
+    for name in HELD_OUT_CORRUPTIONS:
+        x, y = dataset.domain(name, 5)
+        wrong += (adabn(dataset.prepare(x)).argmax(1) != y).tolist()
+    assert found.card["corrupted_error"] == pytest.approx(100 * sum(wrong) / len(wrong), abs=1e-3)
     assert found.history is not None and list(found.history["held_out_accuracy"]) == [0.5]
     assert found.origin == networks.origin(str(folder), "meta", 3) == f"folder:{found.sha256[:12]}"
 

@@ -3,6 +3,7 @@
 A network that is there already stays. The table in weights/README.md is written anew from all cards.
 """
 
+import math
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pandas as pd
 from cascadetta_lib import networks
 from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.exhibits.rendering import markdown
+from cascadetta_lib.exhibits.style import number
 from cascadetta_lib.settings import load_profile
 from cascadetta_lib.study import Study
 
@@ -28,6 +30,7 @@ def table() -> pd.DataFrame:
             "precision": card.training.precision,
             "clean error (%)": f"{card.clean_error:.2f}",
             "with batch statistics (%)": f"{card.clean_error_batch_statistics:.2f}",
+            "AdaBN, corrupted (%)": number(math.nan if card.corrupted_error is None else card.corrupted_error),
             "minutes": f"{card.provenance['seconds'] / 60:.0f}",
             "code": card.provenance["code_revision"],
             "SHA-256": card.weights_sha256[:12],

@@ -9,16 +9,7 @@ import pandas as pd
 
 from cascadetta_lib.data.cifar10_sample import DISTINCT
 from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.runs import (
-    RESAMPLES,
-    TRANSFERS,
-    Point,
-    Runs,
-    by_label,
-    main_points,
-    percentiles,
-    points_for,
-)
+from cascadetta_lib.exhibits.runs import RESAMPLES, TRANSFERS, Point, Runs, by_label, percentiles, points_for
 from cascadetta_lib.exhibits.style import WIDTH, colour, legend, name_domains, number, panels, spread
 from cascadetta_lib.exhibits.tables import by_domain, differences, metrics_by_label, paper_main
 from cascadetta_lib.methods import METHODS
@@ -42,7 +33,7 @@ class Released(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         """The main study without CoTTA's F, which costs as much as everything else together."""
-        points = main_points(settings, "image")
+        points = points_for(settings.image.methods)
         return [replace(one, changes={"forward_transfer": False}) if one.method == "cotta" else one for one in points]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
