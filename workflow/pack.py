@@ -15,6 +15,7 @@ from cascadetta_lib import networks
 from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.exhibits.rendering import markdown
 from cascadetta_lib.exhibits.style import number
+from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.settings import load_profile
 from cascadetta_lib.study import Study
 
@@ -27,7 +28,7 @@ def table() -> pd.DataFrame:
     rows = {
         f"{card.objective}-{card.seed}": {
             "epochs": str(card.training.epochs),
-            "precision": card.training.precision,
+            "precision": "float32" if OBJECTIVES[card.objective].meta else card.training.precision,
             "clean error (%)": f"{card.clean_error:.2f}",
             "with batch statistics (%)": f"{card.clean_error_batch_statistics:.2f}",
             "AdaBN, corrupted (%)": number(math.nan if card.corrupted_error is None else card.corrupted_error),
