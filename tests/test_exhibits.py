@@ -184,6 +184,12 @@ def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(stream: str
     assert f"batch 32, {stream} order" in shown["main_image"].provenance
 
 
+@pytest.mark.parametrize("method", ["adabn", "cascade"])
+def test_every_exhibit_stands_where_one_method_alone_has_run(runs: Runs, method: str) -> None:
+    found = stored(runs.settings, [run for run in runs.stored if run.method == method])
+    assert sum(bool(show(name, found).parts) for name in OURS) > 3
+
+
 def test_uncertainty(runs: Runs) -> None:
     frame = runs.frame(EXHIBITS["uncertainty"].points(SETTINGS))
     along = uncertainty.batch_means(frame[(frame["method"] == "cascade") & frame["severity"].isna()], "position")
