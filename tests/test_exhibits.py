@@ -190,6 +190,16 @@ def test_every_exhibit_stands_where_one_method_alone_has_run(runs: Runs, method:
     assert sum(bool(show(name, found).parts) for name in OURS) > 3
 
 
+def test_a_network_has_one_colour_in_all_panels_of_its_training() -> None:
+    epochs = {"epoch": [1, 2, 1, 2], "objective": ["erm", "erm", "meta", "meta"], "classes": 10}
+    histories = pd.DataFrame(epochs | {"held_out_accuracy": [0.1, 0.2, 0.3, 0.4], "agreement": [np.nan, np.nan, 1, 1]})
+    both, alone = training.curves(
+        histories, "objective", {"held_out_accuracy": "accuracy", "agreement": "agreement"}
+    ).axes[:2]
+    of_meta = [line for line in both.lines if list(line.get_ydata()) == [0.3, 0.4]][0]
+    assert of_meta.get_color() in {line.get_color() for line in alone.lines if list(line.get_ydata()) == [1, 1]}
+
+
 def test_uncertainty(runs: Runs) -> None:
     frame = runs.frame(EXHIBITS["uncertainty"].points(SETTINGS))
     along = uncertainty.batch_means(frame[(frame["method"] == "cascade") & frame["severity"].isna()], "position")

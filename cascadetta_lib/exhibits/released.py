@@ -187,7 +187,7 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
         range(len(bars)), [label.replace(", ", ",\n").replace("paper's ", "paper's\n") for label in bars], fontsize=8
     )
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.values())))
-    axes.grid(axis="x", visible=False)
+    axes.grid(visible=False)  # The numbers stand above the bars.
     return Part("whose-gain-figure", figure, "In brackets: less the bar to the left (points).")
 
 

@@ -31,14 +31,9 @@ class Streams(Exhibit):
         table = table.rename_axis(None, axis=1).assign(n=frame.groupby("label")["seed"].nunique().astype(str))
         figure, grid = panels(2, 3.2)
         colours = {label: colour(method) for label, method in zip(frame["label"], frame["method"], strict=True)}
-        style: dict[str, Any] = {
-            "dodge": len(colours) > 1 and 0.5,
-            "linestyle": "none",
-            "markersize": 4,
-            "errorbar": "sd",
-        }
+        how: Any = {"dodge": len(colours) > 1 and 0.5, "linestyle": "none", "markersize": 4, "errorbar": "sd"}
         for axes, metric in zip(grid, ("E", "A"), strict=True):
-            sns.pointplot(frame, x="stream", y=metric, hue="label", palette=colours, ax=axes, **style)
+            sns.pointplot(frame, x="stream", y=metric, hue="label", palette=colours, ax=axes, **how)
             axes.set(title=f"{metric} (%)", xlabel="", ylabel="")
         legend(figure)
         delta = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream."

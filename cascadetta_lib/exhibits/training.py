@@ -94,12 +94,12 @@ def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
 
 def curves(histories: pd.DataFrame, hue: str, columns: Mapping[str, str]) -> Figure:
     """A panel for each of these columns of the history, by epoch; a line for each value of the column `hue`, the mean
-    over seeds within one standard deviation."""
+    over seeds within one standard deviation, of the same colour in all panels, also where others are missing."""
     figure, grid = panels(len(columns), 2.7, columns=3, sharex=True)
+    look = {"hue": hue, "style": hue} | dict.fromkeys(("hue_order", "style_order"), list(dict.fromkeys(histories[hue])))
     for axes, (column, title) in zip(grid, columns.items(), strict=True):
         if column in histories:
-            shown = histories.dropna(subset=column)
-            sns.lineplot(shown, x="epoch", y=column, hue=hue, style=hue, errorbar="sd", ax=axes)
+            sns.lineplot(histories.dropna(subset=column), x="epoch", y=column, errorbar="sd", ax=axes, **look)
         draw_level(axes, column, histories["classes"].max())
         axes.set(title=title, ylabel="")
         axes.locator_params(axis="x", integer=True)

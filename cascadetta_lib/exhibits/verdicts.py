@@ -12,7 +12,7 @@ from scipy import stats
 
 from cascadetta_lib.data import entry
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.exhibits.base import EXHIBITS
+from cascadetta_lib.exhibits.base import EXHIBITS, file_name
 from cascadetta_lib.exhibits.claims import CLAIMS, Claim
 from cascadetta_lib.exhibits.regime import hindrance_of_runs, hindrance_of_study
 from cascadetta_lib.exhibits.rendering import markdown
@@ -139,7 +139,7 @@ def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
             "paper": each.claim.paper,
             "supported if": each.claim.condition,
             "ours": f"{each.estimate}; {each.part}" if each.estimate else "–",
-            "on": each.dataset or f"({each.claim.dataset})",
+            "on": file_name(each.dataset) if each.dataset else f"({each.claim.dataset})",
             "verdict": f"**{each.outcome}**" + (f" ({each.reason})" if each.reason else ""),
             "exhibit": EXHIBITS[each.claim.exhibit].label,
         }
