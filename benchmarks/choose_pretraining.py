@@ -15,12 +15,12 @@ import torch
 import yaml
 
 from cascadetta_lib.data.base import Dataset, Split
-from cascadetta_lib.exhibits.collapse import CANDIDATES
 from cascadetta_lib.meta import batch_statistics
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.provenance import provenance
 from cascadetta_lib.settings import load_profile
 from cascadetta_lib.study import Study
+from exhibits.collapse import CANDIDATES
 
 DRAWS = 5
 """How often the held-out examples are augmented."""

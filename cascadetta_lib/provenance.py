@@ -11,7 +11,7 @@ import torch
 
 from cascadetta_lib.settings import ROOT
 
-CODE = ("cascadetta_lib", "profiles", "workflow")
+CODE = ("cascadetta_lib", "exhibits", "profiles", "workflow")
 """What makes the numbers. The notebooks only ask for them, and an editor that saves their outputs changes nothing."""
 PACKAGES = ("torch", "torchvision", "numpy", "pandas")
 

@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.exhibits.base import EXHIBITS
-from cascadetta_lib.exhibits.runs import Point, Runs
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.provenance import code_revision
 from cascadetta_lib.settings import Settings, load_profile
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Study
+from exhibits.base import EXHIBITS
+from exhibits.runs import Point, Runs
 
 
 @dataclass(frozen=True)

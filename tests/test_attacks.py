@@ -25,13 +25,13 @@ from made_up_runs import Numbers, made_up_run, quick, stored
 from cascadetta_lib import networks
 from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.images import ImageOptions
-from cascadetta_lib.exhibits import EXHIBITS
 from cascadetta_lib.models import ImageNetwork
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.settings import SettingsError, settings_from
 from cascadetta_lib.store import CheckpointRequest, Store
 from cascadetta_lib.study import Study
+from exhibits import EXHIBITS
 from workflow import run
 from workflow.command import NOTEBOOK_FAILED, main
 

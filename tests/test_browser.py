@@ -25,7 +25,7 @@ import yaml
 from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
 from matplotlib.figure import Figure
 
-from cascadetta_lib.exhibits.base import EXHIBITS, Shown
+from exhibits.base import EXHIBITS, Shown
 from workflow.pages import write_html
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 from made_up_runs import Numbers, World, made_up_run, made_up_runs, points_of, quick, stored
 
-from cascadetta_lib.exhibits import cascade_plus, verdicts
-from cascadetta_lib.exhibits.ablations import severity_points
-from cascadetta_lib.exhibits.base import EXHIBITS
-from cascadetta_lib.exhibits.claims import CLAIMS, Claim
-from cascadetta_lib.exhibits.regime import COPIES, REGIMES, gate, hindrance_of_runs, hindrance_of_study
-from cascadetta_lib.exhibits.runs import Estimate, Runs
-from cascadetta_lib.exhibits.statistics import Evidence, measure
-from cascadetta_lib.exhibits.verdicts import Judgement, decide, holm, judge, judge_all, save, weigh
 from cascadetta_lib.settings import read_profile
 from cascadetta_lib.store import Run, Store
 from cascadetta_lib.study import Study
+from exhibits import cascade_plus, verdicts
+from exhibits.ablations import severity_points
+from exhibits.base import EXHIBITS
+from exhibits.claims import CLAIMS, Claim
+from exhibits.regime import COPIES, REGIMES, gate, hindrance_of_runs, hindrance_of_study
+from exhibits.runs import Estimate, Runs
+from exhibits.statistics import Evidence, measure
+from exhibits.verdicts import Judgement, decide, holm, judge, judge_all, save, weigh
 
 BY_NAME = {claim.identifier: claim for claim in CLAIMS}
 IMAGE_EXHIBITS = ("main_image", "gradual", "batch_size", "meta_learning", "cascade_parts", "severity", "theorem")

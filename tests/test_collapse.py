@@ -8,14 +8,14 @@ import pytest
 from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
-from cascadetta_lib.exhibits import cascade_plus
-from cascadetta_lib.exhibits.base import EXHIBITS
-from cascadetta_lib.exhibits.cascade_plus import ON_CONTROL, PLUS, SAME_NETWORK, choice, contestants
-from cascadetta_lib.exhibits.collapse import CANDIDATES
-from cascadetta_lib.exhibits.runs import Runs
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run, Store
+from exhibits import cascade_plus
+from exhibits.base import EXHIBITS
+from exhibits.cascade_plus import ON_CONTROL, PLUS, SAME_NETWORK, choice, contestants
+from exhibits.collapse import CANDIDATES
+from exhibits.runs import Runs
 
 OF_PLUS = METHODS["cascade_plus"].objective
 

@@ -15,14 +15,14 @@ from made_up_runs import Numbers, made_up_run, made_up_runs, points_of, quick, s
 from matplotlib.figure import Figure
 from torch import nn
 
-from cascadetta_lib.exhibits import EXHIBITS, released, style, training, uncertainty
-from cascadetta_lib.exhibits.ablations import sweep_figure
-from cascadetta_lib.exhibits.base import Shown, file_name, show_all
-from cascadetta_lib.exhibits.rendering import markdown, seeds_of, table_html, to_html
-from cascadetta_lib.exhibits.runs import Runs
-from cascadetta_lib.exhibits.tables import PAPER_RESULTS, paper_main
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.study import Checkpoint, Study
+from exhibits import EXHIBITS, released, style, training, uncertainty
+from exhibits.ablations import sweep_figure
+from exhibits.base import Shown, file_name, show_all
+from exhibits.rendering import markdown, seeds_of, table_html, to_html
+from exhibits.runs import Runs
+from exhibits.tables import PAPER_RESULTS, paper_main
 
 SETTINGS = quick(
     image_methods=("erm", "adabn", "tent", "cotta", "ttt", "cascade"),

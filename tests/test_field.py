@@ -12,13 +12,13 @@ from torch import Tensor
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.evaluate import batches_along
-from cascadetta_lib.exhibits import cascade_plus, field
-from cascadetta_lib.exhibits.base import EXHIBITS
-from cascadetta_lib.exhibits.runs import Runs
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.streams import Domain
+from exhibits import cascade_plus, field
+from exhibits.base import EXHIBITS
+from exhibits.runs import Runs
 
 NAMES = ["adabn", "tent", "eata", "cascade"]
 

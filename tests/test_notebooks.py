@@ -14,8 +14,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cascadetta_lib.exhibits import EXHIBITS
 from cascadetta_lib.settings import PARAMETERS, load_profile, settings_from
+from exhibits import EXHIBITS
 from workflow.notebooks import code_cells, read_parameters
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,17 +9,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-LIBRARY = ROOT / "cascadetta_lib"
-LONGEST_FILE, WHOLE_LIBRARY = 250, 9080
-"""Lines. The library is to come down to 6,000; until then it does not grow beyond what has been reached: 8,070
-lines, and 1,009 of the field's methods, networks, streams and exhibits."""
+LONGEST_FILE, MOST_LINES = 250, {"cascadetta_lib": 6600, "exhibits": 2520}
+"""Lines. The library is to come down to 6,000; until then neither package grows beyond what has been reached."""
 FLOORS = (
     {"registry", "progress", "models", "features", "losses", "streams", "augment"},
     {"data", "objectives", "meta", "methods", "sections", "settings"},
     {"pretrain", "theorem", "evaluate", "provenance", "store", "networks", "published"},
     {"study"},
-    {"exhibits"},
 )
+"""The rooms of the library, from the ground up. The exhibits stand above them all."""
 
 
 @pytest.mark.parametrize("command", [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]], ids=" ".join)
@@ -36,7 +34,7 @@ def test_settings_do_not_load_torchvision() -> None:
     assert done.returncode == 0, done.stderr
 
 
-# ---------------------------------------------------------------- the library's modules and what they import
+# ---------------------------------------------------------------- the modules and what they import
 
 
 def name_of(path: Path) -> str:
@@ -45,11 +43,11 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {name_of(path): path for path in sorted(LIBRARY.rglob("*.py"))}
+MODULES = {name_of(path): path for package in MOST_LINES for path in sorted((ROOT / package).rglob("*.py"))}
 
 
 def imports(name: str) -> set[str]:
-    """The library's modules that a module imports, wherever in its file."""
+    """Which of these modules a module imports, wherever in its file."""
     found = set()
     for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -61,9 +59,11 @@ def imports(name: str) -> set[str]:
 
 
 def floor(name: str) -> int:
-    """The floor of a module; the package itself, which everything passes through, lies below the ground."""
-    room = name.split(".")[1] if "." in name else None
-    return next((number for number, rooms in enumerate(FLOORS, 1) if room in rooms), 0 if room is None else -1)
+    """The floor of a module; the library itself, which everything passes through, lies below the ground."""
+    package, *rooms = name.split(".")
+    if package == "exhibits" or not rooms:
+        return len(FLOORS) + 1 if package == "exhibits" else 0
+    return next((number for number, within in enumerate(FLOORS, 1) if rooms[0] in within), -1)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -78,5 +78,7 @@ def test_no_imports_go_in_a_circle() -> None:
     graphlib.TopologicalSorter({name: imports(name) - {name} for name in MODULES}).prepare()  # raises CycleError
 
 
-def test_the_library_is_thin() -> None:
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES.values()) < WHOLE_LIBRARY
+@pytest.mark.parametrize("package", MOST_LINES)
+def test_a_package_is_thin(package: str) -> None:
+    paths = [path for name, path in MODULES.items() if name.split(".")[0] == package]
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths) <= MOST_LINES[package]

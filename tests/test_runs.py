@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from made_up_runs import Numbers, made_up_run, quick, stored
 
-from cascadetta_lib.exhibits.base import EXHIBITS
-from cascadetta_lib.exhibits.runs import Estimate, Point, Runs, bootstrap, main_points, over_seeds, paired
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Study
+from exhibits.base import EXHIBITS
+from exhibits.runs import Estimate, Point, Runs, bootstrap, main_points, over_seeds, paired
 
 SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
 

@@ -9,10 +9,10 @@ import pytest
 from made_up_runs import Numbers, made_up_run, quick, stored
 from test_published import made_up_state, write
 
-from cascadetta_lib.exhibits import EXHIBITS, Shown, main_points
-from cascadetta_lib.exhibits.standard import NETWORK, PUBLISHED
 from cascadetta_lib.settings import Settings, load_profile
 from cascadetta_lib.study import Study
+from exhibits import EXHIBITS, Shown, main_points
+from exhibits.standard import NETWORK, PUBLISHED
 
 THEIRS = pd.read_csv(PUBLISHED, index_col="method")
 METHODS = ["erm", "adabn", "tent", "cotta", "cascade_same_weights"]

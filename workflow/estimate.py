@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from cascadetta_lib.exhibits import EXHIBITS
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
 from cascadetta_lib.networks import NetworkError
@@ -18,6 +17,7 @@ from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import CheckpointRequest, RunRequest
 from cascadetta_lib.study import Study
+from exhibits import EXHIBITS
 from workflow.notebooks import code_cells
 
 # Milliseconds of CPU time of one thread (an AMD EPYC with AVX-512) for an image of ResNet-26 in float32, 32 × 32 pixels

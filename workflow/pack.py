@@ -13,11 +13,11 @@ import pandas as pd
 
 from cascadetta_lib import networks
 from cascadetta_lib.data.base import write_atomically
-from cascadetta_lib.exhibits.rendering import markdown
-from cascadetta_lib.exhibits.style import number
 from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.settings import load_profile
 from cascadetta_lib.study import Study
+from exhibits.rendering import markdown
+from exhibits.style import number
 
 BEGIN = "<!-- The table below is written by workflow/pack.py. -->\n"
 

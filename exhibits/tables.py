@@ -8,12 +8,12 @@ import pandas as pd
 
 from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.evaluate import online_errors
-from cascadetta_lib.exhibits.base import Part
-from cascadetta_lib.exhibits.runs import METRICS, bootstrap, by_label, paired
-from cascadetta_lib.exhibits.style import SHORT, number, spread
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.store import Run
 from cascadetta_lib.streams import make_stream
+from exhibits.base import Part
+from exhibits.runs import METRICS, bootstrap, by_label, paired
+from exhibits.style import SHORT, number, spread
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
 """In long form: table, dataset, setup, severity, batch_size, method, variant, domain, metric, value."""

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pandas as pd
 
-from cascadetta_lib.exhibits.base import Part, exhibit
-from cascadetta_lib.exhibits.collapse import ON_SOURCE, OnSource, on_source
-from cascadetta_lib.exhibits.runs import Point, Runs, by_label, main_points, reduced
-from cascadetta_lib.exhibits.style import number, spread
-from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, differences, metrics_by_label
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
+from exhibits.base import Part, exhibit
+from exhibits.collapse import ON_SOURCE, OnSource, on_source
+from exhibits.runs import Point, Runs, by_label, main_points, reduced
+from exhibits.style import number, spread
+from exhibits.tables import DEFINED, F_NAMES, differences, metrics_by_label
 
 PLUS, CONTROL, ALIKE = METHODS["cascade_plus"].label, "both_cross_entropy", ("adabn", "tent", "tent_adam")
 UNADAPTED, *SAME_NETWORK = (f"{METHODS[name].label} on {PLUS}'s network" for name in ALIKE)

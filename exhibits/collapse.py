@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
-from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.runs import Point, Runs, by_label, reduced
-from cascadetta_lib.exhibits.style import number, spread
-from cascadetta_lib.exhibits.training import PANELS, curves
 from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.pretrain import kept_epoch
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.study import Run, Study
+from exhibits.base import Exhibit, Part, exhibit
+from exhibits.runs import Point, Runs, by_label, reduced
+from exhibits.style import number, spread
+from exhibits.training import PANELS, curves
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "outer loss of the paper": {"outer_loss": "paper"},

@@ -11,15 +11,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.exhibits import rendering
-from cascadetta_lib.exhibits.rendering import plain, seeds_of, slug, to_html
-from cascadetta_lib.exhibits.runs import Point, Runs
 from cascadetta_lib.networks import NetworkError
 from cascadetta_lib.progress import progress
 from cascadetta_lib.registry import Registry
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Study
+from exhibits import rendering
+from exhibits.rendering import plain, seeds_of, slug, to_html
+from exhibits.runs import Point, Runs
 
 LEAST_EXAMPLES = 16
 """Examples of a domain below which an exhibit shows nothing: its numbers would be steps of more than 6 points."""
@@ -103,7 +103,7 @@ class Exhibit(ABC):
         return Shown(self, dataset, [*self.parts(frame, runs), *lines], frame.drop(columns="run"), list(frame["run"]))
 
 
-EXHIBITS: Registry[Exhibit] = Registry("exhibit", "cascadetta_lib.exhibits")
+EXHIBITS: Registry[Exhibit] = Registry("exhibit", "exhibits")
 
 
 def exhibit(kind: type[Exhibit]) -> type[Exhibit]:

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from cascadetta_lib.data.cifar10_sample import DISTINCT
-from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.runs import RESAMPLES, TRANSFERS, Point, Runs, by_label, percentiles, points_for
-from cascadetta_lib.exhibits.style import WIDTH, colour, legend, name_domains, number, panels, spread
-from cascadetta_lib.exhibits.tables import by_domain, differences, metrics_by_label, paper_main
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
+from exhibits.base import Exhibit, Part, exhibit
+from exhibits.runs import RESAMPLES, TRANSFERS, Point, Runs, by_label, percentiles, points_for
+from exhibits.style import WIDTH, colour, legend, name_domains, number, panels, spread
+from exhibits.tables import by_domain, differences, metrics_by_label, paper_main
 
 PAPER_ROWS = {"tent_adam": "tent", "cascade_same_weights": "cascade", "cascade_fixed_classifier": "cascade"}
 """The method of the paper beside whose row a variant is shown."""

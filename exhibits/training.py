@@ -7,15 +7,15 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from cascadetta_lib.exhibits.ablations import MetaLearning
-from cascadetta_lib.exhibits.base import Exhibit, Part, Shown, exhibit
-from cascadetta_lib.exhibits.runs import Point, Runs, main_points
-from cascadetta_lib.exhibits.style import BANDS, draw_level, legend, number, panels
-from cascadetta_lib.exhibits.uncertainty import ENTROPIES
 from cascadetta_lib.pretrain import kept_epoch
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Checkpoint, Study
+from exhibits.ablations import MetaLearning
+from exhibits.base import Exhibit, Part, Shown, exhibit
+from exhibits.runs import Point, Runs, main_points
+from exhibits.style import BANDS, draw_level, legend, number, panels
+from exhibits.uncertainty import ENTROPIES
 
 COLLAPSE_SHARE = 0.1
 """θ_a counts as collapsed where the entropy of its mean prediction is below this share of the uniform's."""

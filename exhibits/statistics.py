@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 
 from cascadetta_lib.evaluate import mean_online_error
-from cascadetta_lib.exhibits.ablations import seconds_per_domain
-from cascadetta_lib.exhibits.base import EXHIBITS
-from cascadetta_lib.exhibits.claims import Claim
-from cascadetta_lib.exhibits.runs import METRICS, Estimate, Runs, bootstrap
 from cascadetta_lib.pretrain import kept_epoch
 from cascadetta_lib.store import Run
+from exhibits.ablations import seconds_per_domain
+from exhibits.base import EXHIBITS
+from exhibits.claims import Claim
+from exhibits.runs import METRICS, Estimate, Runs, bootstrap
 
 
 class NotTestedError(Exception):

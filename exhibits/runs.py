@@ -16,11 +16,11 @@ from cascadetta_lib import networks
 from cascadetta_lib.data import identity
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.evaluate import Transfer, average_accuracy, forward_transfer, mean_online_error
-from cascadetta_lib.exhibits.style import number
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run, RunRequest, Store
 from cascadetta_lib.study import Study
+from exhibits.style import number
 
 CONFIDENCE, RESAMPLES, LEAST_BATCHES = 0.95, 2000, 10
 """Of every interval, and of the bootstrap, which draws from at least so many batches of a domain."""

@@ -8,13 +8,13 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from cascadetta_lib.exhibits.ablations import severity_points
-from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.runs import Point, Runs, points_for
-from cascadetta_lib.exhibits.style import BANDS, WIDTH, draw_level, draw_lines, legend, name_domains, panels
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
+from exhibits.ablations import severity_points
+from exhibits.base import Exhibit, Part, exhibit
+from exhibits.runs import Point, Runs, points_for
+from exhibits.style import BANDS, WIDTH, draw_level, draw_lines, legend, name_domains, panels
 
 ENTROPIES = {
     "entropy_main": "entropy of z (nats)",

@@ -12,13 +12,13 @@ from scipy import stats
 
 from cascadetta_lib.data import entry
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.exhibits.base import EXHIBITS, file_name
-from cascadetta_lib.exhibits.claims import CLAIMS, Claim
-from cascadetta_lib.exhibits.regime import hindrance_of_runs, hindrance_of_study
-from cascadetta_lib.exhibits.rendering import markdown
-from cascadetta_lib.exhibits.runs import CONFIDENCE, Estimate, Runs, over_seeds
-from cascadetta_lib.exhibits.statistics import Evidence, NotTestedError, measure
 from cascadetta_lib.settings import Settings
+from exhibits.base import EXHIBITS, file_name
+from exhibits.claims import CLAIMS, Claim
+from exhibits.regime import hindrance_of_runs, hindrance_of_study
+from exhibits.rendering import markdown
+from exhibits.runs import CONFIDENCE, Estimate, Runs, over_seeds
+from exhibits.statistics import Evidence, NotTestedError, measure
 
 LEAST_SEEDS = 3
 Outcome = Literal["supported", "contradicted", "undecided", "not tested"]

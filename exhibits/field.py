@@ -7,15 +7,15 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from cascadetta_lib.exhibits.ablations import sweep_table
-from cascadetta_lib.exhibits.base import Part, exhibit
-from cascadetta_lib.exhibits.cascade_plus import choice
-from cascadetta_lib.exhibits.collapse import OnSource
-from cascadetta_lib.exhibits.runs import Point, Runs, main_points, reduced
-from cascadetta_lib.exhibits.style import WIDTH, colour, number, typeset
-from cascadetta_lib.exhibits.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
+from exhibits.ablations import sweep_table
+from exhibits.base import Part, exhibit
+from exhibits.cascade_plus import choice
+from exhibits.collapse import OnSource
+from exhibits.runs import Point, Runs, main_points, reduced
+from exhibits.style import WIDTH, colour, number, typeset
+from exhibits.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 
 STREAMS = ("gradual", "mixed", "correlated")
 SIZES = (200, 16, 4, 1)

@@ -5,13 +5,13 @@ from pathlib import Path
 import pandas as pd
 
 from cascadetta_lib.data import VOCABULARIES
-from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.runs import Point, Runs, by_label, main_points
-from cascadetta_lib.exhibits.style import SHORT, number
-from cascadetta_lib.exhibits.tables import by_domain
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.streams import make_stream
+from exhibits.base import Exhibit, Part, exhibit
+from exhibits.runs import Point, Runs, by_label, main_points
+from exhibits.style import SHORT, number
+from exhibits.tables import by_domain
 
 PUBLISHED = Path(__file__).with_name("standard.csv")
 """Online errors (%) by corruption and their mean E, from benchmark.md of mariodoebler/test-time-adaptation: means of

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from cascadetta_lib.data import entry
-from cascadetta_lib.exhibits.ablations import severity_points
-from cascadetta_lib.exhibits.runs import Runs, main_points
-from cascadetta_lib.exhibits.statistics import trained
-from cascadetta_lib.exhibits.style import number
 from cascadetta_lib.store import Run
+from exhibits.ablations import severity_points
+from exhibits.runs import Runs, main_points
+from exhibits.statistics import trained
+from exhibits.style import number
 
 SHARE = 0.2
 """Of the paper's examples of a domain, and so of its updates, that a run must have at least."""

@@ -5,11 +5,11 @@ from typing import Any
 import pandas as pd
 import seaborn as sns
 
-from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.main_tables import Gradual
-from cascadetta_lib.exhibits.runs import Point, Runs, points_for, reduced
-from cascadetta_lib.exhibits.style import colour, legend, panels, spread
 from cascadetta_lib.settings import Settings
+from exhibits.base import Exhibit, Part, exhibit
+from exhibits.main_tables import Gradual
+from exhibits.runs import Point, Runs, points_for, reduced
+from exhibits.style import colour, legend, panels, spread
 
 
 @exhibit

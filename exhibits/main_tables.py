@@ -6,10 +6,12 @@ import pandas as pd
 import seaborn as sns
 
 from cascadetta_lib.evaluate import online_errors
-from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.runs import Point, Runs, main_points, points_for, reduced
-from cascadetta_lib.exhibits.style import WIDTH, name_domains, number, typeset
-from cascadetta_lib.exhibits.tables import (
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.settings import Settings
+from exhibits.base import Exhibit, Part, exhibit
+from exhibits.runs import Point, Runs, main_points, points_for, reduced
+from exhibits.style import WIDTH, name_domains, number, typeset
+from exhibits.tables import (
     DEFINED,
     domains_table,
     method_differences,
@@ -17,9 +19,7 @@ from cascadetta_lib.exhibits.tables import (
     paper_main,
     paper_values,
 )
-from cascadetta_lib.exhibits.uncertainty import entropy_figure
-from cascadetta_lib.methods import METHODS
-from cascadetta_lib.settings import Settings
+from exhibits.uncertainty import entropy_figure
 
 
 class MainTable(Exhibit):

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from cascadetta_lib.exhibits.base import Exhibit, Part, exhibit
-from cascadetta_lib.exhibits.rendering import from_to
-from cascadetta_lib.exhibits.runs import Point, Runs, points_for, reduced
-from cascadetta_lib.exhibits.style import BANDS, draw_lines, legend, number, panels, spread
-from cascadetta_lib.exhibits.tables import beside_paper, differences, domains_table, paper_values
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
+from exhibits.base import Exhibit, Part, exhibit
+from exhibits.rendering import from_to
+from exhibits.runs import Point, Runs, points_for, reduced
+from exhibits.style import BANDS, draw_lines, legend, number, panels, spread
+from exhibits.tables import beside_paper, differences, domains_table, paper_values
 
 CASCADE = METHODS["cascade"].label
 VARIANTS = ("cascade_no_auxiliary", "cascade_same_weights", "cascade_fixed_classifier")
