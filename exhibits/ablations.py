@@ -179,17 +179,15 @@ class LearningRate(Exhibit):
     question = "Is the ranking the methods' or the learning rate's, and is a gain that of steps which hardly move?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """AdaBN at one rate, since it has none; F, which costs as much again, at the first batch size alone."""
+        """AdaBN at one rate, since it has none; F, which costs as much again, at the first batch size alone, and not
+        of CoTTA, whose steps cost as much as those of all others together."""
         image, points = settings.image, []
-        adapting = [name for name in image.methods if METHODS[name].adapts]
         for size in image.learning_rate_batch_sizes:
-            fixed = {"batch_size": size, "forward_transfer": False}
-            if size == image.learning_rate_batch_sizes[0]:
-                fixed["forward_transfer"] = image.forward_transfer
-            for rate in image.learning_rates:
-                points += points_for(adapting, reduced(settings, **fixed, online_learning_rate=rate))
-            own = reduced(settings, **fixed, online_learning_rate=image.online_learning_rate)
-            points += points_for({"adabn"} & set(image.methods), own)
+            transfer = image.forward_transfer and size == image.learning_rate_batch_sizes[0]
+            for name in (name for name in image.methods if name == "adabn" or METHODS[name].adapts):
+                measured = {"batch_size": size, "forward_transfer": transfer and name != "cotta"}
+                for rate in image.learning_rates if METHODS[name].adapts else [image.online_learning_rate]:
+                    points += points_for([name], reduced(settings, **measured, online_learning_rate=rate))
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
