@@ -251,6 +251,23 @@ def test_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table(show("theorem", found), "theorem").loc["meta, seed 0", "error as printed"] == "0.12"
 
 
+def test_text_by_the_step_at_test_time() -> None:
+    settings = quick(text_methods=("erm", "adabn", "tent", "tent_adam", "cascade"))
+
+    def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        errors = 4 if changes.get("online_optimizer") == "adam" else 8 if method == "cascade" else 6
+        return Numbers((errors + (1 if changes.get("online_learning_rate") == 0.0001 else 0), 0), 0.6, 0.5)
+
+    points = points_of(settings, ["online_text"])
+    assert {point.method for point in points} == {"erm", "adabn", "tent", "cascade"}, "Tent with Adam is a step of Tent"
+    runs = stored(settings, made_up_runs(settings, world, points, [0], "text"), "text")
+    found = table(EXHIBITS["online_text"].show(runs), "online-text")
+    assert list(found.columns) == ["own, 0.001", "sgd, 0.0001", "adam, 0.001", "adam, 0.0001", "n"]
+    assert list(found.loc["Tent"]) == ["30.00", "35.00", "20.00", "25.00", "1"]
+    assert list(found.loc["Cascade"]) == ["40.00", "45.00", "20.00", "25.00", "1"]
+    assert list(found.loc["AdaBN"])[1:4] == ["–"] * 3
+
+
 # ---------------------------------------------------------------- what all exhibits share
 
 
