@@ -136,7 +136,7 @@ def bare_steps(method: Method, passes: tuple[float, float], batches: list[Tensor
     alone, trained = copy.deepcopy(getattr(method, "teacher", method.model)), copy.deepcopy(method.model)
     logits = trained.rotation_logits if isinstance(trained, Parallel) else lambda x: trained(x).main
     adapted = [parameter for parameter in trained.parameters() if parameter.requires_grad]
-    optimizer = method.make_optimizer(adapted) if method.adapts else None
+    optimizer = method.make_optimizer(adapted, lr=method.learning_rate) if method.adapts else None
     # Each pass takes a whole batch, but that RoTTA's memory may have less.
     sizes = [[BATCH] * int(count) + [round(count % 1 * BATCH)] * bool(count % 1) for count in passes]
 

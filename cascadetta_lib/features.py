@@ -53,6 +53,9 @@ class WideBlock(PreActivationBlock):
         return self.shortcut(x if isinstance(self.shortcut, nn.Identity) else active) + residual
 
 
+BLOCKS = {"conv_bn_relu": ConvBNReLUBlock, "pre_activation": PreActivationBlock, "wide": WideBlock}
+
+
 def stage(kind: type[nn.Module], count: int, channels_in: int, channels: int, stride: int) -> nn.Sequential:
     """`count` blocks, of which the first changes the number of channels and the size."""
     others = [kind(channels, channels, 1) for _ in range(count - 1)]
@@ -90,24 +93,21 @@ class LastStage(nn.Module):
         self.bn = bn
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.blocks(x)
-        # Only the pre-activation network ends in a BatchNorm of its own.
-        if isinstance(self.bn, nn.BatchNorm2d):
-            x = F.relu(self.bn(x))
-        return x.mean((2, 3))
+        # Where the blocks end in a ReLU, bn is nn.Identity, and this ReLU changes nothing.
+        return F.relu(self.bn(self.blocks(x))).mean((2, 3))
 
 
 class SmallResNet(ImageFeatures):
     """φ for 32×32 images: a 3×3 convolution and three stages of (depth − 2)/6 blocks with w, 2w, 4w channels.
     (B, 3, H, W) → (B, 4w). The paper's ResNet-26 has depth 26 and width 16, and 366,288 parameters."""
 
-    def __init__(self, depth: int, width: int, block: str) -> None:
+    def __init__(self, depth: int, width: int, block: str, stem: int | None = None) -> None:
         super().__init__()
-        pre_activation = block == "pre_activation"
-        kind, count = PreActivationBlock if pre_activation else ConvBNReLUBlock, (depth - 2) // 6
-        self.conv1 = nn.Conv2d(3, width, 3, 1, 1, bias=False)
-        self.bn1 = nn.Identity() if pre_activation else nn.BatchNorm2d(width)
-        self.stage1 = stage(kind, count, width, width, 1)
+        kind, count, stem = BLOCKS[block], (depth - 2) // 6, stem or width
+        pre_activation = issubclass(kind, PreActivationBlock)
+        self.conv1 = nn.Conv2d(3, stem, 3, 1, 1, bias=False)
+        self.bn1 = nn.Identity() if pre_activation else nn.BatchNorm2d(stem)
+        self.stage1 = stage(kind, count, stem, width, 1)
         self.stage2 = stage(kind, count, width, 2 * width, 2)
         last_bn = nn.BatchNorm2d(4 * width) if pre_activation else nn.Identity()
         self.private = LastStage(stage(kind, count, 2 * width, 4 * width, 2), last_bn)
@@ -123,21 +123,12 @@ class SmallResNet(ImageFeatures):
         return self.stage2(self.stage1(x))
 
 
-class WideResNet(ImageFeatures):
+class WideResNet(SmallResNet):
     """φ of the wide ResNet (Zagoruyko and Komodakis 2016), for 32×32 images, of depth 6n + 4 and widening factor k: a
     3×3 convolution to 16 channels, and three stages of n blocks with 16k, 32k, 64k. (B, 3, H, W) → (B, 64k)."""
 
     def __init__(self, depth: int, widening: int) -> None:
-        super().__init__()
-        count, width = (depth - 4) // 6, 16 * widening
-        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-        self.stage1 = stage(WideBlock, count, 16, width, 1)
-        self.stage2 = stage(WideBlock, count, width, 2 * width, 2)
-        self.private = LastStage(stage(WideBlock, count, 2 * width, 4 * width, 2), nn.BatchNorm2d(4 * width))
-        self.features = 4 * width
-
-    def shared(self, x: Tensor) -> Tensor:
-        return self.stage2(self.stage1(self.conv1(x)))
+        super().__init__(depth, 16 * widening, "wide", stem=16)
 
 
 class ResNet34(ImageFeatures):

@@ -6,9 +6,7 @@ is) and NAME.csv (a row an epoch of its training). Nothing that is read here can
 """
 
 import hashlib
-import json
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +14,22 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import nn
 
-from cascadetta_lib.data.base import Dataset, Modality, fingerprint, write_atomically
-from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
-from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork, build_network
-from cascadetta_lib.objectives import OBJECTIVES, Training
-from cascadetta_lib.pretrain import held_out_accuracy
+from cascadetta_lib.data.base import Dataset, Modality
+from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
+from cascadetta_lib.objectives import Training
+from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.published import SOURCES, NetworkError, check_file, load_into, load_published
 from cascadetta_lib.settings import absolute
 
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
-SAMPLE = 256
-"""Held-out examples on which a test holds a shipped network to its card."""
 
 
 class Card(BaseModel):
     """What made a network, and how good it is. Errors are in percent, on clean held-out source examples; sample_errors
-    counts those among the first SAMPLE, and corrupted_error is the E of AdaBN under four corruptions of severity 5,
+    counts those among the first 256, and corrupted_error is the E of AdaBN under four corruptions of severity 5,
     where they are defined. options: how the source was cut, scaled and augmented."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,9 +85,7 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
             "another's; fetch both again"
         )
     _check_fit(path, described.classes, described.input_shape, described.options, dataset)
-    kind = OBJECTIVES[described.objective]
-    facts = dataset.network_facts | {"parallel": kind.parallel, "auxiliary": kind.auxiliary, "seed": seed}
-    built = build_network(described.network, **facts)
+    built = new_network(dataset, described.network, described.objective, seed)
     try:
         load_into(built, load(content), path)
     except SafetensorError as error:
@@ -161,40 +154,3 @@ def _check_fit(path: Path, classes: int, shape: tuple[int, ...], options: dict[s
         raise NetworkError(
             f"{path} was trained with input_scaling = {wanted!r}, not {asked!r}: set image_input_scaling={wanted}"
         )
-
-
-def pack(folder: Path, model: nn.Module, history: pd.DataFrame, dataset: Dataset, **card: Any) -> Path:
-    """Write a trained network, its card and its history into `folder`, and return the path of the weights. `card` has
-    the fields of Card that cannot be measured: network, objective, training, seed, options, provenance."""
-    content = save({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
-    accuracy = partial(held_out_accuracy, model, dataset, batch_size=200)
-    names = HELD_OUT_CORRUPTIONS if tuple(dataset.held_out.x.shape[-2:]) == (32, 32) else ()
-    corrupted = [accuracy(running_statistics=False, held_out=dataset.domain(name, 5)) for name in names]
-    described = Card(
-        modality=dataset.modality,
-        classes=dataset.classes,
-        input_shape=tuple(dataset.prepare(dataset.plain_held_out.x[:1]).shape[1:]),
-        weights_sha256=hashlib.sha256(content).hexdigest(),
-        data=dataset.source,
-        data_fingerprint=dataset.fingerprint,
-        held_out_examples=len(dataset.held_out.y),
-        clean_error=round(100 * (1 - accuracy(running_statistics=True)), 3),
-        clean_error_batch_statistics=round(100 * (1 - accuracy(running_statistics=False)), 3),
-        corrupted_error=round(100 * (1 - sum(corrupted) / len(corrupted)), 3) if corrupted else None,
-        sample_fingerprint=fingerprint([*dataset.plain_held_out.take(slice(SAMPLE))]),
-        sample_errors=sample_errors(model, dataset),
-        **card,
-    )
-    path = folder / f"{described.objective}-{described.seed}.safetensors"
-    text = json.dumps(described.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    write_atomically(path.with_suffix(".csv"), lambda file: history.to_csv(file, index=False))
-    write_atomically(path.with_suffix(".json"), lambda file: file.write(text.encode()))
-    write_atomically(path, lambda file: file.write(content))
-    return path
-
-
-@torch.no_grad()
-def sample_errors(model: nn.Module, dataset: Dataset) -> int:
-    """How many of the first SAMPLE held-out examples the model errs on, with the source's statistics."""
-    x, y = dataset.plain_held_out.take(slice(SAMPLE))
-    return int((model.eval()(dataset.prepare(x)).main.argmax(1) != y).sum())

@@ -3,7 +3,7 @@
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 Entry = TypeVar("Entry")
@@ -21,7 +21,7 @@ def nearest(value: str, allowed: Iterable[str]) -> str:
     return f"allowed are {', '.join(allowed)}{hint}"
 
 
-class Registry(Collection[str], Generic[Entry]):
+class Registry(Iterable[str], Generic[Entry]):
     """Names to entries. With `package`, every module of that package is imported before the first look-up, so that a
     new file in its folder is all that a new entry needs."""
 
@@ -49,9 +49,6 @@ class Registry(Collection[str], Generic[Entry]):
         if name not in self._loaded():
             raise ValueError(f"no {self.kind} is named {name!r}; {nearest(name, self._entries)}")
         return self._entries[name]
-
-    def __len__(self) -> int:
-        return len(self._loaded())
 
     def __contains__(self, name: object) -> bool:
         return name in self._loaded()

@@ -5,7 +5,7 @@ The defaults are the paper's values. A name here has the prefix of the modality 
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -19,7 +19,7 @@ from cascadetta_lib.methods.base import OptimizerName
 from cascadetta_lib.models import Depth, ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.registry import nearest
-from cascadetta_lib.streams import Domain, make_stream, order_of
+from cascadetta_lib.streams import Domain, Order, make_stream
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -120,7 +120,7 @@ class Section(Protocol):
     @property
     def protocol(self) -> dict[str, Any]:
         """How a method is run, by the names of a RunRequest."""
-        order = order_of(self.stream)
+        order = self.stream if self.stream in get_args(Order) else None
         delta = self.dirichlet_delta if order == "correlated" else None
         return self.part(Protocol).model_dump() | {"order": order, "dirichlet_delta": delta}
 

@@ -101,24 +101,20 @@ class Settings(BaseModel):
         return make_settings(flat(self) | values, dict.fromkeys(values, "a variation of the study"))
 
 
-def _fields() -> dict[str, FieldInfo]:
-    fields = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
-    for modality, section in SECTIONS.items():
-        for name, field in section.model_fields.items():
-            if name not in ("folder", "device"):  # said once for all modalities
-                fields[f"{modality}_{name}"] = field
-    return fields
-
-
 def _modality(name: str) -> str:
     """`image` of image_depth; empty for what all modalities share."""
     start, line, _ = name.partition("_")
     return start if line and start in SECTIONS else ""
 
 
-FIELDS = _fields()
-PARAMETERS: dict[str, str] = {name: field.description or "" for name, field in FIELDS.items()}
-"""Every parameter by its flat name, with what it means."""
+COMMON = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
+PARAMETERS: dict[str, FieldInfo] = COMMON | {
+    f"{modality}_{name}": field
+    for modality, section in SECTIONS.items()
+    for name, field in section.model_fields.items()
+    if name not in ("folder", "device")  # said once for all modalities
+}
+"""Every parameter by its flat name; its description says what it means."""
 
 
 def flat(settings: Settings) -> dict[str, Any]:
@@ -138,10 +134,10 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
     nested: dict[str, Any] = {modality: {} for modality in SECTIONS}
     for name, value in values.items():
         origin = origins.get(name, "the call")
-        if name not in FIELDS:
+        if name not in PARAMETERS:
             raise SettingsError(f"{reprlib.repr(name)} (from {origin}) is no parameter; {_alike(str(name)[:60])}")
         items = value if isinstance(value, list | tuple) else [value]
-        allows_truth = FIELDS[name].annotation is bool
+        allows_truth = PARAMETERS[name].annotation is bool
         if not all(isinstance(item, PLAIN) and (allows_truth or not isinstance(item, bool)) for item in items):
             allowed = "true or false" if allows_truth else "a number, a text or a list of them"
             raise SettingsError(f"{name} = {reprlib.repr(value)} (from {origin}): allowed is {allowed}")
@@ -173,9 +169,8 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
     if isinstance(fault["input"], str) and "expected" in fault.get("ctx", {}):
         allowed = str(fault["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         reason = nearest(fault["input"][:60], allowed)
-    about = f" ({PARAMETERS[name]})" if PARAMETERS[name] else ""
     origin = origins.get(name, "the defaults")
-    return f"{name} = {reprlib.repr(fault['input'])} (from {origin}): {reason}{about}"
+    return f"{name} = {reprlib.repr(fault['input'])} (from {origin}): {reason} ({PARAMETERS[name].description})"
 
 
 def read_profile(profile: str) -> tuple[dict[str, Any], str]:
@@ -223,14 +218,13 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
     the parameter itself can be None. A plain variable whose name looks like a parameter's and is none is refused:
     papermill does not refuse it.
     """
-    common = [name for name in PARAMETERS if not _modality(name)]
     values: dict[str, Any] = {}
     for name, value in variables.items():
         if name in PARAMETERS:
-            if value is not None or type(None) in get_args(FIELDS[name].annotation):
+            if value is not None or type(None) in get_args(PARAMETERS[name].annotation):
                 values[name] = value
         elif isinstance(value, PLAIN | list | tuple) and not name.startswith("_"):
-            if _modality(name) or difflib.get_close_matches(name, common, cutoff=0.75):
+            if _modality(name) or difflib.get_close_matches(name, COMMON, cutoff=0.75):
                 raise SettingsError(f"{name} (from the notebook) is no parameter; {_alike(name)}")
     base, path = read_profile(str(values.pop("profile", "quick")))
     origins = dict.fromkeys(base, path) | dict.fromkeys(values, "the notebook's parameters")

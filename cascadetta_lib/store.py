@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 from filelock import FileLock
+from pooch import file_hash
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cascadetta_lib.data.base import Modality
@@ -181,7 +182,7 @@ def read_entry(folder: Path) -> Entry:
         if unknown := {path.name for path in folder.glob("[!.]*")} - {name for *_, name in lines} - {CHECKSUMS}:
             raise Damaged(f"{CHECKSUMS} does not name its file {min(unknown)}")
         for digest, _, name in lines:
-            if _sha256(folder / name) != digest:
+            if file_hash(str(folder / name)) != digest:
                 raise Damaged(f"its file {name} is not the one that was written")
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         if not isinstance(described, dict) or not {"request", "data", "provenance", "found"} <= described.keys():
@@ -223,14 +224,10 @@ def _seal(folder: Path, described: dict[str, Any]) -> None:
     text = json.dumps(described, indent=1, sort_keys=True, ensure_ascii=False)
     (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
     files = sorted(path for path in folder.iterdir() if path.name != CHECKSUMS)
-    (folder / CHECKSUMS).write_text("".join(f"{_sha256(path)}  {path.name}\n" for path in files), encoding="utf-8")
+    sums = [f"{file_hash(str(path))}  {path.name}\n" for path in files]
+    (folder / CHECKSUMS).write_text("".join(sums), encoding="utf-8")
     for path in (*files, folder / CHECKSUMS, folder):
         _sync(path)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync(path: Path) -> None:

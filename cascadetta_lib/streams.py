@@ -40,7 +40,7 @@ def make_stream(stream: str | Sequence[str], vocabulary: Vocabulary, severity: i
     ["fog", "snow:3"].
 
     instantaneous, mixed, correlated: every standard domain once, at `severity`; they differ in the order of the
-    examples (`order_of`). gradual: every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next
+    examples (`Order`). gradual: every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next
     (Sec. 6.1), which makes 135 domains of 15. A domain of a list that names no severity of its own has `severity`.
     Raises ValueError for anything else.
     """
@@ -65,11 +65,6 @@ def make_stream(stream: str | Sequence[str], vocabulary: Vocabulary, severity: i
             raise ValueError(f"{name}:{chosen}: the severity is one of {', '.join(map(str, vocabulary.severities))}")
         domains.append(Domain(name, int(chosen)))
     return domains
-
-
-def order_of(stream: str | Sequence[str]) -> Order | None:
-    """The order of the examples that the name of a stream stands for."""
-    return "mixed" if stream == "mixed" else "correlated" if stream == "correlated" else None
 
 
 def draw_order(

@@ -13,9 +13,9 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Part, exhibit
 from exhibits.collapse import ON_SOURCE, OnSource, on_source
-from exhibits.runs import Point, Runs, by_label, main_points, reduced
+from exhibits.runs import Point, Runs, main_points, reduced
 from exhibits.style import number, spread
-from exhibits.tables import DEFINED, F_NAMES, differences, metrics_by_label
+from exhibits.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 
 PLUS, CONTROL, ALIKE = METHODS["cascade_plus"].label, "both_cross_entropy", ("adabn", "tent", "tent_adam")
 UNADAPTED, *SAME_NETWORK = (f"{METHODS[name].label} on {PLUS}'s network" for name in ALIKE)
@@ -98,10 +98,7 @@ class Comparison(OnSource):
         table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
         table["rate"] = main.groupby("label")["online_learning_rate"].first().map("{:g}".format)
         parts: list[Part | str] = [Part("comparison", table, DEFINED)]
-        if PLUS in (labels := by_label(main)):
-            plus = labels.pop(PLUS)
-            pairs = {f"{label} − {PLUS}": (plus, rows) for label, rows in labels.items()}
-            parts += differences("comparison-differences", pairs)
+        parts += method_differences("comparison-differences", main, PLUS)
         if len(held):
             errors = held.groupby("label", sort=False)["E"].agg(spread).to_frame("E (%)").rename_axis("method")
             note = "At other batch sizes, and on the long stream."

@@ -11,14 +11,7 @@ from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.runs import Point, Runs, main_points, points_for, reduced
 from exhibits.style import WIDTH, name_domains, number, typeset
-from exhibits.tables import (
-    DEFINED,
-    domains_table,
-    method_differences,
-    metrics_table,
-    paper_main,
-    paper_values,
-)
+from exhibits.tables import DEFINED, domains_table, method_differences, metrics_table, paper_main, paper_values
 from exhibits.uncertainty import entropy_figure
 
 

@@ -115,8 +115,8 @@ def differences(name: str, pairs: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]
     return [Part(name, table, note)] if rows else []
 
 
-def method_differences(name: str, frame: pd.DataFrame) -> list[Part | str]:
-    """Every method's E less that of the cascade."""
-    parts, cascade = by_label(frame), METHODS["cascade"].label
-    rivals = {label: rows for label, rows in parts.items() if label != cascade and cascade in parts}
-    return differences(name, {f"{label} − {cascade}": (parts[cascade], rows) for label, rows in rivals.items()})
+def method_differences(name: str, frame: pd.DataFrame, reference: str = METHODS["cascade"].label) -> list[Part | str]:
+    """Every method's E less that of `reference`."""
+    parts = by_label(frame)
+    rivals = {label: rows for label, rows in parts.items() if label != reference and reference in parts}
+    return differences(name, {f"{label} − {reference}": (parts[reference], rows) for label, rows in rivals.items()})

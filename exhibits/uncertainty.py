@@ -2,7 +2,6 @@
 entropies of every method along the stream."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -82,11 +81,6 @@ def entropy_figure(runs: Sequence[Run]) -> Figure:
 
 def tidy_batches(run: Run) -> pd.DataFrame:
     """The batches of a run with label, method, objective and seed, and the error of each in percent."""
-    objective = run.request.checkpoint.objective
-    names: dict[str, Any] = {
-        "label": METHODS[run.method].label,
-        "method": run.method,
-        "objective": objective,
-        "seed": run.seed,
-    }
-    return run.batches.assign(**names, error=100 * run.batches["errors"] / run.batches["count"])
+    label, objective = METHODS[run.method].label, run.request.checkpoint.objective
+    error = 100 * run.batches["errors"] / run.batches["count"]
+    return run.batches.assign(label=label, method=run.method, objective=objective, seed=run.seed, error=error)

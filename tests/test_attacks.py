@@ -22,7 +22,6 @@ import soundfile
 import torch
 from made_up_runs import Numbers, made_up_run, quick, stored
 
-from cascadetta_lib import networks
 from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.models import ImageNetwork
@@ -34,6 +33,7 @@ from cascadetta_lib.study import Study
 from exhibits import EXHIBITS
 from workflow import run
 from workflow.command import NOTEBOOK_FAILED, main
+from workflow.pack import pack
 
 LONGEST = 450  # characters of a message, beside the folder of the test
 Give = Callable[[Path], object]
@@ -113,7 +113,7 @@ def weights(spoil: Callable[[Path], object], *pairs: str) -> Give:
         card: dict[str, Any] = {"network": network, "objective": "erm", "training": Training(epochs=1), "seed": 0}
         card |= {"options": {"input_scaling": "symmetric"}, "provenance": {}}
         model = new_network(dataset, network, "erm", seed=0)
-        spoil(networks.pack(here / "nets", model, pd.DataFrame({"epoch": [1]}), dataset, **card))
+        spoil(pack(here / "nets", model, pd.DataFrame({"epoch": [1]}), dataset, **card))
 
     return images(prepare, *merged({"image_weights": "nets", "image_methods": "[erm]"}, pairs))
 

@@ -138,7 +138,7 @@ def make_dataset(modality: Modality, folder: Path, device: str) -> Dataset:
         )  # fmt: skip
     reviews = Reviews(np.array(["good book", "bad dull plot"] * 20, dtype=object), y)
     return make_text_dataset(
-        train=reviews, domains=dict.fromkeys(DOMAINS, reviews), name="two", source="made up", target_source="made up",
+        train=reviews, domains=dict.fromkeys(DOMAINS, reviews), name="two", source="made up", domain_source="made up",
         synonyms=Synonyms(lambda word: ("fine",), "the tests"), compare_with=None,
         options=TextOptions(vocabulary_size=4, features="counts", **where),
     )  # fmt: skip

@@ -411,11 +411,11 @@ def test_options_are_checked(options: dict[str, Any]) -> None:
 
 
 def test_something_is_left_to_train_on() -> None:
-    x, y = torch.arange(4), torch.arange(4)
-    train, held_out = split_source(x, y, train_size=None, held_out_fraction=0.01)
+    source = Split(torch.arange(4), torch.arange(4))
+    train, held_out = split_source(source, Options(held_out_fraction=0.01))
     assert (len(train.x), len(held_out.x)) == (3, 1)
     with pytest.raises(ValueError, match="none is left to train on"):
-        split_source(x, y, train_size=2, held_out_fraction=0.9)
+        split_source(source, Options(train_size=2, held_out_fraction=0.9))
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_the_six_of_the_paper_and_the_variants_are_there() -> None:
     assert {name for name in METHODS if METHODS[name].in_paper} == {"erm", "adabn", "ttt", "tent", "cotta", "cascade"}
     variants = {"tent_adam", "cascade_fixed_classifier", "cascade_no_auxiliary", "cascade_same_weights", "cascade_plus"}
     assert variants <= set(METHODS)
-    assert len({METHODS[name].label for name in METHODS}) == len(METHODS)
+    assert len({METHODS[name].label for name in METHODS}) == len(list(METHODS))
     assert all(METHODS[name].objective_on(modality) in OBJECTIVES for name, modality in CASES)
 
 
@@ -138,6 +138,16 @@ def test_nothing_but_the_declared_parameters_changes(name: str, modality: Modali
     assert bool(memory) == (bool(method.memory) or name in ("rotta", "tema")) and bool(declared) == method.adapts
     for n, (value, old) in before.items():
         assert id(value) in declared | memory or torch.equal(value, old), n
+
+
+@pytest.mark.parametrize(("name", "modality"), ADAPTING)
+def test_a_method_has_the_optimiser_of_its_source(name: str, modality: Modality) -> None:
+    optimizer = make(name, modality).optimizer
+    assert optimizer is not None
+    adam, settings = name in ("tent_adam", "cotta", "roid", "rotta"), optimizer.param_groups[0]
+    assert type(optimizer) is (torch.optim.Adam if adam else torch.optim.SGD) and settings["lr"] == 0.05
+    if not adam:
+        assert (settings["momentum"], settings["nesterov"]) == ((0, False) if name == "ttt" else (0.9, True))
 
 
 @pytest.mark.parametrize(("name", "modality"), ADAPTING)

@@ -25,6 +25,7 @@ from cascadetta_lib.networks import NetworkError
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.published import load_release
+from workflow.pack import pack, sample_errors
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 RELEASE = Path(__file__).resolve().parents[2] / "shared" / "data" / "release"
@@ -37,7 +38,7 @@ def folder(tmp_path: Path, dataset: ImageDataset) -> Path:
     history = pd.DataFrame({"epoch": [1], "held_out_accuracy": [0.5]})
     card = {"network": TINY, "objective": "meta", "training": Training(epochs=1), "seed": 3}
     card |= {"options": {"input_scaling": "symmetric"}, "provenance": {"code_revision": "x"}}
-    networks.pack(tmp_path / "nets", model, history, dataset, **card)
+    pack(tmp_path / "nets", model, history, dataset, **card)
     return tmp_path / "nets"
 
 
@@ -45,7 +46,7 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
     found = networks.find(str(folder), "meta", 3, dataset)
     expected = new_network(dataset, TINY, "meta", seed=3).state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in found.model.state_dict().items())
-    assert found.card["sample_errors"] == networks.sample_errors(found.model, dataset)
+    assert found.card["sample_errors"] == sample_errors(found.model, dataset)
     adabn, wrong = METHODS["adabn"](found.model), []
     for name in HELD_OUT_CORRUPTIONS:
         x, y = dataset.domain(name, 5)
@@ -162,7 +163,7 @@ def test_a_shipped_network_is_what_its_card_says(path: Path, real_cifar10: Path)
     dataset = _real(real_cifar10, tuple(card.options.items()))
     found = networks.find("shipped", card.objective, card.seed, dataset)
     assert dataset.fingerprint == card.data_fingerprint
-    assert networks.sample_errors(found.model, dataset) == card.sample_errors
+    assert sample_errors(found.model, dataset) == card.sample_errors
 
 
 def test_the_shipped_networks_are_small_and_listed() -> None:

@@ -174,4 +174,6 @@ def test_a_whole_notebook_by_hand(tmp_path: Path) -> None:
         if output.get("data")
     ]
     assert any("<table" in page and "data:image/png;base64" in page for page in pages)
-    assert len(list((tmp_path / "results" / "runs").iterdir())) == 2
+    assert len(list((tmp_path / "results" / "runs").iterdir())) == 5, (
+        "two methods, and three other steps of the cascade"
+    )

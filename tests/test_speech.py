@@ -268,7 +268,7 @@ def test_sizes(words: Path, tmp_path: Path) -> None:
 
 def test_contract(words: Path, tmp_path: Path) -> None:
     dataset = load(tmp_path)
-    assert dataset.domain_names == ("amplitude", "pitch", "noise", "stretch", "shift")
+    assert dataset.vocabulary.standard == ("amplitude", "pitch", "noise", "stretch", "shift")
     assert dataset.network_facts == {"classes": 3}
     clean = dataset.domain("clean")
     assert torch.equal(clean.x, speech.log_mel(dataset.test.x)) and torch.equal(clean.y, dataset.test.y)

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from cascadetta_lib import networks
 from cascadetta_lib import study as module
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.settings import Settings, SettingsError, load_profile
 from cascadetta_lib.study import Study
+from workflow.pack import pack
 
 SMALL: dict[str, Any] = {
     "image_train_size": 60,
@@ -182,7 +182,7 @@ def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
     request, checkpoint = study.checkpoint_request("meta"), study.checkpoint("meta")
     trained = {"training": Training(epochs=1, entropy_weight=0.7), "objective": "meta", "seed": 0}
     card = trained | {"network": request.network, "options": request.options, "provenance": {}}
-    networks.pack(tmp_path / "nets", checkpoint.model, checkpoint.history, study.dataset, **card)
+    pack(tmp_path / "nets", checkpoint.model, checkpoint.history, study.dataset, **card)
     monkeypatch.setattr(module, "check_theorem", lambda model, dataset, training, seed: {"λ": training.entropy_weight})
     assert study.varied(weights=str(tmp_path / "nets")).theorem("meta") == {"λ": 0.7}
 
@@ -221,7 +221,7 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
     trained, folder = study.checkpoint("meta"), tmp_path / "weights"
     request = trained.request
     assert request.network is not None and request.training is not None and trained.history is not None
-    networks.pack(
+    pack(
         folder,
         trained.model,
         trained.history,

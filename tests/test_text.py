@@ -163,7 +163,7 @@ def small_dataset(folder: Path, synonyms: Synonyms = SYNONYMS, **changes: Any) -
     return reviews.make_text_dataset(
         name="small",
         source="made up by the tests",
-        target_source="made up",
+        domain_source="made up",
         official=True,
         compare_with=None,
         train=Reviews(np.array(texts, dtype=object), torch.arange(40) % 2),
@@ -179,7 +179,9 @@ def test_dataset_holds_rows(tmp_path: Path) -> None:
     assert data.bank.shape == (36 * 4 + 4 + 3 * 12, data.input_features) and data.bank.dtype == torch.float32
     assert data.network_facts == {"classes": 2, "inputs": data.input_features} and data.official
     torch.testing.assert_close(data.prepare(data.train.x[3:5]), data.bank[3:5])
-    assert data.domain_names == DOMAINS and data.source == "made up by the tests, EDA with synonyms from the tests"
+    assert (
+        data.vocabulary.standard == DOMAINS and data.source == "made up by the tests, EDA with synonyms from the tests"
+    )
     everything = torch.cat([data.train.x, data.held_out.x, *(data.domain(domain).x for domain in DOMAINS)])
     assert len(everything.unique()) == len(everything)
     assert data.augmented_copies is None and data.weak_augment(data.train.x, seeded()) is data.train.x

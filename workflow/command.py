@@ -51,12 +51,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--jobs", "N notebooks at a time (one a GPU; without one, two)", "--jobs 4", type=int, metavar="N")
     about = "run the jobs on a cluster: slurm (profiles/slurm), or a folder of your own with Snakemake's config.yaml"
     add("--cluster", about, "--profile paper --cluster slurm", metavar="NAME")
-    add(
-        "--dry-run",
-        "list the jobs, estimate what is left, start none",
-        "--profile paper --dry-run",
-        action="store_true",
-    )
+    about = "list the jobs, estimate what is left, start none"
+    add("--dry-run", about, "--profile paper --dry-run", action="store_true")
     about = "execute these and what follows from them again (stored results are still used)"
     add("--force", about, "--force 02_adapt_image", metavar="NAME", **many)
     cut = arguments.index("--") if "--" in arguments else len(arguments)

@@ -3,23 +3,71 @@
 A network that is there already stays. The table in weights/README.md is written anew from all cards.
 """
 
+import hashlib
+import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pandas as pd
+import torch
+from safetensors.torch import save
+from torch import nn
 
 from cascadetta_lib import networks
-from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.data.base import Dataset, fingerprint, write_atomically
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.objectives import OBJECTIVES
+from cascadetta_lib.pretrain import held_out_accuracy
 from cascadetta_lib.settings import load_profile
 from cascadetta_lib.study import Study
 from exhibits.rendering import markdown
 from exhibits.style import number
 
+SAMPLE = 256
+"""Held-out examples on which a test holds a shipped network to its card."""
 BEGIN = "<!-- The table below is written by workflow/pack.py. -->\n"
+
+
+def pack(folder: Path, model: nn.Module, history: pd.DataFrame, dataset: Dataset, **card: Any) -> Path:
+    """Write a trained network, its card and its history into `folder`, and return the path of the weights. `card` has
+    the fields of Card that cannot be measured: network, objective, training, seed, options, provenance."""
+    content = save({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
+    accuracy = partial(held_out_accuracy, model, dataset, batch_size=200)
+    names = HELD_OUT_CORRUPTIONS if tuple(dataset.held_out.x.shape[-2:]) == (32, 32) else ()
+    corrupted = [accuracy(running_statistics=False, held_out=dataset.domain(name, 5)) for name in names]
+    described = networks.Card(
+        modality=dataset.modality,
+        classes=dataset.classes,
+        input_shape=tuple(dataset.prepare(dataset.plain_held_out.x[:1]).shape[1:]),
+        weights_sha256=hashlib.sha256(content).hexdigest(),
+        data=dataset.source,
+        data_fingerprint=dataset.fingerprint,
+        held_out_examples=len(dataset.held_out.y),
+        clean_error=round(100 * (1 - accuracy(running_statistics=True)), 3),
+        clean_error_batch_statistics=round(100 * (1 - accuracy(running_statistics=False)), 3),
+        corrupted_error=round(100 * (1 - sum(corrupted) / len(corrupted)), 3) if corrupted else None,
+        sample_fingerprint=fingerprint([*dataset.plain_held_out.take(slice(SAMPLE))]),
+        sample_errors=sample_errors(model, dataset),
+        **card,
+    )
+    path = folder / f"{described.objective}-{described.seed}.safetensors"
+    text = json.dumps(described.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    write_atomically(path.with_suffix(".csv"), lambda file: history.to_csv(file, index=False))
+    write_atomically(path.with_suffix(".json"), lambda file: file.write(text.encode()))
+    write_atomically(path, lambda file: file.write(content))
+    return path
+
+
+@torch.no_grad()
+def sample_errors(model: nn.Module, dataset: Dataset) -> int:
+    """How many of the first SAMPLE held-out examples the model errs on, with the source's statistics."""
+    x, y = dataset.plain_held_out.take(slice(SAMPLE))
+    return int((model.eval()(dataset.prepare(x)).main.argmax(1) != y).sum())
 
 
 def table() -> pd.DataFrame:
@@ -54,7 +102,7 @@ def main(profile: str = "networks") -> None:
             assert found.history is not None
             asked = {name: getattr(request, name) for name in ("network", "objective", "training", "seed", "options")}
             card = asked | {"provenance": found.provenance}
-            print("packed", networks.pack(networks.SHIPPED, found.model, found.history, study.dataset, **card).name)
+            print("packed", pack(networks.SHIPPED, found.model, found.history, study.dataset, **card).name)
     readme = networks.SHIPPED / "README.md"
     text = readme.read_text(encoding="utf-8").partition(BEGIN)[0] + BEGIN + "\n" + markdown(table()) + "\n"
     write_atomically(readme, lambda file: file.write(text.encode()))

@@ -45,15 +45,15 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
     read = {domain: read_reviews(files[domain]) for domain in files}
     reviews = {domain: found for domain, (found, _) in read.items()}
     skipped = sum(count for _, count in read.values())
-    target_source = "the archive's unlabeled.review files, whole"
+    domain_source = "the archive's unlabeled.review files, whole"
     if from_labelled := [domain for domain in DOMAINS if len(files[domain]) > 1]:
-        target_source = f"labelled reviews of {', '.join(from_labelled)}, which have no unlabeled.review here"
+        domain_source = f"labelled reviews of {', '.join(from_labelled)}, which have no unlabeled.review here"
     # The paper's sizes count all reviews, also those that are skipped here.
     sizes = {domain: len(found.labels) + count for domain, (found, count) in read.items()}
     return make_text_dataset(
         name=identity(f"amazon:{argument}" if argument else "amazon"),
         source=f"multi-domain sentiment reviews, raw text{f' ({skipped} unusable skipped)' if skipped else ''}",
-        target_source=target_source,
+        domain_source=domain_source,
         compare_with="Amazon Reviews",
         official=not from_labelled and sizes == SIZES,
         train=reviews[SOURCE_DOMAIN],

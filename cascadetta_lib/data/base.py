@@ -64,6 +64,7 @@ class Dataset(ABC):
     vocabulary: the target domains that a stream may name.
     name: see `cascadetta_lib.data.identity`.
     source: where the data come from, in words; it is printed beside every number.
+    domain_source: the same of the target domains.
     fingerprint: hash of all training and test examples, part of every key in the store.
     official: whether these are the paper's own data and whole. Only then do levels compare with the paper's.
     compare_with: the dataset of the paper's tables beside which results are shown, or None.
@@ -74,6 +75,7 @@ class Dataset(ABC):
     vocabulary: ClassVar[Vocabulary]
     name: str
     source: str
+    domain_source: str
     fingerprint: str
     official: bool
     compare_with: str | None
@@ -86,9 +88,9 @@ class Dataset(ABC):
         return len(self.class_names)
 
     @property
-    @abstractmethod
     def network_facts(self) -> dict[str, Any]:
         """Keyword arguments of `build_network` that the data prescribe, such as `classes`."""
+        return {"classes": self.classes}
 
     @property
     def plain(self) -> Split:
@@ -100,23 +102,14 @@ class Dataset(ABC):
         """The held-out examples to measure on: `held_out`, or a form nearer to the network's input."""
         return self.held_out
 
-    @property
-    def domain_names(self) -> tuple[str, ...]:
-        """The target domains, in the order of the paper's stream."""
-        return self.vocabulary.standard
-
-    @property
-    @abstractmethod
-    def domain_source(self) -> str:
-        """Where the target domains come from, in words."""
-
     @abstractmethod
     def domain(self, name: str, severity: int) -> Split:
         """The examples of one target domain. Adaptation does not see their labels; these only serve to measure."""
 
-    @abstractmethod
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """The augmentation that every objective trains with (for images, crop and flip where the options say so)."""
+        """The augmentation that every objective trains with: for images crop and flip, where the options say so; else
+        none, because the paper augments text and speech in no other way than by domain randomisation."""
+        return x
 
     @abstractmethod
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -127,9 +120,10 @@ class Dataset(ABC):
         """Map a stored form to the network's input, which is float32."""
 
     @property
-    @abstractmethod
     def augmented_copies(self) -> Copies | None:
-        """The augmentation that CoTTA averages over, or None where none keeps the labels of prepared data."""
+        """The augmentation that CoTTA averages over, or None where none keeps the labels of prepared data: it defines
+        none for text, so that its target there is the teacher's own prediction."""
+        return None
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> str:
@@ -141,20 +135,18 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-def split_source(
-    x: Tensor, y: Tensor, *, train_size: int | None, held_out_fraction: float, seed: int = 0
-) -> tuple[Split, Split]:
+def split_source(source: Split, options: Options) -> tuple[Split, Split]:
     """Draw `train_size` examples (None: all) and set a share of them, at least one, aside.
 
     The draw has its own seed, so that all seeds of a study share one held-out split. ValueError where none is left to
     train on.
     """
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:train_size]
-    held = max(1, round(len(order) * held_out_fraction))
+    order = torch.randperm(len(source.y), generator=torch.Generator().manual_seed(0))[: options.train_size]
+    share = options.held_out_fraction
+    held = max(1, round(len(order) * share))
     if held >= len(order):
-        raise ValueError(f"held_out_fraction = {held_out_fraction}: of {len(order)} examples none is left to train on")
-    train, held_out = order[:-held].sort().values, order[-held:].sort().values
-    return Split(x[train], y[train]), Split(x[held_out], y[held_out])
+        raise ValueError(f"held_out_fraction = {share}: of {len(order)} examples none is left to train on")
+    return source.take(order[:-held].sort().values), source.take(order[-held:].sort().values)
 
 
 def mixed(split: Split) -> Split:

@@ -71,7 +71,6 @@ class TextDataset(Dataset):
     versions: int64 (R, C), the rows that may replace a row under domain randomisation: the EDA versions of a training
         review, and for any other row the row itself.
     domains: all domains by name, the source's held-out reviews included.
-    target_source: what the target domains are, in words.
     texts, synonyms: the training texts and what they are augmented with.
     """
 
@@ -82,11 +81,8 @@ class TextDataset(Dataset):
     bank: Tensor
     versions: Tensor
     domains: Mapping[str, Split]
-    target_source: str
     texts: Sequence[str]
     synonyms: Synonyms
-
-    augmented_copies = None  # CoTTA defines none for text, so its target is the teacher's own prediction.
 
     @property
     def input_features(self) -> int:
@@ -97,18 +93,10 @@ class TextDataset(Dataset):
     def network_facts(self) -> dict[str, Any]:
         return {"classes": self.classes, "inputs": self.input_features}
 
-    @property
-    def domain_source(self) -> str:
-        return self.target_source
-
     def domain(self, name: str, severity: int = 1) -> Split:
         """The first `options.test_size` reviews of a target domain in a fixed mixed order, or of the held-out source
         reviews. Text has no severities."""
         return self.domains[name]
-
-    def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """`x` itself, because the paper augments text in no other way than by domain randomisation."""
-        return x
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """One EDA version of each training review, int64 (N,)."""
@@ -133,10 +121,10 @@ def make_text_dataset(
     """The dataset of all reviews of the source (`train`) and of the target domains, cut as the options say.
 
     official: whether the reviews are the paper's; the dataset is official if, besides, none of them is cut away.
-    fields: name, target_source and compare_with of `TextDataset`.
+    fields: name, domain_source and compare_with of `TextDataset`.
     """
-    everything, share = [train, *(domains[name] for name in DOMAINS)], options.held_out_fraction
-    fitted, held_out = split_source(*train.places(), train_size=options.train_size, held_out_fraction=share)
+    everything = [train, *(domains[name] for name in DOMAINS)]
+    fitted, held_out = split_source(train.places(), options)
     targets = [reviews.take(reviews.places().x[: options.test_size]) for reviews in everything[1:]]
     parts = [train.take(fitted.x), train.take(held_out.x), *targets]
 

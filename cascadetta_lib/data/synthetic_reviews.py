@@ -47,7 +47,7 @@ def load_reviews(argument: str, options: TextOptions) -> Dataset:
     return make_text_dataset(
         name="reviews",
         source="reviews composed by data/synthetic_reviews.py, synthetic, not the paper's data",
-        target_source=f"reviews composed by data/synthetic_reviews.py (shift {shift})",
+        domain_source=f"reviews composed by data/synthetic_reviews.py (shift {shift})",
         compare_with="Amazon Reviews",  # only so that the machinery of the comparison runs
         train=compose(SOURCE_DOMAIN, SOURCE_SIZE, 0, shift=shift),
         domains={name: compose(name, TARGET_SIZE, seed, shift=shift) for seed, name in enumerate(DOMAINS, 1)},

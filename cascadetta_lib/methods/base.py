@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -52,6 +52,8 @@ class Method(nn.Module):
     adapts: ClassVar[bool] = True
     modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
     needs_source: ClassVar[bool] = False
+    make_optimizer: ClassVar[Callable[..., torch.optim.Optimizer]] = staticmethod(OPTIMIZERS["sgd"])
+    """The method's own optimiser, called with parameters and lr: here SGD with Nesterov momentum 0.9 (Sec. 6.1)."""
     diversity: float = 0.0
     memory: int = 0
     model: nn.Module
@@ -82,8 +84,8 @@ class Method(nn.Module):
         parameters = self.adapted_parameters()
         if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
             raise ValueError(f"{self.label} takes steps that are lost in half precision; use model.float()")
-        make = partial(OPTIMIZERS[optimizer], lr=learning_rate) if optimizer else self.make_optimizer
-        self.optimizer = make(parameters) if self.adapts else None
+        make = OPTIMIZERS[optimizer] if optimizer else self.make_optimizer
+        self.optimizer = make(parameters, lr=learning_rate) if self.adapts else None
         self._source = {name: value.detach().clone() for name, value in self.state_dict().items()}
         self.reset()
 
@@ -141,15 +143,6 @@ class Method(nn.Module):
     def adapted_parameters(self) -> list[nn.Parameter]:
         """The parameters that the method updates: some of the model's own tensors. Nothing else changes."""
         return []
-
-    def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        """The method's own optimiser: here SGD with Nesterov momentum 0.9 (Sec. 6.1)."""
-        return OPTIMIZERS["sgd"](parameters, self.learning_rate)
-
-    @cached_property
-    def generator(self) -> torch.Generator:
-        """Where the method's random draws begin; `augment.generator_for` says how they get to a device."""
-        return torch.Generator().manual_seed(self.seed)
 
     def copies_of(self, x: Tensor) -> Copies | None:
         """What makes augmented copies of such a batch; ValueError where that needs RGB images, and x is none."""
@@ -222,11 +215,14 @@ class Method(nn.Module):
     def reset(self) -> None:
         """Back to the source. Weights and buffers are written into the same tensors, so that the optimiser still owns
         what it updates; its own state is emptied, and the method's random draws start again."""
+        for name in self._buffers.keys() - self._source.keys():
+            setattr(self, name, None)  # Only the first batch tells its shape.
         self.load_state_dict(self._source)
         if self.optimizer is not None:
             self.optimizer.state.clear()
             self.optimizer.zero_grad()
-        self.__dict__.pop("generator", None)
+        # `augment.generator_for` says how the draws of this generator get to a device.
+        self.generator = torch.Generator().manual_seed(self.seed)
 
     def cost(self, batches: Sequence[Tensor]) -> dict[str, float]:
         """What adapting to a batch and predicting it takes, the mean over several. Resets the method before and after.

@@ -27,6 +27,7 @@ class CoTTA(Method):
     """
 
     label, in_paper = "CoTTA", True
+    make_optimizer = torch.optim.Adam
 
     def configure_model(self) -> None:
         self.require_rgb()
@@ -42,9 +43,6 @@ class CoTTA(Method):
         theta_a = getattr(self.model, "auxiliary_classifier", None)
         apart = set() if theta_a is None else set(theta_a.parameters())
         return [parameter for parameter in self.model.parameters() if parameter not in apart]
-
-    def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, self.learning_rate)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:

@@ -4,14 +4,14 @@ information that keeps the weights that matter near the source."""
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
 from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.base import Method
+from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs
 
 SURE = 0.4
@@ -32,22 +32,19 @@ def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
 
 
 @METHODS.add("eta")
-class ETA(Method):
+class ETA(Tent):
     """The mean of exp(E₀ − H)·H over the examples with entropy H < E₀ whose prediction is unlike the moving mean.
 
     Where no example is chosen the loss is 0, and only the optimiser's momentum moves. Its authors use SGD with momentum
     0.9, not Nesterov's, and a learning rate of 0.00025 on ImageNet.
     """
 
-    label = "ETA"
+    label, in_paper = "ETA", False
     mean_prediction: Tensor | None
 
     def configure_model(self) -> None:
         super().configure_model()
         self.register_buffer("mean_prediction", None)  # how many classes there are, the first batch tells
-
-    def adapted_parameters(self) -> list[nn.Parameter]:
-        return self.scales_and_shifts(self.model)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))
@@ -61,10 +58,6 @@ class ETA(Method):
         follow(self.mean_prediction, (weights[:, None] * prediction).sum(0), weights)
         weights = weights * (limit - unsure.detach()).exp()
         return (weights * unsure).sum() - self.diversity * entropy_of_mean(outputs.main), outputs
-
-    def reset(self) -> None:
-        self.mean_prediction = None
-        super().reset()
 
 
 @METHODS.add("eata")

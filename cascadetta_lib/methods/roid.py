@@ -28,13 +28,13 @@ class ROID(TentAdam):
     """
 
     label = "ROID"
-    mean_prediction: Tensor
-    """Moving mean of softmax(z), (C,); empty before the first batch tells how many classes there are."""
+    mean_prediction: Tensor | None
+    """Moving mean of softmax(z), (C,); None before the first batch tells how many classes there are."""
 
     def configure_model(self) -> None:
         self.require_rgb()
         super().configure_model()
-        self.register_buffer("mean_prediction", next(self.model.parameters()).new_empty(0))
+        self.register_buffer("mean_prediction", None)
         self.pairs = [(parameter, parameter.detach().clone()) for parameter in self.adapted_parameters()]
 
     @torch.no_grad()
@@ -49,7 +49,7 @@ class ROID(TentAdam):
         Diversity is 1 − the cosine of the prediction and the moving mean prediction, which then takes the batch in;
         certainty is the negative entropy; the batch's smallest value of each counts 0, its largest 1."""
         p = z.softmax(1)
-        if not len(self.mean_prediction):
+        if self.mean_prediction is None:
             self.mean_prediction = torch.full_like(p[0], 1 / p.shape[1])
         diversity = from_0_to_1(-F.cosine_similarity(self.mean_prediction, p, dim=1))
         self.mean_prediction.lerp_(p.mean(0), 1 - MEAN_MOMENTUM)
@@ -71,10 +71,6 @@ class ROID(TentAdam):
             for parameter, source in self.pairs:
                 parameter.lerp_(source, 1 - SOURCE_MOMENTUM)
         return outputs
-
-    def reset(self) -> None:
-        self.mean_prediction = self.mean_prediction.new_empty(0)
-        super().reset()
 
 
 def from_0_to_1(values: Tensor) -> Tensor:

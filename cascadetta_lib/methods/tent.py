@@ -30,5 +30,4 @@ class TentAdam(Tent):
 
     label, in_paper = "Tent (Adam)", False
 
-    def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(parameters, self.learning_rate)
+    make_optimizer = torch.optim.Adam

@@ -17,6 +17,7 @@ class TTT(Method):
     it. The optimiser is plain SGD; statistics of the batch take the place of the GroupNorm of TTT's release."""
 
     objective, label, in_paper, modalities = "ttt", "TTT", True, ("image",)
+    make_optimizer = torch.optim.SGD
     model: Parallel
 
     def configure_model(self) -> None:
@@ -26,9 +27,6 @@ class TTT(Method):
 
     def adapted_parameters(self) -> list[nn.Parameter]:
         return self.model.shared_parameters
-
-    def make_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.SGD(parameters, self.learning_rate)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         before = self.predict(x) if self.prediction_time == "before" else None
