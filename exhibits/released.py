@@ -11,6 +11,7 @@ from cascadetta_lib.data.cifar10_sample import DISTINCT
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
+from exhibits.rendering import from_to
 from exhibits.runs import RESAMPLES, TRANSFERS, Point, Runs, by_label, percentiles, points_for
 from exhibits.style import WIDTH, colour, legend, name_domains, number, panels, spread
 from exhibits.tables import by_domain, differences, metrics_by_label, paper_main
@@ -153,8 +154,9 @@ class WhoseGain(Exhibit):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         labels, networks = frame["method"].map(lambda name: METHODS[name].label), frame["objective"].map(NETWORKS)
-        table = frame.groupby([labels, networks], sort=False)["E"].agg(spread).unstack().fillna("–")
-        table = table.assign(n=frame.groupby(labels)["seed"].nunique().astype(str)).rename_axis(None, axis=1)
+        cells = frame.groupby([labels, networks], sort=False)
+        table = cells["E"].agg(spread).unstack().fillna("–").rename_axis(None, axis=1)
+        table["n"] = cells["seed"].nunique().groupby(level=0).agg(from_to)
         parts, pairs = by_label(frame), [(label_of(*one), label_of(*two)) for one, two in PAIRS]
         found = {f"{two} − {one}": (parts[one], parts[two]) for one, two in pairs if {one, two} <= parts.keys()}
         note = "E (%) of every method on the plainly trained and on the meta-learned network."
@@ -163,10 +165,12 @@ class WhoseGain(Exhibit):
 
 
 def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Bars from the paper's AdaBN row to its own method's, with ours on either network between them."""
-    means = frame.groupby("label")["E"].mean()
+    """Bars from the paper's AdaBN row to its own method's, with ours on either network between them, of the seeds that
+    all of these have: networks of one kind differ by as much as the steps."""
     ours = [label_of(*one) for one in (("adabn", "erm"), ADABN, ("tent_adam", "meta"), TENT, CASCADE)]
-    bars = {label: means[label] for label in ours if label in means}
+    errors = frame.pivot_table("E", "seed", "label")
+    errors = errors[[label for label in ours if label in errors]].dropna()
+    bars = {str(label): error for label, error in errors.mean().dropna().items()}
     rows = {
         f"{label}, the paper's row": paper.loc[label, "E"] for label in ("AdaBN", "Cascade") if label in paper.index
     }
@@ -188,7 +192,9 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     )
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.values())))
     axes.grid(visible=False)  # The numbers stand above the bars.
-    return Part("whose-gain-figure", figure, "In brackets: less the bar to the left (points).")
+    seeds = ", ".join(map(str, errors.index))
+    note = f"In brackets: less the bar to the left (points). Seeds that have all of these bars: {seeds}."
+    return Part("whose-gain-figure", figure, note)
 
 
 def label_of(method: str, objective: str) -> str:

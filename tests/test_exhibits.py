@@ -251,6 +251,19 @@ def test_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert table(show("theorem", found), "theorem").loc["meta, seed 0", "error as printed"] == "0.12"
 
 
+def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
+    def by_seed(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        return Numbers(((6 if seed == 0 else 9) - (objective == "meta"), 0), 0.6, 0.5)
+
+    points = points_of(SETTINGS, ["whose_gain"])
+    plain = [point for point in points if point.objective == "erm"]
+    made = made_up_runs(SETTINGS, by_seed, points, [0]) + made_up_runs(SETTINGS, by_seed, plain, [1])
+    shown = EXHIBITS["whose_gain"].show(stored(SETTINGS, made))
+    texts = [text.get_text() for text in figure(shown, "whose-gain-figure").axes[0].texts]
+    assert texts[1:3] == ["30.0\n(−0.8)", "25.0\n(−5.0)"], "seed 1 has no meta-learned network and stays out"
+    assert list(table(shown, "whose-gain").loc["AdaBN"]) == ["37.50 ± 10.61", "25.00", "1–2"]
+
+
 def test_text_by_the_step_at_test_time() -> None:
     settings = quick(text_methods=("erm", "adabn", "tent", "tent_adam", "cascade"))
 
