@@ -14,7 +14,7 @@ from exhibits.base import Exhibit, Part, exhibit
 from exhibits.rendering import from_to
 from exhibits.runs import RESAMPLES, TRANSFERS, Point, Runs, by_label, percentiles, points_for
 from exhibits.style import WIDTH, colour, legend, name_domains, number, panels, spread
-from exhibits.tables import by_domain, differences, metrics_by_label, paper_main
+from exhibits.tables import by_domain, differences, domains_table, metrics_by_label, paper_main
 
 PAPER_ROWS = {"tent_adam": "tent", "cascade_same_weights": "cascade", "cascade_fixed_classifier": "cascade"}
 """The method of the paper beside whose row a variant is shown."""
@@ -112,7 +112,8 @@ class Updates(Exhibit):
         theirs = paper.reindex(index=table.index, columns=["E", "A"]).map(number)
         table = table.join(theirs.add_prefix("the paper's "))
         note = "On all images of the dataset."
-        return [_less_adabn(labels, paper), Part("updates", table, note)]
+        domains = Part("updates-by-domain", domains_table(frame), "Online error (%) by domain, over the paper's rows.")
+        return [_less_adabn(labels, paper), Part("updates", table, note), domains]
 
 
 def _less_adabn(labels: dict[str, pd.DataFrame], paper: pd.DataFrame) -> Part | str:
