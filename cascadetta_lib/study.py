@@ -59,12 +59,12 @@ class Study:
         self.device = choose_device(settings.device)
         self.store = Store(settings.results_path)
         self._loaded: dict[Options, Dataset] = {}
-        self._brought: networks.Brought | None = None
+        self.brought: networks.Brought | None = None
 
     def _with(self, settings: Settings) -> "Study":
         """The study under other settings; what one of them has loaded is there for both."""
         other = Study(settings, self.modality)
-        other._brought = self._brought
+        other.brought = self.brought
         if other.dataset_name == self.dataset_name:
             other._loaded = self._loaded
         return other
@@ -83,7 +83,7 @@ class Study:
     def bring(self, model: nn.Module, name: str) -> "Study":
         """The same study with `model` as its network, whatever the objective; `name` stands for it in tables."""
         other = self._with(self.settings)
-        other._brought = networks.bring(copy.deepcopy(model), name)
+        other.brought = networks.bring(copy.deepcopy(model), name)
         return other
 
     @property
@@ -98,8 +98,8 @@ class Study:
     def checkpoint_request(self, objective: str) -> CheckpointRequest:
         """What stands for the network of an objective at this seed. Needs no data."""
         weights, seed = self.section.weights, self.settings.seed
-        if self._brought:
-            weights = self._brought.origin
+        if self.brought:
+            weights = self.brought.origin
         elif weights != "train":
             weights = networks.origin(weights, objective, seed)
         return CheckpointRequest(
@@ -137,14 +137,14 @@ class Study:
         for method in self.methods:
             self.request(method)
             METHODS[method].source_of(self.dataset)
-        for objective in self.objectives if self.section.weights != "train" and not self._brought else ():
+        for objective in self.objectives if self.section.weights != "train" and not self.brought else ():
             networks.find(self.section.weights, objective, self.settings.seed, self.dataset)
         self._check_data()
 
     def _check_data(self) -> None:
         dataset, prefix = self.dataset, f"{self.modality}_"
         size, count = self.section.part(Training).training_batch_size, len(dataset.train.y)
-        trains = self.section.weights == "train" and not self._brought
+        trains = self.section.weights == "train" and not self.brought
         if trains and count < size:
             raise ValueError(f"{prefix}training_batch_size = {size}, but there are {count} source examples to train on")
         if trains and len(dataset.train.y.unique()) < 2:
@@ -179,7 +179,7 @@ class Study:
         """The network of `objective` at this seed, trained now if it is to be trained and the store has none."""
         request = self.checkpoint_request(objective)
         if request.weights != "train":
-            brought = self._brought or networks.find(self.section.weights, objective, request.seed, self.dataset)
+            brought = self.brought or networks.find(self.section.weights, objective, request.seed, self.dataset)
             model = copy.deepcopy(brought.model).to(self.device).eval()
             found = {"origin": brought.origin, "sha256": brought.sha256, "card": brought.card}
             return Checkpoint(request, model, brought.history, found)

@@ -76,7 +76,7 @@ class Sweep(Exhibit):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         table, rows = self.paper
-        values = paper_values(table, frame["run"].iloc[0]).query("domain == 'all' and metric == 'E'")
+        values = paper_values(table, frame["run"].iloc[0], self.over).query("domain == 'all' and metric == 'E'")
         both = beside_paper(self.table(frame), values.pivot(index=rows, columns=self.over, values="value"))
         cells = dict(list(frame.groupby(["label", self.over])))
         pairs = {
@@ -131,11 +131,12 @@ class CascadeParts(Sweep):
         return severity_points(settings, ("cascade", *VARIANTS)) if "cascade" in settings.image.methods else []
 
 
-def of_sizes(settings: Settings) -> list[dict[str, Any]]:
-    """The changes of an ablation at each batch size, with images for one batch of the largest at least."""
-    images, sizes = settings.image.ablation_test_size, settings.image.batch_sizes
-    whole = None if images is None else max(images, *sizes)
-    return [reduced(settings, batch_size=size, test_size=whole) for size in sizes]
+def of_sizes(settings: Settings, sizes: Sequence[int], **changes: Any) -> list[dict[str, Any]]:
+    """`reduced` at each batch size, with images for one batch of the largest at least."""
+    made = reduced(settings, **changes)
+    if made["test_size"] is not None:
+        made["test_size"] = max(made["test_size"], *sizes)
+    return [made | {"batch_size": size} for size in sizes]
 
 
 @exhibit
@@ -147,13 +148,14 @@ class BatchSize(Sweep):
 
     def points(self, settings: Settings) -> list[Point]:
         methods = [name for name in settings.image.methods if name == "adabn" or METHODS[name].adapts]
-        return [point for changes in of_sizes(settings) for point in points_for(methods, changes)]
+        every = of_sizes(settings, settings.image.batch_sizes)
+        return [point for changes in every for point in points_for(methods, changes)]
 
     def table(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Also the mean and the standard deviation over batch sizes."""
-        wide = frame[frame["batch_size"].isin(PAPER_SIZES)].pivot_table("E", ["label", "seed"], "batch_size")
+        wide = frame.pivot_table("E", ["label", "seed"], "batch_size").reindex(columns=PAPER_SIZES)
         over_sizes = wide.dropna().groupby("label").mean().agg(["mean", "std"], axis=1)
-        return super().table(frame).join(over_sizes.map(number)).fillna("–")
+        return super().table(frame).join(over_sizes.map(number).astype(str)).fillna("–")
 
 
 @exhibit
@@ -168,7 +170,7 @@ class MetaLearning(Sweep):
             Point(f"{METHODS[method].label}, {variant}", method, objective, changes)
             for method in settings.image.methods
             for variant, objective in TRAININGS.get(method, {}).items()
-            for changes in of_sizes(settings)
+            for changes in of_sizes(settings, settings.image.batch_sizes)
         ]
 
 
@@ -182,12 +184,12 @@ class LearningRate(Exhibit):
         """AdaBN at one rate, since it has none; F, which costs as much again, at the first batch size alone, and not
         of CoTTA, whose steps cost as much as those of all others together."""
         image, points = settings.image, []
-        for size in image.learning_rate_batch_sizes:
-            transfer = image.forward_transfer and size == image.learning_rate_batch_sizes[0]
+        for place, changes in enumerate(of_sizes(settings, image.learning_rate_batch_sizes)):
+            transfer = image.forward_transfer and not place
             for name in (name for name in image.methods if name == "adabn" or METHODS[name].adapts):
-                measured = {"batch_size": size, "forward_transfer": transfer and name != "cotta"}
+                measured = changes | {"forward_transfer": transfer and name != "cotta"}
                 for rate in image.learning_rates if METHODS[name].adapts else [image.online_learning_rate]:
-                    points += points_for([name], reduced(settings, **measured, online_learning_rate=rate))
+                    points += points_for([name], measured | {"online_learning_rate": rate})
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
@@ -211,19 +213,24 @@ class Speed(Exhibit):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper = paper_values("tab:speed", frame["run"].iloc[0]).set_index("method")["value"]
         devices = [run.provenance["device"] for run in frame["run"]]
-        timed = frame.assign(device=devices, seconds=[seconds_per_domain(run) for run in frame["run"]])
-        means = timed.groupby(["label", "device"], sort=False).agg({"seconds": "mean", "seed": "nunique"}).reset_index()
+        costs = {
+            "seconds": [seconds_per_domain(run) for run in frame["run"]],
+            "work": [run.provenance["cost"]["work"] for run in frame["run"]],
+        }
+        timed = frame.assign(device=devices, **costs).groupby(["label", "device"], sort=False)
+        means = timed.agg({"seconds": "mean", "work": "mean", "seed": "nunique"}).reset_index()
         rows = {}
         for row in means.to_dict("records"):
             same = means[(means["device"] == row["device"]) & (means["label"] == CASCADE)]["seconds"]
             rows[row["label"], row["device"]] = {
                 "seconds a domain": number(row["seconds"]),
                 "times the cascade's": number(row["seconds"] / same.mean(), 1),
+                "work, in forward passes": number(row["work"]),
                 "paper, 10,000 on an RTX 2080 Ti": number(paper.get(row["label"], np.nan), 0),
                 "n": str(row["seed"]),
             }
         table = pd.DataFrame.from_dict(rows, orient="index").rename_axis(["method", "device"])
-        note = "Adapting and predicting, without the measurements of A and F."
+        note = "Adapting and predicting, without measuring A and F. Seconds change with the load; work is counted."
         return [Part("speed", table, note)]
 
 

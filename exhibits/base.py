@@ -205,8 +205,11 @@ def make(name: str, study: Study) -> list[Run]:
 
 
 def show(name: str, study: Study) -> Shown:
-    """An exhibit on the study's dataset, from what is stored. Raises ValueError for an unknown name."""
-    return EXHIBITS[name].show(Runs(study.settings, study.modality))
+    """An exhibit on the study's dataset and, where the study was given one, network, from what is stored. Raises
+    ValueError for an unknown name."""
+    runs = Runs(study.settings, study.modality)
+    runs.study = study
+    return EXHIBITS[name].show(runs)
 
 
 def show_all(settings: Settings) -> list[Shown]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
+from exhibits.ablations import of_sizes
 from exhibits.base import Part, exhibit
 from exhibits.collapse import ON_SOURCE, OnSource, on_source
 from exhibits.runs import Point, Runs, main_points, reduced
@@ -19,6 +20,8 @@ from exhibits.tables import DEFINED, F_NAMES, method_differences, metrics_by_lab
 
 PLUS, CONTROL, ALIKE = METHODS["cascade_plus"].label, "both_cross_entropy", ("adabn", "tent", "tent_adam")
 UNADAPTED, *SAME_NETWORK = (f"{METHODS[name].label} on {PLUS}'s network" for name in ALIKE)
+SIZES = (128, 16, 4)
+"""Of batches at which Cascade+ is measured besides."""
 ON_CONTROL = [f"{METHODS[name].label} on the control" for name in ALIKE]
 
 
@@ -40,6 +43,12 @@ def choice(runs: Runs) -> pd.DataFrame:
     table = frame.pivot_table(index="label", columns="online_learning_rate", values="E", sort=False)
     # Rounded, so that of two alike the smaller rate is chosen: their sums may differ in the last bit.
     return table.reindex(columns=sorted(runs.settings.image.choice_learning_rates)).dropna().round(6)
+
+
+def chosen_rates(frame: pd.DataFrame) -> pd.Series:
+    """The online learning rate by label, as text; a dash for a method that does not adapt."""
+    first, adapts = frame.groupby("label").first(), [name for name in METHODS if METHODS[name].adapts]
+    return first["online_learning_rate"].map("{:g}".format).where(first["method"].isin(adapts), "–")
 
 
 @exhibit
@@ -87,16 +96,16 @@ class Comparison(OnSource):
             points.append(replace(one, changes=changes))
             if one.label in (PLUS, UNADAPTED):
                 points.append(replace(one, label=f"{one.label}, gradual", changes=changes | gradual))
-            for size in (128, 16, 4) if one.label == PLUS else ():
-                of_size = {"batch_size": size, "forward_transfer": False}
-                points.append(replace(one, label=f"{PLUS}, batch {size}", changes=changes | of_size))
+            for of_size in of_sizes(settings, SIZES, test_size=image.comparison_test_size) if one.label == PLUS else ():
+                label = f"{PLUS}, batch {of_size['batch_size']}"
+                points.append(replace(one, label=label, changes=changes | of_size))
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         is_held = frame["label"].str.contains(", batch|, gradual")
         main, held = frame[~is_held], frame[is_held]
         table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
-        table["rate"] = main.groupby("label")["online_learning_rate"].first().map("{:g}".format)
+        table["rate"] = chosen_rates(main)
         parts: list[Part | str] = [Part("comparison", table, DEFINED)]
         parts += method_differences("comparison-differences", main, PLUS)
         if len(held):

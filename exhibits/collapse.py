@@ -44,9 +44,14 @@ def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
 
 
 class OnSource(Exhibit):
-    """An exhibit that needs the four corruptions; they are defined for images of 32×32 alone."""
+    """An exhibit that needs the four corruptions; they are defined for images of 32×32 alone. It compares networks of
+    the profile's own, and rates that are chosen on them: `make` raises ValueError for a network that was brought."""
 
     def make(self, study: Study) -> list[Run]:
+        if study.brought:
+            raise ValueError(
+                f"{self.name} compares the profile's own networks, and {study.brought.card['name']} is none"
+            )
         return super().make(study) if tuple(study.dataset.held_out.x.shape[-2:]) == (32, 32) else []
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
-from exhibits.ablations import sweep_table
+from exhibits.ablations import of_sizes, sweep_table
 from exhibits.base import Part, exhibit
-from exhibits.cascade_plus import choice
+from exhibits.cascade_plus import choice, chosen_rates
 from exhibits.collapse import OnSource
 from exhibits.runs import Point, Runs, main_points, reduced
 from exhibits.style import WIDTH, colour, number, typeset
@@ -50,7 +50,7 @@ class Field(OnSource):
         settings_of: dict[str, dict[str, Any]] = {INSTANTANEOUS: whole}
         settings_of |= {stream: {"stream": stream} for stream in STREAMS}
         settings_of["gradual"]["test_size"] = image.gradual_test_size
-        settings_of |= {f"batch {size}": {"batch_size": size} for size in SIZES}
+        settings_of |= {f"batch {changes['batch_size']}": changes for changes in of_sizes(settings, SIZES)}
         for one in main_points(settings, "image"):
             for name, changes in settings_of.items() if one.label in chosen else ():
                 if one.method == "cotta":  # Its F costs more than everything else together.
@@ -71,7 +71,7 @@ class Field(OnSource):
         if main.empty:
             return ["No method has a run on the instantaneous stream yet."]
         table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
-        table["rate"] = main.groupby("label")["online_learning_rate"].first().map("{:g}".format)
+        table["rate"] = chosen_rates(main)
         costs = main.assign(
             seconds=[1000 * run.batches["seconds"].sum() / run.batches["count"].sum() for run in main["run"]],
             **{name: [run.provenance["cost"][name] for run in main["run"]] for name in ("work", "memory")},
@@ -79,7 +79,8 @@ class Field(OnSource):
         means = costs.groupby("label")[["E", "work", "seconds", "memory"]].mean().sort_values("E")
         table = table.join(means.rename(columns=COSTS)[list(COSTS.values())].map(number)).loc[means.index]
         sizes = {name: run.request.test_size for name, run in zip(frame["setting"], frame["run"], strict=True)}
-        note = f"E (%) at the same rates. Images of each domain: {', '.join(f'{n} ({s})' for s, n in sizes.items())}."
+        counts = ", ".join(f"{count} ({name})" for name, count in sizes.items())
+        note = f"E (%) at the same rates; gradual: at the severities 1 to 5. Images of each domain: {counts}."
         return [
             _map(means, main),
             Part("field", table, f"{DEFINED} {COST_NOTE}"),

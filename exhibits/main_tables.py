@@ -5,11 +5,10 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 
-from cascadetta_lib.evaluate import online_errors
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
-from exhibits.runs import Point, Runs, main_points, points_for, reduced
+from exhibits.runs import Point, Runs, by_label, errors_less, main_points, points_for, reduced
 from exhibits.style import WIDTH, name_domains, number, typeset
 from exhibits.tables import DEFINED, domains_table, method_differences, metrics_table, paper_main, paper_values
 from exhibits.uncertainty import entropy_figure
@@ -75,19 +74,20 @@ class Gradual(Exhibit):
 
 
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
-    """What each adapting method adds to AdaBN's online error in every domain of the stream, the mean over seeds."""
-    domains, base = [domain.name for domain in frame["run"].iloc[0].request.stream], METHODS["adabn"].label
-    errors = pd.DataFrame([100 * online_errors(run.batches).to_numpy() for run in frame["run"]], index=frame["label"])
-    means = errors.groupby(level=0, sort=False).mean()
-    adapting = frame["label"][[METHODS[method].adapts for method in frame["method"]]].unique()
-    if base not in means.index or len(domains) < 2 or not len(adapting):
+    """What each adapting method adds to AdaBN's online error in every domain of the stream: the mean over the seeds
+    that both have."""
+    domains, labels = [domain.name for domain in frame["run"].iloc[0].request.stream], by_label(frame)
+    base = labels.get(METHODS["adabn"].label, frame[:0])
+    adapting = [label for label, rows in labels.items() if METHODS[rows["method"].iloc[0]].adapts]
+    rows = {label: errors_less(labels[label], base).to_numpy() for label in adapting}
+    added, few = pd.DataFrame({label: row for label, row in rows.items() if len(row)}).T, len(domains) <= 20
+    if added.empty or len(domains) < 2:
         return "No figure along the stream: it takes AdaBN, a method that adapts, and two domains or more."
-    added, few = means.loc[adapting] - means.loc[base], len(domains) <= 20
     texts = added.map(lambda value: number(value, 1, sign=True)) if few else False
-    figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(adapting)))
+    figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
     sns.heatmap(added, ax=axes, cmap="vlag", center=0, robust=True, annot=texts, fmt="", annot_kws={"fontsize": 7})
-    axes.set_yticks(axes.get_yticks(), [typeset(label) for label in adapting], rotation=0)
+    axes.set_yticks(axes.get_yticks(), [typeset(label) for label in added.index], rotation=0)
     axes.set(title="online error less AdaBN's (points)", ylabel="")
     name_domains(axes, domains, 0.5)
-    note = f"In the same domain; blue is less. E of {base}: {number(means.loc[base].mean())} %."
+    note = f"In the same domain, on the same seeds; blue is less. E of AdaBN: {number(base['E'].mean())} %."
     return Part(name, figure, note)

@@ -7,12 +7,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from cascadetta_lib.data.cifar10_sample import DISTINCT
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.rendering import from_to
-from exhibits.runs import RESAMPLES, TRANSFERS, Point, Runs, by_label, percentiles, points_for
+from exhibits.runs import RESAMPLES, TRANSFERS, Point, Runs, by_label, errors_less, images_at, percentiles, points_for
 from exhibits.style import WIDTH, colour, legend, name_domains, number, panels, spread
 from exhibits.tables import by_domain, differences, domains_table, metrics_by_label, paper_main
 
@@ -82,8 +81,7 @@ def over_images(frame: pd.DataFrame) -> str:
         return "–"
     sums = []
     for run in frame["run"]:
-        sample = run.request.checkpoint.dataset.startswith("cifar10_sample")
-        image = run.batches["position"] % DISTINCT if sample else run.batches["position"]
+        image = images_at(run, run.batches["position"])
         sums.append(run.batches.groupby(image // run.request.batch_size)[["errors", "count"]].sum())
     blocks = pd.concat(sums).groupby(level=0).sum()
     if len(blocks) < 2:
@@ -117,22 +115,24 @@ class Updates(Exhibit):
 
 
 def _less_adabn(labels: dict[str, pd.DataFrame], paper: pd.DataFrame) -> Part | str:
-    """Error by domain less that of AdaBN, which cannot drift; beside it the paper's rows."""
+    """Error by domain less that of AdaBN, which cannot drift; beside it the paper's rows, less the same."""
     adabn = METHODS["adabn"].label
     if adabn not in labels:
         return "No figure without AdaBN, which the others are held against."
     base = by_domain(labels[adabn])
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
     for label, each in labels.items():
-        axes.plot(by_domain(each) - base, color=colour(each["method"].iloc[0]), marker="o", ms=3, label=label)
+        added = errors_less(each, labels[adabn])
+        axes.plot(added, color=colour(each["method"].iloc[0]), marker="o", ms=3, label=label)
     for name in ("adabn", "tent", "cascade"):
         if (label := METHODS[name].label) in paper.index:
             theirs, line = paper.loc[label].reindex(base.index) - base, f"{label}, the paper's row"
             axes.plot(theirs, color=colour(name), ls="--", marker="D", ms=4, mfc="white", label=line)
     name_domains(axes, map(str, base.index))
-    axes.set_ylabel(f"error less {adabn}'s (points)")
+    axes.set_ylabel(f"error less {adabn}'s here (points)")
     legend(figure, columns=4)
-    note = f"Domains in the order of the stream. A line that rises above 0 drifts: {adabn} does not learn."
+    drift = f"A method that rises above 0 drifts: {adabn} does not learn."
+    note = f"Domains in the order of the stream. {drift} The paper's rows are less the error of {adabn} here, too."
     return Part("updates-figure", figure, note)
 
 

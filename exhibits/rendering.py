@@ -64,10 +64,11 @@ def from_to(counts: Iterable[int]) -> str:
     return "–".join(map(str, sorted({min(counts := list(counts)), max(counts)})))
 
 
-def seeds_of(runs: Iterable[Run]) -> str:
-    """`n = 3 seeds`, or `n = 1–3 seeds` where some methods have fewer."""
-    found = pd.DataFrame([(run.method, run.request.checkpoint.objective, run.seed) for run in runs])
-    seeds = from_to(found.groupby([0, 1])[2].nunique())
+def seeds_of(runs: Sequence[Run]) -> str:
+    """`n = 3 seeds`, or `n = 1–3 seeds` where some methods or settings have fewer."""
+    asked = [run.request.model_dump_json(exclude={"checkpoint"}) + run.request.checkpoint.objective for run in runs]
+    found = pd.DataFrame({"asked": asked, "seed": [run.seed for run in runs]})
+    seeds = from_to(found.groupby("asked")["seed"].nunique())
     return f"n = {seeds} seed{'' if seeds == '1' else 's'}"
 
 

@@ -15,7 +15,8 @@ from scipy import stats
 from cascadetta_lib import networks
 from cascadetta_lib.data import identity
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.evaluate import Transfer, average_accuracy, forward_transfer, mean_online_error
+from cascadetta_lib.data.cifar10_sample import DISTINCT
+from cascadetta_lib.evaluate import Transfer, average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run, RunRequest, Store
@@ -197,6 +198,21 @@ def paired(first: pd.DataFrame, second: pd.DataFrame, metric: str = "E") -> Esti
     return over_seeds(both) if len(both) else None
 
 
+def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
+    """Online error (points) in the domains of the stream, in their order, less that of `base` (a run a seed each): the
+    mean over the seeds that both have; empty where they have none."""
+    both = frame.merge(base, on="seed")
+    runs = zip(both["run_x"], both["run_y"], strict=True)
+    apart = [100 * (online_errors(one.batches) - online_errors(two.batches)) for one, two in runs]
+    return pd.concat(apart, axis=1).mean(axis=1).droplevel(["step", "severity"]) if apart else pd.Series(dtype=float)
+
+
+def images_at(run: Run, positions: pd.Series) -> pd.Series:
+    """Which images stand at these positions of a domain: the places where they came first, in a long stream."""
+    is_sample = run.request.checkpoint.dataset.startswith("cifar10_sample")
+    return positions % DISTINCT if is_sample else positions
+
+
 def percentiles(draws: np.ndarray) -> tuple[float, float]:
     """The interval that bootstrap draws give."""
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
@@ -209,20 +225,16 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
     A paired block bootstrap: blocks of consecutive batches, as long as the cube root of their number, are drawn with
     replacement, since what a method has learned from one batch shows in the next; the same ones in all domains of one
     length, which hold the same images in one order. Errors are averaged over the common seeds first, which share the
-    test images; where each seed draws its own order of these, the limits are means of the seeds' own. The interval is
-    given these networks: it says nothing of others. None without a common seed;
-    NaN as limits where a domain has fewer than LEAST_BATCHES.
+    test images. The interval is given these networks: it says nothing of others. None without a common seed; NaN as
+    limits where a domain has fewer than LEAST_BATCHES, and where each domain has an order of its own.
     """
     both = first.merge(second, on="seed")
     if both.empty:
         return None
-    if len(both) > 1 and both["run_x"].iloc[0].request.order:
-        each = [bootstrap(*(rows[rows["seed"] == seed] for rows in (first, second))) for seed in both["seed"]]
-        mean, low, high = np.mean([(one.mean, one.low, one.high) for one in each if one], axis=0)
-        return Estimate(mean, low, high, sum(one.n for one in each if one), "batches")
-    keys = ["step", "position", "count"]
+    keys, run = ["step", "position", "count"], both["run_x"].iloc[0]
     tables = [one.batches.merge(two.batches, on=keys) for one, two in zip(both["run_x"], both["run_y"], strict=True)]
     pairs = pd.concat(tables).assign(more=lambda table: table["errors_y"] - table["errors_x"])
+    pairs["position"] = images_at(run, pairs["position"])
     pairs = pairs.groupby(["step", "position"])[["more", "count"]].sum()
     means, draws = [], []
     for _, domain in pairs.groupby("step"):
@@ -232,6 +244,6 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
         starts = generator.integers(len(more), size=(RESAMPLES, math.ceil(len(more) / length), 1))
         drawn = ((starts + np.arange(length)) % len(more)).reshape(RESAMPLES, -1)[:, : len(more)]
         draws.append(more[drawn].sum(axis=1) / count[drawn].sum(axis=1))
-    enough = pairs.groupby("step").size().min() >= LEAST_BATCHES
+    enough = pairs.groupby("step").size().min() >= LEAST_BATCHES and not run.request.order
     low, high = percentiles(100 * np.mean(draws, axis=0)) if enough else (math.nan, math.nan)
     return Estimate(100 * float(np.mean(means)), low, high, len(pairs), "batches")

@@ -26,6 +26,7 @@ PROTOCOL = {
     "online_learning_rate": 0.001,
     "online_diversity": None,
     "statistics_memory": None,
+    "order": None,
     "stream": tuple(make_stream("instantaneous", VOCABULARIES["image"], 5)),
 }
 

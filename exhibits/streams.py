@@ -8,6 +8,7 @@ import seaborn as sns
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.main_tables import Gradual
+from exhibits.rendering import from_to
 from exhibits.runs import Point, Runs, points_for, reduced
 from exhibits.style import colour, legend, panels, spread
 
@@ -28,7 +29,8 @@ class Streams(Exhibit):
         cells = frame.melt(["label", "stream"], ["E", "A"], "metric")
         cells["column"] = cells["metric"] + ", " + cells["stream"]
         table = cells.pivot_table("value", "label", "column", spread, sort=False).fillna("–").rename_axis("method")
-        table = table.rename_axis(None, axis=1).assign(n=frame.groupby("label")["seed"].nunique().astype(str))
+        seeds = frame.groupby(["label", "stream"])["seed"].nunique().groupby("label").agg(from_to)
+        table = table.rename_axis(None, axis=1).assign(n=seeds)
         figure, grid = panels(2, 3.2)
         colours = {label: colour(method) for label, method in zip(frame["label"], frame["method"], strict=True)}
         how: Any = {"dodge": len(colours) > 1 and 0.5, "linestyle": "none", "markersize": 4, "errorbar": "sd"}
@@ -37,5 +39,6 @@ class Streams(Exhibit):
             axes.set(title=f"{metric} (%)", xlabel="", ylabel="")
         legend(figure)
         delta = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream."
-        note = f"{delta} It changes nothing of a domain of one batch. The gradual one has its own number of images."
+        gradual = "The gradual one has its own number of images, and the severities 1 to 5."
+        note = f"{delta} It changes nothing of a domain of one batch. {gradual}"
         return [Part("streams", table, note), Part("streams-figure", figure, delta)]

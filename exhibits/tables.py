@@ -27,12 +27,16 @@ F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_release": "F (release)"}
 DEFINED = "F of Eq. 2; of the final model, R(T_t|T_1:N) − R(T_t|T_t); and as the release computes it."
 
 
-def paper_values(table: str, run: Run) -> pd.DataFrame:
-    """The numbers of one of the paper's tables on the dataset that a run's data stands for; methods, metrics, domains
-    and variants by our names; row, method and variant together. Empty where the paper has none."""
+def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
+    """The numbers of one of the paper's tables on the dataset that a run's data stands for, at the run's batch size (at
+    any where `over` is batch_size); methods, metrics, domains and variants by our names; row, method and variant
+    together. Empty where the paper has none."""
     values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str}).replace(OUR_NAMES)
     values["row"] = values["method"] + ", " + values["variant"]
-    return values[(values["table"] == table) & (values["dataset"] == run.provenance["compare_with"])]
+    values = values[(values["table"] == table) & (values["dataset"] == run.provenance["compare_with"])]
+    sizes = values["batch_size"]
+    of_size = sizes.isna() | (pd.to_numeric(sizes, errors="coerce") == run.request.batch_size)
+    return values[of_size | (over == "batch_size")]
 
 
 def paper_main(run: Run) -> pd.DataFrame:
@@ -50,8 +54,6 @@ def paper_main(run: Run) -> pd.DataFrame:
     values = paper_values(image_table if modality == "image" else f"tab:{modality}", run)
     if modality == "image":
         values = values[values["severity"] == str(severity)]
-    sizes = values["batch_size"]
-    values = values[sizes.isna() | (pd.to_numeric(sizes, errors="coerce") == request.batch_size)]
     columns = values["domain"].where(values["domain"] != "all", values["metric"])
     return values.assign(column=columns).pivot(index="method", columns="column", values="value")
 

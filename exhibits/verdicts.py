@@ -111,6 +111,8 @@ def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
         return "one network, whatever the seed"
     if not entry(runs.dataset_name).real:
         return "regime: data: a stand-in, which tests the machinery alone"
+    if claim.exhibit in ("comparison", "field") and len(runs.settings.image.choice_learning_rates) < 2:
+        return "a single learning rate, which leaves nothing to choose"
     if claim.section == "ours":
         return ""
     lacks = hindrance_of_runs(claim.dataset, evidence.used) or hindrance_of_study(claim.dataset, runs)

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from made_up_runs import Numbers, World, made_up_run, made_up_runs, points_of, quick, stored
 
+from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import read_profile
 from cascadetta_lib.store import Run, Store
 from cascadetta_lib.study import Study
@@ -223,6 +224,10 @@ def test_what_is_in_the_regime() -> None:
         hindered(regime_runs({})) == "" == hindered(regime_runs({"image_dataset": "digits"}, fingerprint=fingerprint))
     )
     assert gate("CIFAR-10-C", regime_runs({}))["passed"].tolist() == [True] * 4
+    runs = regime_runs({})  # The shift is that of a network: a second one, measured at severity 5 alone, has none.
+    other = Study(runs.settings).at_seed(1)
+    runs.stored = [*runs.stored, made_up_run(other, "adabn", Numbers([90] * 100, count=100))]
+    assert gate("CIFAR-10-C", runs).loc["E of AdaBN at severity 5 less at 1", "ours"] == "12.00"
     runs = regime_runs({})  # A shift is asked of AdaBN too.
     runs.stored = [run for run in runs.stored if min(domain.severity for domain in run.request.stream) > 1]
     assert hindrance_of_study("CIFAR-10-C", runs) == "gate: E of AdaBN at severity 5 less at 1 is missing"
@@ -250,6 +255,23 @@ def test_what_is_in_the_regime() -> None:
 )
 def test_what_is_outside_the_regime(changes: dict[str, Any], keywords: dict[str, Any], reason: str) -> None:
     assert hindered(regime_runs(changes, **keywords)) == reason
+
+
+def test_text_is_judged_on_the_papers_reviews_alone() -> None:
+    runs = made_up_runs(quick(text_dataset="amazon"), claimed, points_of(quick(), ["main_text"])[:1], (0,), "text")
+    assert hindrance_of_runs("Amazon Reviews", runs) == "data: made up by a test instead of Amazon Reviews"
+
+
+def test_one_rate_is_no_choice() -> None:
+    evidence, claim = Evidence(pd.DataFrame(index=SEEDS)), BY_NAME["field-cascade"]
+    for rates, reason in (((0.001,), "a single learning rate, which leaves nothing to choose"), ((0.001, 0.01), "")):
+        runs = stored(quick(image_dataset="cifar10", image_choice_learning_rates=rates), [])
+        assert verdicts._hindrance(claim, runs, evidence) == reason
+
+
+def test_the_field_meets_the_streams_on_one_network() -> None:
+    rivals = {METHODS[name].objective for name in METHODS if METHODS[name].label in BY_NAME["field-cascade"].rivals}
+    assert rivals == {METHODS["cascade"].objective}
 
 
 def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

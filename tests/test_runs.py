@@ -13,7 +13,7 @@ from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Study
 from exhibits.base import EXHIBITS
-from exhibits.runs import Estimate, Point, Runs, bootstrap, main_points, over_seeds, paired
+from exhibits.runs import Estimate, Point, Runs, bootstrap, errors_less, main_points, over_seeds, paired
 
 SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
 
@@ -117,21 +117,35 @@ def test_the_bootstrap_draws_batches_within_domains() -> None:
     assert bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
 
 
-def test_seeds_with_an_order_of_their_own_do_not_narrow_the_interval_over_batches() -> None:
-    """Their batches cannot be averaged by place, and their images are the same."""
-    settings = quick(image_methods=("tent", "cascade"), image_stream="correlated", seeds=(0, 1, 2))
-    generator, made = np.random.default_rng(0), []
-    for seed in (0, 1, 2):
-        for name in ("cascade", "tent"):
-            numbers = Numbers(generator.binomial(10, 0.3, size=(15, 50)))
-            made.append(made_up_run(Study(settings).at_seed(seed), name, numbers))
+def test_an_order_of_its_own_in_each_domain_has_no_interval_over_batches() -> None:
+    settings = quick(image_methods=("tent", "cascade"), image_stream="correlated")
+    made = [
+        made_up_run(Study(settings), name, Numbers(10 * (errors,))) for name, errors in (("cascade", 2), ("tent", 3))
+    ]
     frame = stored(settings, made).frame(main_points(settings, "image"))
-    cascade, tent = (frame[frame["method"] == name] for name in ("cascade", "tent"))
-    alone = [bootstrap(cascade[cascade["seed"] == seed], tent[tent["seed"] == seed]) for seed in (0, 1, 2)]
-    found = bootstrap(cascade, tent)
-    assert found is not None and found.n == 3 * 750
-    for limit in ("mean", "low", "high"):
-        assert getattr(found, limit) == pytest.approx(np.mean([getattr(one, limit) for one in alone]))
+    found = bootstrap(frame[frame["method"] == "cascade"], frame[frame["method"] == "tent"])
+    assert found is not None and found.mean == pytest.approx(10) and math.isnan(found.low) and math.isnan(found.high)
+
+
+def test_versions_of_an_image_in_a_long_stream_are_no_more_images() -> None:
+    settings = quick(image_dataset="cifar10_sample:x", image_methods=("tent", "cascade"), image_stream=("fog",))
+    once, generator = 31, np.random.default_rng(0)
+    wrong, intervals = generator.binomial(32, 0.3, size=(2, once)), []
+    for versions in (1, 4):
+        numbers = [Numbers(np.tile(each, versions), count=32) for each in wrong]
+        made = [
+            made_up_run(Study(settings), name, each) for name, each in zip(("cascade", "tent"), numbers, strict=True)
+        ]
+        frame = stored(settings, made).frame(main_points(settings, "image"))
+        intervals.append(bootstrap(frame[frame["method"] == "cascade"], frame[frame["method"] == "tent"]))
+    assert intervals[0] == intervals[1] and intervals[0] is not None and intervals[0].high > intervals[0].low
+
+
+def test_errors_are_subtracted_seed_by_seed() -> None:
+    wrong = {("cascade", 0): (2, 0), ("tent", 0): (6, 0), ("tent", 1): (0, 0), ("tent", 2): (0, 0)}
+    cascade, tent = by_method(runs_of(wrong))
+    assert errors_less(cascade, tent).to_dict() == {"fog": pytest.approx(-20), "snow": pytest.approx(-20)}
+    assert errors_less(cascade, tent[tent["seed"] > 0]).empty
 
 
 def test_what_is_made_is_found(tmp_path: object) -> None:

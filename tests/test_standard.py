@@ -80,6 +80,7 @@ SMALLER = {"card": {"network": NETWORK | {"depth": 16}}}
         ({}, {"official_data": False}, "the images are not all those of the CIFAR-10-C archive."),
         ({"image_predict": "after"}, {}, "the protocol is not that of the profile standard."),
         ({"image_severity": 4}, {}, "the protocol is not that of the profile standard."),
+        ({"image_stream": "mixed"}, {}, "the protocol is not that of the profile standard."),
         ({"image_batch_size": 64}, {"network": SMALLER}, "WideResNet-28-10 and the protocol is not"),
     ],
 )

@@ -17,13 +17,13 @@ device, and at the fixed point an iteration changes nothing."""
 
 @METHODS.add("lame")
 class LAME(ERM):
-    """As in the release, the network is the source with its running statistics, the affinity w_ij is 1 where j is one
+    """As in the release, the network keeps its running statistics, the affinity w_ij is 1 where j is one
     of the five nearest neighbours of i and 0 elsewhere, and its objective is not symmetrised.
 
     Near are features at a small angle. They are the inputs of the last nn.Linear of the model, of θ_m in a Cascade.
     """
 
-    label, in_paper = "LAME", False
+    objective, label, in_paper = "meta", "LAME", False
 
     def configure_model(self) -> None:
         super().configure_model()
