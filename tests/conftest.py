@@ -3,7 +3,9 @@
 import copy
 import os
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,8 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_da
 from cascadetta_lib.models import as_outputs
 
 CLASSES = 4
+LONGEST_MESSAGE = 450
+"""Characters of what is said of a bad input, beside the folders of the test."""
 
 
 def blobs(count: int, seed: int) -> Split:
@@ -37,6 +41,17 @@ def make_blobs(folder: Path, **options: object) -> ImageDataset:
         test=blobs(22, 1),
         options=ImageOptions(folder=str(folder), **options),  # type: ignore[arg-type]
     )
+
+
+def write_npz(folder: Path, train: dict[str, Any] | None = None, test: dict[str, Any] | None = None) -> Path:
+    """FOLDER/train.npz with 40 images and FOLDER/test.npz with 20, of ten classes; a value None leaves an array out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(0)
+    for name, count, changes in (("train", 40, train or {}), ("test", 20, test or {})):
+        x = generator.integers(0, 256, (count, 32, 32, 3), np.uint8)
+        arrays = {"x": x, "y": np.arange(count) % 10} | changes
+        np.savez(folder / f"{name}.npz", **{key: value for key, value in arrays.items() if value is not None})
+    return folder
 
 
 @torch.no_grad()

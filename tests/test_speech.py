@@ -17,6 +17,7 @@ import soundfile
 import torch
 import torchaudio
 from audiomentations import ApplyImpulseResponse, Gain, HighPassFilter
+from conftest import LONGEST_MESSAGE
 from torch import Tensor
 
 from cascadetta_lib.augment import audio
@@ -374,6 +375,7 @@ def all_listed(folder: Path) -> None:
 FAULTS: list[tuple[Callable[[Path], object], type[Exception], str]] = [
     (only_one_word, ValueError, "found words in 1 folders.*allowed are 2 words or more"),
     (lambda folder: (folder / TEST_LIST).write_text("bed/1.wav"), ValueError, "testing_list.txt names 0 of 30"),
+    (lambda folder: (folder / TEST_LIST).write_text("stop/0.wav", "utf-16"), ValueError, "list.txt names 0 of 30"),
     (lambda folder: (folder / HELD_OUT_LIST).write_text(""), ValueError, r"validation_list.txt 0; allowed"),
     (lambda folder: (folder / TEST_LIST).unlink(), DataMissing, r"lacks testing_list\.txt"),
     (lambda folder: shutil.rmtree(folder / NOISE), DataMissing, "lacks _background_noise_"),
@@ -387,8 +389,9 @@ FAULTS: list[tuple[Callable[[Path], object], type[Exception], str]] = [
 def test_faults(words: Path, tmp_path: Path, damage: Callable[[Path], object], error: Any, message: str) -> None:
     damage(words)
     for name in ("speech_commands", f"speech_commands:{words}"):
-        with pytest.raises(error, match=message):
+        with pytest.raises(error, match=message) as caught:
             load(tmp_path, name)
+        assert len(str(caught.value).replace(str(tmp_path), "")) <= LONGEST_MESSAGE
 
 
 def test_a_missing_and_a_packed_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The store: keys, entries that are whole or not there, and what is done about damaged files."""
 
 import errno
+import hashlib
 import json
 import shutil
 import subprocess
@@ -117,6 +118,13 @@ def borrow(folder: Path) -> None:
     (folder / "entry.json").write_text((folder / "entry.json").read_text().replace('"tent"', '"cotta"'))
 
 
+def describe(folder: Path, description: bytes) -> None:
+    """Another description, whose checksum is true."""
+    sums, before = folder / "SHA256SUMS", hashlib.sha256((folder / "entry.json").read_bytes()).hexdigest()
+    (folder / "entry.json").write_bytes(description)
+    sums.write_text(sums.read_text().replace(before, hashlib.sha256(description).hexdigest()))
+
+
 DAMAGES = {
     "cut short": cut,
     "one byte flipped": flip,
@@ -125,6 +133,9 @@ DAMAGES = {
     "no checksums": lambda folder: (folder / "SHA256SUMS").unlink(),
     "no table": lambda folder: (folder / "batches.csv").unlink(),
     "checksums that are no text": lambda folder: (folder / "SHA256SUMS").write_bytes(b"\xff\xfe"),
+    "checksums of nothing": lambda folder: (folder / "SHA256SUMS").write_bytes(b""),
+    "a description of another form": lambda folder: describe(folder, b"[]"),
+    "a description without a request": lambda folder: describe(folder, b"{}"),
     "a file in its place": lambda folder: (shutil.rmtree(folder), folder.write_text("")),
 }
 

@@ -172,7 +172,7 @@ def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
     assert smaller.request("cascade") != study.request("cascade")
     assert study.request("cascade", "multi_task").checkpoint.objective == "multi_task"
     assert study.varied(test_size=10).dataset is not study.dataset
-    with pytest.raises(SettingsError, match="image_batch_size = 0"):
+    with pytest.raises(SettingsError, match=r"image_batch_size = 0 \(from a variation of the study\)"):
         study.varied(batch_size=0)
 
 

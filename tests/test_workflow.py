@@ -252,79 +252,6 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
     assert study("--dry-run") == command.DONE
 
 
-# --- what is refused before anything starts ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["--only", "02_adapt_imag"], ["--only 02_adapt_imag", "did you mean '02_adapt_image'?"]),
-        (["--only", "10_report", "--force", "01_pretrain"], ["--force 01_pretrain", "10_report"]),
-        (["--profile", "quik"], ["profile 'quik'", "did you mean 'quick'?"]),
-        (["--set", "image_epoch=3"], ["image_epoch", "--set", "did you mean 'image_epochs'?"]),
-        (["--set", "image_epochs=many"], ["image_epochs", "'many'", "--set"]),
-        (["--set", "image_epochs=[2"], ["image_epochs=[2", "not YAML"]),
-        (["--set", "image_severity=6"], ["image_severity", "6", "--set"]),
-        (["--set", "image_methods=[tentt]"], ["image_methods", "did you mean 'tent'?"]),
-        (["--set", "image_dataset=digit"], ["image_dataset", "did you mean 'digits'?"]),
-        (["--set", "image_dataset=npz:~nosuchuser/x"], ["image_dataset", "home"]),
-        (["--set", "image_online_learning_rate=.inf"], ["image_online_learning_rate", "finite"]),
-        (["--set", "profile=a/b"], ["profile", "a/b"]),
-        (["--set", "profile=runs"], ["profile", "taken"]),
-        (["--set", "image_stream=[fogg]"], ["image_stream", "did you mean 'fog'?"]),
-        (["--set", "seed=3"], ["seed=3", "use --seeds"]),
-        (["--set", "figures_notebooks=[02_adapt]"], ["figures_notebooks", "did you mean '02_adapt_image'?"]),
-        (["--set", "image_epochs=2", "image_epochs=3"], ["image_epochs=3", "twice"]),
-        (["--set", "image_epochs"], ["image_epochs", "NAME=VALUE"]),
-        (["--seeds", "0,x"], ["seeds", "'x'", "integer"]),
-        (["--seeds=-1"], ["seeds = -1"]),
-        (["--seeds", "1,1"], ["seeds = [1, 1]", "different"]),
-        (["--seeds", "1", "--set", "seeds=[2]"], ["seeds=[2]", "twice"]),
-        (["--set", f"image_epochs={'9' * 5000}"], ["image_epochs", "digits"]),
-    ],
-    ids=lambda value: " ".join(value)[:40],
-)
-def test_a_wrong_value_is_named_with_the_nearest_valid_one(
-    study: Study, capfd: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
-) -> None:
-    assert study(*arguments) == command.BAD_ARGUMENTS
-    out, err = capfd.readouterr()
-    assert out == "" and "Traceback" not in err and len(err) < 3000
-    for part in parts:
-        assert part in err
-    assert not study.quick.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--profiles", "quick"], "did you mean '--profile'?"),
-        (["--jobs", "0"], "from 1 on"),
-        (["--jobs", "9" * 5000], "invalid int"),
-        (["quick"], "quick is no argument"),
-    ],
-    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else None,
-)
-def test_a_wrong_argument_ends_with_2(capsys: pytest.CaptureFixture[str], arguments: list[str], part: str) -> None:
-    with pytest.raises(SystemExit) as stop:
-        command.parse(arguments)
-    assert stop.value.code == command.BAD_ARGUMENTS
-    assert part in capsys.readouterr().err
-
-
-def test_missing_data_ends_with_3_and_paths_are_the_callers(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    assert study("--set", "image_dataset=npz:nowhere") == command.DATA_MISSING
-    assert str(study.folder / "nowhere") in capsys.readouterr().err
-    assert study("--set", "image_weights=nowhere") == command.BAD_ARGUMENTS
-    assert str(study.folder / "nowhere") in capsys.readouterr().err
-
-
-def test_a_results_folder_that_is_a_file_is_told_in_one_line(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    study.results.write_text("")
-    assert study() == command.BAD_ARGUMENTS
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 def test_help_needs_only_the_standard_library() -> None:
     asked = [sys.executable, "-PS", "-m", "workflow", "--help"]
     text = subprocess.run(asked, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}).stdout
@@ -347,12 +274,6 @@ def test_a_notebook_needs_exactly_one_parameters_cell(
         read_parameters(path, PARAMETERS)
     assert study() == command.BAD_ARGUMENTS
     assert "01_x.ipynb" in capsys.readouterr().err
-
-
-def test_a_parameter_that_is_none_is_named_with_the_nearest(tmp_path: Path) -> None:
-    path = write_notebook(tmp_path / "01_x.ipynb", "image_epoch: int = 3")
-    with pytest.raises(command.Refusal, match="'image_epoch'.*did you mean 'image_epochs'"):
-        read_parameters(path, PARAMETERS)
 
 
 def jobs_of(folder: Path, **changes: Any) -> dict[str, Any]:
