@@ -8,7 +8,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ import nbformat
 import pytest
 import websocket
 import yaml
+from conftest import wait_for
 from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
 from matplotlib.figure import Figure
 
@@ -134,15 +134,6 @@ PLACE = """(() => {
 LINE = "[...document.querySelectorAll('.cm-line')].map(line => line.innerText).find(text => text.startsWith('%s'))"
 
 
-def first_line(path: Path) -> str:
-    """Of a file that a program is about to write."""
-    end = time.monotonic() + 60
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < end, f"{path} did not appear"
-        time.sleep(0.1)
-    return path.read_text().splitlines()[0]
-
-
 class Tab:
     """A page in Chromium, driven as a user drives it: by what is on the screen, a mouse and keys."""
 
@@ -159,15 +150,10 @@ class Tab:
             pass
         return answer["result"]
 
-    def wait(self, expression: str, seconds: float = 120) -> Any:
+    def wait(self, expression: str) -> Any:
         """The value of an expression when it has one."""
-        end = time.monotonic() + seconds
-        while not (
-            value := self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
-        ):
-            assert time.monotonic() < end, f"{expression} has no value after {seconds} s"
-            time.sleep(0.2)
-        return value
+        asked = {"expression": expression, "returnByValue": True}
+        return wait_for(lambda: self.ask("Runtime.evaluate", **asked)["result"].get("value"), expression)
 
     def click(self, kind: str, start: str, on: str = "", times: int = 1) -> None:
         """Click on the text `on` in the element of a CSS `kind` whose text begins with `start`."""
@@ -180,10 +166,7 @@ class Tab:
 
     def open(self, address: str) -> None:
         """Go to a page, as soon as it is served."""
-        end = time.monotonic() + 120
-        while self.ask("Page.navigate", url=address).get("errorText"):
-            assert time.monotonic() < end, f"{address} is not served"
-            time.sleep(0.5)
+        wait_for(lambda: not self.ask("Page.navigate", url=address).get("errorText"), address)
 
     def run_all(self) -> str:
         """Run all cells by the menu; the table of the methods."""
@@ -205,7 +188,9 @@ def tab(tmp_path: Path) -> Iterator[Tab]:
         [*command, "--window-size=1500,1000", "about:blank"], env=home, stdout=quiet, stderr=quiet
     )
     try:
-        yield Tab(int(first_line(tmp_path / "chromium" / "DevToolsActivePort")))
+        port = tmp_path / "chromium" / "DevToolsActivePort"
+        lines = wait_for(lambda: port.exists() and port.read_text().splitlines(), "Chromium")
+        yield Tab(int(lines[0]))
     finally:
         process.kill()
         process.wait()

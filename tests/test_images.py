@@ -15,24 +15,14 @@ from conftest import LONGEST_MESSAGE, write_npz
 from PIL import Image
 from torchvision.datasets import CIFAR10, CIFAR100
 
-from cascadetta_lib.data import DATASETS, base, check_name, cifar, identity, images, load_dataset, tiny_imagenet
+from cascadetta_lib.data import DATASETS, base, check_name, identity, images, load_dataset
 from cascadetta_lib.data.base import DataMissing, Options, Split, kept_array, mixed, split_source, write_atomically
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, corrupt
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 
+pytestmark = pytest.mark.usefixtures("offline")
 RANDOM = np.random.default_rng(0)
 WNIDS = ("n02", "n01", "n03")
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reaches beyond this machine: all addresses refuse."""
-    for title, (_, known_hash) in cifar.CORRUPTED.items():
-        monkeypatch.setitem(cifar.CORRUPTED, title, (f"http://127.0.0.1:9/{title}-C.tar", known_hash))
-    for reader in (CIFAR10, CIFAR100):
-        monkeypatch.setattr(reader, "url", f"http://127.0.0.1:9/{reader.filename}")
-    monkeypatch.setattr(tiny_imagenet, "URL", "http://127.0.0.1:9/tiny-imagenet-200.zip")
-    monkeypatch.setattr(tiny_imagenet, "CORRUPTED_URLS", ["http://127.0.0.1:9/Tiny-ImageNet-C.tar"])
 
 
 def random_images(count: int, size: int) -> np.ndarray:
@@ -423,11 +413,6 @@ def test_digits(tmp_path: Path) -> None:
     pixels, labels = mnist_data()
     ours = sorted(row.tobytes() + bytes([label]) for row, label in zip(x[:, 0, 2:30, 2:30].numpy(), y, strict=True))
     assert ours == sorted(row.tobytes() + bytes([n]) for row, n in zip(pixels.astype(np.uint8), labels, strict=True))
-
-
-def test_real_cifar10_copies(real_cifar10: Path, tmp_path: Path) -> None:
-    dataset = load(f"npz:{real_cifar10}", tmp_path, train_size=2000)
-    assert dataset.test.y.bincount().tolist() == [1000] * 10 and 110 < dataset.train.x.float().mean() < 130
 
 
 def test_examples_that_lie_class_by_class_are_mixed() -> None:

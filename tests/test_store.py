@@ -15,7 +15,7 @@ from cascadetta_lib import provenance as module
 from cascadetta_lib import store as store_module
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.objectives import Training
-from cascadetta_lib.store import CheckpointRequest, Request, Run, RunRequest, Store
+from cascadetta_lib.store import CheckpointRequest, Run, RunRequest, Store
 from cascadetta_lib.streams import Domain
 
 CHECKPOINT = CheckpointRequest(
@@ -68,24 +68,9 @@ def test_a_request_survives_its_file(network: Any) -> None:
     assert CheckpointRequest.model_validate(json.loads(request.model_dump_json())) == request
 
 
-def test_every_part_of_a_request_and_of_the_data_makes_another_key() -> None:
-    changed: list[Request] = [
-        CHECKPOINT,
-        REQUEST,
-        *(CHECKPOINT.model_copy(update={name: value}) for name, value in (("seed", 4), ("dataset", "npz:x-1a2b3c"))),
-        CHECKPOINT.model_copy(update={"options": {"train_size": 61}}),
-        CHECKPOINT.model_copy(update={"network": ImageNetwork(width=8)}),
-        CHECKPOINT.model_copy(update={"training": Training(entropy_weight=0.2)}),
-        CHECKPOINT.model_copy(update={"weights": "shipped:1a2b3c4d5e6f"}),
-        REQUEST.model_copy(update={"stream": (Domain("fog", 4),)}),
-        REQUEST.model_copy(update={"online_learning_rate": 0.01}),
-        REQUEST.model_copy(update={"predict": "before"}),
-        REQUEST.model_copy(update={"order": "mixed"}),
-        *(REQUEST.model_copy(update={"order": "correlated", "dirichlet_delta": delta}) for delta in (0.1, 0.2)),
-        *(REQUEST.model_copy(update={"online_optimizer": name}) for name in ("sgd", "adam")),
-    ]
-    keys = [request.key(*DATA) for request in changed] + [REQUEST.key("other", DATA[1]), REQUEST.key(DATA[0], "other")]
-    assert len(set(keys)) == len(keys)
+def test_other_data_and_other_domains_make_another_key() -> None:
+    keys = {REQUEST.key(*DATA), REQUEST.key("other", DATA[1]), REQUEST.key(DATA[0], "other")}
+    assert len(keys) == 3
 
 
 def test_a_killed_maker_leaves_nothing_that_counts_and_the_next_goes_on_in_its_folder(store: Store) -> None:

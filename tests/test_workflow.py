@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import wait_for
 
 from cascadetta_lib.settings import PARAMETERS, flat, load_profile
 from workflow import command, run
@@ -168,12 +169,16 @@ def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profil
     assert resolved.profile == labels[2] and resolved.figures_path == study.results / labels[2] / "figures"
 
 
-def start(study: Study, *arguments: str) -> subprocess.Popen[str]:
+def command_line(notebooks: Path, *arguments: str) -> list[str]:
+    """The program of run_all.sh with notebooks of one's own."""
     code = "import sys; from pathlib import Path; from workflow.command import main; "
     code += "sys.exit(main(sys.argv[2:], Path(sys.argv[1])))"
-    called = [sys.executable, "-c", code, str(study.notebooks), *arguments, "--set"]
+    return [sys.executable, "-c", code, str(notebooks), *arguments]
+
+
+def start(study: Study) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*called, f"results_folder={study.folder}/results"],
+        command_line(study.notebooks, "--set", f"results_folder={study.folder}/results"),
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -181,13 +186,6 @@ def start(study: Study, *arguments: str) -> subprocess.Popen[str]:
         # Whoever runs the tests in the background of a shell has them ignore Ctrl-C, and what they start as well.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-
-
-def wait_for(path: Path, seconds: float = 180) -> None:
-    end = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < end, f"{path} did not appear"
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -200,7 +198,7 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
     path = write_notebook(study.notebooks / "01_pretrain.ipynb", "seed = 0", f"{wait}; time.sleep(0 if seed else 600)")
     process = start(study)
     try:
-        wait_for(running)
+        wait_for(running.exists, "the notebook", 180)
     except AssertionError:
         process.kill()
         raise
