@@ -39,14 +39,14 @@ def numbers(count: int, seed: int = 0) -> Tensor:
     return 2 * torch.randn(count, 2, generator=torch.Generator().manual_seed(seed)) + 1
 
 
-def doubled(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Copies of which everybody knows what they are."""
+def swapped(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Copies of which everybody knows what they are, and which BatchNorm does not make the same again."""
     for _ in range(count):
-        yield 2 * x
+        yield x.flip(1)
 
 
 def make(name: str, **options: Any) -> Method:
-    return METHODS[name](Small(), **({"copies": doubled, "learning_rate": 0.1} | options))
+    return METHODS[name](Small(), **({"copies": swapped, "learning_rate": 0.1} | options))
 
 
 def normalised(x: Tensor, centre: Tensor, variance: Tensor, norm: nn.BatchNorm1d) -> Tensor:
@@ -86,19 +86,19 @@ def test_roid_weighs_equal_predictions_alike() -> None:
     assert make("roid").weights(torch.tensor([[2.0, 0.0, -1.0]])).tolist() == [1.0]
 
 
-@pytest.mark.parametrize("copies", [doubled, None])
+@pytest.mark.parametrize("copies", [swapped, None])
 def test_roid_loss_is_the_weighted_sum_over_the_batch_by_its_size(copies: Any) -> None:
-    method, x = make("roid", copies=copies), numbers(5)
+    method, x = make("roid", copies=copies).double(), numbers(5).double()
     method.model.last.weight.data *= 4
     model = copy.deepcopy(method.model)
-    z, other = (model(each).detach().double().numpy() for each in (x, 2 * x))
+    z, other = (model(each).detach().numpy() for each in (x, x.flip(1)))
     p, q, weights = softmax(z), softmax(other), roid_weights(z, UNIFORM)
     assert weights[p.max(1) > 0.99].any(), "is taken for 0.99, where the ratio's gradient ends"
     clipped = p.clip(max=0.99)
     losses = -(clipped * np.log(clipped / (1 - clipped) + 1e-5)).sum(1)
     if copies is not None:
         losses -= (p * np.log(q) + q * np.log(p)).sum(1) / 2
-    assert method.loss(x)[0].item() == pytest.approx((weights * losses).mean(), rel=1e-4)
+    assert method.loss(x)[0].item() == pytest.approx((weights * losses).mean())
 
 
 @pytest.mark.parametrize(("examples", "least"), [(4, 1 / 3), (2, 1 / 2)])
@@ -234,7 +234,7 @@ def test_rotta_step_written_by_hand() -> None:
         average, averaged = 0.95 * CENTRE + 0.05 * own, 0.95 * VARIANCE + 0.05 * spread
         return network.last(normalised(inputs, average, averaged, network.norm)), average, averaged
 
-    z, average, averaged = blended(2 * clean, student)
+    z, average, averaged = blended(clean.flip(1), student)
     target, average_of_teacher, averaged_of_teacher = blended(clean, source)
     weights = torch.tensor([math.exp(-age / 64) / (1 + math.exp(-age / 64)) for age in ages])
     losses = -(target.softmax(1) * z.log_softmax(1)).sum(1)
