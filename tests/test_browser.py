@@ -35,7 +35,7 @@ OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
-COUNT = """<script>document.documentElement.dataset.pictures =
+COUNT = """<script>console.error("this is seen"); document.documentElement.dataset.pictures =
 [...document.images].map(image => image.naturalWidth > 0 ? "shown" : "broken").join(" ")</script>"""
 NAMES = ("main_image", "batch_size", "severity", "cascade_parts", "gradual", "uncertainty", "speed")
 
@@ -87,7 +87,7 @@ def test_the_report_opens_without_an_error_and_shows_every_exhibit(
     report.write_text(text.replace("</body>", f"{COUNT}</body>"), encoding="utf-8")
 
     dom, console = opened(report, tmp_path / "profile")
-    assert console == []
+    assert len(console) == 1 and "this is seen" in console[0], "no line but that of the test"
     pictures = re.search(r'data-pictures="([^"]*)"', dom)
     expected = sum(isinstance(part.content, Figure) for exhibit in exhibits for part in exhibit.parts)
     assert pictures is not None and pictures[1].split() == ["shown"] * expected and expected >= len(NAMES)
@@ -95,14 +95,6 @@ def test_the_report_opens_without_an_error_and_shows_every_exhibit(
     for exhibit in exhibits:
         assert f'id="{exhibit.anchor}"' in dom and f'href="#{exhibit.anchor}"' in contents, exhibit.heading
     assert set(re.findall(r'<a href="#([^"]+)"', dom)) <= set(re.findall(r'id="([^"]+)"', dom))
-
-
-@needs_chromium
-def test_an_error_on_a_page_would_be_seen(tmp_path: Path) -> None:
-    page = tmp_path / "bad.html"
-    page.write_text('<!doctype html><html><body><img src="absent.png"><script>absent()</script></body></html>')
-    _, console = opened(page, tmp_path / "profile")
-    assert any("absent" in line for line in console)
 
 
 # --- by mouse and keys -----------------------------------------------------------------------------------------------

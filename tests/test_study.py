@@ -225,7 +225,7 @@ def test_a_module_of_ones_own_is_a_network_of_the_study(study: Study, monkeypatc
     assert brought.varied(batch_size=4).request("tent").checkpoint == checkpoint
     with torch.no_grad():
         own[0].weight += 1
-    assert study.bring(own, "mine").request("tent") != run.request
+    assert study.bring(own, "mine").request("tent").key() != run.request.key()
 
 
 def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_path: Path) -> None:

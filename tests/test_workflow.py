@@ -154,19 +154,17 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert any("core-hours" in line for line in listed[4:])
 
 
-def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profile(
-    study: Study, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert study("--dry-run", "--set", "image_epochs=2") == command.DONE
-    assert study("--dry-run", "--set", "image_epochs=3") == command.DONE
-    assert study("--dry-run", "--seeds", "0,1") == command.DONE
-    assert study("--dry-run", "--set", "image_epochs=4") == command.DONE, "this is what the profile says"
-    assert study("--dry-run", "--set", "image_epochs=2", "profile=mine") == command.DONE
-    labels = sorted(path.name for path in study.results.iterdir())
-    assert len(labels) == 4 and labels[0] == "mine" and labels[1] == "quick"
-    assert all(label.startswith("quick-") for label in labels[2:])
-    resolved = load_profile(str(study.results / labels[2] / "profile.yaml"))
-    assert resolved.profile == labels[2] and resolved.figures_path == study.results / labels[2] / "figures"
+def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profile(tmp_path: Path) -> None:
+    def label(*arguments: str) -> str:
+        settings = run.load_settings(command.parse(arguments), tmp_path)
+        assert settings.figures_path == settings.results_path / settings.profile / "figures"
+        return settings.profile
+
+    changed = {label("--set", f"image_epochs={epochs}") for epochs in (2, 3)}
+    assert len(changed) == 2 and all(name.startswith("quick-") for name in changed)
+    assert label("--seeds", "0,1") == label("--set", "image_epochs=4") == "quick", "this is what the profile says"
+    assert label("--set", "image_epochs=2", "profile=mine") == "mine"
+    assert label("--profile", "study", "--set", "image_epochs=2").startswith("study-"), "which has a folder of figures"
 
 
 def command_line(notebooks: Path, *arguments: str) -> list[str]:
@@ -247,7 +245,6 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
     with run.lock(study.quick):
         assert study("--dry-run") == command.BAD_ARGUMENTS
     assert f"process {os.getpid()}" in capsys.readouterr().err
-    assert study("--dry-run") == command.DONE
 
 
 def test_help_needs_only_the_standard_library() -> None:
