@@ -1,18 +1,27 @@
-"""Fixtures that several test files share: a tiny dataset of made-up images, and the folder of real ones."""
+"""What several test files share: tiny made-up images, real data, methods that cost little, and how to wait."""
 
 import copy
 import os
+import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_dataset
+from cascadetta_lib.methods import cotta, rotta, sar
 from cascadetta_lib.models import as_outputs
 
 CLASSES = 4
+LONGEST_MESSAGE = 450
+"""Characters of what is said of a bad input, beside the folders of the test."""
 
 
 def blobs(count: int, seed: int) -> Split:
@@ -39,6 +48,17 @@ def make_blobs(folder: Path, **options: object) -> ImageDataset:
     )
 
 
+def write_npz(folder: Path, train: dict[str, Any] | None = None, test: dict[str, Any] | None = None) -> Path:
+    """FOLDER/train.npz with 40 images and FOLDER/test.npz with 20, of ten classes; a value None leaves an array out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(0)
+    for name, count, changes in (("train", 40, train or {}), ("test", 20, test or {})):
+        x = generator.integers(0, 256, (count, 32, 32, 3), np.uint8)
+        arrays = {"x": x, "y": np.arange(count) % 10} | changes
+        np.savez(folder / f"{name}.npz", **{key: value for key, value in arrays.items() if value is not None})
+    return folder
+
+
 @torch.no_grad()
 def make_sure(model: nn.Module, classifier: nn.Module, x: Tensor) -> None:
     """Let an untrained network, whose logits the last linear layer of `classifier` gives, be sure of some of x, as a
@@ -61,10 +81,59 @@ def images(dataset: ImageDataset) -> Tensor:
     return dataset.prepare(dataset.test.x[:8])
 
 
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture
+def small_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CoTTA averages over two copies, RoTTA updates after every eight examples, and SAR keeps what it learns, which it
+    would take back on networks as sure as those of the tests."""
+    monkeypatch.setattr(cotta, "COPIES", 2)
+    monkeypatch.setattr(rotta, "UPDATE_EVERY", 8)
+    monkeypatch.setattr(sar, "COLLAPSED", 0.0)
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No name of another machine is known, so that no test reaches one."""
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise socket.gaierror("tests are offline")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def real_data(name: str) -> Path:
+    """Real data by the name of their folder or file; the test is skipped where they are not unpacked."""
+    path = Path(os.environ.get("CASCADETTA_DATA", "~/.cache/cascadetta-real")).expanduser() / name
+    if not path.exists():
+        pytest.skip(f"no {path}; unpack it and set CASCADETTA_DATA")
+    return path
+
+
 @pytest.fixture(scope="session")
 def real_cifar10() -> Path:
-    """The folder of the JPEG copies of CIFAR-10; the test is skipped where they are not unpacked."""
-    folder = Path(os.environ.get("CASCADETTA_DATA", "~/.cache/cascadetta-real")).expanduser() / "cifar10-jpeg"
-    if not (folder / "train.npz").is_file():
-        pytest.skip(f"no real images in {folder}; unpack them and set CASCADETTA_DATA")
-    return folder
+    """The folder of the JPEG copies of CIFAR-10."""
+    return real_data("cifar10-jpeg/train.npz").parent
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 120) -> Any:
+    """The value of the condition as soon as it holds."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        time.sleep(0.2)
+    return value
+
+
+def stored_numbers(results: Path) -> dict[str, bytes]:
+    """What a study has stored: weights and tables by their paths, without the seconds that they took."""
+    found = {}
+    for path in results.glob("*/*/*"):
+        if path.suffix == ".csv":
+            table = pd.read_csv(path).drop(columns="seconds", errors="ignore")
+            found[str(path.relative_to(results))] = table.to_csv().encode()
+        elif path.suffix == ".safetensors":
+            found[str(path.relative_to(results))] = path.read_bytes()
+    return found

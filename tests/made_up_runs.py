@@ -14,7 +14,7 @@ from cascadetta_lib.provenance import code_revision
 from cascadetta_lib.settings import Settings, load_profile
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Study
-from exhibits.base import EXHIBITS
+from exhibits.base import EXHIBITS, Shown
 from exhibits.runs import Point, Runs
 
 
@@ -107,3 +107,10 @@ def stored(settings: Settings, runs: Iterable[Run], modality: Modality = "image"
 def quick(**changes: Any) -> Settings:
     """The profile `quick` with changes by flat names."""
     return load_profile("quick", changes)
+
+
+def table(shown: Shown, name: str) -> pd.DataFrame:
+    """The table of that name in an exhibit."""
+    (content,) = [part.content for part in shown.parts if part.name == name]
+    assert isinstance(content, pd.DataFrame)
+    return content

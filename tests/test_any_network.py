@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torchvision.models import VisionTransformer, mobilenet_v3_small, resnet18
 
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.methods import METHODS, Method, cotta, rotta, sar
+from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import Cascade, batch_norms
 
-CLASSES, BATCH = 4, 6
+pytestmark = pytest.mark.usefixtures("small_updates")
+CLASSES, BATCH = 4, 8
 CASCADES = {name for name in METHODS if name.startswith("cascade")}
 NEED_MORE = CASCADES | {"ttt"}
 """A Cascade, or TTT's parallel network."""
@@ -30,6 +31,17 @@ class BagOfWords(nn.Module):
 
     def forward(self, tokens: Tensor) -> SimpleNamespace:
         return SimpleNamespace(logits=self.head(self.words(tokens)))
+
+
+class WithFeatures(nn.Module):
+    """An image classifier which returns a tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = mobilenet_v3_small(num_classes=CLASSES)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, str]:
+        return self.model(x), "features"
 
 
 class Transformer(nn.Module):
@@ -55,7 +67,7 @@ def vision_transformer() -> nn.Module:
 
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], Modality]] = {
     "ResNet18": (lambda: resnet18(num_classes=CLASSES), "image"),
-    "MobileNetV3": (lambda: mobilenet_v3_small(num_classes=CLASSES), "image"),
+    "MobileNetV3": (WithFeatures, "image"),
     "bag of words": (BagOfWords, "text"),
     "vision transformer": (vision_transformer, "image"),
     "transformer": (Transformer, "text"),
@@ -68,13 +80,6 @@ def of_modality(modality: Modality) -> list[str]:
 
 
 CASES = [(kind, name) for kind, (_, modality) in NETWORKS.items() for name in of_modality(modality)]
-
-
-@pytest.fixture(autouse=True)
-def few_copies_and_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cotta, "COPIES", 2)
-    monkeypatch.setattr(rotta, "UPDATE_EVERY", BATCH)
-    monkeypatch.setattr(sar, "COLLAPSED", 0.0)  # it takes back what it learns on networks as sure as these
 
 
 def inputs(modality: Modality) -> Tensor:
@@ -121,16 +126,11 @@ def test_a_network_goes_through_a_method_or_is_refused(kind: str, name: str) -> 
     except ValueError as error:
         message = str(error)
         assert name in NEED_MORE or (kind not in WITH_BATCH_NORM and "use erm or cotta" in message)
+        assert name not in ("erm", "cotta", "lame")
         assert message.startswith(METHODS[name].label) and "\n" not in message and ". " not in message
     else:
         assert name not in NEED_MORE and (kind in WITH_BATCH_NORM or name in ("erm", "cotta", "lame"))
         adapts_and_returns(method, x)
-
-
-@pytest.mark.parametrize("kind", ["vision transformer", "transformer"])
-def test_erm_and_cotta_do_without_batch_norm(kind: str) -> None:
-    model, x = build(kind)
-    assert all(method_on(name, model, x)(x).shape == (BATCH, CLASSES) for name in ("erm", "cotta"))
 
 
 @pytest.mark.parametrize("name", sorted(CASCADES))
@@ -138,9 +138,3 @@ def test_a_cascade_on_somebodys_backbone(name: str) -> None:
     backbone, x = build("ResNet18")
     theta_m, backbone.fc = backbone.fc, nn.Identity()
     adapts_and_returns(method_on(name, Cascade(backbone, theta_m, nn.Linear(CLASSES, CLASSES)), x), x)
-
-
-def test_dropout_stays_out() -> None:
-    model, x = build("bag of words")
-    method = method_on("adabn", model, x)
-    assert torch.equal(method(x), method(x))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import test_methods
 import torch
-from conftest import make_blobs
+from conftest import make_blobs, seeded
 from test_methods import CASES, NETWORKS, made_up, make, network
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -29,7 +29,6 @@ from cascadetta_lib.data.reviews import DOMAINS, Reviews, Synonyms, TextOptions,
 from cascadetta_lib.data.utterances import SpeechOptions, make_speech_dataset
 from cascadetta_lib.evaluate import Evaluator
 from cascadetta_lib.losses import rotate_randomly
-from cascadetta_lib.methods import cotta, rotta
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.pretrain import pretrain
@@ -111,17 +110,11 @@ class Functions(TorchFunctionMode):
 
 
 @pytest.fixture(autouse=True)
-def meta(monkeypatch: pytest.MonkeyPatch) -> None:
+def meta(small_updates: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What torch has for a GPU and not for meta: generators and autocast."""
     monkeypatch.setattr(torch, "Generator", Generator)
-    monkeypatch.setattr(cotta, "COPIES", 2)
     monkeypatch.setattr(torch, "autocast", lambda *args, **options: nullcontext())
     monkeypatch.setattr(test_methods, "network", lambda *names: network(*names).to(META))
-    monkeypatch.setattr(rotta, "UPDATE_EVERY", 8)
-
-
-def numbers(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make_dataset(modality: Modality, folder: Path, device: str) -> Dataset:
@@ -131,7 +124,7 @@ def make_dataset(modality: Modality, folder: Path, device: str) -> Dataset:
     if modality == "image":
         return make_blobs(folder, held_out_fraction=0.2, device=device)
     if modality == "speech":
-        split = Split(torch.randint(-99, 99, (40, 16_000), generator=numbers()).to(torch.int16), y)
+        split = Split(torch.randint(-99, 99, (40, 16_000), generator=seeded()).to(torch.int16), y)
         return make_speech_dataset(
             train=split, held_out=split, test=split, noise=split.x[:2], name="noise", source="made up",
             class_names=("a", "b"), options=SpeechOptions(**where),
@@ -169,14 +162,14 @@ def test_what_is_counted_as_a_wait() -> None:
         with pytest.raises((NotImplementedError, RuntimeError)), Waits():
             asked()
     with pytest.raises(AssertionError, match="its own device"), Waits():
-        torch.rand(3, generator=numbers(), device=META)
+        torch.rand(3, generator=seeded(), device=META)
 
 
 # ---------------------------------------------------------------- augmentations
 
 
 def test_a_generator_of_another_device_is_seeded_by_the_cpus() -> None:
-    first, again = numbers(), numbers()
+    first, again = seeded(), seeded()
     assert generator_for(torch.ones(1), first) is first
     x = torch.ones(1, device=META)
     seeds = [generator_for(x, generator).initial_seed() for generator in (first, first, again)]
@@ -198,9 +191,9 @@ AUGMENTATIONS: dict[str, tuple[tuple[int, ...], torch.dtype, Callable[[Tensor, t
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_an_augmentation_waits_for_nothing(name: str) -> None:
     shape, dtype, augmentation = AUGMENTATIONS[name]
-    expected = augmentation(torch.ones(shape, dtype=dtype), numbers())
+    expected = augmentation(torch.ones(shape, dtype=dtype), seeded())
     with Waits() as waits:
-        result = augmentation(torch.ones(shape, dtype=dtype, device=META), numbers())
+        result = augmentation(torch.ones(shape, dtype=dtype, device=META), seeded())
     assert (result.shape, result.dtype, result.device) == (expected.shape, expected.dtype, META)
     assert (waits.reads, waits.copies) == (0, 0)
 
@@ -220,11 +213,11 @@ class Elsewhere(Tensor):
 
 
 def test_what_is_chosen_is_the_same_where_all_is_computed() -> None:
-    images = torch.randint(256, (12, 3, 32, 32), generator=numbers()).to(torch.uint8)
-    waveforms = torch.randn(6, 16_000, generator=numbers())
+    images = torch.randint(256, (12, 3, 32, 32), generator=seeded()).to(torch.uint8)
+    waveforms = torch.randn(6, 16_000, generator=seeded())
     for augmentation, x in (
-        (lambda x: augmix(x, numbers(1), severity=3), images),
-        (lambda x: augment(x, numbers(1), probability=1.0), waveforms),
+        (lambda x: augmix(x, seeded(1), severity=3), images),
+        (lambda x: augment(x, seeded(1), probability=1.0), waveforms),
     ):
         assert torch.allclose(augmentation(x.as_subclass(Elsewhere)), augmentation(x), atol=1e-6)
     changed, chosen = torch.zeros(3, 2).as_subclass(Elsewhere), torch.tensor([True, False, True])

@@ -1,19 +1,20 @@
-"""ROID, RoTTA, LAME and TEMA against their defining equations, worked out here in plain numbers on tiny networks."""
+"""ROID, RoTTA, LAME and TEMA against their defining equations, worked out here in NumPy on tiny networks."""
 
 import copy
 import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from test_field_methods_a import entropy, softmax
 from torch import Tensor, nn
 
 from cascadetta_lib.methods import METHODS, Method, lame, roid, rotta
 from cascadetta_lib.methods.rotta import Example, place_for
 from cascadetta_lib.models import Cascade
 
-Vector = list[float]
 CENTRE, VARIANCE = torch.tensor([0.5, -1.0]), torch.tensor([2.0, 0.5])
 """The source's running statistics."""
 
@@ -38,35 +39,14 @@ def numbers(count: int, seed: int = 0) -> Tensor:
     return 2 * torch.randn(count, 2, generator=torch.Generator().manual_seed(seed)) + 1
 
 
-def doubled(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Copies of which everybody knows what they are."""
+def swapped(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Copies of which everybody knows what they are, and which BatchNorm does not make the same again."""
     for _ in range(count):
-        yield 2 * x
+        yield x.flip(1)
 
 
 def make(name: str, **options: Any) -> Method:
-    return METHODS[name](Small(), **({"copies": doubled, "learning_rate": 0.1} | options))
-
-
-def softmax(z: Vector) -> Vector:
-    whole = sum(math.exp(each) for each in z)
-    return [math.exp(each) / whole for each in z]
-
-
-def entropy(p: Vector) -> float:
-    return -sum(each * math.log(each) for each in p)
-
-
-def cross_entropy(target: Vector, p: Vector) -> float:
-    return -sum(t * math.log(each) for t, each in zip(target, p, strict=True))
-
-
-def mean(values: Vector) -> float:
-    return sum(values) / len(values)
-
-
-def columns(rows: list[Vector]) -> list[Vector]:
-    return [list(column) for column in zip(*rows, strict=True)]
+    return METHODS[name](Small(), **({"copies": swapped, "learning_rate": 0.1} | options))
 
 
 def normalised(x: Tensor, centre: Tensor, variance: Tensor, norm: nn.BatchNorm1d) -> Tensor:
@@ -75,84 +55,62 @@ def normalised(x: Tensor, centre: Tensor, variance: Tensor, norm: nn.BatchNorm1d
 
 # ---------------------------------------------------------------- ROID
 
-LOGITS = [[2.0, 0.0, -1.0], [1.9, 0.1, -1.0], [0.0, 3.0, 0.5], [0.1, 0.2, 0.0]]
+LOGITS = np.array([[2.0, 0.0, -1.0], [1.9, 0.1, -1.0], [0.0, 3.0, 0.5], [0.1, 0.2, 0.0]])
+UNIFORM = np.full(3, 1 / 3)
 
 
-def roid_weights(predictions: list[Vector], average: Vector) -> Vector:
+def roid_weights(z: np.ndarray, average: np.ndarray) -> np.ndarray:
     """exp(3·d·c) where d, 1 − cosine to the average, is not below its mean; d and c are scaled to 0…1."""
 
-    def scaled(values: Vector) -> Vector:
-        return [(each - min(values)) / (max(values) - min(values)) for each in values]
+    def scaled(values: np.ndarray) -> np.ndarray:
+        return (values - values.min()) / (values.max() - values.min())
 
-    def cosine(p: Vector) -> float:
-        return sum(a * b for a, b in zip(p, average, strict=True)) / math.hypot(*p) / math.hypot(*average)
-
-    diversity = scaled([1 - cosine(p) for p in predictions])
-    certainty = scaled([-entropy(p) for p in predictions])
-    kept = [each >= mean(diversity) for each in diversity]
-    return [math.exp(3 * d * c) * k for d, c, k in zip(diversity, certainty, kept, strict=True)]
+    p = softmax(z)
+    diversity = scaled(1 - p @ average / np.linalg.norm(p, axis=1) / np.linalg.norm(average))
+    return np.exp(3 * diversity * scaled(-entropy(z))) * (diversity >= diversity.mean())
 
 
 def test_roid_weights_are_those_of_certainty_and_diversity() -> None:
-    method, p = make("roid"), [softmax(z) for z in LOGITS]
-    expected = roid_weights(p, [1 / 3] * 3)
-    assert expected.count(0.0) in (1, 2, 3), "some are filtered, some are not"
-    assert method.weights(torch.tensor(LOGITS)).tolist() == pytest.approx(expected, rel=1e-4)
-    average = [0.9 / 3 + 0.1 * mean(column) for column in columns(p)]
-    assert method.mean_prediction.tolist() == pytest.approx(average)
-    expected = roid_weights(p[::-1], average)
-    assert method.weights(torch.tensor(LOGITS[::-1])).tolist() == pytest.approx(expected, rel=1e-4)
+    method, expected = make("roid"), roid_weights(LOGITS, UNIFORM)
+    assert 0 < (expected == 0).sum() < 4, "some are filtered, some are not"
+    assert method.weights(torch.from_numpy(LOGITS)).numpy() == pytest.approx(expected)
+    average = 0.9 * UNIFORM + 0.1 * softmax(LOGITS).mean(0)
+    assert method.mean_prediction.numpy() == pytest.approx(average)
+    assert method.weights(torch.from_numpy(LOGITS[::-1].copy())).numpy() == pytest.approx(
+        roid_weights(LOGITS[::-1], average)
+    )
 
 
 def test_roid_weighs_equal_predictions_alike() -> None:
-    assert make("roid").weights(torch.tensor([LOGITS[0]] * 3)).tolist() == [1.0] * 3
-    assert make("roid").weights(torch.tensor(LOGITS[:1])).tolist() == [1.0]
+    assert make("roid").weights(torch.tensor([[2.0, 0.0, -1.0]] * 3)).tolist() == [1.0] * 3
+    assert make("roid").weights(torch.tensor([[2.0, 0.0, -1.0]])).tolist() == [1.0]
 
 
-def test_roid_losses_are_those_of_the_equations() -> None:
-    z = torch.tensor([LOGITS[0], [9.0, 0.0, 0.0]])
-    sure = softmax([9.0, 0.0, 0.0])
-    assert sure[0] > 0.99, "is taken for 0.99, where the ratio's gradient ends"
-    ratios = [
-        -sum(each * math.log(each / (1 - each) + 1e-5) for each in p) for p in (softmax(LOGITS[0]), [0.99, *sure[1:]])
-    ]
-    assert roid.soft_likelihood_ratio(z).tolist() == pytest.approx(ratios, rel=1e-4)
-    p, q = softmax(LOGITS[0]), softmax(LOGITS[2])
-    expected = (cross_entropy(p, q) + cross_entropy(q, p)) / 2
-    found = roid.symmetric_cross_entropy(torch.tensor(LOGITS[:1]), torch.tensor(LOGITS[2:3]))
-    assert found.tolist() == pytest.approx([expected])
-
-
-@pytest.mark.parametrize("copies", [doubled, None])
+@pytest.mark.parametrize("copies", [swapped, None])
 def test_roid_loss_is_the_weighted_sum_over_the_batch_by_its_size(copies: Any) -> None:
-    method, x = make("roid", copies=copies), numbers(5)
+    method, x = make("roid", copies=copies).double(), numbers(5).double()
+    method.model.last.weight.data *= 4
     model = copy.deepcopy(method.model)
-    z, other = model(x).tolist(), model(2 * x).tolist()
-    p, q = [softmax(each) for each in z], [softmax(each) for each in other]
-    total = 0.0
-    for weight, one, two in zip(roid_weights(p, [1 / 3] * 3), p, q, strict=True):
-        clipped = [min(each, 0.99) for each in one]
-        total -= weight * sum(each * math.log(each / (1 - each) + 1e-5) for each in clipped)
-        if copies is not None:
-            total += weight * (cross_entropy(one, two) + cross_entropy(two, one)) / 2
-    assert method.loss(x)[0].item() == pytest.approx(total / 5, rel=1e-4)
+    z, other = (model(each).detach().numpy() for each in (x, x.flip(1)))
+    p, q, weights = softmax(z), softmax(other), roid_weights(z, UNIFORM)
+    assert weights[p.max(1) > 0.99].any(), "is taken for 0.99, where the ratio's gradient ends"
+    clipped = p.clip(max=0.99)
+    losses = -(clipped * np.log(clipped / (1 - clipped) + 1e-5)).sum(1)
+    if copies is not None:
+        losses -= (p * np.log(q) + q * np.log(p)).sum(1) / 2
+    assert method.loss(x)[0].item() == pytest.approx((weights * losses).mean())
 
 
-def test_roid_corrects_by_the_smoothed_prior() -> None:
-    p = [softmax(z) for z in LOGITS]
-    prior = [mean(column) for column in columns(p)]
-    gamma = (1 / 3) / max(prior)  # four examples, three classes
-    smooth = [(each + gamma) / (1 + 3 * gamma) for each in prior]
-    assert sum(smooth) == pytest.approx(1) and max(smooth) < max(prior)
-    for found, one in zip(roid.corrected_by_prior(torch.tensor(LOGITS)).softmax(1).tolist(), p, strict=True):
-        products = [a * b for a, b in zip(one, smooth, strict=True)]
-        assert found == pytest.approx([each / sum(products) for each in products])
-    # With two examples γ is 1/2 by the largest prior.
-    prior = [mean(column) for column in columns(p[:2])]
-    gamma = 0.5 / max(prior)
-    ratio = (prior[0] + gamma) / (prior[2] + gamma)
-    z = roid.corrected_by_prior(torch.tensor(LOGITS[:2]))[0]
-    assert (z[0] - z[2]).item() == pytest.approx(LOGITS[0][0] - LOGITS[0][2] + math.log(ratio))
+@pytest.mark.parametrize(("examples", "least"), [(4, 1 / 3), (2, 1 / 2)])
+def test_roid_corrects_by_the_smoothed_prior(examples: int, least: float) -> None:
+    """γ is the larger of a share of the three classes and one of the examples, by the largest prior."""
+    p = softmax(LOGITS[:examples])
+    prior = p.mean(0)
+    gamma = least / prior.max()
+    products = p * (prior + gamma) / (1 + 3 * gamma)
+    expected = products / products.sum(1, keepdims=True)
+    found = roid.corrected_by_prior(torch.from_numpy(LOGITS[:examples]))
+    assert found.softmax(1).numpy() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("order", ["before", "after"])
@@ -247,8 +205,8 @@ def test_rotta_memory_after_a_long_stream(monkeypatch: pytest.MonkeyPatch) -> No
     stream: list[tuple[int, float]] = []
     for x in batches:
         method(x)
-        for z in method.teacher(x).tolist():
-            stream.append((z.index(max(z)), entropy(softmax(z)) / math.log(3)))
+        z = method.teacher(x).detach().double().numpy()
+        stream += zip(z.argmax(1).tolist(), (entropy(z) / math.log(3)).tolist(), strict=True)
     expected = replayed(stream, 3)
     found = sorted((one.label, one.uncertainty, method.arrived - one.arrival) for one in method.kept)
     assert len(expected) == 64 and {each[0] for each in expected} == {0, 1, 2}
@@ -276,7 +234,7 @@ def test_rotta_step_written_by_hand() -> None:
         average, averaged = 0.95 * CENTRE + 0.05 * own, 0.95 * VARIANCE + 0.05 * spread
         return network.last(normalised(inputs, average, averaged, network.norm)), average, averaged
 
-    z, average, averaged = blended(2 * clean, student)
+    z, average, averaged = blended(clean.flip(1), student)
     target, average_of_teacher, averaged_of_teacher = blended(clean, source)
     weights = torch.tensor([math.exp(-age / 64) / (1 + math.exp(-age / 64)) for age in ages])
     losses = -(target.softmax(1) * z.log_softmax(1)).sum(1)
@@ -305,55 +263,21 @@ def test_rotta_updates_wherever_in_a_batch_the_64th_example_is() -> None:
     assert updates == [64, 128, 192, 256]
 
 
-def test_rotta_forgets_its_memory_and_its_statistics_at_a_reset() -> None:
-    method, x = make("rotta"), numbers(100)
-    first = [method(x), method(x)]
-    assert len(method.kept) > 20 and len(method.bank) == 64
-    method.reset()
-    assert method.kept == [] and method.arrived == 0 and not len(method.bank)
-    assert all(torch.equal(method(x), z) for z in first)
-
-
-def test_rotta_measuring_leaves_no_trace() -> None:
-    method, x = make("rotta"), numbers(100)
-    method(x)
-    before, kept = {name: value.clone() for name, value in method.state_dict().items()}, list(method.kept)
-    with method.measuring():
-        method.predict(numbers(100, 1))
-        method.remember()
-    assert method.kept == kept and all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
-
-
 # ---------------------------------------------------------------- LAME
 
 
-def test_lame_neighbours_and_fixed_point_of_three_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one neighbour each: 0 and 1 lie at a small angle, 2 is nearer to 1 than to 0. Lengths do not matter."""
-    monkeypatch.setattr(lame, "NEIGHBOURS", 1)
-    features = torch.tensor([[1.0, 0.0], [5.0, 1.0], [0.1, 0.3]])
-    neighbour = {0: 1, 1: 0, 2: 1}
-    p = [softmax(z) for z in LOGITS[:3]]
-    y = [list(each) for each in p]
-    for _ in range(1000):
-        scores = [[a * math.exp(b) for a, b in zip(p[i], y[neighbour[i]], strict=True)] for i in range(3)]
-        y = [[each / sum(row) for each in row] for row in scores]
-    found = lame.smoothed(torch.tensor(LOGITS[:3]), features).exp()
-    assert found.flatten().tolist() == pytest.approx([each for row in y for each in row], abs=1e-5)
-    assert found[2, 0] > p[2][0] + 0.01, "drawn to its neighbour"
-
-
-def test_lame_lowers_its_objective_to_where_it_stays() -> None:
+def test_lame_is_the_fixed_point_that_is_reached_from_the_prediction() -> None:
+    """Near are the five others at the smallest angles; the lengths of the features do not matter."""
     generator = torch.Generator().manual_seed(0)
     z, features = torch.randn(12, 3, generator=generator), torch.randn(12, 4, generator=generator)
-    units = [[each / math.hypot(*row) for each in row] for row in features.tolist()]
-    near = []
-    for i, one in enumerate(units):
-        apart = sorted((math.dist(one, other), j) for j, other in enumerate(units) if j != i)
-        near.append([j for _, j in apart[:5]])
-    y, p = lame.smoothed(z, features).exp().tolist(), z.softmax(1).tolist()
-    for i in range(12):
-        drawn = [p[i][c] * math.exp(sum(y[j][c] for j in near[i])) for c in range(3)]
-        assert y[i] == pytest.approx([each / sum(drawn) for each in drawn], abs=1e-4)
+    units = features.numpy() / np.linalg.norm(features.numpy(), axis=1, keepdims=True)
+    near = np.linalg.norm(units[:, None] - units, axis=2).argsort(1)[:, 1:6]
+    y = p = softmax(z.double().numpy())
+    for _ in range(1000):
+        drawn = p * np.exp(y[near].sum(1))
+        y = drawn / drawn.sum(1, keepdims=True)
+    assert lame.smoothed(z, features).exp().numpy() == pytest.approx(y, abs=1e-4)
+    assert np.abs(y - p).max() > 0.1, "drawn to its neighbours"
 
 
 def test_lame_is_erm_smoothed_over_the_inputs_of_the_last_linear_layer() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +12,13 @@ from torch import Tensor, nn
 from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.losses import entropy
-from cascadetta_lib.methods import METHODS, Method, cotta, rotta, sar
+from cascadetta_lib.methods import METHODS, Method, cotta
 from cascadetta_lib.methods.memory import MemoryBatchNorm, give_memory, memories
 from cascadetta_lib.models import Cascade, ImageNetwork, Network, SpeechNetwork, TextNetwork, build_network
 from cascadetta_lib.objectives import OBJECTIVES
 
+pytestmark = pytest.mark.usefixtures("small_updates")
+COPIES = cotta.COPIES
 NETWORKS: dict[Modality, tuple[Network, dict[str, int]]] = {
     "image": (ImageNetwork(depth=8, width=4), {"classes": 4}),
     "text": (TextNetwork(hidden=(12, 6)), {"classes": 2, "inputs": 20}),
@@ -25,15 +26,8 @@ NETWORKS: dict[Modality, tuple[Network, dict[str, int]]] = {
 }
 CASES = [(name, modality) for name in METHODS for modality in METHODS[name].modalities]
 ADAPTING = [(name, modality) for name, modality in CASES if METHODS[name].adapts]
-FOR_ANY_NETWORK = ["erm", "adabn", "tent", "tent_adam", "cotta", "roid", "tema", "eta", "rdumb", "sar", "deyo", "rpl"]
 NOT_ADABN = {"roid", "rotta"}
 """What these predict differs from AdaBN even before any step: by a prior, and by the source's statistics."""
-
-
-@pytest.fixture(autouse=True)
-def update_with_every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RoTTA updates after every 64 examples, and a batch has eight here."""
-    monkeypatch.setattr(rotta, "UPDATE_EVERY", 8)
 
 
 def noisy_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
@@ -55,12 +49,6 @@ def make(name: str, modality: Modality = "image", **options: Any) -> Method:
     copies = "image" if modality == "image" else noisy_copies
     source = made_up(modality) if METHODS[name].needs_source else None
     return METHODS[name](model, **({"learning_rate": 0.05, "copies": copies, "source": source} | options))
-
-
-@pytest.fixture(autouse=True)
-def no_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SAR takes back what it learns on networks as sure as these; test_field_methods_a.py has a test of that."""
-    monkeypatch.setattr(sar, "COLLAPSED", 0.0)
 
 
 def made_up(modality: Modality) -> Tensor:
@@ -103,14 +91,16 @@ def test_the_six_of_the_paper_and_the_variants_are_there() -> None:
 def test_reset_is_bit_exact_and_repeats_the_same_predictions(name: str, modality: Modality, batch: Tensor) -> None:
     method = make(name, modality)
     source, tensors = snapshot(method), {n: v.data_ptr() for n, v in method.state_dict().items()}
-    first = [method(batch) for _ in range(3)]
-    assert all(z.shape == (8, NETWORKS[modality][1]["classes"]) and not z.requires_grad for z in first)
+    batches, classes = (batch, batch[:3], batch), NETWORKS[modality][1]["classes"]
+    first = [method(x) for x in batches]
+    assert [z.shape for z in first] == [(count, classes) for count in (8, 3, 8)]
+    assert not any(z.requires_grad for z in first)
     method.reset()
     assert same(snapshot(method), source)
     assert {n: v.data_ptr() for n, v in method.state_dict().items()} == tensors
-    assert all(torch.equal(method(batch), z) for z in first)
+    assert all(torch.equal(method(x), z) for x, z in zip(batches, first, strict=True))
     other = make(name, modality)
-    assert all(torch.equal(other(batch), z) for z in first), "the same seed gives the same bits"
+    assert all(torch.equal(other(x), z) for x, z in zip(batches, first, strict=True)), "the same seed, the same bits"
 
 
 @pytest.mark.parametrize(("name", "modality"), ADAPTING)
@@ -215,32 +205,6 @@ def convolutions(*last: nn.Module, norm: nn.Module | None = None) -> nn.Sequenti
     return nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.AdaptiveAvgPool2d(1), nn.Flatten(), *last)
 
 
-class Returning(nn.Module):
-    """Changes what the network before it returns."""
-
-    def __init__(self, change: Callable[[Tensor], object]) -> None:
-        super().__init__()
-        self.change = change
-
-    def forward(self, x: Tensor) -> object:
-        return self.change(x)
-
-
-@pytest.mark.parametrize("name", FOR_ANY_NETWORK)
-def test_a_network_of_somebody_elses(name: str, images: Tensor) -> None:
-    expected = METHODS[name](convolutions())(images)
-    assert expected.shape == (8, 4)
-    for change in (lambda z: (z, "features"), lambda z: SimpleNamespace(logits=z)):
-        assert torch.equal(METHODS[name](convolutions(Returning(change)))(images), expected)
-    one_channel = nn.Sequential(nn.Conv2d(1, 3, 1), convolutions())
-    assert METHODS[name](one_channel, copies=None)(images[:, :1]).shape == (8, 4)
-
-
-def test_the_cascade_around_somebody_elses_network(images: Tensor) -> None:
-    model = Cascade(convolutions(), nn.Linear(4, 5), nn.Linear(5, 5))
-    assert all(METHODS[name](model)(images).shape == (8, 5) for name in METHODS if name.startswith("cascade"))
-
-
 REFUSED = [
     *((name, lambda: convolutions(norm=nn.Identity()), "has no layer of nn.BatchNorm1d") for name in ("adabn", "tent")),
     ("cascade", lambda: Cascade(nn.Flatten(), nn.Linear(9, 4), nn.Linear(4, 4)), "has no layer of nn.BatchNorm1d"),
@@ -329,9 +293,10 @@ def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
         calls.append(count)
         return cotta_copies(x, count, generator, value_range=(-1.0, 1.0))
 
+    monkeypatch.setattr(cotta, "COPIES", COPIES)
     expected = make("cotta")(images)
     assert torch.equal(make("cotta", copies=counted)(images), expected), "without copies of one's own: for images"
-    assert calls == [cotta.COPIES] == [32]
+    assert calls == [COPIES] == [32]
     monkeypatch.setattr(cotta, "CONFIDENCE", 0.0)
     make("cotta", copies=counted)(images)
     assert calls == [32]
@@ -339,6 +304,7 @@ def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
 
 def test_cotta_augments_rgb_images_only(images: Tensor) -> None:
     model = nn.Sequential(nn.Conv2d(1, 3, 1), convolutions())
+    assert all(METHODS[name](model, copies=None)(images[:, :1]).shape == (8, 4) for name in ("cotta", "roid"))
     with pytest.raises(ValueError, match="RGB images.*copies=None"):
         METHODS["cotta"](model)(images[:, :1])
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from cascadetta_lib.losses import entropy, information_loss, rotate_randomly
@@ -87,20 +86,6 @@ def test_relu_logits_change_z_itself() -> None:
 def test_only_images_are_rotated() -> None:
     with pytest.raises(ValueError, match="rotation of images"):
         build_network(SpeechNetwork(), classes=2, parallel=True, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        *((ImageNetwork, {"depth": depth}) for depth in (27, 6 * 10**9 + 2)),
-        *((ImageNetwork, {"width": width}) for width in (1, 10**9)),
-        (ImageNetwork, {"widht": 16}),
-        *((TextNetwork, {"hidden": hidden}) for hidden in ((), (8, 0))),
-    ],
-)
-def test_sizes_that_no_network_has(kind: type[ImageNetwork], values: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        kind(**values)
 
 
 def test_what_a_network_of_ones_own_may_return() -> None:

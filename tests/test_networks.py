@@ -10,8 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import CLASSES
-from safetensors.torch import load_file, save_file
+from conftest import CLASSES, LONGEST_MESSAGE
 from torch import nn
 
 from cascadetta_lib import networks
@@ -83,20 +82,12 @@ def _other_architecture(path: Path) -> None:
     _change_card(path, network=TINY.model_copy(update={"width": 8}).model_dump())
 
 
-def _foreign(path: Path) -> None:
-    tensors = {f"module.{name}": value for name, value in load_file(path).items()}
-    save_file(tensors, path)
-    _change_card(path, weights_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-
-
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (_cut, ["SHA-256", "damaged"]),
+        (_cut, ["SHA-256", "its card says", "damaged"]),
         (_cut_and_hide, ["no whole safetensors file"]),
-        (lambda path: _change_card(path, seed=4, weights_sha256="0" * 64), ["its card says 000000000000"]),
         (_other_architecture, ["does not fit the network"]),
-        (_foreign, ["does not fit the network"]),
         (lambda path: _change_card(path, classes=10), ["has 10 classes", f"has {CLASSES} classes"]),
         (lambda path: _change_card(path, options={"input_scaling": "unit"}), ["'unit'", "'symmetric'"]),
         (lambda path: path.with_suffix(".json").unlink(), ["has no card meta-3.json"]),
@@ -108,7 +99,9 @@ def test_a_spoilt_network_is_refused_in_one_sentence(folder: Path, dataset: Imag
     spoil(folder / "meta-3.safetensors")
     with pytest.raises(NetworkError) as error:
         networks.find(str(folder), "meta", 3, dataset)
-    assert all(word in str(error.value) for word in words) and "\n" not in str(error.value)
+    message = str(error.value)
+    assert all(word in message for word in words) and "\n" not in message
+    assert len(message.replace(str(folder.parent), "")) <= LONGEST_MESSAGE
 
 
 class _Bomb:

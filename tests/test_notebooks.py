@@ -117,63 +117,30 @@ def test_the_notebooks_before_the_report_make_every_exhibit() -> None:
 
 # --- by hand ---------------------------------------------------------------------------------------------------------
 
-TINY = """
+LAST = """
 import sys
-from cascadetta_lib.settings import settings_from
-settings = settings_from(globals())
-print("by", sys.executable)
-print("found", settings.profile, settings.seed, settings.text.iterations, settings.text.hidden, settings.image.dataset)
+print("by", sys.executable, "found", settings.profile, settings.seed, settings.text.hidden, settings.image.dataset)
 """
 
 
-def papermill(notebook: Path, folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """What papermill's own command line does with a notebook, and the executed copy."""
-    output = folder / "out.ipynb"
-    command = [sys.executable, "-m", "papermill", str(notebook), str(output), "--no-progress-bar"]
-    kernels = os.environ | {"JUPYTER_PATH": str(ROOT / "workflow")}  # run_all.sh copies it from there
-    done = subprocess.run([*command, *arguments], cwd=ROOT, env=kernels, capture_output=True, text=True)
-    return done, output
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> Path:
-    """A notebook with the parameters of 03_adapt_text that only reads its settings."""
-    notebook = nbformat.read(ROOT / "notebooks" / "03_adapt_text.ipynb", as_version=4)
-    cell = next(cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ()))
-    notebook.cells = [cell, nbformat.v4.new_code_cell(TINY)]
-    nbformat.write(notebook, tmp_path / "tiny.ipynb")
-    return tmp_path / "tiny.ipynb"
-
-
-def test_papermill_by_hand_reaches_every_parameter(tiny: Path, tmp_path: Path) -> None:
+def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path: Path) -> None:
     """Also those that the parameters cell does not name."""
-    file, values = "profiles/quick.yaml", ["-p", "seed", "3", "-p", "text_iterations", "5"]
-    done, output = papermill(tiny, tmp_path, "-f", file, *values)
-    assert done.returncode == 0, done.stderr
-    text = output.read_text(encoding="utf-8")
-    assert "found quick 3 5 (64, 32) digits" in text and f"by {sys.executable}" in text
-
-
-def test_a_misspelled_parameter_ends_the_notebook(tiny: Path, tmp_path: Path) -> None:
-    done, _ = papermill(tiny, tmp_path, "-f", "profiles/quick.yaml", "-p", "text_iteration", "5")
-    assert done.returncode != 0
-    assert "text_iteration" in done.stderr and "did you mean 'text_iterations'?" in done.stderr
-
-
-def test_a_whole_notebook_by_hand(tmp_path: Path) -> None:
-    small = {"results_folder": str(tmp_path / "results"), "text_iterations": "20", "text_test_size": "32"}
-    arguments = [part for name, value in small.items() for part in ("-p", name, value)]
-    methods = ["-y", "text_methods: [adabn, cascade]"]
-    done, output = papermill(ROOT / "notebooks" / "03_adapt_text.ipynb", tmp_path, *arguments, *methods)
+    notebook = nbformat.read(ROOT / "notebooks" / "03_adapt_text.ipynb", as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell(LAST))
+    nbformat.write(notebook, tmp_path / "own.ipynb")
+    values = {"seed": "3", "results_folder": str(tmp_path), "text_iterations": "20", "text_test_size": "32"}
+    arguments = [part for name, value in values.items() for part in ("-p", name, value)]
+    arguments += ["-f", "profiles/quick.yaml", "-y", "text_methods: [adabn, cascade]", "--no-progress-bar"]
+    command = [sys.executable, "-m", "papermill", str(tmp_path / "own.ipynb"), str(tmp_path / "out.ipynb"), *arguments]
+    kernels = os.environ | {"JUPYTER_PATH": str(ROOT / "workflow")}  # run_all.sh copies it from there
+    done = subprocess.run(command, cwd=ROOT, env=kernels, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    executed = nbformat.read(output, as_version=4)
-    pages = [
-        output.data.get("text/html", "")
-        for cell in executed.cells
-        for output in cell.get("outputs", ())
-        if output.get("data")
-    ]
+    executed = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    outputs = [output for cell in executed.cells for output in cell.get("outputs", ())]
+    assert outputs[-1].text == f"by {sys.executable} found quick 3 (64, 32) digits\n"
+    pages = [output.data.get("text/html", "") for output in outputs if output.get("data")]
     assert any("<table" in page and "data:image/png;base64" in page for page in pages)
-    assert len(list((tmp_path / "results" / "runs").iterdir())) == 5, (
-        "two methods, and three other steps of the cascade"
-    )
+    entries = list((tmp_path / "runs").iterdir())
+    assert len(entries) == 5, "two methods, and three other steps of the cascade"
+    requests = [json.loads((entry / "entry.json").read_text())["request"] for entry in entries]
+    assert {request["checkpoint"]["training"]["iterations"] for request in requests} == {20}

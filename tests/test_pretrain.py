@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from cascadetta_lib import pretrain as module
@@ -152,20 +151,6 @@ def test_schedules() -> None:
     own = training_for("ttt", SHORT)
     assert (own.learning_rate, own.weight_decay, own.schedule, own.epochs) == (0.1, 5e-4, "ttt_steps", 3)
     assert training_for("erm", SHORT) == SHORT
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        *({"epochs": epochs, "iterations": iterations} for epochs, iterations in ((1, 10), (None, None), (0, None))),
-        *({"learning_rate": rate} for rate in (0.0, float("inf"), float("nan"))),
-        {"training_batch_size": 3},
-        {"schedule": "cosine"},
-    ],
-)
-def test_trainings_that_are_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        Training(**values)
 
 
 def test_what_cannot_be_trained_is_said(dataset: ImageDataset) -> None:

@@ -5,14 +5,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from test_workflow import write_notebook
+from conftest import stored_numbers, wait_for
+from test_workflow import command_line, write_notebook
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
@@ -60,13 +59,6 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def wait(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"waited for {what}"
-        time.sleep(0.2)
-
-
 class Cluster:
     """One node. `variables` are the environment in which its commands reach it."""
 
@@ -91,10 +83,10 @@ class Cluster:
         folder.chmod(0o755)
         files = [f"--{name}-file={folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
         self.start("munged", "--foreground", "--force", f"--socket={folder}/munge.socket", *files)
-        wait((folder / "munge.socket").exists, "munged")
+        wait_for((folder / "munge.socket").exists, "munged")
         self.start("slurmctld", "-D", "-i")
         self.start("slurmd", "-D")
-        wait(lambda: self("sinfo", "-h", "-o", "%T") == "idle", "the node")
+        wait_for(lambda: self("sinfo", "-h", "-o", "%T") == "idle", "the node")
 
     def start(self, name: str, *arguments: str) -> None:
         log = (self.folder / f"{name}.out").open("ab")
@@ -146,40 +138,25 @@ CELLS = (
 )
 
 
-def numbers(results: Path) -> dict[str, bytes]:
-    """What was stored under `results`, but for the seconds that it took."""
-    found = {}
-    for path in results.glob("*/*/*"):
-        if path.suffix == ".csv":
-            table = pd.read_csv(path)
-            found[str(path.relative_to(results))] = (
-                table[[name for name in table if name != "seconds"]].to_csv().encode()
-            )
-        elif path.name == "weights.safetensors":
-            found[str(path.relative_to(results))] = path.read_bytes()
-    return found
-
-
 def test_a_cancelled_job_and_a_crashed_node_change_no_number(cluster: Cluster, tmp_path: Path) -> None:
     notebooks, here, there = tmp_path / "notebooks", tmp_path / "here", tmp_path / "there"
     for folder in (notebooks, here, there):
         folder.mkdir()
     write_notebook(notebooks / "02_adapt_image.ipynb", *CELLS)
-    code = "import sys, pathlib, workflow.command as c; sys.exit(c.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
-    asked = [sys.executable, "-c", code, str(notebooks), "--seeds", "0,1", "--set", *SMALL, "profile=tiny"]
+    asked = command_line(notebooks, "--seeds", "0,1", "--set", *SMALL, "profile=tiny")
     login = {"OMP_NUM_THREADS": "7", "CUDA_VISIBLE_DEVICES": "5", "CASCADETTA_GPUS": "5", "PYTHONPATH": str(ROOT)}
 
     log = (tmp_path / "run.out").open("wb")
     command = [*asked, f"results_folder={there}", "--cluster", "slurm", "--", *QUICK]
     process = subprocess.Popen(command, env=cluster.variables | login, stdout=log, stderr=log)
     try:
-        wait(lambda: len(list(there.glob("begun-*"))) == 2, "both jobs at work")
+        wait_for(lambda: len(list(there.glob("begun-*"))) == 2, "both jobs at work")
         jobs = dict(line.split(maxsplit=1)[::-1] for line in cluster("squeue", "-h", "-o", "%i %k").splitlines())
         first, second = (next(jobs[name] for name in jobs if f"seed{seed}" in name) for seed in (0, 1))
         cluster("scancel", first)
-        wait(lambda: first in cluster("squeue", "-h", "-t", "CANCELLED", "-o", "%i").split(), "the job's end")
+        wait_for(lambda: first in cluster("squeue", "-h", "-t", "CANCELLED", "-o", "%i").split(), "the job's end")
         cluster.crash()
-        wait(
+        wait_for(
             lambda: cluster("squeue", "-h", "-j", second, "-o", "%T") == "PENDING", "Slurm to see that the node is down"
         )
         cluster.start("slurmd", "-D")
@@ -191,7 +168,7 @@ def test_a_cancelled_job_and_a_crashed_node_change_no_number(cluster: Cluster, t
             time.sleep(2)
             return process.poll() is not None
 
-        wait(ended, "the end")
+        wait_for(ended, "the end")
         assert process.returncode == 0
     finally:
         print(cluster("squeue", "-t", "all"))
@@ -204,4 +181,4 @@ def test_a_cancelled_job_and_a_crashed_node_change_no_number(cluster: Cluster, t
     for seed in (0, 1):
         (here / f"begun-{seed}").touch()
     subprocess.run([*asked, f"results_folder={here}"], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
-    assert len(numbers(here)) > 4 and numbers(there) == numbers(here)
+    assert len(stored_numbers(here)) > 4 and stored_numbers(there) == stored_numbers(here)

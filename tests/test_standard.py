@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from made_up_runs import Numbers, made_up_run, quick, stored
+from made_up_runs import Numbers, made_up_run, stored
 from test_published import made_up_state, write
 
 from cascadetta_lib.settings import Settings, load_profile
@@ -95,10 +95,3 @@ def test_what_does_not_compare_is_said_in_one_sentence(
 def test_without_a_published_method_there_is_no_table(tmp_path: Path) -> None:
     shown = show(standard(tmp_path, image_methods=["cascade_same_weights"]), {})
     assert shown.lines == ["None of these methods is published."]
-
-
-def test_other_profiles_do_not_compare() -> None:
-    settings = quick(image_methods=["erm", "adabn"])
-    runs = [made_up_run(Study(settings), name, Numbers()) for name in ("erm", "adabn")]
-    (line,) = EXHIBITS["standard"].show(stored(settings, runs)).lines
-    assert "the network is not" in line and "the images are not" in line and "the protocol is not" in line

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import write_npz
 from torch import nn
 
 from cascadetta_lib import study as module
@@ -110,6 +111,8 @@ CHANGES: list[dict[str, Any]] = [
     *({f"image_{name}": value} for name, value in {"learning_rate": 0.2, "block": "conv_bn_relu"}.items()),
     *({f"image_{name}": value} for name, value in {"batch_size": 4, "predict": "before"}.items()),
     {"image_crop_and_flip": True},
+    {"image_weights": "shipped"},
+    *({"image_online_optimizer": name} for name in ("sgd", "adam")),
     *({f"image_{name}": value} for name, value in {"online_learning_rate": 0.01, "entropy_weight": 0.2}.items()),
     *({f"image_{name}": value} for name, value in {"stream": ["fog"], "severity": 4}.items()),
     *({"image_stream": stream} for stream in ("instantaneous", "mixed", "correlated")),
@@ -119,11 +122,11 @@ CHANGES: list[dict[str, Any]] = [
 ]
 
 
-def test_each_part_of_the_settings_makes_another_request_and_needs_no_data(tmp_path: Path) -> None:
+def test_each_part_of_the_settings_makes_another_request_and_key_and_needs_no_data(tmp_path: Path) -> None:
     base = Study(settings_in(tmp_path)).request("cascade")
-    requests = {base, Study(settings_in(tmp_path)).request("adabn")}
-    requests |= {Study(settings_in(tmp_path, **change)).request("cascade") for change in CHANGES}
-    assert len(requests) == 2 + len(CHANGES)
+    requests = [base, base.checkpoint, Study(settings_in(tmp_path)).request("adabn")]
+    requests += [Study(settings_in(tmp_path, **change)).request("cascade") for change in CHANGES]
+    assert len({request.key("fingerprint", "source") for request in requests}) == 3 + len(CHANGES)
     # The label of the profile, the device and the methods beside it are no part of it: the same work is shared.
     same = Study(settings_in(tmp_path, profile="mine", device="cpu", image_methods=["cascade"], seeds=[1, 2]))
     assert same.request("cascade") == base and same.at_seed(1).request("cascade").checkpoint.seed == 1
@@ -172,19 +175,27 @@ def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
     assert smaller.request("cascade") != study.request("cascade")
     assert study.request("cascade", "multi_task").checkpoint.objective == "multi_task"
     assert study.varied(test_size=10).dataset is not study.dataset
-    with pytest.raises(SettingsError, match="image_batch_size = 0"):
+    with pytest.raises(SettingsError, match=r"image_batch_size = 0 \(from a variation of the study\)"):
         study.varied(batch_size=0)
+
+
+def packed(study: Study, folder: Path, **card: Any) -> Study:
+    """The study with its trained network as a folder of somebody else's, whose card says something else."""
+    trained = study.checkpoint("meta")
+    request = trained.request
+    assert trained.history is not None
+    told = {"network": request.network, "objective": "meta", "training": request.training, "seed": 0}
+    told |= {"options": request.options, "provenance": {}} | card
+    pack(folder, trained.model, trained.history, study.dataset, **told)
+    return study.varied(weights=str(folder))
 
 
 def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
     study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    request, checkpoint = study.checkpoint_request("meta"), study.checkpoint("meta")
-    trained = {"training": Training(epochs=1, entropy_weight=0.7), "objective": "meta", "seed": 0}
-    card = trained | {"network": request.network, "options": request.options, "provenance": {}}
-    pack(tmp_path / "nets", checkpoint.model, checkpoint.history, study.dataset, **card)
+    brought = packed(study, tmp_path / "nets", training=Training(epochs=1, entropy_weight=0.7))
     monkeypatch.setattr(module, "check_theorem", lambda model, dataset, training, seed: {"λ": training.entropy_weight})
-    assert study.varied(weights=str(tmp_path / "nets")).theorem("meta") == {"λ": 0.7}
+    assert brought.theorem("meta") == {"λ": 0.7}
 
 
 def test_theorem_1_is_checked_once_for_a_network(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,26 +225,11 @@ def test_a_module_of_ones_own_is_a_network_of_the_study(study: Study, monkeypatc
     assert brought.varied(batch_size=4).request("tent").checkpoint == checkpoint
     with torch.no_grad():
         own[0].weight += 1
-    assert study.bring(own, "mine").request("tent") != run.request
+    assert study.bring(own, "mine").request("tent").key() != run.request.key()
 
 
 def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_path: Path) -> None:
-    trained, folder = study.checkpoint("meta"), tmp_path / "weights"
-    request = trained.request
-    assert request.network is not None and request.training is not None and trained.history is not None
-    pack(
-        folder,
-        trained.model,
-        trained.history,
-        study.dataset,
-        network=request.network,
-        objective="meta",
-        training=request.training,
-        seed=0,
-        options=request.options,
-        provenance=trained.provenance,
-    )
-    other = study.varied(weights=str(folder), epochs=9)
+    other = packed(study, tmp_path / "weights").varied(epochs=9)
     run = other.run("cascade")
     assert run.request.checkpoint.weights.startswith("folder:") and run.request.checkpoint.training is None
     pd.testing.assert_frame_equal(
@@ -273,21 +269,12 @@ def test_a_method_that_needs_the_source_is_refused_where_there_is_none(tmp_path:
             ask()
 
 
-def write_pets(folder: Path, classes: int = 4) -> str:
-    generator = np.random.default_rng(0)
-    arrays = {"x": generator.integers(0, 256, (40, 32, 32, 3), dtype=np.uint8), "y": np.arange(40) % classes}
-    folder.mkdir(parents=True, exist_ok=True)
-    for split in ("train", "test"):
-        np.savez(folder / f"{split}.npz", **arrays)
-    return f"npz:{folder}"
-
-
 def test_two_folders_of_one_name_are_two_datasets_and_changed_data_is_another_run(tmp_path: Path) -> None:
-    here, there = (write_pets(tmp_path / place / "pets") for place in ("here", "there"))
+    here, there = (f"npz:{write_npz(tmp_path / place / 'pets')}" for place in ("here", "there"))
     small: dict[str, Any] = {"image_train_size": None, "image_test_size": 8, "image_stream": ["fog"]}
     first, second = (Study(settings_in(tmp_path, image_dataset=name, **small)).run("erm") for name in (here, there))
     assert first.request.checkpoint.dataset != second.request.checkpoint.dataset
-    write_pets(tmp_path / "here" / "pets", classes=3)
+    write_npz(tmp_path / "here" / "pets", train={"y": np.arange(40)[::-1] % 10})
     changed = Study(settings_in(tmp_path, image_dataset=here, **small)).run("erm")
     assert changed.request == first.request
     assert changed.provenance["fingerprint"] != first.provenance["fingerprint"]

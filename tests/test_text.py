@@ -1,6 +1,5 @@
 """Text: EDA, mSDA, WordNet and the datasets of reviews, on made-up files and on the real ones where they are."""
 
-import os
 import shutil
 import tarfile
 from collections import Counter
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import real_data, seeded
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -18,14 +18,11 @@ from cascadetta_lib.data import amazon, identity, load_dataset, msda, reviews, s
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.reviews import DOMAINS, SOURCE_DOMAIN, Reviews, Synonyms, TextDataset, TextOptions
 
+pytestmark = pytest.mark.usefixtures("offline")
 DICTIONARY = {"good": ("fine", "very nice"), "book": ("volume",), "bad": ("poor",), "plot": ("story", "tale")}
 SYNONYMS = Synonyms(lambda word: DICTIONARY.get(word, ()), "the tests")
 REVIEW = "this good book has a bad plot but it is a good read and i would buy it".split()
 DISTINCT = [f"w{index}" for index in range(1000)]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 # EDA ----------------------------------------------------------------------------------------------------------------
@@ -302,13 +299,6 @@ def write_raw(folder: Path, unlabeled: bool = False, kitchen: str = "kitchen_&_h
     return folder
 
 
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All addresses refuse, so that no test reaches beyond this machine."""
-    monkeypatch.setattr(amazon, "ADDRESS", "http://127.0.0.1:9/domain_sentiment_data.tar.gz")
-    monkeypatch.setattr(amazon, "NLTK_DATA", "http://127.0.0.1:9")
-
-
 @pytest.fixture
 def own_synonyms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amazon, "wordnet_synonyms", lambda folder: SYNONYMS.find)
@@ -367,7 +357,7 @@ def test_a_file_that_is_not_xml(tmp_path: Path) -> None:
 
 
 def test_missing_raw_data(tmp_path: Path, own_synonyms: None) -> None:
-    with pytest.raises(DataMissing, match=r"127\.0\.0\.1:9/domain_sentiment_data\.tar\.gz.*data_folder"):
+    with pytest.raises(DataMissing, match=f"{amazon.ADDRESS}.*data_folder"):
         load("amazon", tmp_path)
     folder = write_raw(tmp_path / "sorted_data_acl")
     (folder / "dvd" / "negative.review").unlink()
@@ -405,11 +395,8 @@ def test_missing_nltk_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
     """A data folder of the test's own, with links to the real reviews and to WordNet."""
-    source = Path(os.environ.get("CASCADETTA_DATA", "~/.cache/cascadetta-real")).expanduser()
     for name in ("sorted_data_acl", "nltk_data"):
-        if not (source / name).is_dir():
-            pytest.skip(f"no {name} in {source}; unpack it and set CASCADETTA_DATA")
-        (tmp_path / name).symlink_to(source / name)
+        (tmp_path / name).symlink_to(real_data(name))
     return tmp_path
 
 

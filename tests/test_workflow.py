@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import wait_for
 
 from cascadetta_lib.settings import PARAMETERS, flat, load_profile
 from workflow import command, run
@@ -153,27 +154,29 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert any("core-hours" in line for line in listed[4:])
 
 
-def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profile(
-    study: Study, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert study("--dry-run", "--set", "image_epochs=2") == command.DONE
-    assert study("--dry-run", "--set", "image_epochs=3") == command.DONE
-    assert study("--dry-run", "--seeds", "0,1") == command.DONE
-    assert study("--dry-run", "--set", "image_epochs=4") == command.DONE, "this is what the profile says"
-    assert study("--dry-run", "--set", "image_epochs=2", "profile=mine") == command.DONE
-    labels = sorted(path.name for path in study.results.iterdir())
-    assert len(labels) == 4 and labels[0] == "mine" and labels[1] == "quick"
-    assert all(label.startswith("quick-") for label in labels[2:])
-    resolved = load_profile(str(study.results / labels[2] / "profile.yaml"))
-    assert resolved.profile == labels[2] and resolved.figures_path == study.results / labels[2] / "figures"
+def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profile(tmp_path: Path) -> None:
+    def label(*arguments: str) -> str:
+        settings = run.load_settings(command.parse(arguments), tmp_path)
+        assert settings.figures_path == settings.results_path / settings.profile / "figures"
+        return settings.profile
+
+    changed = {label("--set", f"image_epochs={epochs}") for epochs in (2, 3)}
+    assert len(changed) == 2 and all(name.startswith("quick-") for name in changed)
+    assert label("--seeds", "0,1") == label("--set", "image_epochs=4") == "quick", "this is what the profile says"
+    assert label("--set", "image_epochs=2", "profile=mine") == "mine"
+    assert label("--profile", "study", "--set", "image_epochs=2").startswith("study-"), "which has a folder of figures"
 
 
-def start(study: Study, *arguments: str) -> subprocess.Popen[str]:
+def command_line(notebooks: Path, *arguments: str) -> list[str]:
+    """The program of run_all.sh with notebooks of one's own."""
     code = "import sys; from pathlib import Path; from workflow.command import main; "
     code += "sys.exit(main(sys.argv[2:], Path(sys.argv[1])))"
-    called = [sys.executable, "-c", code, str(study.notebooks), *arguments, "--set"]
+    return [sys.executable, "-c", code, str(notebooks), *arguments]
+
+
+def start(study: Study) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*called, f"results_folder={study.folder}/results"],
+        command_line(study.notebooks, "--set", f"results_folder={study.folder}/results"),
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -181,13 +184,6 @@ def start(study: Study, *arguments: str) -> subprocess.Popen[str]:
         # Whoever runs the tests in the background of a shell has them ignore Ctrl-C, and what they start as well.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-
-
-def wait_for(path: Path, seconds: float = 180) -> None:
-    end = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < end, f"{path} did not appear"
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -200,7 +196,7 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
     path = write_notebook(study.notebooks / "01_pretrain.ipynb", "seed = 0", f"{wait}; time.sleep(0 if seed else 600)")
     process = start(study)
     try:
-        wait_for(running)
+        wait_for(running.exists, "the notebook", 180)
     except AssertionError:
         process.kill()
         raise
@@ -249,80 +245,6 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
     with run.lock(study.quick):
         assert study("--dry-run") == command.BAD_ARGUMENTS
     assert f"process {os.getpid()}" in capsys.readouterr().err
-    assert study("--dry-run") == command.DONE
-
-
-# --- what is refused before anything starts ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["--only", "02_adapt_imag"], ["--only 02_adapt_imag", "did you mean '02_adapt_image'?"]),
-        (["--only", "10_report", "--force", "01_pretrain"], ["--force 01_pretrain", "10_report"]),
-        (["--profile", "quik"], ["profile 'quik'", "did you mean 'quick'?"]),
-        (["--set", "image_epoch=3"], ["image_epoch", "--set", "did you mean 'image_epochs'?"]),
-        (["--set", "image_epochs=many"], ["image_epochs", "'many'", "--set"]),
-        (["--set", "image_epochs=[2"], ["image_epochs=[2", "not YAML"]),
-        (["--set", "image_severity=6"], ["image_severity", "6", "--set"]),
-        (["--set", "image_methods=[tentt]"], ["image_methods", "did you mean 'tent'?"]),
-        (["--set", "image_dataset=digit"], ["image_dataset", "did you mean 'digits'?"]),
-        (["--set", "image_dataset=npz:~nosuchuser/x"], ["image_dataset", "home"]),
-        (["--set", "image_online_learning_rate=.inf"], ["image_online_learning_rate", "finite"]),
-        (["--set", "profile=a/b"], ["profile", "a/b"]),
-        (["--set", "profile=runs"], ["profile", "taken"]),
-        (["--set", "image_stream=[fogg]"], ["image_stream", "did you mean 'fog'?"]),
-        (["--set", "seed=3"], ["seed=3", "use --seeds"]),
-        (["--set", "figures_notebooks=[02_adapt]"], ["figures_notebooks", "did you mean '02_adapt_image'?"]),
-        (["--set", "image_epochs=2", "image_epochs=3"], ["image_epochs=3", "twice"]),
-        (["--set", "image_epochs"], ["image_epochs", "NAME=VALUE"]),
-        (["--seeds", "0,x"], ["seeds", "'x'", "integer"]),
-        (["--seeds=-1"], ["seeds = -1"]),
-        (["--seeds", "1,1"], ["seeds = [1, 1]", "different"]),
-        (["--seeds", "1", "--set", "seeds=[2]"], ["seeds=[2]", "twice"]),
-        (["--set", f"image_epochs={'9' * 5000}"], ["image_epochs", "digits"]),
-    ],
-    ids=lambda value: " ".join(value)[:40],
-)
-def test_a_wrong_value_is_named_with_the_nearest_valid_one(
-    study: Study, capfd: pytest.CaptureFixture[str], arguments: list[str], parts: list[str]
-) -> None:
-    assert study(*arguments) == command.BAD_ARGUMENTS
-    out, err = capfd.readouterr()
-    assert out == "" and "Traceback" not in err and len(err) < 3000
-    for part in parts:
-        assert part in err
-    assert not study.quick.exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--profiles", "quick"], "did you mean '--profile'?"),
-        (["--jobs", "0"], "from 1 on"),
-        (["--jobs", "9" * 5000], "invalid int"),
-        (["quick"], "quick is no argument"),
-    ],
-    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else None,
-)
-def test_a_wrong_argument_ends_with_2(capsys: pytest.CaptureFixture[str], arguments: list[str], part: str) -> None:
-    with pytest.raises(SystemExit) as stop:
-        command.parse(arguments)
-    assert stop.value.code == command.BAD_ARGUMENTS
-    assert part in capsys.readouterr().err
-
-
-def test_missing_data_ends_with_3_and_paths_are_the_callers(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    assert study("--set", "image_dataset=npz:nowhere") == command.DATA_MISSING
-    assert str(study.folder / "nowhere") in capsys.readouterr().err
-    assert study("--set", "image_weights=nowhere") == command.BAD_ARGUMENTS
-    assert str(study.folder / "nowhere") in capsys.readouterr().err
-
-
-def test_a_results_folder_that_is_a_file_is_told_in_one_line(study: Study, capsys: pytest.CaptureFixture[str]) -> None:
-    study.results.write_text("")
-    assert study() == command.BAD_ARGUMENTS
-    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_help_needs_only_the_standard_library() -> None:
@@ -347,12 +269,6 @@ def test_a_notebook_needs_exactly_one_parameters_cell(
         read_parameters(path, PARAMETERS)
     assert study() == command.BAD_ARGUMENTS
     assert "01_x.ipynb" in capsys.readouterr().err
-
-
-def test_a_parameter_that_is_none_is_named_with_the_nearest(tmp_path: Path) -> None:
-    path = write_notebook(tmp_path / "01_x.ipynb", "image_epoch: int = 3")
-    with pytest.raises(command.Refusal, match="'image_epoch'.*did you mean 'image_epochs'"):
-        read_parameters(path, PARAMETERS)
 
 
 def jobs_of(folder: Path, **changes: Any) -> dict[str, Any]:
