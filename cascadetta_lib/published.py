@@ -5,6 +5,7 @@ import zipfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import pooch
@@ -77,7 +78,7 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> No
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        fault = str(error).splitlines()[-1].strip()
+        fault = shorten(str(error).splitlines()[-1], 200)  # it names every tensor that is foreign
         raise NetworkError(f"{path} does not fit the network that it should hold: {fault}") from None
 
 

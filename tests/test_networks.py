@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from conftest import CLASSES, LONGEST_MESSAGE
+from safetensors.torch import save_file
 from torch import nn
 
 from cascadetta_lib import networks
@@ -78,6 +79,11 @@ def _change_card(path: Path, **values: object) -> None:
     card.write_text(json.dumps(json.loads(card.read_text()) | values))
 
 
+def _foreign(path: Path) -> None:
+    save_file({f"layer{number}.weight": torch.ones(1) for number in range(50)}, path)
+    _change_card(path, weights_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
 def _other_architecture(path: Path) -> None:
     _change_card(path, network=TINY.model_copy(update={"width": 8}).model_dump())
 
@@ -88,6 +94,7 @@ def _other_architecture(path: Path) -> None:
         (_cut, ["SHA-256", "its card says", "damaged"]),
         (_cut_and_hide, ["no whole safetensors file"]),
         (_other_architecture, ["does not fit the network"]),
+        (_foreign, ["does not fit the network", "Unexpected", "[...]"]),
         (lambda path: _change_card(path, classes=10), ["has 10 classes", f"has {CLASSES} classes"]),
         (lambda path: _change_card(path, options={"input_scaling": "unit"}), ["'unit'", "'symmetric'"]),
         (lambda path: path.with_suffix(".json").unlink(), ["has no card meta-3.json"]),
