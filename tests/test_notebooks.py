@@ -144,3 +144,8 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
     assert len(entries) == 5, "two methods, and three other steps of the cascade"
     requests = [json.loads((entry / "entry.json").read_text())["request"] for entry in entries]
     assert {request["checkpoint"]["training"]["iterations"] for request in requests} == {20}
+
+
+def test_the_first_notebook_trains_all_that_a_profile_names() -> None:
+    """Not only what its methods start from: the profile `networks` has seven pre-trainings and four of such methods."""
+    assert "[study.checkpoint(objective) for objective in study.objectives]" in code(ROOT / "notebooks/01_pretrain.ipynb")
