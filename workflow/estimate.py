@@ -63,9 +63,12 @@ def hours(request: CheckpointRequest | RunRequest) -> float:
     hour = multiplications(network, pixels) / multiplications(ImageNetwork(), 32) / 3.6e6
     if isinstance(request, RunRequest):
         images, domains = min(request.test_size or target, target), len(request.stream)
-        # E, and each domain alone for F; accuracy after each domain and at the end, and for F of the source and alone.
-        transfer = METHODS[request.method].adapts and request.forward_transfer
-        updates, forwards = (2 * domains - 1, 4 * domains - 2) if transfer else (domains, 2 * domains)
+        # E, and for F each domain alone; A, and for F after each domain, of the source and alone. What never adapts
+        # predicts a domain once.
+        adapts = METHODS[request.method].adapts
+        updates, forwards = domains, domains if adapts else 0
+        if adapts and request.forward_transfer:
+            updates, forwards = 2 * domains - 1, 4 * domains - 3
         return hour * images * (updates * UPDATE[request.method] + forwards * FORWARD)
     if not request.training:
         return 0

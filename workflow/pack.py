@@ -1,4 +1,5 @@
-"""Pack the networks that a profile has trained into weights/: `./run_all.sh python workflow/pack.py [PROFILE]`.
+"""Pack the networks that a profile has trained into weights/: `./run_all.sh python workflow/pack.py [PROFILE]`. Of a
+run with --set, PROFILE is the profile.yaml in its folder of results.
 
 A network that is there already stays. The table in weights/README.md is written anew from all cards.
 """
@@ -96,7 +97,10 @@ def main(profile: str = "networks") -> None:
         for objective in study.objectives:
             request = study.at_seed(seed).checkpoint_request(objective)
             trained = study.store.folder / "checkpoints" / request.key(study.dataset.fingerprint)
-            if (networks.SHIPPED / f"{objective}-{seed}.safetensors").exists() or not trained.exists():
+            if (networks.SHIPPED / f"{objective}-{seed}.safetensors").exists():
+                continue
+            if not trained.exists():
+                print(f"not trained: {objective}-{seed}")
                 continue
             found = study.at_seed(seed).checkpoint(objective)
             assert found.history is not None

@@ -27,7 +27,7 @@ from workflow.execute import FAILURE, PARTIAL
 from workflow.notebooks import make_jobs
 
 PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
-"""What changes no number of a job."""
+"""What does not give a job's results another place: they are the same numbers, or more of them."""
 OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
 """Names of environment variables that a cluster's jobs do not inherit."""
 PATIENCE = 20
@@ -71,8 +71,10 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
     return settings
 
 
-def check_data(settings: Settings, axes: set[str]) -> None:
-    """Load every dataset of `axes` once, so that nothing starts without its data, networks or domains."""
+def check_data(settings: Settings, axes: set[str]) -> dict[str, str]:
+    """Load every dataset of `axes` once, so that nothing starts without its data, networks or domains; what stands for
+    its content."""
+    found = {}
     for modality in get_args(Modality):
         for name in settings.datasets(modality) if f"{modality}_dataset" in axes else ():
             try:
@@ -80,10 +82,12 @@ def check_data(settings: Settings, axes: set[str]) -> None:
                 print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
                 for seed in settings.seeds:
                     study.at_seed(seed).check()
+                found[name] = f"{study.dataset.fingerprint} {study.dataset.domain_source}"
             except DataMissing as error:
                 raise Refusal(f"data missing for {modality}_dataset = {name}: {error}", DATA_MISSING) from None
             except ValueError as error:
                 raise Refusal(f"{modality}_dataset = {name}: {error}") from None
+    return found
 
 
 def lock(folder: Path) -> TextIO:
@@ -151,16 +155,20 @@ def unfinished(command: list[str], jobs: list[str]) -> list[str]:
     return [name for name in jobs if f"notebooks/{name}.ipynb" not in done]
 
 
-def write_plan(settings: Settings, jobs: dict[str, Any], folder: Path) -> list[str]:
+def write_plan(settings: Settings, jobs: dict[str, Any], folder: Path, data: dict[str, str]) -> list[str]:
     """Write the profile as it was resolved, which the notebooks name, and the jobs, which the Snakefile reads; the
-    command that runs them. Snakemake's own lock is not used: ours does not outlive a kill."""
+    command that runs them. A job is done again if what stands for its dataset in `data` has changed, or the seed at
+    which the exhibits choose. Snakemake's own lock is not used: ours does not outlive a kill."""
     profile, plan = folder / "profile.yaml", folder / "plan.json"
+    if plan.exists():  # a dry run reads no data, and a run of a few notebooks only theirs
+        data = json.loads(plan.read_text(encoding="utf-8")).get("data", {}) | data
     profile.write_text(yaml.safe_dump(flat(settings), sort_keys=False, allow_unicode=True), encoding="utf-8")
     for job in jobs.values():
         job["parameters"]["profile"] = str(profile)
+        job["stands_on"] = [settings.seeds[0], *(data[name] for name in job["axes"].values() if name in data)]
         there = (folder / "notebooks" / f"{name}.ipynb" for name in job["after"])
         job["after"] = [path.stem for path in there if path.stem in jobs or path.exists()]
-    plan.write_text(json.dumps({"jobs": jobs}, indent=1), encoding="utf-8")
+    plan.write_text(json.dumps({"jobs": jobs, "data": data}, indent=1), encoding="utf-8")
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile"), "--nolock"]
     command += ["--directory", str(folder), "--configfile", str(plan)]
     return [*command, "--rerun-incomplete", "--rerun-triggers", "mtime", "params"]
@@ -205,18 +213,18 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
     outputs = [folder / "notebooks" / f"{name}.ipynb" for name in jobs]
     outputs[0].parent.mkdir(parents=True, exist_ok=True)
     held = lock(folder)
-    command = write_plan(settings, jobs, folder)
-    if forced := [f"notebooks/{name}.ipynb" for name in jobs if jobs[name]["notebook"] in options.force]:
-        command += ["--forcerun", *forced]
+    forced = [f"notebooks/{name}.ipynb" for name in jobs if jobs[name]["notebook"] in options.force]
+    again = ["--forcerun", *forced] if forced else []
     if options.dry_run:
-        left = unfinished(command, list(jobs))
+        left = unfinished([*write_plan(settings, jobs, folder, {}), *again], list(jobs))
         print(*(f"{'to do' if name in left else 'done '}  {name}" for name in jobs), sep="\n")
         print("", *(estimate(jobs, left, settings) if left else ()), sep="\n", flush=True)
-    where, variables, said = place(options, settings, caller)
-    if options.dry_run:
+        place(options, settings, caller)
         return
 
-    check_data(settings, {axis for job in jobs.values() for axis in job["axes"]})
+    where, variables, said = place(options, settings, caller)
+    data = check_data(settings, {axis for job in jobs.values() for axis in job["axes"]})
+    command = [*write_plan(settings, jobs, folder, data), *again]
     for output in outputs:  # what failed or killed executions left
         output.with_suffix(PARTIAL).unlink(missing_ok=True)
         output.with_suffix(FAILURE).unlink(missing_ok=True)
