@@ -98,6 +98,9 @@ class Cascade(nn.Module):
         self.auxiliary_classifier = auxiliary_classifier
         self.relu_logits = relu_logits
 
+    def extra_repr(self) -> str:
+        return f"relu_logits={self.relu_logits}"
+
     def forward(self, x: Tensor) -> Outputs:
         z = self.main_classifier(self.feature_extractor(x))
         if self.relu_logits:

@@ -25,6 +25,9 @@ from cascadetta_lib.published import SOURCES, NetworkError, check_file, load_int
 from cascadetta_lib.settings import absolute
 
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
+FITTED = ("features", "vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
+SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {"image": ("input_scaling",), "text": FITTED, "speech": ()}
+"""The options of a dataset by which a network sees it; it means something only where they are as in its training."""
 
 
 class Card(BaseModel):
@@ -77,14 +80,16 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
         model, card = load_published(*published)
         _check_fit(published[1], card["classes"], (3, 32, 32), card, dataset)
         return Brought(model, None, card, check_file(*published, objective), place)
-    path = _shipped_file(weights, objective, seed)
-    described, content = read_card(path), path.read_bytes()
+    path, described = _shipped(weights, objective, seed)
+    content = path.read_bytes()
     if (found := hashlib.sha256(content).hexdigest()) != described.weights_sha256:
         raise NetworkError(
             f"{path} has SHA-256 {found[:12]}…, its card says {described.weights_sha256[:12]}…: the file is damaged or "
             "another's; fetch both again"
         )
     _check_fit(path, described.classes, described.input_shape, described.options, dataset)
+    if dataset.modality == "text" and described.data_fingerprint != dataset.fingerprint:
+        raise NetworkError(f"{path} was trained on the features of other reviews or other settings ({described.data})")
     built = new_network(dataset, described.network, described.objective, seed)
     try:
         load_into(built, load(content), path)
@@ -95,8 +100,9 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
 
 
 def bring(model: nn.Module, name: str) -> Brought:
-    """A module of the caller's as a network of the study: what stands for it is the hash of its weights."""
-    digest = hashlib.sha256()
+    """A module of the caller's as a network of the study: what stands for it is the hash of its weights and of its
+    text, `repr(model)`. An attribute that shows in neither is for the caller to tell by another name."""
+    digest = hashlib.sha256(repr(model).encode())
     for key, value in model.state_dict().items():
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
         digest.update(value.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes())
@@ -107,7 +113,7 @@ def origin(weights: str, objective: str, seed: int) -> str:
     """What stands for the network that `weights` has for an objective and a seed. Reads neither data nor weights."""
     if published := _published(weights):
         return f"{published[0]}:{check_file(*published, objective)[:12]}"
-    card = read_card(_shipped_file(weights, objective, seed))
+    card = _shipped(weights, objective, seed)[1]
     return f"{'shipped' if weights == 'shipped' else 'folder'}:{card.weights_sha256[:12]}"
 
 
@@ -128,7 +134,7 @@ def _published(weights: str) -> tuple[str, Path] | None:
     return (kind, absolute(file)) if colon and kind in SOURCES else None
 
 
-def _shipped_file(weights: str, objective: str, seed: int) -> Path:
+def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
     folder = SHIPPED if weights == "shipped" else absolute(weights)
     path = folder / f"{objective}-{seed}.safetensors"
     if not path.is_file():
@@ -137,20 +143,22 @@ def _shipped_file(weights: str, objective: str, seed: int) -> Path:
             f"weights = {weights!r}: {folder} has no network {path.stem} (pre-training and seed). There: {there}. "
             "weights=train trains one here"
         )
-    return path
+    card = read_card(path)
+    if (card.objective, card.seed) != (objective, seed):
+        raise NetworkError(f"{path} is by its card {card.objective}-{card.seed}: one of the two was renamed")
+    return path, card
 
 
 def _check_fit(path: Path, classes: int, shape: tuple[int, ...], options: dict[str, Any], dataset: Dataset) -> None:
-    """NetworkError unless a network with these classes, inputs and input scaling can predict the dataset."""
+    """NetworkError unless a network with these classes, inputs and options can predict the dataset."""
     found = tuple(dataset.prepare(dataset.plain_held_out.x[:1]).shape[1:])
     if (classes, tuple(shape)) != (dataset.classes, found):
         raise NetworkError(
             f"{path} has {classes} classes and inputs of shape {tuple(shape)}; {dataset.name} has {dataset.classes} "
             f"classes and inputs of shape {found}"
         )
-    asked = getattr(getattr(dataset, "options", None), "input_scaling", None)
-    if options.get("input_scaling") != asked:
-        wanted = options["input_scaling"]
-        raise NetworkError(
-            f"{path} was trained with input_scaling = {wanted!r}, not {asked!r}: set image_input_scaling={wanted}"
-        )
+    for name in SEEN_THROUGH[dataset.modality]:
+        wanted, asked = options.get(name), getattr(getattr(dataset, "options", None), name, None)
+        if wanted != asked:
+            place = f"{dataset.modality}_{name}={wanted}"
+            raise NetworkError(f"{path} was trained with {name} = {wanted!r}, not {asked!r}: set {place}")

@@ -18,7 +18,8 @@ PACKAGES = ("torch", "torchvision", "numpy", "pandas")
 
 @lru_cache(maxsize=1)
 def code_revision() -> str:
-    """The commit of the code, `-dirty` where code differs from it or is new, `unknown` outside a git checkout."""
+    """The commit of the code when this is first asked, `-dirty` where code differs from it or is new, `unknown` outside
+    a git checkout."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(ROOT), *arguments]
@@ -28,6 +29,9 @@ def code_revision() -> str:
         return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "--", *CODE) else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+code_revision()  # is asked at once, since the files may be others by the time of the first result
 
 
 def choose_device(name: str) -> str:

@@ -153,7 +153,7 @@ class Study:
             sizes = [(domain.name, len(dataset.domain(*domain).y)) for domain in self.stream]
             sizes = [("the mixed stream", sum(n for _, n in sizes))] if self.section.stream == "mixed" else sizes
             single = [f"{name} with {size} examples" for name, size in sizes if size % self.batch_size == 1]
-            if place := next(iter(single), "the held-out set" if len(dataset.held_out.y) == 1 else ""):
+            if place := next(iter(single), "the held-out set" if trains and len(dataset.held_out.y) == 1 else ""):
                 raise ValueError(
                     f"{place} ends in a batch of one, which has no variance for BatchNorm; another {prefix}batch_size, "
                     f"{prefix}test_size or {prefix}held_out_fraction helps"
@@ -204,14 +204,14 @@ class Study:
         return Checkpoint(request, model.to(self.device).eval(), history, entry.provenance | {"origin": "trained here"})
 
     def theorem(self, objective: str) -> Mapping[str, Any]:
-        """Theorem 1 on the network of `objective` (see theorem.check_theorem), checked now if the store has it not."""
+        """theorem.check_theorem of a network, kept in the store. ValueError where its training is not known."""
         request = self.checkpoint_request(objective)
 
         def make(folder: Path) -> dict[str, Any]:
             checkpoint, started = self.checkpoint(objective), time.perf_counter()
             assert isinstance(checkpoint.model, Cascade)
-            card = checkpoint.provenance.get("card") or {}  # A shipped network's says what it was trained by.
-            known = card.get("training") or training_for(objective, self.section.part(Training))
+            if not (known := request.training or (checkpoint.provenance.get("card") or {}).get("training")):
+                raise ValueError(f"Theorem 1 needs the α, β and λ of a training, and {request.weights} tells none")
             found = check_theorem(checkpoint.model, self.dataset, Training.model_validate(known), self.settings.seed)
             return {"provenance": self._provenance(time.perf_counter() - started), "found": found}
 

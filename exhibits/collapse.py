@@ -4,6 +4,7 @@ Everything here is judged at one seed, on four corruptions of held-out source im
 what is chosen by it has not seen the test domains.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,8 @@ from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.pretrain import kept_epoch
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.study import Run, Study
-from exhibits.base import Exhibit, Part, exhibit
+from exhibits.base import Exhibit, Part, Shown, exhibit
+from exhibits.regime import not_held_out
 from exhibits.runs import Point, Runs, by_label, reduced
 from exhibits.style import number, spread
 from exhibits.training import PANELS, curves
@@ -44,15 +46,22 @@ def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
 
 
 class OnSource(Exhibit):
-    """An exhibit that needs the four corruptions; they are defined for images of 32×32 alone. It compares networks of
-    the profile's own, and rates that are chosen on them: `make` raises ValueError for a network that was brought."""
+    """An exhibit that needs the four corruptions; they are defined for images of 32×32 alone, and none is made without
+    held-out images. It compares networks of the profile's own, and rates that are chosen on them: `make` raises
+    ValueError for a network that was brought, and `show` says where a network may know the held-out images."""
 
     def make(self, study: Study) -> list[Run]:
         if study.brought:
             raise ValueError(
                 f"{self.name} compares the profile's own networks, and {study.brought.card['name']} is none"
             )
-        return super().make(study) if tuple(study.dataset.held_out.x.shape[-2:]) == (32, 32) else []
+        held_out = study.dataset.held_out
+        return super().make(study) if len(held_out.y) and tuple(held_out.x.shape[-2:]) == (32, 32) else []
+
+    def show(self, runs: Runs) -> Shown:
+        shown = super().show(runs)
+        doubts = dict.fromkeys(filter(None, map(not_held_out, shown.runs)))
+        return replace(shown, content=[*shown.content, *(f"**No clean choice:** {doubt}." for doubt in doubts)])
 
 
 @exhibit

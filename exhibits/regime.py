@@ -50,7 +50,7 @@ def hindrance_of_runs(name: str, used: Sequence[Run]) -> str:
     """Which part of the regime of the paper's dataset `name` the runs behind a number lack; empty where none."""
     regime = REGIMES[name]
     for run in used:
-        request, said, card = run.request.checkpoint, run.provenance, _card(run)
+        request, said, card = run.request.checkpoint, run.provenance, card_of(run)
         kind, copy = request.dataset.partition(":")[0], COPIES.get(said["fingerprint"]) == name
         whole = said["official_data"] if request.modality != "image" else kind == regime.data or copy
         if not whole:
@@ -95,7 +95,7 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
     if name == "CIFAR-10-C":
         erm = main[main["method"] == "erm"]["run"]
         trained_here = {run.seed: 100 * (1 - trained("held_out_accuracy")(runs, run)) for run in erm}
-        clean = pd.Series([_card(run).get("clean_error", trained_here[run.seed]) for run in erm], dtype=float)
+        clean = pd.Series([card_of(run).get("clean_error", trained_here[run.seed]) for run in erm], dtype=float)
         levels = runs.frame(severity_points(runs.settings, ("adabn",))).pivot_table("E", "seed", "severity")
         shift = levels.reindex(columns=[1, 5]).diff(axis=1)[5].mean()  # over the seeds that have both
         rows |= {"clean error of ERM": (clean.mean(), 0, 12), "E of AdaBN at severity 5 less at 1": (shift, 8, 100)}
@@ -105,6 +105,18 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
     return table.assign(passed=table["value"].between(table["low"], table["high"]))[["band", "ours", "passed"]]
 
 
-def _card(run: Run) -> dict[str, Any]:
+def card_of(run: Run) -> dict[str, Any]:
     """The card of the network that a run started from, where it was not trained here."""
     return (run.provenance.get("network") or {}).get("card") or {}
+
+
+def not_held_out(run: Run) -> str:
+    """Why source examples that are held out here may be among those that the network of a run learned from: it was
+    trained elsewhere, on other data or another part of them. Empty where they are not."""
+    card, asked = card_of(run), run.request.checkpoint
+    known, names = card.get("options", {}), ("train_size", "held_out_fraction")
+    alike = card.get("data_fingerprint") == run.provenance["fingerprint"]
+    if asked.weights == "train" or (alike and all(known.get(name) == asked.options.get(name) for name in names)):
+        return ""
+    learned_from = f"it was trained on {card['data']}" if "data" in card else "of its training nothing is known"
+    return f"the network may know the held-out source images ({learned_from})"

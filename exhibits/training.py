@@ -13,6 +13,7 @@ from cascadetta_lib.store import Run
 from cascadetta_lib.study import Checkpoint, Study
 from exhibits.ablations import MetaLearning
 from exhibits.base import Exhibit, Part, Shown, exhibit
+from exhibits.regime import card_of
 from exhibits.runs import Point, Runs, main_points
 from exhibits.style import BANDS, draw_level, legend, number, panels
 from exhibits.uncertainty import ENTROPIES
@@ -130,9 +131,9 @@ class Theorem(Exhibit):
         return [Point(objective, "cascade", objective) for objective in objectives]
 
     def make(self, study: Study) -> list[Run]:
-        """Also the check of the decomposition."""
+        """Also the check of the decomposition, where it is known how a network was trained."""
         made = super().make(study)
-        for run in made:
+        for run in (run for run in made if run.request.checkpoint.training or card_of(run).get("training")):
             study.theorem(run.request.checkpoint.objective)
         return made
 

@@ -15,7 +15,7 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.settings import Settings
 from exhibits.base import EXHIBITS, file_name
 from exhibits.claims import CLAIMS, Claim
-from exhibits.regime import hindrance_of_runs, hindrance_of_study
+from exhibits.regime import hindrance_of_runs, hindrance_of_study, not_held_out
 from exhibits.rendering import markdown
 from exhibits.runs import CONFIDENCE, Estimate, Runs, over_seeds
 from exhibits.statistics import Evidence, NotTestedError, measure
@@ -111,8 +111,11 @@ def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
         return "one network, whatever the seed"
     if not entry(runs.dataset_name).real:
         return "regime: data: a stand-in, which tests the machinery alone"
-    if claim.exhibit in ("comparison", "field") and len(runs.settings.image.choice_learning_rates) < 2:
-        return "a single learning rate, which leaves nothing to choose"
+    if claim.exhibit in ("comparison", "field"):
+        if len(runs.settings.image.choice_learning_rates) < 2:
+            return "a single learning rate, which leaves nothing to choose"
+        if doubt := next(filter(None, map(not_held_out, evidence.used)), ""):
+            return doubt
     if claim.section == "ours":
         return ""
     lacks = hindrance_of_runs(claim.dataset, evidence.used) or hindrance_of_study(claim.dataset, runs)

@@ -15,7 +15,7 @@ from cascadetta_lib.store import Run, Store
 from cascadetta_lib.study import Study
 from exhibits import cascade_plus, verdicts
 from exhibits.ablations import severity_points
-from exhibits.base import EXHIBITS
+from exhibits.base import EXHIBITS, Exhibit, Shown
 from exhibits.claims import CLAIMS, Claim
 from exhibits.regime import COPIES, REGIMES, gate, hindrance_of_runs, hindrance_of_study
 from exhibits.runs import Estimate, Runs
@@ -267,6 +267,32 @@ def test_one_rate_is_no_choice() -> None:
     for rates, reason in (((0.001,), "a single learning rate, which leaves nothing to choose"), ((0.001, 0.01), "")):
         runs = stored(quick(image_dataset="cifar10", image_choice_learning_rates=rates), [])
         assert verdicts._hindrance(claim, runs, evidence) == reason
+
+
+def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice() -> None:
+    claim, study = BY_NAME["field-cascade"], Study(quick(image_dataset="cifar10", image_weights="shipped"))
+    options = study.checkpoint_request("meta").options
+    known = {"data_fingerprint": "these", "data": "copies", "options": options}
+    cases = {
+        "": known,
+        "trained on copies": known | {"data_fingerprint": "those"},
+        "it was trained on copies": known | {"options": options | {"train_size": 7}},
+        "of its training nothing is known": {},
+    }
+    for reason, card in cases.items():
+        run = made_up_run(study, "tent", Numbers((1, 1)), fingerprint="these", network={"card": card})
+        evidence = Evidence(pd.DataFrame(index=SEEDS), used=[run])
+        found = verdicts._hindrance(claim, stored(study.settings, [run]), evidence)
+        assert reason in found and bool(reason) == bool(found)
+        shown = show_with(stored(study.settings, [run]))
+        assert any("may know the held-out" in line for line in shown) == bool(reason)
+
+
+def show_with(runs: Runs) -> list[str]:
+    """The sentences of an exhibit that chooses on the source, where these runs are all it has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Exhibit, "show", lambda self, runs: Shown(self, "data", [], None, runs.stored))
+        return EXHIBITS["choice"].show(runs).lines
 
 
 def test_the_field_meets_the_streams_on_one_network() -> None:

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
@@ -13,10 +14,12 @@ mpl.use("Agg")
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from made_up_runs import Numbers, made_up_run, made_up_runs, points_of, quick, stored, table
 from matplotlib.figure import Figure
 from torch import nn
 
+from cascadetta_lib.data.base import Split
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.study import Checkpoint, Study
 from exhibits import EXHIBITS, released, style, training, uncertainty
@@ -172,6 +175,13 @@ def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(monke
     assert found == pytest.approx([40, 10])
     with pytest.raises(ValueError, match="choice compares the profile's own networks, and mine is none"):
         EXHIBITS["choice"].make(brought)
+
+
+def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Study(quick())
+    none = Split(torch.empty(0, 3, 32, 32), torch.empty(0))
+    monkeypatch.setattr(Study, "dataset", SimpleNamespace(held_out=none))
+    assert EXHIBITS["choice"].make(study) == EXHIBITS["field"].make(study) == []
 
 
 def test_every_batch_of_a_size_has_that_many_images() -> None:

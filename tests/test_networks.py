@@ -20,7 +20,7 @@ from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.models import ImageNetwork
+from cascadetta_lib.models import Cascade, ImageNetwork
 from cascadetta_lib.networks import NetworkError
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.pretrain import new_network
@@ -63,6 +63,8 @@ def test_the_name_says_which_weights(folder: Path, dataset: ImageDataset) -> Non
     with torch.no_grad():
         two.bias[0] += 1
     assert networks.bring(one, "mine").sha256 != networks.bring(two, "mine").sha256
+    names = {networks.bring(Cascade(one, nn.Flatten(), None, relu), "mine").sha256 for relu in (True, False)}
+    assert len(names) == 2, "alike in every weight, but not in what they do with them"
 
 
 def _cut(path: Path) -> None:
@@ -97,6 +99,9 @@ def _other_architecture(path: Path) -> None:
         (_foreign, ["does not fit the network", "Unexpected", "[...]"]),
         (lambda path: _change_card(path, classes=10), ["has 10 classes", f"has {CLASSES} classes"]),
         (lambda path: _change_card(path, options={"input_scaling": "unit"}), ["'unit'", "'symmetric'"]),
+        (lambda path: _change_card(path, options={}), ["input_scaling = None, not 'symmetric'"]),
+        (lambda path: _change_card(path, seed=4), ["is by its card meta-4"]),
+        (lambda path: _change_card(path, objective="erm"), ["is by its card erm-3"]),
         (lambda path: path.with_suffix(".json").unlink(), ["has no card meta-3.json"]),
         (lambda path: path.with_suffix(".json").write_text("{"), ["is no card of a network"]),
         (lambda path: path.unlink(), ["no network meta-3", "There: none"]),

@@ -17,6 +17,7 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.settings import Settings, SettingsError, load_profile
 from cascadetta_lib.study import Study
+from exhibits.regime import not_held_out
 from workflow.pack import pack
 
 SMALL: dict[str, Any] = {
@@ -196,6 +197,8 @@ def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
     brought = packed(study, tmp_path / "nets", training=Training(epochs=1, entropy_weight=0.7))
     monkeypatch.setattr(module, "check_theorem", lambda model, dataset, training, seed: {"λ": training.entropy_weight})
     assert brought.theorem("meta") == {"λ": 0.7}
+    with pytest.raises(ValueError, match="needs the α, β and λ of a training, and mine:.* tells none"):
+        study.bring(study.checkpoint("meta").model, "mine").theorem("meta")
 
 
 def test_theorem_1_is_checked_once_for_a_network(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +238,9 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
     pd.testing.assert_frame_equal(
         run.batches.drop(columns="seconds"), study.run("cascade").batches.drop(columns="seconds")
     )
-    assert other.store.history(run) is None
+    assert other.store.history(run) is None and not_held_out(run) == ""
+    other_split = other.varied(held_out_fraction=0.5).run("adabn")
+    assert not_held_out(other_split).startswith("the network may know the held-out source images")
     with pytest.raises(ValueError, match="erm-0"):
         other.check()
 
