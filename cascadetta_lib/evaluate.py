@@ -1,8 +1,9 @@
 """One loop: a method meets a stream. Online error E, average accuracy A (Eq. 1) and forward transfer F (Eq. 2).
 
-For every t:  adapt and predict online on T_t (E), then measure the accuracy on T_t without updates, R(T_t | T_1:t);
-at the end:   measure every domain, R(T_t | T_1:N) (A);
-for F:        measure the source model on T_t, and a source model that was adapted to T_t alone, R(T_t | T_t).
+For every t:  adapt and predict online on T_t (E);
+at the end:   measure every domain without updates, R(T_t | T_1:N) (A);
+for F:        measure T_t as soon as it was passed, R(T_t | T_1:t), by the source model, and by a source model that was
+              adapted to T_t alone, R(T_t | T_t).
 
 All of this is measured on the very batches of the stream (streams.draw_order says in which order the examples come),
 since methods take statistics from their batch. So on a `correlated` stream E, A and F are what they always are, all of
@@ -89,7 +90,8 @@ class Evaluator:
         transfer: measure what F needs besides, if the method adapts and the domains have an order.
         Raises ValueError where the method predicts a logit that is not finite.
         """
-        method, last, is_mixed = self.method, len(self.stream) - 1, self.order == "mixed"
+        method, is_mixed = self.method, self.order == "mixed"
+        transfer = transfer and method.adapts and not is_mixed
         stretches: list[Stretch] = [tuple(self.stream)] if is_mixed else [(domain,) for domain in self.stream]
         self._hold(stretches)
         places = [{"step": step, "domain": name, "severity": level} for step, (name, level) in enumerate(self.stream)]
@@ -101,17 +103,19 @@ class Evaluator:
                 accuracies.append(places[first + place] | {"kind": kind, "after": after, "accuracy": accuracy})
 
         method.reset()
-        known: dict[Stretch, Mapping[int, float]] = {}
+        final: dict[Stretch, Mapping[int, float]] = {}
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             rows = self._pass(stretch, method.step)
             batches += [places[step + place] | row for place, row in rows]
             if not method.adapts and not any(memories(method)):  # without a state it predicts this so at any time
-                known[stretch] = _accuracies(rows)
-            end = step + len(stretch)
-            for place in range(len(stretches)) if end > last else [step]:
-                other = stretches[place]
-                record(place, "stream", end, known[other] if other in known else self.accuracies(other))
-        if transfer and method.adapts and not is_mixed:
+                final[stretch] = _accuracies(rows)
+            if transfer and step + 1 < len(stretches):
+                record(step, "stream", step + 1, self.accuracies(stretch))
+        for step, stretch in enumerate(stretches):
+            if stretch not in final:
+                final[stretch] = self.accuracies(stretch)
+            record(step, "stream", len(self.stream), final[stretch])
+        if transfer:
             later = list(dict.fromkeys(stretches[1:]))
             method.reset()
             source = {stretch: self.accuracies(stretch) for stretch in later}

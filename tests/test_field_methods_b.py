@@ -336,3 +336,24 @@ def test_moving_statistics_take_no_memory_beside_them(name: str) -> None:
 def test_rotta_needs_copies() -> None:
     with pytest.raises(ValueError, match="pass a function as copies, or use tent"):
         make("rotta", copies=None)
+
+
+class Headed(nn.Module):
+    """A classifier, and after it two layers that are not called as modules or not last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.unused = Small(), nn.Linear(2, 9)
+        self.bypassed = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) @ self.bypassed.weight
+
+
+def test_lame_takes_the_linear_layer_that_is_called_last() -> None:
+    x, model = numbers(9), Headed()
+    expected = lame.smoothed(copy.deepcopy(model).eval()(x), Small().eval().norm(x))
+    assert torch.allclose(METHODS["lame"](model)(x), expected, atol=1e-5)
+    model.inner = nn.BatchNorm1d(3)  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="LAME: Headed calls none of its nn.Linear as a module; use erm"):
+        METHODS["lame"](model)(torch.ones(4, 3))

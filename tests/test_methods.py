@@ -234,6 +234,20 @@ def test_a_network_that_cannot_work_is_refused_in_one_sentence(
     assert reason in message and "\n" not in message and ". " not in message and len(message) < 300
 
 
+def test_a_model_that_another_method_has_changed_is_refused() -> None:
+    options: dict[str, Any]
+    for name, options in (("cascade_plus", {}), ("tent", {"memory": 8}), ("tema", {})):
+        METHODS[name](model := network("meta"), **options)
+        with pytest.raises(ValueError, match="ERM: another method gave this model's BatchNorm a memory"):
+            METHODS["erm"](model)
+
+
+def test_a_borrowed_memory_is_that_of_the_last_prediction() -> None:
+    with pytest.raises(ValueError, match="CoTTA: a memory that is not its own needs predict='after'"):
+        make("cotta", memory=8, predict="before")
+    make("cascade_plus", predict="before")
+
+
 def test_erm_takes_what_the_others_refuse(images: Tensor) -> None:
     for norm in (nn.SyncBatchNorm(4), nn.BatchNorm2d(4, affine=False), nn.Identity()):
         assert METHODS["erm"](convolutions(norm=norm))(images).shape == (8, 4)

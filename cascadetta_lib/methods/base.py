@@ -80,6 +80,10 @@ class Method(nn.Module):
         self.value_range, self.copies, self.source = value_range, copies, source
         if self.needs_source and (source is None or not len(source)):
             raise ValueError(f"{self.label} needs examples that the model was trained on; pass them as source=")
+        if any(memories(model)):
+            raise ValueError(f"{self.label}: another method gave this model's BatchNorm a memory; take a fresh copy")
+        if self.memory and predict == "before" and type(self).memory != self.memory:
+            raise ValueError(f"{self.label}: a memory that is not its own needs predict='after'; leave one of the two")
         self.configure_model()
         parameters = self.adapted_parameters()
         if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
@@ -228,8 +232,8 @@ class Method(nn.Module):
         """What adapting to a batch and predicting it takes, the mean over several. Resets the method before and after.
 
         work: floating-point operations of a step over those of one forward pass of the network: 1 where nothing is
-        adapted, 3 for Tent, which goes forward, backward and forward again. memory: the numbers that the method keeps
-        beside the network, its optimiser's included, over those of the network; what `reset` restores is not counted.
+        adapted (LAME adds a little), 3 for Tent, which goes forward, backward, forward. memory: the numbers it keeps
+        beside the network, the optimiser's too, over those of the network; not the weights that `reset` goes back to.
         """
         self.reset()
         with FlopCounterMode(display=False) as forward, torch.no_grad():

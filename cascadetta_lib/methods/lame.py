@@ -1,5 +1,7 @@
 """LAME (Boudiaf et al. 2022): no weight changes; the predictions of a batch are drawn to those of near neighbours."""
 
+from contextlib import ExitStack
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,37 +19,38 @@ device, and at the fixed point an iteration changes nothing."""
 
 @METHODS.add("lame")
 class LAME(ERM):
-    """As in the release, the network keeps its running statistics, the affinity w_ij is 1 where j is one
-    of the five nearest neighbours of i and 0 elsewhere, and its objective is not symmetrised.
+    """As in the release, the network keeps its running statistics, and the affinity w_ij, which is not symmetric, is 1
+    where j is one of the five nearest neighbours of i, else 0.
 
-    Near are features at a small angle. They are the inputs of the last nn.Linear of the model, of θ_m in a Cascade.
+    Near are features at a small angle. They are the inputs of that nn.Linear of the model, or of θ_m in a Cascade,
+    which is called last.
     """
 
     objective, label, in_paper = "meta", "LAME", False
 
     def configure_model(self) -> None:
         super().configure_model()
-        self.last_linear()  # refuses here what the first batch would fail with
-
-    def last_linear(self) -> nn.Linear:
         classifier = getattr(self.model, "main_classifier", self.model)
-        linear = [module for module in classifier.modules() if isinstance(module, nn.Linear)]
-        if not linear:
+        self.linear = [module for module in classifier.modules() if isinstance(module, nn.Linear)]
+        if not self.linear:
             name = type(self.model).__name__
             raise ValueError(f"LAME compares the inputs of the last nn.Linear, and {name} has none; use erm")
-        return linear[-1]
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
         features: list[Tensor] = []
-        with self.last_linear().register_forward_pre_hook(lambda _, inputs: features.append(inputs[0])):
+        with ExitStack() as hooks:
+            for layer in self.linear:
+                hooks.enter_context(layer.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0])))
             z, a = super().predict(x)
+        if not features:
+            raise ValueError(f"LAME: {type(self.model).__name__} calls none of its nn.Linear as a module; use erm")
         return Outputs(smoothed(z, features[-1].flatten(1)), a)
 
 
 def smoothed(z: Tensor, features: Tensor) -> Tensor:
-    """Logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the y that minimise
-    Σ_i KL(y_i ‖ p_i) − Σ_ij w_ij y_i·y_j, by the steps of the concave-convex procedure, y_i ∝ p_i·exp(Σ_j w_ij y_j)."""
+    """Logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the fixed point of
+    y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the release iterates."""
     directions, log_p = F.normalize(at_least_float32(features), dim=1), at_least_float32(z).log_softmax(1)
     cosines = (directions @ directions.T).fill_diagonal_(-torch.inf)
     neighbours = cosines.topk(min(NEIGHBOURS, len(z) - 1)).indices

@@ -60,7 +60,7 @@ class SAR(Tent):
         collapsed = (self.mean_entropy > 0) & (self.mean_entropy < COLLAPSED)
         for name, value in self.adapted.items():
             value.copy_(torch.where(collapsed, self._source[f"model.{name}"], value))
-            for moment in self.optimizer.state[value].values():
-                if isinstance(moment, Tensor) and moment.ndim:  # Adam counts its steps in a number, on the CPU
-                    moment.masked_fill_(collapsed, 0)
+            for state in self.optimizer.state[value].values():
+                if isinstance(state, Tensor):  # Adam's count of steps is one on the CPU
+                    state.masked_fill_(collapsed.to(state.device), 0)
         return outputs
