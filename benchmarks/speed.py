@@ -190,8 +190,8 @@ def augmentations(device: str, cotta: float) -> None:
 
 
 def column(trained: dict[str, float], adapted: dict[str, tuple[float, float]]) -> None:
-    """The time of the CIFAR-10 column of the profile `paper`, one seed: 75 epochs of 45,000 images for each objective,
-    and E, A and F of each method on 15 domains of 10,000 images."""
+    """The time of the CIFAR-10 column of the profile `paper`, one seed, all of it in float32: 75 epochs of 45,000
+    images for each objective, and E, A and F of each method on 15 domains of 10,000 images."""
     names = load_profile("paper").image.methods
     objectives = {METHODS[name].objective for name in names}
     minutes = {f"pre-training {objective}": 75 * 45_000 / trained[objective] / 60 for objective in objectives}

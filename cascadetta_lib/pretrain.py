@@ -80,8 +80,8 @@ def pretrain(
             rate = training.learning_rate_at(step / iterations)
             for group in optimizer.param_groups:
                 group["lr"] = rate
+            batch = _augmented(dataset, indices, kind, generator)
             with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
-                batch = _augmented(dataset, indices, kind, generator)
                 found.append(_differentiate(model, batch, kind, training, rate, generator))
             optimizer.step()
         loss = sum(torch.stack(found).tolist()) / len(found)  # read once an epoch, because a GPU is waited for

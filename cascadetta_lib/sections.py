@@ -192,7 +192,7 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
         "optimizer": "adam",
         "learning_rate": 0.0001,
         "schedule": "dann",
-        "inner_learning_rate_ratio": 10.0,  # the inner step is then as long as the first one at test time
+        "inner_learning_rate_ratio": 10.0,  # α is then the online learning rate, where the schedule begins
         "inner_parameters": "all",
         "outer_loss": "paper",
         "meta_gradient": "exact",  # the faster one for this network

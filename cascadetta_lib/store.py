@@ -7,6 +7,7 @@ file that was cut short or changed afterwards is noticed and never used.
 
 import errno
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -214,8 +215,8 @@ def _sound(path: Path) -> Entry | None:
 
 
 def _set_aside(path: Path) -> None:
-    number = 1 + sum(1 for _ in path.parent.glob(f"{path.name}.damaged-*"))
-    aside = path.replace(path.with_name(f"{path.name}.damaged-{number}"))
+    names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
+    aside = path.replace(next(name for name in names if not name.exists()))
     warnings.warn(f"{path} is damaged: it is kept as {aside.name} and made again", stacklevel=3)
 
 

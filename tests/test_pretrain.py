@@ -200,3 +200,15 @@ def test_bfloat16_is_for_objectives_without_a_second_order(objective: str, datas
     same = torch.equal(full.main_classifier.weight, rounded.main_classifier.weight)  # type: ignore[arg-type]
     assert same == OBJECTIVES[objective].meta
     assert all(p.dtype == torch.float32 for p in rounded.parameters())
+
+
+def test_rounding_is_for_the_network_and_not_for_its_inputs(
+    monkeypatch: pytest.MonkeyPatch, dataset: ImageDataset
+) -> None:
+    """An affine map in bfloat16 would move the image by a part of a pixel."""
+    rounded, augment = [], module._augmented
+    monkeypatch.setattr(
+        module, "_augmented", lambda *given: rounded.append(torch.is_autocast_enabled("cpu")) or augment(*given)
+    )
+    pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"epochs": 1, "precision": "bfloat16"}), seed=0)
+    assert rounded and not any(rounded)

@@ -139,6 +139,11 @@ def test_a_damaged_entry_is_never_used_but_set_aside_and_made_again(store: Store
     damage(entry.folder)
     with pytest.warns(UserWarning, match="damaged-2"):
         store.make_once("runs", REQUEST, DATA, make)
+    aside = entry.folder.with_name(f"{entry.folder.name}.damaged-1")
+    aside.unlink() if aside.is_file() else shutil.rmtree(aside)
+    damage(entry.folder)
+    with pytest.warns(UserWarning, match="damaged-1"):
+        store.make_once("runs", REQUEST, DATA, make)
 
 
 def test_an_entry_under_another_name_or_of_another_version_is_not_used(
