@@ -196,7 +196,7 @@ def column(trained: dict[str, float], adapted: dict[str, tuple[float, float]]) -
     objectives = {METHODS[name].objective for name in names}
     minutes = {f"pre-training {objective}": 75 * 45_000 / trained[objective] / 60 for objective in objectives}
     for name in names:
-        # E; A after each domain but the last, and on all at the end; F, by networks adapted to one domain and to none.
+        # E; A, on all at the end; F, after each domain but the last, and by networks adapted to one domain and to none.
         # What is never updated predicts a domain once.
         adapting, predicting = (15 + 14, 14 + 15 + 2 * 14) if METHODS[name].adapts else (15, 0)
         step, prediction = adapted[name]

@@ -89,7 +89,7 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
         )
     _check_fit(path, described.classes, described.input_shape, described.options, dataset)
     if dataset.modality == "text" and described.data_fingerprint != dataset.fingerprint:
-        raise NetworkError(f"{path} was trained on the features of other reviews or other settings ({described.data})")
+        raise NetworkError(f"{path} was trained beside other reviews, of the source or of targets ({described.data})")
     built = new_network(dataset, described.network, described.objective, seed)
     try:
         load_into(built, load(content), path)
@@ -160,5 +160,6 @@ def _check_fit(path: Path, classes: int, shape: tuple[int, ...], options: dict[s
     for name in SEEN_THROUGH[dataset.modality]:
         wanted, asked = options.get(name), getattr(getattr(dataset, "options", None), name, None)
         if wanted != asked:
-            place = f"{dataset.modality}_{name}={wanted}"
-            raise NetworkError(f"{path} was trained with {name} = {wanted!r}, not {asked!r}: set {place}")
+            place = f"{dataset.modality}_{name}={'null' if wanted is None else wanted}"
+            advice = f"set {place}" if name in options else "its card does not say by which"
+            raise NetworkError(f"{path} was trained with {name} = {wanted!r}, not {asked!r}: {advice}")

@@ -46,9 +46,9 @@ def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
 
 
 class OnSource(Exhibit):
-    """An exhibit that needs the four corruptions; they are defined for images of 32×32 alone, and none is made without
-    held-out images. It compares networks of the profile's own, and rates that are chosen on them: `make` raises
-    ValueError for a network that was brought, and `show` says where a network may know the held-out images."""
+    """An exhibit that needs the four corruptions, which are defined for images of 32×32 alone; what runs on them, all
+    that is made `once`, needs held-out images. It compares networks of the profile's own, and rates that are chosen so:
+    `make` raises ValueError for a network that was brought, and `show` says where one may know the held-out images."""
 
     def make(self, study: Study) -> list[Run]:
         if study.brought:
@@ -56,11 +56,13 @@ class OnSource(Exhibit):
                 f"{self.name} compares the profile's own networks, and {study.brought.card['name']} is none"
             )
         held_out = study.dataset.held_out
-        return super().make(study) if len(held_out.y) and tuple(held_out.x.shape[-2:]) == (32, 32) else []
+        can_be = tuple(held_out.x.shape[-2:]) == (32, 32) and (len(held_out.y) or not self.once)
+        return super().make(study) if can_be else []
 
     def show(self, runs: Runs) -> Shown:
         shown = super().show(runs)
-        doubts = dict.fromkeys(filter(None, map(not_held_out, shown.runs)))
+        chosen = len(runs.settings.image.choice_learning_rates) > 1
+        doubts = dict.fromkeys(filter(None, map(not_held_out, shown.runs if chosen else [])))
         return replace(shown, content=[*shown.content, *(f"**No clean choice:** {doubt}." for doubt in doubts)])
 
 

@@ -246,6 +246,15 @@ def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: f
     assert (waits.reads, waits.copies) == (0, 0)
 
 
+def test_sar_takes_back_adams_steps_by_one_read() -> None:
+    x = made_up("image").to(META)
+    method = make("sar", optimizer="adam")
+    for _ in range(2):
+        with Waits(0.0) as waits:
+            method(x)
+        assert (waits.reads, waits.copies) == (1, 0)
+
+
 # ---------------------------------------------------------------- the evaluator and pre-training
 
 

@@ -181,7 +181,10 @@ def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.M
     study = Study(quick())
     none = Split(torch.empty(0, 3, 32, 32), torch.empty(0))
     monkeypatch.setattr(Study, "dataset", SimpleNamespace(held_out=none))
-    assert EXHIBITS["choice"].make(study) == EXHIBITS["field"].make(study) == []
+    assert EXHIBITS["choice"].make(study) == EXHIBITS["conditions"].make(study) == []
+    monkeypatch.setattr(Study, "run", lambda self, method, objective=None: method)
+    one_rate = Study(quick(image_choice_learning_rates=[0.001], image_methods=["tent"]))
+    assert set(EXHIBITS["field"].make(one_rate)) == {"tent"}, "with a single rate nothing is chosen"
 
 
 def test_every_batch_of_a_size_has_that_many_images() -> None:

@@ -243,9 +243,11 @@ def test_a_model_that_another_method_has_changed_is_refused() -> None:
 
 
 def test_a_borrowed_memory_is_that_of_the_last_prediction() -> None:
-    with pytest.raises(ValueError, match="CoTTA: a memory that is not its own needs predict='after'"):
-        make("cotta", memory=8, predict="before")
-    make("cascade_plus", predict="before")
+    for name in ("cotta", "ttt", "roid", "sar"):
+        with pytest.raises(ValueError, match="would remember other examples than the batch; memory needs predict='aft"):
+            make(name, memory=8, predict="before")
+    for name in ("cascade_plus", "adabn", "tent", "deyo"):
+        make(name, memory=8, predict="before")
 
 
 def test_erm_takes_what_the_others_refuse(images: Tensor) -> None:

@@ -99,7 +99,7 @@ def _other_architecture(path: Path) -> None:
         (_foreign, ["does not fit the network", "Unexpected", "[...]"]),
         (lambda path: _change_card(path, classes=10), ["has 10 classes", f"has {CLASSES} classes"]),
         (lambda path: _change_card(path, options={"input_scaling": "unit"}), ["'unit'", "'symmetric'"]),
-        (lambda path: _change_card(path, options={}), ["input_scaling = None, not 'symmetric'"]),
+        (lambda path: _change_card(path, options={}), ["input_scaling = None, not 'symmetric': its card does not say"]),
         (lambda path: _change_card(path, seed=4), ["is by its card meta-4"]),
         (lambda path: _change_card(path, objective="erm"), ["is by its card erm-3"]),
         (lambda path: path.with_suffix(".json").unlink(), ["has no card meta-3.json"]),

@@ -148,4 +148,6 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
 
 def test_the_first_notebook_trains_all_that_a_profile_names() -> None:
     """Not only what its methods start from: the profile `networks` has seven pre-trainings and four of such methods."""
-    assert "[study.checkpoint(objective) for objective in study.objectives]" in code(ROOT / "notebooks/01_pretrain.ipynb")
+    assert "[study.checkpoint(objective) for objective in study.objectives]" in code(
+        ROOT / "notebooks/01_pretrain.ipynb"
+    )

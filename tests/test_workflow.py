@@ -297,6 +297,9 @@ def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) 
     assert first == [[0, "generated corruptions"], [0, "generated corruptions"], [0]]
     assert stands_on({}) == first == stands_on({"reviews": "other data"}), "a run that does not read the data"
     assert stands_on({"digits": "the archive"})[0] == [0, "the archive"]
+    jobs = jobs_of(study.notebooks, image_dataset="npz:pets")
+    run.write_plan(load_profile("quick"), jobs, study.folder, {"npz-pets": "their content"})
+    assert jobs["01_pretrain-npz-pets-seed0"]["stands_on"] == [0, "their content"]
     jobs = jobs_of(study.notebooks, seeds=[3, 0])
     run.write_plan(load_profile("quick", {"seeds": [3, 0]}), jobs, study.folder, {})
     assert {job["stands_on"][0] for job in jobs.values()} == {3}

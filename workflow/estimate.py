@@ -63,10 +63,10 @@ def hours(request: CheckpointRequest | RunRequest) -> float:
     hour = multiplications(network, pixels) / multiplications(ImageNetwork(), 32) / 3.6e6
     if isinstance(request, RunRequest):
         images, domains = min(request.test_size or target, target), len(request.stream)
-        # E, and for F each domain alone; A, and for F after each domain, of the source and alone. What never adapts
+        # E, and for F each domain alone; A, and for F after each domain, of the source and alone. What has no state
         # predicts a domain once.
         adapts = METHODS[request.method].adapts
-        updates, forwards = domains, domains if adapts else 0
+        updates, forwards = domains, domains if adapts or request.statistics_memory else 0
         if adapts and request.forward_transfer:
             updates, forwards = 2 * domains - 1, 4 * domains - 3
         return hour * images * (updates * UPDATE[request.method] + forwards * FORWARD)

@@ -16,7 +16,7 @@ from typing import Any, TextIO, get_args
 import torch
 import yaml
 
-from cascadetta_lib.data.base import DataMissing, Modality
+from cascadetta_lib.data.base import DataMissing, Modality, write_atomically
 from cascadetta_lib.provenance import choose_device
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.settings import Settings, SettingsError, flat, load_profile, parse_yaml
@@ -24,7 +24,7 @@ from cascadetta_lib.study import Study
 from workflow.command import BAD_ARGUMENTS, DATA_MISSING, FAILED, NOTEBOOK_FAILED, ROOT, Refusal
 from workflow.estimate import estimate
 from workflow.execute import FAILURE, PARTIAL
-from workflow.notebooks import make_jobs
+from workflow.notebooks import make_jobs, slug
 
 PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
 """What does not give a job's results another place: they are the same numbers, or more of them."""
@@ -72,8 +72,8 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
 
 
 def check_data(settings: Settings, axes: set[str]) -> dict[str, str]:
-    """Load every dataset of `axes` once, so that nothing starts without its data, networks or domains; what stands for
-    its content."""
+    """Load every dataset of `axes` once, so that nothing starts without its data, networks or domains. What stands for
+    the content of each, by its slug."""
     found = {}
     for modality in get_args(Modality):
         for name in settings.datasets(modality) if f"{modality}_dataset" in axes else ():
@@ -82,7 +82,7 @@ def check_data(settings: Settings, axes: set[str]) -> dict[str, str]:
                 print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
                 for seed in settings.seeds:
                     study.at_seed(seed).check()
-                found[name] = f"{study.dataset.fingerprint} {study.dataset.domain_source}"
+                found[slug(name)] = f"{study.dataset.fingerprint} {study.dataset.domain_source}"
             except DataMissing as error:
                 raise Refusal(f"data missing for {modality}_dataset = {name}: {error}", DATA_MISSING) from None
             except ValueError as error:
@@ -165,10 +165,12 @@ def write_plan(settings: Settings, jobs: dict[str, Any], folder: Path, data: dic
     profile.write_text(yaml.safe_dump(flat(settings), sort_keys=False, allow_unicode=True), encoding="utf-8")
     for job in jobs.values():
         job["parameters"]["profile"] = str(profile)
-        job["stands_on"] = [settings.seeds[0], *(data[name] for name in job["axes"].values() if name in data)]
+        names = map(slug, job["axes"].values())
+        job["stands_on"] = [settings.seeds[0], *(data[name] for name in names if name in data)]
         there = (folder / "notebooks" / f"{name}.ipynb" for name in job["after"])
         job["after"] = [path.stem for path in there if path.stem in jobs or path.exists()]
-    plan.write_text(json.dumps({"jobs": jobs, "data": data}, indent=1), encoding="utf-8")
+    text = json.dumps({"jobs": jobs, "data": data}, indent=1)
+    write_atomically(plan, lambda file: file.write(text.encode()))
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "workflow" / "Snakefile"), "--nolock"]
     command += ["--directory", str(folder), "--configfile", str(plan)]
     return [*command, "--rerun-incomplete", "--rerun-triggers", "mtime", "params"]

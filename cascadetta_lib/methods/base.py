@@ -40,9 +40,10 @@ class Method(nn.Module):
     optimizer: see OPTIMIZERS. None is the method's own, of these three.
     source: examples of what the model was trained on, prepared and without labels, (N, …); for methods that need them.
 
-    As class attributes, its name in tables (`label`), whether the paper's tables have it (`in_paper`), the pre-training
-    that it starts from (`objective`, and where a modality calls for another `objective_elsewhere`), whether it ever
-    updates (`adapts`), what it is defined for (`modalities`), and whether it must have `source` (`needs_source`).
+    Class attributes: its name in tables (`label`), whether the paper's have it (`in_paper`), the pre-training that it
+    starts from (`objective`, of a modality `objective_elsewhere`), whether it ever updates (`adapts`), for what it is
+    defined (`modalities`), whether it needs `source`, and whether the last forward pass of an update is that of the
+    batch as it is, which a memory takes in (`ends_with_batch`).
     """
 
     label: ClassVar[str]
@@ -52,6 +53,7 @@ class Method(nn.Module):
     adapts: ClassVar[bool] = True
     modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
     needs_source: ClassVar[bool] = False
+    ends_with_batch: ClassVar[bool] = True
     make_optimizer: ClassVar[Callable[..., torch.optim.Optimizer]] = staticmethod(OPTIMIZERS["sgd"])
     """The method's own optimiser, called with parameters and lr: here SGD with Nesterov momentum 0.9 (Sec. 6.1)."""
     diversity: float = 0.0
@@ -82,8 +84,8 @@ class Method(nn.Module):
             raise ValueError(f"{self.label} needs examples that the model was trained on; pass them as source=")
         if any(memories(model)):
             raise ValueError(f"{self.label}: another method gave this model's BatchNorm a memory; take a fresh copy")
-        if self.memory and predict == "before" and type(self).memory != self.memory:
-            raise ValueError(f"{self.label}: a memory that is not its own needs predict='after'; leave one of the two")
+        if self.memory and predict == "before" and not self.ends_with_batch:
+            raise ValueError(f"{self.label} would remember other examples than the batch; memory needs predict='after'")
         self.configure_model()
         parameters = self.adapted_parameters()
         if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
@@ -112,9 +114,7 @@ class Method(nn.Module):
     def configure_model(self) -> None:
         """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters alone."""
         if any(isinstance(child, nn.SyncBatchNorm) for child in self.model.modules()):
-            raise ValueError(
-                f"{self.label}: nn.SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d"
-            )
+            raise ValueError(f"{self.label}: SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d")
         if self.memory:
             give_memory(self, partial(MemoryBatchNorm, examples=self.memory))
         self.model.eval()
@@ -225,8 +225,7 @@ class Method(nn.Module):
         if self.optimizer is not None:
             self.optimizer.state.clear()
             self.optimizer.zero_grad()
-        # `augment.generator_for` says how the draws of this generator get to a device.
-        self.generator = torch.Generator().manual_seed(self.seed)
+        self.generator = torch.Generator().manual_seed(self.seed)  # see augment.generator_for
 
     def cost(self, batches: Sequence[Tensor]) -> dict[str, float]:
         """What adapting to a batch and predicting it takes, the mean over several. Resets the method before and after.

@@ -27,7 +27,7 @@ class ROID(TentAdam):
     prior multiplies probabilities, as in Bayes' rule, where the release multiplies logits.
     """
 
-    label = "ROID"
+    label, ends_with_batch = "ROID", False
     mean_prediction: Tensor | None
     """Moving mean of softmax(z), (C,); None before the first batch tells how many classes there are."""
 

@@ -28,7 +28,7 @@ class SAR(Tent):
     of networks for ImageNet as it is.
     """
 
-    label, in_paper = "SAR", False
+    label, in_paper, ends_with_batch = "SAR", False, False
     mean_entropy: Tensor
 
     def configure_model(self) -> None:
@@ -60,7 +60,10 @@ class SAR(Tent):
         collapsed = (self.mean_entropy > 0) & (self.mean_entropy < COLLAPSED)
         for name, value in self.adapted.items():
             value.copy_(torch.where(collapsed, self._source[f"model.{name}"], value))
-            for state in self.optimizer.state[value].values():
-                if isinstance(state, Tensor):  # Adam's count of steps is one on the CPU
-                    state.masked_fill_(collapsed.to(state.device), 0)
+        states = [value for state in self.optimizer.state.values() for value in state.values()]
+        states = [value for value in states if isinstance(value, Tensor)]
+        # Adam counts its steps on the CPU, which waits for the device once.
+        where = {device: collapsed.to(device) for device in {state.device for state in states}}
+        for state in states:
+            state.masked_fill_(where[state.device], 0)
         return outputs

@@ -17,7 +17,7 @@ class TTT(Method):
     it. The optimiser is plain SGD; statistics of the batch take the place of the GroupNorm of TTT's release."""
 
     objective, label, in_paper, modalities = "ttt", "TTT", True, ("image",)
-    make_optimizer = torch.optim.SGD
+    make_optimizer, ends_with_batch = torch.optim.SGD, False
     model: Parallel
 
     def configure_model(self) -> None:
