@@ -151,6 +151,7 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     severity: int = Field(5, ge=1, le=5, description="of the corruptions, where the stream does not say it")
     ablation_test_size: int | None = Field(None, ge=1, description="images of each domain in the ablations; null: all")
     gradual_test_size: int | None = Field(None, ge=1, description="images of each of the 135 gradual domains")
+    long_test_size: int | None = Field(None, ge=1, description="images of each domain on the long stream; null: all")
     batch_sizes: Sizes = Field((128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size")
     learning_rates: Rates = Field(RATES, description="online ones, of the ablation by learning rate and batch size")
     learning_rate_batch_sizes: Sizes = Field((128, 32, 8), description="batch sizes of the ablation by learning rate")
@@ -163,9 +164,8 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     choice_size: int | None = Field(
         None, ge=1, description="held-out images under each of the four corruptions that choose; null: all"
     )
-    comparison_test_size: int | None = Field(
-        None, ge=1, description="images of each domain in the comparison of 07_collapse and 09_field; null: all"
-    )
+    comparison_batch_sizes: Sizes = Field((200, 16, 4, 1), description="of the comparison in 09_field")
+    comparison_test_size: int | None = Field(None, ge=1, description="images of each domain of 07 and 09; null: all")
 
     @property
     def domains(self) -> list[Domain]:

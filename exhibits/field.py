@@ -18,7 +18,6 @@ from exhibits.style import WIDTH, colour, number, typeset
 from exhibits.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 
 STREAMS = ("gradual", "mixed", "correlated")
-SIZES = (200, 16, 4, 1)
 """Of batches, beside the profile's own."""
 INSTANTANEOUS = "instantaneous"
 COSTS = {"work": "work, in forward passes", "seconds": "ms an image", "memory": "state, in networks"}
@@ -50,7 +49,8 @@ class Field(OnSource):
         settings_of: dict[str, dict[str, Any]] = {INSTANTANEOUS: whole}
         settings_of |= {stream: {"stream": stream} for stream in STREAMS}
         settings_of["gradual"]["test_size"] = image.gradual_test_size
-        settings_of |= {f"batch {changes['batch_size']}": changes for changes in of_sizes(settings, SIZES)}
+        sized = of_sizes(settings, image.comparison_batch_sizes)
+        settings_of |= {f"batch {changes['batch_size']}": changes for changes in sized}
         for one in main_points(settings, "image"):
             for name, changes in settings_of.items() if one.label in chosen else ():
                 if one.method == "cotta":  # Its F costs more than everything else together.

@@ -100,16 +100,16 @@ class Updates(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         methods = [name for name in settings.image.methods if name not in ("erm", "cotta", "ttt", "cascade_plus")]
-        return points_for(methods, {"test_size": None, "forward_transfer": False})
+        return points_for(methods, {"test_size": settings.image.long_test_size, "forward_transfer": False})
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper, labels = paper_main(frame["run"].iloc[0]), by_label(frame)
         table = metrics_by_label(frame)[["E", "A", "n"]].rename_axis("method")
-        intervals = pd.Series({label: over_images(each) for label, each in labels.items()})
-        table.insert(1, "95 %, over images", intervals)
+        table.insert(1, "95 %, over images", pd.Series({label: over_images(each) for label, each in labels.items()}))
         theirs = paper.reindex(index=table.index, columns=["E", "A"]).map(number)
         table = table.join(theirs.add_prefix("the paper's "))
-        note = "On all images of the dataset."
+        size = frame["run"].iloc[0].request.test_size
+        note = f"On {f'{size:,} images of each domain' if size else 'all images of the dataset'}."
         domains = Part("updates-by-domain", domains_table(frame), "Online error (%) by domain, over the paper's rows.")
         return [_less_adabn(labels, paper), Part("updates", table, note), domains]
 

@@ -109,8 +109,7 @@ def quick(**changes: Any) -> Settings:
     return load_profile("quick", changes)
 
 
-def table(shown: Shown, name: str) -> pd.DataFrame:
-    """The table of that name in an exhibit."""
-    (content,) = [part.content for part in shown.parts if part.name == name]
-    assert isinstance(content, pd.DataFrame)
-    return content
+def content(shown: Shown, name: str) -> Any:
+    """The figure or the table of that name in an exhibit."""
+    (found,) = [part.content for part in shown.parts if part.name == name]
+    return found

@@ -214,10 +214,7 @@ def lab(tab: Tab, tmp_path: Path) -> Iterator[Tab]:
     places = {"JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "spaces", "HOME": ""}
     places |= {"JUPYTER_CONFIG_DIR": "jupyter", "JUPYTER_DATA_DIR": "jupyter", "IPYTHONDIR": "jupyter"}
     variables = os.environ | {name: str(tmp_path / folder) for name, folder in places.items()}
-    variables |= {
-        "PYTHONPATH": str(ROOT),
-        "JUPYTER_PATH": str(ROOT / "workflow"),
-    }  # run_all.sh copies the kernel from it
+    variables |= {"PYTHONPATH": str(ROOT), "JUPYTER_PATH": str(ROOT / "workflow")}  # run_all.sh copies the kernel
     command = [sys.executable, "-m", "jupyter", "lab", str(tmp_path / "notebooks"), "--no-browser", "--allow-root"]
     command += [f"--ServerApp.port={port}", "--IdentityProvider.token=", "--LabApp.news_url=None"]
     with (tmp_path / "log").open("w") as log:

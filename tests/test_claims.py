@@ -220,9 +220,8 @@ def hindered(runs: Runs) -> str:
 
 def test_what_is_in_the_regime() -> None:
     (fingerprint,) = COPIES
-    assert (
-        hindered(regime_runs({})) == "" == hindered(regime_runs({"image_dataset": "digits"}, fingerprint=fingerprint))
-    )
+    assert hindered(regime_runs({})) == ""
+    assert hindered(regime_runs({"image_dataset": "digits"}, fingerprint=fingerprint)) == ""
     assert gate("CIFAR-10-C", regime_runs({}))["passed"].tolist() == [True] * 4
     runs = regime_runs({})  # The shift is that of a network: a second one, measured at severity 5 alone, has none.
     other = Study(runs.settings).at_seed(1)
@@ -231,6 +230,9 @@ def test_what_is_in_the_regime() -> None:
     runs = regime_runs({})  # A shift is asked of AdaBN too.
     runs.stored = [run for run in runs.stored if min(domain.severity for domain in run.request.stream) > 1]
     assert hindrance_of_study("CIFAR-10-C", runs) == "gate: E of AdaBN at severity 5 less at 1 is missing"
+
+
+OTHERS = {"clean_error": 9.0, "data_fingerprint": "other", "data": "copies"}
 
 
 @pytest.mark.parametrize(
@@ -246,11 +248,7 @@ def test_what_is_in_the_regime() -> None:
         ({}, {"erm": 48}, "gate: E of ERM 48.00"),
         ({}, {"adabn": 24}, "gate: E of AdaBN 24.00"),
         ({}, {"network": {"card": None}}, "gate: clean error of ERM is missing"),
-        (
-            {},
-            {"network": {"card": {"clean_error": 9.0, "data_fingerprint": "other", "data": "copies"}}},
-            "data: networks that are trained on other images (copies)",
-        ),
+        ({}, {"network": {"card": OTHERS}}, "data: networks that are trained on other images (copies)"),
     ],
 )
 def test_what_is_outside_the_regime(changes: dict[str, Any], keywords: dict[str, Any], reason: str) -> None:
@@ -269,7 +267,8 @@ def test_one_rate_is_no_choice() -> None:
         assert verdicts._hindrance(claim, runs, evidence) == reason
 
 
-def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice() -> None:
+def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Exhibit, "show", lambda self, runs: Shown(self, "data", [], None, runs.stored))
     claim, study = BY_NAME["field-cascade"], Study(quick(image_dataset="cifar10", image_weights="shipped"))
     options = study.checkpoint_request("meta").options
     known = {"data_fingerprint": "these", "data": "copies", "options": options}
@@ -284,15 +283,8 @@ def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice() -> Non
         evidence = Evidence(pd.DataFrame(index=SEEDS), used=[run])
         found = verdicts._hindrance(claim, stored(study.settings, [run]), evidence)
         assert reason in found and bool(reason) == bool(found)
-        shown = show_with(stored(study.settings, [run]))
+        shown = EXHIBITS["choice"].show(stored(study.settings, [run])).lines
         assert any("may know the held-out" in line for line in shown) == bool(reason)
-
-
-def show_with(runs: Runs) -> list[str]:
-    """The sentences of an exhibit that chooses on the source, where these runs are all it has."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Exhibit, "show", lambda self, runs: Shown(self, "data", [], None, runs.stored))
-        return EXHIBITS["choice"].show(runs).lines
 
 
 def test_the_field_meets_the_streams_on_one_network() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from made_up_runs import Numbers, made_up_runs, points_of, quick, stored, table
+from made_up_runs import Numbers, content, made_up_runs, points_of, quick, stored
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.methods import METHODS
@@ -83,7 +83,7 @@ def test_every_contestant_has_the_same_rates_and_rivals_have_the_same_terms(sett
 
 def test_conditions(runs: Runs) -> None:
     assert {"meta", OF_PLUS} <= set(CANDIDATES) and not {"ttt", "erm", "both_cross_entropy"} & set(CANDIDATES)
-    cells = table(EXHIBITS["conditions"].show(runs), "conditions")
+    cells = content(EXHIBITS["conditions"].show(runs), "conditions")
     assert set(cells.index) > {name.replace("_", " ") for name in CANDIDATES}
     # The kept epoch is the second: 0.25 λ nats, and a quarter of the other gradient's norm.
     assert cells.loc[["λ = 0", "λ = 1"], "entropy of a (nats)"].tolist() == ["0.00", "0.25"]
@@ -97,7 +97,7 @@ def test_the_rate_of_least_error_on_the_source_is_chosen(settings: Settings, run
     errors = choice(runs)
     assert errors.loc["Tent"].to_dict() == {0.001: 25, 0.01: 30}
     assert errors.idxmin(axis=1)[["Tent", PLUS]].tolist() == [0.001, 0.01] and "ERM" not in errors.index
-    cells = table(EXHIBITS["choice"].show(runs), "choice")
+    cells = content(EXHIBITS["choice"].show(runs), "choice")
     assert cells.loc["Tent"].tolist() == ["**25.00**", "30.00"] and cells.loc[PLUS].tolist() == ["15.00", "**10.00**"]
     some = [run for run in runs.stored if not (run.method == "ttt" and run.request.online_learning_rate == 0.001)]
     labels = choice(stored(settings, some)).index  # A choice among a part of the rates is none.
@@ -105,14 +105,14 @@ def test_the_rate_of_least_error_on_the_source_is_chosen(settings: Settings, run
 
 
 def test_comparison(runs: Runs) -> None:
-    cells = table(EXHIBITS["comparison"].show(runs), "comparison")
+    cells = content(EXHIBITS["comparison"].show(runs), "comparison")
     # At the chosen rates, on the test domains: Tent 6 of 20, Cascade+ 3.
     expected = ["30.00 ± 0.00", "60.00 ± 0.00", "10.00 ± 0.00", "0.001", "2"]
     assert cells.loc["Tent", ["E", "A", "F (Eq. 2)", "rate", "n"]].tolist() == expected
     assert cells.loc[PLUS, ["E", "rate"]].tolist() == ["15.00 ± 0.00", "0.01"]
     assert cells.loc[SAME_NETWORK[0], "E"] == "25.00 ± 0.00"
-    differences = table(EXHIBITS["comparison"].show(runs), "comparison-differences")
+    differences = content(EXHIBITS["comparison"].show(runs), "comparison-differences")
     assert differences.loc[f"Tent − {PLUS}", "difference of E (points)"] == "+15.00"
-    holding = table(EXHIBITS["comparison"].show(runs), "comparison-holding")["E (%)"]
+    holding = content(EXHIBITS["comparison"].show(runs), "comparison-holding")["E (%)"]
     expected = {"batch 128": 15, "batch 16": 20, "batch 4": 25, "gradual": 25}
     assert all(holding[f"{PLUS}, {where}"] == f"{error}.00 ± 0.00" for where, error in expected.items())

@@ -12,24 +12,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of the repository, tracked or not, without what git ignores."""
+def test_quick_makes_the_report(tmp_path: Path) -> None:
+    """In a copy of the files of the repository, tracked or not, without what git ignores."""
     if not (ROOT / ".git").exists():
         pytest.skip("only a git checkout knows its files")
-    folder = tmp_path_factory.mktemp("end {to} end")  # blanks and braces in the path, because users have them
+    checkout = tmp_path / "end {to} end"  # blanks and braces in the path, because users have them
+    results = checkout / "results" / "quick"
     listing = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split("\0"):
-        if name and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    return folder
-
-
-def test_quick_makes_the_report(checkout: Path) -> None:
+        if (ROOT / name).is_file():
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, checkout / name)
     sources = {path.stem for path in (checkout / "notebooks").glob("*.ipynb")}
-    results = checkout / "results" / "quick"
-
     environment = os.environ | {"CASCADETTA_PYTHON": sys.executable}  # that of the tests
     done = subprocess.run(["bash", "run_all.sh"], cwd=checkout, env=environment, capture_output=True, text=True)
     print(done.stdout)  # pytest shows it when something below fails

@@ -98,9 +98,8 @@ def test_the_environment_is_made_once_and_again_when_half_made(tmp_path: Path) -
     assert checkout("--jobs", "2") == ("ran --jobs 2", [])
     assert checkout("python", "-c", "print('hello')") == ("hello", made[1:])  # the tests' extras are added
     assert checkout() == ("ran", [])
-    assert (checkout.root / ".venv" / KERNEL).read_text() == (
-        ROOT / "workflow/kernels/cascadetta/kernel.json"
-    ).read_text()
+    kernel = ROOT / "workflow/kernels/cascadetta/kernel.json"
+    assert (checkout.root / ".venv" / KERNEL).read_text() == kernel.read_text()
     with (checkout.root / "requirements.txt").open("a") as file:
         file.write("# changed\n")
     assert checkout() == ("ran", made[1:])

@@ -106,10 +106,7 @@ def test_batchnorm_is_in_the_same_mode_for_e_a_and_f(name: str, dataset: ImageDa
 
 
 def test_what_forward_transfer_needs_is_measured_only_where_it_is_asked_for(dataset: ImageDataset) -> None:
-    whole, untransferred = (
-        evaluate("cascade", dataset).accuracies,
-        evaluate("cascade", dataset, transfer=False).accuracies,
-    )
+    whole, untransferred = (evaluate("cascade", dataset, transfer=asked).accuracies for asked in (True, False))
     assert set(untransferred["kind"]) == {"stream"} and forward_transfer(untransferred) is None
     stream = whole[whole["kind"] == "stream"].reset_index(drop=True)
     last = stream[stream["after"] == len(STREAM)].reset_index(drop=True)

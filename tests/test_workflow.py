@@ -9,15 +9,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 import yaml
 from conftest import wait_for
 
-from cascadetta_lib.settings import PARAMETERS, flat, load_profile
+from cascadetta_lib.settings import flat, load_profile
 from workflow import command, run
 from workflow.estimate import FORWARD, UPDATE, estimate
 from workflow.execute import FAILURE, PARTIAL, take_gpu
-from workflow.notebooks import make_jobs, read_parameters
+from workflow.notebooks import make_jobs
 
 ROOT = Path(__file__).resolve().parents[1]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -35,20 +36,11 @@ REPORT = [
 JOBS = ["01_pretrain-digits-seed0", "02_adapt_image-digits-seed0", "10_report"]
 
 
-def write_notebook(path: Path, *cells: str, tags: tuple[int, ...] = (0,)) -> Path:
-    """A notebook of code cells, those numbered in `tags` tagged `parameters`."""
-    code: list[dict[str, object]] = [
-        {
-            "cell_type": "code",
-            "id": f"cell{number}",
-            "execution_count": None,
-            "outputs": [],
-            "metadata": {"tags": ["parameters"]} if number in tags else {},
-            "source": source,
-        }
-        for number, source in enumerate(cells)
-    ]
-    path.write_text(json.dumps({"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
+def write_notebook(path: Path, *cells: str) -> Path:
+    """A notebook of code cells, of which the first is tagged `parameters`."""
+    code = [nbformat.v4.new_code_cell(source) for source in cells]
+    code[0].metadata["tags"] = ["parameters"]
+    nbformat.write(nbformat.v4.new_notebook(cells=code), path)
     return path
 
 
@@ -257,18 +249,6 @@ def test_help_needs_only_the_standard_library() -> None:
 
 
 # --- notebooks and jobs --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tags", [(), (0, 1)])
-def test_a_notebook_needs_exactly_one_parameters_cell(
-    study: Study, tmp_path: Path, tags: tuple[int, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    study.notebooks = tmp_path
-    path = write_notebook(tmp_path / "01_x.ipynb", "seed = 0", "seeds = [0]", tags=tags)
-    with pytest.raises(command.Refusal, match=f"01_x.ipynb .*: {len(tags)} cells"):
-        read_parameters(path, PARAMETERS)
-    assert study() == command.BAD_ARGUMENTS
-    assert "01_x.ipynb" in capsys.readouterr().err
 
 
 def jobs_of(folder: Path, **changes: Any) -> dict[str, Any]:
