@@ -81,6 +81,11 @@ def images(dataset: ImageDataset) -> Tensor:
     return dataset.prepare(dataset.test.x[:8])
 
 
+def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    """Whether two states have the same tensors, bit by bit."""
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 

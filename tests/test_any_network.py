@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import make_sure
+from conftest import make_sure, seeded
 from torch import Tensor, nn
 from torchvision.models import VisionTransformer, mobilenet_v3_small, resnet18
 
@@ -73,27 +73,16 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Modality]] = {
     "transformer": (Transformer, "text"),
 }
 WITH_BATCH_NORM = ("ResNet18", "MobileNetV3", "bag of words")
-
-
-def of_modality(modality: Modality) -> list[str]:
-    return [name for name in METHODS if modality in METHODS[name].modalities]
-
-
-CASES = [(kind, name) for kind, (_, modality) in NETWORKS.items() for name in of_modality(modality)]
-
-
-def inputs(modality: Modality) -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    if modality == "text":
-        return torch.randint(50, (BATCH, 7), generator=generator)
-    return torch.rand(BATCH, 3, 32, 32, generator=generator) * 2 - 1
+CASES = [(kind, name) for kind, (_, of) in NETWORKS.items() for name in METHODS if of in METHODS[name].modalities]
+TOKENS = torch.randint(50, (BATCH, 7), generator=seeded(1))
+PIXELS = torch.rand(BATCH, 3, 32, 32, generator=seeded(1)) * 2 - 1
 
 
 def build(kind: str) -> tuple[nn.Module, Tensor]:
     """A network whose running statistics are those of its input: by others, little of it would reach the logits."""
     make, modality = NETWORKS[kind]
     torch.manual_seed(0)
-    model, x = make(), inputs(modality)
+    model, x = make(), TOKENS if modality == "text" else PIXELS
     for norm in batch_norms(model):
         norm.momentum = 1.0
     model(x)

@@ -6,20 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from test_methods import make
 from torch import Tensor
 
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.evaluate import (
-    Evaluation,
-    Evaluator,
-    average_accuracy,
-    forward_transfer,
-    mean_online_error,
-    online_errors,
-)
+from cascadetta_lib.evaluate import Evaluator, average_accuracy, forward_transfer, mean_online_error, online_errors
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.models import ImageNetwork, Outputs, build_network
-from cascadetta_lib.objectives import OBJECTIVES
+from cascadetta_lib.models import Outputs
 from cascadetta_lib.streams import Domain, draw_order
 
 pytestmark = pytest.mark.usefixtures("small_updates")
@@ -27,15 +20,7 @@ STREAM = [Domain("fog", 5), Domain("contrast", 3), Domain("fog", 1)]
 BATCH = 8  # the domains have 22 images, so the last batch is short
 
 
-def make(name: str, **options: Any) -> Method:
-    kind = OBJECTIVES[METHODS[name].objective]
-    facts = {"classes": 4, "parallel": kind.parallel, "auxiliary": kind.auxiliary, "seed": 0}
-    model = build_network(ImageNetwork(depth=8, width=4), **facts)  # type: ignore[arg-type]
-    source = torch.rand(8, 3, 32, 32, generator=torch.Generator().manual_seed(0))  # which some methods need
-    return METHODS[name](model, **({"learning_rate": 0.05, "source": source} | options))
-
-
-def evaluate(name: str, dataset: ImageDataset, **options: Any) -> Evaluation:
+def evaluate(name: str, dataset: ImageDataset, **options: Any) -> Any:
     return Evaluator(make(name), dataset, STREAM, BATCH).run(**options)
 
 
@@ -137,7 +122,7 @@ def test_a_prediction_that_is_not_finite_is_an_error(bad: float, dataset: ImageD
         Evaluator(Broken(make("adabn").model), dataset, STREAM, BATCH).run()
 
 
-def by_hand(name: str, dataset: ImageDataset, batches: list[list[tuple[int, int]]]) -> list[float]:
+def assert_by_hand(result: Any, name: str, dataset: ImageDataset, batches: list[list[tuple[int, int]]]) -> None:
     """E and A, of batches given as (place of the domain in the stream, place of the example in the domain)."""
     method, found = make(name), []
     held = [dataset.domain(*domain) for domain in STREAM]
@@ -148,7 +133,7 @@ def by_hand(name: str, dataset: ImageDataset, batches: list[list[tuple[int, int]
             for (domain, example), label in zip(batch, predicted.argmax(1).tolist(), strict=True):
                 wrong[domain].append(label != held[domain].y[example].item())
         found.append(sum(sum(each) / len(each) for each in wrong.values()) / len(STREAM))
-    return [found[0], 1 - found[1]]
+    assert [mean_online_error(result.batches), 1 - average_accuracy(result.accuracies)] == pytest.approx(found)
 
 
 @pytest.mark.parametrize("name", ["erm", "adabn", "cascade"])
@@ -156,14 +141,11 @@ def test_a_mixed_stream_by_hand(name: str, dataset: ImageDataset) -> None:
     result = Evaluator(make(name), dataset, STREAM, BATCH, order="mixed", seed=3).run()
     order = np.random.default_rng(3).permutation(66)
     batches = [[divmod(place, 22) for place in order[start : start + BATCH].tolist()] for start in range(0, 66, BATCH)]
-    assert [mean_online_error(result.batches), average_accuracy(result.accuracies)] == pytest.approx(
-        by_hand(name, dataset, batches)
-    )
+    assert_by_hand(result, name, dataset, batches)
     assert result.batches.groupby("position")["count"].sum().tolist() == [8] * 8 + [2]
     assert result.batches.groupby("step")["count"].sum().tolist() == [22, 22, 22]
-    assert result.batches[["position", "step"]].to_numpy().tolist() == sorted(
-        [8 * number, domain] for number, batch in enumerate(batches) for domain in {domain for domain, _ in batch}
-    )
+    rows = sorted([8 * number, domain] for number, batch in enumerate(batches) for domain in dict(batch))
+    assert result.batches[["position", "step"]].to_numpy().tolist() == rows
     assert list(online_errors(result.batches).index) == [(0, "fog", 5), (1, "contrast", 3), (2, "fog", 1)]
     # Seconds of a domain sum to its share of those of the whole stream.
     mean = result.batches.groupby("position")["seconds"].sum()
@@ -174,25 +156,18 @@ def test_a_mixed_stream_by_hand(name: str, dataset: ImageDataset) -> None:
 
 def test_a_correlated_stream_by_hand(dataset: ImageDataset) -> None:
     """With δ near 0 a domain is its four labels in runs; its accuracy is measured in the same order."""
-
-    def run(seed: int) -> Evaluation:
-        return Evaluator(
-            make("adabn"), dataset, STREAM, BATCH, order="correlated", dirichlet_delta=1e-9, seed=seed
-        ).run()
-
+    how: dict[str, Any] = {"order": "correlated", "dirichlet_delta": 1e-9}
+    runs = [Evaluator(make("adabn"), dataset, STREAM, BATCH, **how, seed=seed).run() for seed in (3, 3, 4)]
     generator, batches = np.random.default_rng(3), []
     for place, domain in enumerate(STREAM):
         labels = dataset.domain(*domain).y.numpy()
         order = draw_order("correlated", labels, 1e-9, generator)
         assert (np.diff(labels[order]) != 0).sum() == 3
         batches += [[(place, example) for example in order[start : start + BATCH]] for start in range(0, 22, BATCH)]
-    result = run(3)
-    assert [mean_online_error(result.batches), average_accuracy(result.accuracies)] == pytest.approx(
-        by_hand("adabn", dataset, batches)
-    )
-    assert result.batches["count"].tolist() == [8, 8, 6] * 3 and result.batches["position"].tolist() == [0, 8, 16] * 3
-    same, other = (each.batches.drop(columns="seconds") for each in (run(3), run(4)))
-    pd.testing.assert_frame_equal(same, result.batches.drop(columns="seconds"), check_exact=True)
+    assert_by_hand(runs[0], "adabn", dataset, batches)
+    first, same, other = (each.batches.drop(columns="seconds") for each in runs)
+    assert first["count"].tolist() == [8, 8, 6] * 3 and first["position"].tolist() == [0, 8, 16] * 3
+    pd.testing.assert_frame_equal(same, first, check_exact=True)
     assert not other.equals(same)
     adapted = Evaluator(make("tent"), dataset, STREAM, BATCH, order="correlated", dirichlet_delta=0.1).run()
     assert forward_transfer(adapted.accuracies) is not None

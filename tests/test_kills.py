@@ -64,16 +64,11 @@ def undisturbed(notebooks: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return results
 
 
-@pytest.fixture(scope="module")
-def seconds(undisturbed: Path) -> float:
-    """How long the study took from its plan to its last notebook."""
-    notebooks = [path.stat().st_mtime for path in undisturbed.glob("small/notebooks/*.ipynb")]
-    return max(notebooks) - (undisturbed / "small" / "plan.json").stat().st_mtime
-
-
 def test_a_study_killed_at_random_moments_ends_in_the_same_results_and_makes_nothing_twice(
-    notebooks: Path, undisturbed: Path, seconds: float, tmp_path: Path
+    notebooks: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
+    ended = max(path.stat().st_mtime for path in undisturbed.glob("small/notebooks/*.ipynb"))
+    seconds = ended - (undisturbed / "small" / "plan.json").stat().st_mtime  # from its plan to its last notebook
     seed = random.SystemRandom().randrange(2**32)
     print("seed of the kills:", seed)  # pytest shows it when something below fails
     draws = random.Random(seed)

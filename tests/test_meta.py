@@ -10,13 +10,7 @@ from torch import nn
 
 from cascadetta_lib import meta
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.meta import (
-    MetaProblem,
-    difference_meta_gradient,
-    exact_meta_gradient,
-    flatten,
-    inner_parameter_names,
-)
+from cascadetta_lib.meta import MetaProblem, difference_meta_gradient, exact_meta_gradient, inner_parameter_names
 from cascadetta_lib.models import Cascade, ImageNetwork, batch_norm_parameters, build_network
 from cascadetta_lib.objectives import OBJECTIVES, Half, losses, self_supervised_loss
 
@@ -139,17 +133,15 @@ def test_difference_meta_gradient_of_a_resnet_in_float32(which: str, dataset: Im
     x, y = dataset.prepare(dataset.train.x[:32]), dataset.train.y[:32]
     names = inner_parameter_names(model, which)
     problem = MetaProblem(Half(x[:16], y[:16]), Half(x[16:], y[16:]), names, 0.01, "paper", 0.1)
-    exact, difference = (flatten(route(model, problem)[1].values()) for route in meta.META_GRADIENTS.values())
+    exact, difference = (meta.flatten(route(model, problem)[1].values()) for route in meta.META_GRADIENTS.values())
     assert ((difference - exact).norm() / exact.norm()).item() < 1e-2
 
 
 def test_inner_parameters_are_told_by_module() -> None:
     model = build_network(TINY, classes=4, seed=0)
     parameters = dict(model.named_parameters())
-    moved = [parameters[name] for name in inner_parameter_names(model, "batchnorm_and_classifier")]
-    assert {id(p) for p in moved} == {
-        id(p) for p in [*batch_norm_parameters(model), *model.main_classifier.parameters()]
-    }
+    moved = {parameters[name] for name in inner_parameter_names(model, "batchnorm_and_classifier")}
+    assert moved == {*batch_norm_parameters(model), *model.main_classifier.parameters()}
     everything = inner_parameter_names(model, "all")
     assert not any(name.startswith("auxiliary") for name in everything) and len(everything) == len(parameters) - 4
     parallel = build_network(TINY, classes=4, parallel=True, seed=0)

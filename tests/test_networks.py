@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import CLASSES, LONGEST_MESSAGE
-from safetensors.torch import save_file
+from conftest import CLASSES, LONGEST_MESSAGE, same
+from safetensors.torch import save
 from torch import nn
 
 from cascadetta_lib import networks
@@ -44,8 +44,7 @@ def folder(tmp_path: Path, dataset: ImageDataset) -> Path:
 
 def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageDataset) -> None:
     found = networks.find(str(folder), "meta", 3, dataset)
-    expected = new_network(dataset, TINY, "meta", seed=3).state_dict()
-    assert all(torch.equal(value, expected[name]) for name, value in found.model.state_dict().items())
+    assert same(found.model.state_dict(), new_network(dataset, TINY, "meta", seed=3).state_dict())
     assert found.card["sample_errors"] == sample_errors(found.model, dataset)
     adabn, wrong = METHODS["adabn"](found.model), []
     for name in HELD_OUT_CORRUPTIONS:
@@ -56,7 +55,7 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
     assert found.origin == networks.origin(str(folder), "meta", 3) == f"folder:{found.sha256[:12]}"
 
 
-def test_the_name_says_which_weights(folder: Path, dataset: ImageDataset) -> None:
+def test_the_name_says_which_weights() -> None:
     one, two = nn.Linear(2, 2), nn.Linear(2, 2)
     two.load_state_dict(one.state_dict())
     assert networks.bring(one, "mine").origin == networks.bring(two, "mine").origin
@@ -67,13 +66,8 @@ def test_the_name_says_which_weights(folder: Path, dataset: ImageDataset) -> Non
     assert len(names) == 2, "alike in every weight, but not in what they do with them"
 
 
-def _cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-10])
-
-
-def _cut_and_hide(path: Path) -> None:
-    _cut(path)
-    _change_card(path, weights_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
+WIDER = TINY.model_copy(update={"width": 8}).model_dump()
+FOREIGN = save({f"layer{number}.weight": torch.ones(1) for number in range(50)})
 
 
 def _change_card(path: Path, **values: object) -> None:
@@ -81,22 +75,19 @@ def _change_card(path: Path, **values: object) -> None:
     card.write_text(json.dumps(json.loads(card.read_text()) | values))
 
 
-def _foreign(path: Path) -> None:
-    save_file({f"layer{number}.weight": torch.ones(1) for number in range(50)}, path)
-    _change_card(path, weights_sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-
-
-def _other_architecture(path: Path) -> None:
-    _change_card(path, network=TINY.model_copy(update={"width": 8}).model_dump())
+def _hide(path: Path, content: bytes) -> None:
+    """Another content, which the card says is right."""
+    path.write_bytes(content)
+    _change_card(path, weights_sha256=hashlib.sha256(content).hexdigest())
 
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (_cut, ["SHA-256", "its card says", "damaged"]),
-        (_cut_and_hide, ["no whole safetensors file"]),
-        (_other_architecture, ["does not fit the network"]),
-        (_foreign, ["does not fit the network", "Unexpected", "[...]"]),
+        (lambda path: path.write_bytes(path.read_bytes()[:-10]), ["SHA-256", "its card says", "damaged"]),
+        (lambda path: _hide(path, path.read_bytes()[:-10]), ["no whole safetensors file"]),
+        (lambda path: _change_card(path, network=WIDER), ["does not fit the network"]),
+        (lambda path: _hide(path, FOREIGN), ["does not fit the network", "Unexpected", "[...]"]),
         (lambda path: _change_card(path, classes=10), ["has 10 classes", f"has {CLASSES} classes"]),
         (lambda path: _change_card(path, options={"input_scaling": "unit"}), ["'unit'", "'symmetric'"]),
         (lambda path: _change_card(path, options={}), ["input_scaling = None, not 'symmetric': its card does not say"]),

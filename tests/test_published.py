@@ -52,10 +52,8 @@ def logits_by_hand(state: dict[str, Tensor], x: Tensor) -> Tensor:
     """What a wide ResNet makes of x by these tensors, written out from its definition."""
 
     def activated(name: str, x: Tensor) -> Tensor:
-        mean, variance, weight, bias = (
-            state[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias")
-        )
-        return F.relu(F.batch_norm(x, mean, variance, weight, bias))
+        statistics = (state[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias"))
+        return F.relu(F.batch_norm(x, *statistics))
 
     x = F.conv2d(x, state["conv1.weight"], padding=1)
     for number in (1, 2, 3):
@@ -122,11 +120,6 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-5000])
 
 
-def cut_legacy(path: Path) -> None:
-    write(path, made_up_state(), legacy=True)
-    cut(path)
-
-
 def without(name: str) -> Callable[[Path], object]:
     return lambda path: write(path, {key: value for key, value in made_up_state().items() if key != name})
 
@@ -141,7 +134,7 @@ WITH_NORMALISATION = made_up_state() | {"mu": torch.zeros(1, 3, 1, 1), "sigma": 
         (lambda path: path.unlink(), "there is no such file; it is RobustBench's CIFAR-10 network Standard"),
         (lambda path: path.write_bytes(PAGE), "is a web page, not weights: download the file again"),
         (cut, "is cut short after "),
-        (cut_legacy, "is cut short after "),
+        (lambda path: cut(write(path, made_up_state(), legacy=True)), "is cut short after "),
         (lambda path: path.write_bytes(b""), "is cut short after 0 bytes"),
         (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n" * 99), "holds no weights under 'state_dict'"),
         (lambda path: torch.save({"net": made_up_state()}, path), "holds no weights under 'state_dict'"),

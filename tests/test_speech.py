@@ -265,9 +265,9 @@ def test_contract(words: Path, tmp_path: Path) -> None:
     clean = dataset.domain("clean")
     assert torch.equal(clean.x, speech.log_mel(dataset.test.x)) and torch.equal(clean.y, dataset.test.y)
     for name in DOMAINS:
-        domain, again = dataset.domain(name), load(tmp_path).domain(name)
+        domain = dataset.domain(name)
         assert domain.x.dtype == torch.float32 and domain.x.shape == (6, 1, 32, 32) and domain.x.isfinite().all()
-        assert torch.equal(domain.x, again.x) and torch.equal(domain.y, clean.y)
+        assert torch.equal(domain.y, clean.y)
         assert (name == "amplitude") == torch.allclose(domain.x, clean.x, atol=0.01)
         assert domain.x.min() >= speech.FLOOR and domain.x.max() <= 0
 
@@ -333,24 +333,20 @@ def test_other_recordings_become_a_second(tmp_path: Path, samples: int, rate: in
     assert not ours[length:].any()
 
 
-@pytest.mark.parametrize("rate", [16_001, 44_101])
-def test_a_sampling_rate_that_no_recorder_has_is_refused(tmp_path: Path, rate: int) -> None:
-    soundfile.write(tmp_path / "odd.wav", np.zeros(1000, dtype=np.int16), rate)
-    assert speech_commands.read_recording(tmp_path / "odd.wav") is None
-
-
 def test_files_that_cannot_be_used_are_left_out_and_named(words: Path, tmp_path: Path) -> None:
     whole = load(tmp_path)
     (words / "left" / "broken.wav").write_bytes(np.random.default_rng(0).bytes(2000))
     soundfile.write(words / "right" / "empty.WAV", np.zeros(0), 16000, format="WAV")
     soundfile.write(words / "right" / "nan.wav", np.full(9, np.nan), 16000, subtype="FLOAT")
     soundfile.write(words / NOISE / "empty.wav", np.zeros(0), 16000)
+    for rate in (16_001, 44_101):  # which no recorder has
+        soundfile.write(words / "left" / f"{rate}.wav", np.zeros(1000, dtype=np.int16), rate)
     (words / "right" / "note.txt").write_text("no recording")
     (words / "right" / "dangling.wav").symlink_to(words / "none.wav")
     os.mkfifo(words / "right" / "pipe.wav")
     with pytest.warns(UserWarning, match=r"wav is no \.wav file of sound and is left out$|WAV is no") as caught:
         dataset = load(tmp_path)
-    assert len(caught) == 4 and dataset.fingerprint == whole.fingerprint
+    assert len(caught) == 6 and dataset.fingerprint == whole.fingerprint
 
 
 def only_one_word(folder: Path) -> None:
