@@ -57,9 +57,8 @@ class CheckpointRequest(Request):
     options: dict[str, int | float | str | bool | None]
     objective: str
     weights: str
-    network: (
-        SpeechNetwork | TextNetwork | ImageNetwork | None
-    )  # fewest fields first, since the first that fits is taken
+    # The one with the fewest fields comes first, since the first that fits is taken.
+    network: SpeechNetwork | TextNetwork | ImageNetwork | None
     training: Training | None
     seed: int
 
