@@ -39,7 +39,7 @@ SETTINGS = quick(
     seeds=(0, 1),
 )
 OURS = ("main_image", "batch_size", "cascade_parts", "meta_learning", "gradual", "streams", "severity", "uncertainty",
-        "speed", "learning_rate", "released", "updates", "whose_gain")  # fmt: skip
+        "speed", "learning_rate", "released", "updates", "source_statistics", "whose_gain")  # fmt: skip
 Show = Callable[[str], Shown]
 
 
@@ -128,6 +128,7 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
     ("released", "released", "Cascade", ["E", "the paper's E", "E, distance"], ["10.00", "22.99", "−12.99"]),
     ("released", "released", "Cascade", ["95 % of E, over images"], ["–"]),  # one block of 32 images
     ("updates", "updates", "Cascade", ..., ["10.00 ± 0.00", "–", "60.00 ± 0.00", "2", "22.99", "77.36"]),
+    ("source_statistics", "source-statistics", "N = 32", ..., ["50", "15.00 ± 0.00", "–", "60.00 ± 0.00", "2"]),
     ("whose_gain", "whose-gain", "Cascade", ..., ["–", "10.00 ± 0.00", "2"]),
     ("whose_gain", "whose-gain-differences", "Cascade, meta-learned − AdaBN, meta-learned", DIFFERENCE,
      ["−30.00", "2"]),
@@ -203,6 +204,10 @@ def test_figures_show_the_numbers(shown: Show) -> None:
     lines = {str(line.get_label()): line for line in content(shown("updates"), "updates-figure").axes[0].lines}
     for label, less in {"Cascade": -30, "Cascade (Adam)": -25}.items():  # 10 and 15 % less AdaBN's 40 %
         assert np.asarray(lines[label].get_ydata()) == pytest.approx([less] * 15)
+    curve, *learning = content(shown("source_statistics"), "source-statistics-figure").axes[0].lines
+    assert list(curve.get_xdata()) == pytest.approx([0, 20, 100 / 3, 50, 200 / 3, 80, 100])
+    assert list(curve.get_ydata()) == pytest.approx([40, *[15] * 5, 45])
+    assert [line.get_ydata()[0] for line in learning] == pytest.approx([30, 10])
 
 
 def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> None:
@@ -215,7 +220,7 @@ def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> 
 @pytest.mark.parametrize("stream", ["mixed", "correlated"])
 def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(stream: str) -> None:
     settings = quick(image_stream=stream, image_methods=("erm", "adabn", "tent", "cascade"), seeds=(0, 1))
-    names = ("main_image", "released", "updates", "whose_gain", "uncertainty", "speed")
+    names = ("main_image", "released", "updates", "source_statistics", "whose_gain", "uncertainty", "speed")
     found = stored(settings, made_up_runs(settings, world, points_of(settings, names), (0, 1)))
     shown = {name: show(name, found) for name in names}
     assert all(each.parts for name, each in shown.items() if (name, stream) != ("uncertainty", "mixed"))

@@ -1,4 +1,4 @@
-"""ROID, RoTTA, LAME and TEMA against their defining equations, worked out here in NumPy on tiny networks."""
+"""ROID, RoTTA, LAME, TEMA and a source prior against their equations, worked out here in NumPy on tiny networks."""
 
 import copy
 import math
@@ -318,6 +318,21 @@ def test_tema_momentum_by_batch_size() -> None:
         method(torch.zeros(count, 2))
         found[count] = round(1 - (method.model.norm.running_mean[0] / 0.5).item(), 6)
     assert found == {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.1, 16: 0.1, 63: 0.1, 64: 1.0, 200: 1.0}
+
+
+# ---------------------------------------------------------------- a source prior
+
+
+def test_a_source_prior_counts_the_source_as_n_examples_at_every_batch() -> None:
+    method, source = make("source_prior", memory=6), Small()
+    for seed, count in enumerate((8, 2)):
+        x = numbers(count, seed)
+        own = x.mean(0)
+        centre = (6 * CENTRE + count * own) / (6 + count)
+        variance = (6 * VARIANCE + count * ((x - own) ** 2).mean(0)) / (6 + count)
+        assert torch.allclose(method(x), source.last(normalised(x, centre, variance, source.norm)), atol=1e-5)
+    assert make("source_prior").memory == 16
+    assert torch.allclose(make("source_prior", memory=0)(x), make("adabn")(x))
 
 
 # ---------------------------------------------------------------- what is refused

@@ -58,6 +58,7 @@ class Method(nn.Module):
     """The method's own optimiser, called with parameters and lr: here SGD with Nesterov momentum 0.9 (Sec. 6.1)."""
     diversity: float = 0.0
     memory: int = 0
+    memory_norm: ClassVar[type[MemoryBatchNorm]] = MemoryBatchNorm
     model: nn.Module
 
     def __init__(
@@ -116,7 +117,7 @@ class Method(nn.Module):
         if any(isinstance(child, nn.SyncBatchNorm) for child in self.model.modules()):
             raise ValueError(f"{self.label}: SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d")
         if self.memory:
-            give_memory(self, partial(MemoryBatchNorm, examples=self.memory))
+            give_memory(self, partial(self.memory_norm, examples=self.memory))
         self.model.eval()
         for norm in batch_norms(self.model):
             # Training mode without tracking: the batch's statistics are used, the running ones stay as they were.

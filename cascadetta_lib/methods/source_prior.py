@@ -1,0 +1,27 @@
+"""AdaBN with a source prior (Schneider et al. 2020): the source's statistics, blended with those of the batch."""
+
+from torch import Tensor
+
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.memory import MemoryBatchNorm
+from cascadetta_lib.methods.unadapted import AdaBN
+
+
+class PriorBatchNorm(MemoryBatchNorm):
+    """(N·source + n·batch)/(N + n), of the mean and of the variance, for a batch of n examples."""
+
+    def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        share = count / (count + self.examples)
+        return self.running_mean.lerp(mean, share), self.running_var.lerp(variance, share)
+
+    def remember(self) -> None:
+        """Nothing: what is blended in stays the source's."""
+
+
+@METHODS.add("source_prior")
+class SourcePrior(AdaBN):
+    """The source counts as much as N examples; N is `memory`, which here never moves, and 16 is our choice. N = 0 is
+    AdaBN, and ERM on the same network is what an infinite N would be."""
+
+    label, in_paper, memory = "AdaBN, source prior", False, 16
+    memory_norm = PriorBatchNorm
