@@ -147,7 +147,7 @@ class WhoseGain(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         image = settings.image
-        if image.weights.startswith(("release:", "robustbench:")):  # It has one network, which would stand for both.
+        if networks_of(settings) != [*NETWORKS]:
             return []
         pairs = [(name, objective) for objective in NETWORKS for name in ON_BOTH] + [("cascade", "meta")]
         # CoTTA's F costs as much as everything else together.
@@ -200,6 +200,11 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     seeds = ", ".join(map(str, errors.index))
     note = f"In brackets: less the bar to the left (points). Seeds that have all of these bars: {seeds}."
     return Part("whose-gain-figure", figure, note)
+
+
+def networks_of(settings: Settings) -> list[str]:
+    """The pre-trainings to compare. A file that holds one network has no more than that, which would stand for both."""
+    return ["meta"] if settings.image.weights.startswith(("release:", "robustbench:")) else [*NETWORKS]
 
 
 def label_of(method: str, objective: str) -> str:

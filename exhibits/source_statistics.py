@@ -8,9 +8,9 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
-from exhibits.released import over_images
-from exhibits.runs import Point, Runs, by_label, points_for
-from exhibits.style import WIDTH, colour, legend, number
+from exhibits.released import NETWORKS, networks_of, over_images
+from exhibits.runs import Point, Runs, by_label
+from exhibits.style import WIDTH, legend, number
 from exhibits.tables import metrics_by_label
 
 PRIORS = (8, 16, 32, 64, 128)
@@ -23,11 +23,17 @@ class SourceStatistics(Exhibit):
     question = "How much of what learning gains does a share of the source's BatchNorm statistics give?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """All on the cascade's network: those of the main study that are asked for, and the curve from AdaBN to ERM."""
-        learning = [name for name in ("tent", "cascade") if name in settings.image.methods]
-        changes = [{"statistics_memory": count, "forward_transfer": False} for count in PRIORS]
-        priors = [Point(f"N = {one['statistics_memory']}", "source_prior", None, one) for one in changes]
-        return [*points_for(["adabn"]), *priors, Point(METHODS["erm"].label, "erm", "meta"), *points_for(learning)]
+        """On each network the curve from AdaBN to ERM, and those methods that learn which the profile has."""
+        points, objectives = [], networks_of(settings)
+        for objective in objectives:
+            network = f", {NETWORKS[objective]}" if len(objectives) > 1 else ""
+            learning = [name for name in ("tent", "cascade") if name in settings.image.methods]
+            names = ["adabn", "erm", *(name for name in learning if (name, objective) != ("cascade", "erm"))]
+            points += [Point(METHODS[name].label + network, name, objective) for name in names]
+            for count in PRIORS:
+                changes = {"statistics_memory": count, "forward_transfer": False}
+                points.append(Point(f"N = {count}{network}", "source_prior", objective, changes))
+        return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         size, labels = frame["run"].iloc[0].request.batch_size, by_label(frame)
@@ -38,13 +44,20 @@ class SourceStatistics(Exhibit):
             0, "the source's share (%)", frame.groupby("label")["share"].mean().map(lambda one: number(one, 0))
         )
         table.insert(2, "95 %, over images", pd.Series({label: over_images(each) for label, each in labels.items()}))
-        figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
-        axes.plot(frame.groupby("share")["E"].mean(), color=colour("adabn"), marker="o", label="without learning")
-        for label, each in labels.items():
-            if each["method"].iloc[0] in ("tent", "cascade"):
-                axes.axhline(each["E"].mean(), color=colour(each["method"].iloc[0]), ls="--", label=label)
-        axes.set(xlabel="the source's share of the statistics (%); 0: AdaBN, 100: ERM", ylabel="online error E (%)")
-        legend(figure)
-        told = "Where the curve is below a dashed line, statistics alone do better than that method by learning."
+        table = table.loc[frame.sort_values(["objective", "share"], kind="stable")["label"].unique()]
         note = "N: examples that the source counts against a batch. None was chosen: the best of them flatters."
-        return [Part("source-statistics-figure", figure, told), Part("source-statistics", table, note)]
+        return [_curves(frame), Part("source-statistics", table, note)]
+
+
+def _curves(frame: pd.DataFrame) -> Part:
+    """A curve a network, and lines for the methods that learn."""
+    figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
+    for place, (objective, each) in enumerate(frame.groupby("objective", sort=False)):
+        curve = each.groupby("share")["E"].mean()
+        axes.plot(curve, color=f"C{place}", marker="o", label=f"no learning, {NETWORKS[str(objective)]}")
+        for style, (label, one) in zip(("--", ":"), by_label(each[each["share"].isna()]).items(), strict=False):
+            axes.axhline(one["E"].mean(), color=f"C{place}", ls=style, label=label)
+    axes.set(xlabel="the source's share of the statistics (%); 0: AdaBN, 100: ERM", ylabel="online error E (%)")
+    legend(figure)
+    told = "Where a curve is below a line of its colour, statistics alone do better than that method by learning."
+    return Part("source-statistics-figure", figure, told)

@@ -128,7 +128,8 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
     ("released", "released", "Cascade", ["E", "the paper's E", "E, distance"], ["10.00", "22.99", "−12.99"]),
     ("released", "released", "Cascade", ["95 % of E, over images"], ["–"]),  # one block of 32 images
     ("updates", "updates", "Cascade", ..., ["10.00 ± 0.00", "–", "60.00 ± 0.00", "2", "22.99", "77.36"]),
-    ("source_statistics", "source-statistics", "N = 32", ..., ["50", "15.00 ± 0.00", "–", "60.00 ± 0.00", "2"]),
+    ("source_statistics", "source-statistics", "N = 32, plainly trained", ...,
+     ["50", "15.00 ± 0.00", "–", "60.00 ± 0.00", "2"]),
     ("whose_gain", "whose-gain", "Cascade", ..., ["–", "10.00 ± 0.00", "2"]),
     ("whose_gain", "whose-gain-differences", "Cascade, meta-learned − AdaBN, meta-learned", DIFFERENCE,
      ["−30.00", "2"]),
@@ -204,10 +205,11 @@ def test_figures_show_the_numbers(shown: Show) -> None:
     lines = {str(line.get_label()): line for line in content(shown("updates"), "updates-figure").axes[0].lines}
     for label, less in {"Cascade": -30, "Cascade (Adam)": -25}.items():  # 10 and 15 % less AdaBN's 40 %
         assert np.asarray(lines[label].get_ydata()) == pytest.approx([less] * 15)
-    curve, *learning = content(shown("source_statistics"), "source-statistics-figure").axes[0].lines
-    assert list(curve.get_xdata()) == pytest.approx([0, 20, 100 / 3, 50, 200 / 3, 80, 100])
-    assert list(curve.get_ydata()) == pytest.approx([40, *[15] * 5, 45])
-    assert [line.get_ydata()[0] for line in learning] == pytest.approx([30, 10])
+    plain, tent, meta, *others = content(shown("source_statistics"), "source-statistics-figure").axes[0].lines
+    for curve in (plain, meta):
+        assert list(curve.get_xdata()) == pytest.approx([0, 20, 100 / 3, 50, 200 / 3, 80, 100])
+        assert list(curve.get_ydata()) == pytest.approx([40, *[15] * 5, 45])
+    assert [line.get_ydata()[0] for line in (tent, *others)] == pytest.approx([30, 30, 10])
 
 
 def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> None:
@@ -350,7 +352,9 @@ def test_without_runs_every_exhibit_is_a_heading_and_a_reason(tmp_path: Path) ->
 def test_a_profile_of_fewer_methods_asks_for_less() -> None:
     settings = quick(image_methods=("erm", "tent"))
     assert EXHIBITS["meta_learning"].points(settings) == EXHIBITS["cascade_parts"].points(settings) == []
-    assert EXHIBITS["whose_gain"].points(quick(image_weights="release:x.pth", image_dataset="cifar10")) == []
+    brought = quick(image_weights="release:x.pth", image_dataset="cifar10")
+    assert EXHIBITS["whose_gain"].points(brought) == []
+    assert {point.objective for point in EXHIBITS["source_statistics"].points(brought)} == {"meta"}
     assert {point.method for point in EXHIBITS["batch_size"].points(settings)} == {"tent"}
     assert "Not asked for" in show("cascade_parts", stored(settings, [])).lines[0]
 
