@@ -54,7 +54,7 @@ def _curves(frame: pd.DataFrame) -> Part:
     figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
     for place, (objective, each) in enumerate(frame.groupby("objective", sort=False)):
         curve = each.groupby("share")["E"].mean()
-        axes.plot(curve, color=f"C{place}", marker="o", label=f"no learning, {NETWORKS[str(objective)]}")
+        axes.plot(curve, color=f"C{place}", marker="o", label=f"statistics alone, {NETWORKS[str(objective)]}")
         for style, (label, one) in zip(("--", ":"), by_label(each[each["share"].isna()]).items(), strict=False):
             axes.axhline(one["E"].mean(), color=f"C{place}", ls=style, label=label)
     axes.set(xlabel="the source's share of the statistics (%); 0: AdaBN, 100: ERM", ylabel="online error E (%)")

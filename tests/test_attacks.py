@@ -94,9 +94,9 @@ def notebook(text: str) -> Give:
 
 
 def cells(*parameters: str) -> str:
-    """A notebook of parameters cells alone."""
+    """A notebook of parameters cells, and of a cell that is none."""
     cell = {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "outputs": [], "execution_count": None}
-    several = [cell | {"source": source} for source in parameters]
+    several = [cell | {"source": source} for source in parameters] + [cell | {"source": "seed = 0", "metadata": {}}]
     return json.dumps({"cells": several, "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
 
 

@@ -285,6 +285,7 @@ def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice(monkeypa
         assert reason in found and bool(reason) == bool(found)
         shown = EXHIBITS["choice"].show(stored(study.settings, [run])).lines
         assert any("may know the held-out" in line for line in shown) == bool(reason)
+    assert not EXHIBITS["choice"].show(stored(quick(image_choice_learning_rates=[0.001]), [run])).lines
 
 
 def test_the_field_meets_the_streams_on_one_network() -> None:

@@ -173,7 +173,7 @@ def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(monke
         EXHIBITS["choice"].make(brought)
 
 
-def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     study = Study(quick())
     none = Split(torch.empty(0, 3, 32, 32), torch.empty(0))
     monkeypatch.setattr(Study, "dataset", SimpleNamespace(held_out=none))
@@ -181,6 +181,12 @@ def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.M
     monkeypatch.setattr(Study, "run", lambda self, method, objective=None: method)
     one_rate = Study(quick(image_choice_learning_rates=[0.001], image_methods=["tent"]))
     assert set(EXHIBITS["field"].make(one_rate)) == {"tent"}, "with a single rate nothing is chosen"
+    two = {"image_choice_learning_rates": [0.001, 0.01], "image_methods": ["adabn", "tent"]}
+    made = EXHIBITS["field"].make(Study(quick(**two, results_folder=str(tmp_path))))
+    assert set(made) == {"adabn"}, "what adapts waits for its rate"
+    larger = Split(torch.empty(4, 3, 64, 64), torch.empty(4))
+    monkeypatch.setattr(Study, "dataset", SimpleNamespace(held_out=larger))
+    assert EXHIBITS["field"].make(one_rate) == [], "the four corruptions are those of 32 pixels"
 
 
 def test_every_batch_of_a_size_has_that_many_images() -> None:
@@ -188,6 +194,13 @@ def test_every_batch_of_a_size_has_that_many_images() -> None:
     points = points_of(settings, ["field", "batch_size", "learning_rate"])
     sized = [point.changes for point in points if "batch_size" in point.changes]
     assert sized and all(changes["test_size"] >= changes["batch_size"] for changes in sized)
+
+
+def test_the_long_stream_has_as_many_images_as_the_profile_says() -> None:
+    settings = quick(image_methods=("adabn", "tent"), image_long_test_size=64)
+    made = made_up_runs(settings, world, points_of(settings, ["updates"]), (0,))
+    assert {run.request.test_size for run in made} == {64}
+    assert "On 64 images of each domain." in [part.note for part in show("updates", stored(settings, made)).parts]
 
 
 def test_numbers_of_the_paper_on_another_dataset(shown: Show) -> None:

@@ -84,6 +84,8 @@ def test_download_check_unpack_and_use_again(small: Small, server: Any, tmp_path
     small.fetch(folder)
     assert len(server.requests) == 1
     assert {path.name for path in folder.iterdir()} <= {"small", small.path.name, ".small.lock"}, "nothing else stays"
+    (folder / "small").rename(folder / "away")
+    assert (small.fetch(folder) / "a.txt").is_file() and len(server.requests) == 1, "an archive that is there will do"
 
 
 def test_an_archive_without_a_folder_of_its_own(server: Any, tmp_path: Path) -> None:

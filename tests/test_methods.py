@@ -220,12 +220,15 @@ def test_a_model_that_another_method_has_changed_is_refused() -> None:
             METHODS["erm"](model)
 
 
-def test_a_borrowed_memory_is_that_of_the_last_prediction() -> None:
+def test_a_borrowed_memory_is_that_of_the_last_prediction(images: Tensor) -> None:
     for name in ("cotta", "ttt", "roid", "sar"):
         with pytest.raises(ValueError, match="would remember other examples than the batch; memory needs predict='aft"):
             make(name, memory=8, predict="before")
     for name in ("cascade_plus", "adabn", "tent", "deyo"):
-        make(name, memory=8, predict="before")
+        method = make(name, memory=8, predict="before")
+        adabn = METHODS["adabn"](network(method.objective), memory=8)
+        assert torch.allclose(method(images), adabn(images), atol=1e-6)
+        assert torch.allclose(*(next(memories(each)).running_mean for each in (method, adabn)))
 
 
 def test_erm_takes_what_the_others_refuse(images: Tensor) -> None:

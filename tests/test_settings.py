@@ -123,6 +123,8 @@ def test_a_file_of_ones_own_lists_what_differs_from_the_papers_values(tmp_path: 
     assert (mine.profile, mine.image.epochs, mine.image.learning_rate) == ("mine", 7, 0.01)
     assert mine.image.width == make_settings({}).image.width
     assert settings_from({"profile": str(tmp_path / "mine.yaml")}) == mine, "a notebook can name one"
+    (tmp_path / "profile.yaml").write_text("profile: mine\n")
+    assert load_profile(str(tmp_path / "profile.yaml")).profile == "mine", "the file's own label, as in write_plan's"
     with pytest.raises(SettingsError, match="did you mean 'laptop'"):
         load_profile("latop")
 

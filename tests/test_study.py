@@ -228,6 +228,8 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
     assert not_held_out(other_split).startswith("the network may know the held-out source images")
     with pytest.raises(ValueError, match="erm-0"):
         other.check()
+    with pytest.raises(ValueError, match="input_scaling = 'symmetric', not 'unit'"):
+        other.varied(methods=["cascade"], input_scaling="unit").check()
 
 
 # ---------------------------------------------------------------- what is refused before the training
