@@ -11,7 +11,7 @@ from exhibits.base import Exhibit, Part, exhibit
 from exhibits.released import NETWORKS, networks_of, over_images
 from exhibits.runs import Point, Runs, by_label
 from exhibits.style import WIDTH, legend, number
-from exhibits.tables import metrics_by_label
+from exhibits.tables import differences, metrics_by_label
 
 PRIORS = (8, 16, 32, 64, 128)
 """How many examples the source counts against the batch."""
@@ -46,7 +46,14 @@ class SourceStatistics(Exhibit):
         table.insert(2, "95 %, over images", pd.Series({label: over_images(each) for label, each in labels.items()}))
         table = table.loc[frame.sort_values(["objective", "share"], kind="stable")["label"].unique()]
         note = "N: examples that the source counts against a batch. None was chosen: the best of them flatters."
-        return [_curves(frame), Part("source-statistics", table, note)]
+        pairs = {
+            f"{prior} − {learning}": (labels[learning], labels[prior])
+            for _, network in frame.groupby("objective", sort=False)
+            for learning in network.loc[network["share"].isna(), "label"].unique()
+            for prior in network.loc[network["method"] == "source_prior", "label"].unique()
+        }
+        contrasts = differences("source-statistics-differences", pairs)
+        return [_curves(frame), Part("source-statistics", table, note), *contrasts]
 
 
 def _curves(frame: pd.DataFrame) -> Part:
