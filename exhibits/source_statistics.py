@@ -13,8 +13,8 @@ from exhibits.runs import Point, Runs, by_label
 from exhibits.style import WIDTH, legend, number
 from exhibits.tables import differences, metrics_by_label
 
-PRIORS = (8, 16, 32, 64, 128)
-"""How many examples the source counts against the batch."""
+PRIORS, LEARNING_PRIOR = (8, 16, 32, 64, 128), 32
+"""How many examples the source counts against the batch, and where methods that learn are put on top."""
 
 
 @exhibit
@@ -23,48 +23,58 @@ class SourceStatistics(Exhibit):
     question = "How much of what learning gains does a share of the source's BatchNorm statistics give?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """On each network the curve from AdaBN to ERM, and those methods that learn which the profile has."""
+        """On each network the curve from AdaBN to ERM; and the methods of the profile that learn, with and without."""
         points, objectives = [], networks_of(settings)
         for objective in objectives:
             network = f", {NETWORKS[objective]}" if len(objectives) > 1 else ""
-            learning = [name for name in ("tent", "cascade") if name in settings.image.methods]
-            names = ["adabn", "erm", *(name for name in learning if (name, objective) != ("cascade", "erm"))]
-            points += [Point(METHODS[name].label + network, name, objective) for name in names]
-            for count in PRIORS:
+            named = [name for name in ("tent", "cascade") if name in settings.image.methods]
+            learning = [name for name in named if (name, objective) != ("cascade", "erm")]
+            points += [Point(METHODS[name].label + network, name, objective) for name in ("adabn", "erm", *learning)]
+            blended = [(f"N = {count}", "source_prior", count) for count in PRIORS]
+            for name in learning:
+                label = f"{METHODS[name].label}, N = {LEARNING_PRIOR}"
+                blended.append((label, f"{name}_source_prior", LEARNING_PRIOR))
+            for label, method, count in blended:
                 changes = {"statistics_memory": count, "forward_transfer": False}
-                points.append(Point(f"N = {count}{network}", "source_prior", objective, changes))
+                points.append(Point(label + network, method, objective, changes))
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         size, labels = frame["run"].iloc[0].request.batch_size, by_label(frame)
         counts = frame["method"].map({"adabn": 0, "erm": math.inf}).fillna(frame["statistics_memory"].astype(float))
         frame["share"] = 100 * (1 - size / (size + counts))
+        frame["learns"] = [METHODS[name].adapts for name in frame["method"]]
         table = metrics_by_label(frame)[["E", "A", "n"]].rename_axis("method")
         table.insert(
             0, "the source's share (%)", frame.groupby("label")["share"].mean().map(lambda one: number(one, 0))
         )
         table.insert(2, "95 %, over images", pd.Series({label: over_images(each) for label, each in labels.items()}))
-        table = table.loc[frame.sort_values(["objective", "share"], kind="stable")["label"].unique()]
+        table = table.loc[frame.sort_values(["objective", "learns", "share"], kind="stable")["label"].unique()]
         note = "N: examples that the source counts against a batch. None was chosen: the best of them flatters."
-        pairs = {
-            f"{prior} − {learning}": (labels[learning], labels[prior])
-            for _, network in frame.groupby("objective", sort=False)
-            for learning in network.loc[network["share"].isna(), "label"].unique()
-            for prior in network.loc[network["method"] == "source_prior", "label"].unique()
-        }
+        pairs: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
+        for _, network in frame.groupby("objective", sort=False):
+            blends = network[network["method"] == "source_prior"]
+            for learning, each in by_label(network[network["learns"]]).items():
+                on_top = each["share"].notna().all()  # Held against the blend that it begins with alone.
+                others = blends[blends["share"] == each["share"].iloc[0]] if on_top else blends
+                pairs |= {f"{label} − {learning}": (each, rows) for label, rows in by_label(others).items()}
         contrasts = differences("source-statistics-differences", pairs)
         return [_curves(frame), Part("source-statistics", table, note), *contrasts]
 
 
 def _curves(frame: pd.DataFrame) -> Part:
-    """A curve a network, and lines for the methods that learn."""
+    """A curve a network, a line for a method that learns, and a mark for one that does so on a blend."""
     figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
     for place, (objective, each) in enumerate(frame.groupby("objective", sort=False)):
-        curve = each.groupby("share")["E"].mean()
-        axes.plot(curve, color=f"C{place}", marker="o", label=f"statistics alone, {NETWORKS[str(objective)]}")
-        for style, (label, one) in zip(("--", ":"), by_label(each[each["share"].isna()]).items(), strict=False):
-            axes.axhline(one["E"].mean(), color=f"C{place}", ls=style, label=label)
+        curve, shade = each[~each["learns"]].groupby("share")["E"].mean(), f"C{place}"
+        axes.plot(curve, color=shade, marker="o", label=f"statistics alone, {NETWORKS[str(objective)]}")
+        for label, one in by_label(each[each["learns"]]).items():
+            error, tent = one["E"].mean(), one["method"].iloc[0].startswith("tent")
+            if one["share"].isna().all():
+                axes.axhline(error, color=shade, ls="--" if tent else ":", label=label)
+            else:
+                axes.plot(one["share"].iloc[0], error, "s" if tent else "D", color=shade, mfc="white", label=label)
     axes.set(xlabel="the source's share of the statistics (%); 0: AdaBN, 100: ERM", ylabel="online error E (%)")
     legend(figure)
     told = "Where a curve is below a line of its colour, statistics alone do better than that method by learning."
-    return Part("source-statistics-figure", figure, told)
+    return Part("source-statistics-figure", figure, f"{told} Squares, diamonds: learning on top of a blend.")

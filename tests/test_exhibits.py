@@ -218,11 +218,17 @@ def test_figures_show_the_numbers(shown: Show) -> None:
     lines = {str(line.get_label()): line for line in content(shown("updates"), "updates-figure").axes[0].lines}
     for label, less in {"Cascade": -30, "Cascade (Adam)": -25}.items():  # 10 and 15 % less AdaBN's 40 %
         assert np.asarray(lines[label].get_ydata()) == pytest.approx([less] * 15)
-    plain, tent, meta, *others = content(shown("source_statistics"), "source-statistics-figure").axes[0].lines
-    for curve in (plain, meta):
+    lines = {
+        str(line.get_label()): line
+        for line in content(shown("source_statistics"), "source-statistics-figure").axes[0].lines
+    }
+    for network in ("plainly trained", "meta-learned"):
+        curve = lines[f"statistics alone, {network}"]
         assert list(curve.get_xdata()) == pytest.approx([0, 20, 100 / 3, 50, 200 / 3, 80, 100])
         assert list(curve.get_ydata()) == pytest.approx([40, *[15] * 5, 45])
-    assert [line.get_ydata()[0] for line in (tent, *others)] == pytest.approx([30, 30, 10])
+        assert lines[f"Tent, {network}"].get_ydata()[0] == pytest.approx(30)
+        assert lines[f"Tent, N = 32, {network}"].get_xydata()[0] == pytest.approx([50, 15])
+    assert len(lines) == 8, "the cascade, with and without, is on the meta-learned network alone"
 
 
 def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> None:

@@ -3,7 +3,9 @@
 from torch import Tensor
 
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.cascade import CascadeMethod
 from cascadetta_lib.methods.memory import MemoryBatchNorm
+from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.methods.unadapted import AdaBN
 
 
@@ -24,4 +26,18 @@ class SourcePrior(AdaBN):
     AdaBN, and ERM on the same network is what an infinite N would be."""
 
     label, in_paper, memory = "AdaBN, source prior", False, 16
+    memory_norm = PriorBatchNorm
+
+
+@METHODS.add("tent_source_prior")
+class TentSourcePrior(Tent):
+    """Tent on these statistics, which says whether learning adds to them; the next alike."""
+
+    label, in_paper, memory = "Tent, source prior", False, 16
+    memory_norm = PriorBatchNorm
+
+
+@METHODS.add("cascade_source_prior")
+class CascadeSourcePrior(CascadeMethod):
+    label, in_paper, memory = "Cascade, source prior", False, 16
     memory_norm = PriorBatchNorm
