@@ -75,6 +75,6 @@ def _curves(frame: pd.DataFrame) -> Part:
             else:
                 axes.plot(one["share"].iloc[0], error, "s" if tent else "D", color=shade, mfc="white", label=label)
     axes.set(xlabel="the source's share of the statistics (%); 0: AdaBN, 100: ERM", ylabel="online error E (%)")
-    legend(figure)
+    legend(figure, columns=3)
     told = "Where a curve is below a line of its colour, statistics alone do better than that method by learning."
     return Part("source-statistics-figure", figure, f"{told} Squares, diamonds: learning on top of a blend.")
