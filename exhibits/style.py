@@ -25,7 +25,7 @@ SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
 """The paper's column heads."""
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY, _, _SKY = sns.color_palette("colorblind")
 PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1, 0.35), _PINK]
-PALETTE += [sns.color_palette("dark")[place] for place in (2, 3, 5, 6, 9)] + sns.husl_palette(8, l=0.45)
+PALETTE += [sns.color_palette("dark")[place] for place in (2, 3, 5, 6, 9)] + sns.husl_palette(12, l=0.45)
 """Of the methods: the paper's six first, far apart, also for colour-blind readers."""
 
 
