@@ -32,7 +32,7 @@ NETWORK = ImageNetwork(block="pre_activation")
 
 BATCH, BATCHES = 32, 2
 PASSES = {
-    "erm": (1, 0), "adabn": (1, 0), "lame": (1, 0), "tema": (1, 0),
+    "erm": (1, 0), "adabn": (1, 0), "lame": (1, 0), "tema": (1, 0), "source_prior": (1, 0),
     "ttt": (1, 1), "sar": (1, 2), "deyo": (2, 1), "roid": (1, 2), "cotta": (35, 1),
 }  # fmt: skip
 """Passes through a network that an image takes in a step: forwards alone, and forwards with their backwards. (1, 1) for

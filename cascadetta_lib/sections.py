@@ -46,7 +46,7 @@ class Protocol(BaseModel):
         None, ge=0, description="weight of the entropy of the mean prediction at test time; null: each method's own"
     )
     statistics_memory: int | None = Field(
-        None, ge=0, description="examples that BatchNorm remembers, or a source prior counts; null: the method's own"
+        None, ge=0, description="examples BatchNorm remembers, or that a source prior adds; null: each method's own"
     )
     online_optimizer: OptimizerName | None = Field(
         None, description="sgd (Nesterov momentum 0.9) or adam for every method that adapts; null: each method's own"

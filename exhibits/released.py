@@ -203,7 +203,7 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
 
 
 def networks_of(settings: Settings) -> list[str]:
-    """The pre-trainings to compare. A file that holds one network has no more than that, which would stand for both."""
+    """The pre-trainings to compare. A file that holds one network gives the same for every one, so it counts once."""
     return ["meta"] if settings.image.weights.startswith(("release:", "robustbench:")) else [*NETWORKS]
 
 

@@ -78,7 +78,8 @@ def provenance(runs: Sequence[Run]) -> str:
     requests = [run.request for run in runs]
     asked = pd.DataFrame([(r.batch_size, r.checkpoint.weights, r.predict, r.order or "stored") for r in requests])
     batch, weights, predict, order = asked.agg(each_once)
-    optimizer = each_once(f", {each.online_optimizer} in every method" for each in requests if each.online_optimizer)
+    optimizers = {each.online_optimizer for each in requests}
+    optimizer = f", {optimizers.pop()} in every method" if len(optimizers) == 1 and None not in optimizers else ""
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     official = all(run.provenance["official_data"] for run in runs)
     made_up = not all(entry(run.request.checkpoint.dataset).real for run in runs)

@@ -19,11 +19,12 @@ PRIORS, LEARNING_PRIOR = (8, 16, 32, 64, 128), 32
 
 @exhibit
 class SourceStatistics(Exhibit):
-    name, place, label, title = "source_statistics", 143, "beyond: statistics", "What statistics give without learning"
+    name, place, label, title = "source_statistics", 144, "beyond: statistics", "What statistics give without learning"
     question = "How much of what learning gains does a share of the source's BatchNorm statistics give?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """On each network the curve from AdaBN to ERM; and the methods of the profile that learn, with and without."""
+        """On each network the curve from AdaBN to ERM; and Tent and the cascade, if the profile has them, on a batch's
+        statistics and on a blend."""
         points, objectives = [], networks_of(settings)
         for objective in objectives:
             network = f", {NETWORKS[objective]}" if len(objectives) > 1 else ""
@@ -50,14 +51,17 @@ class SourceStatistics(Exhibit):
         )
         table.insert(2, "95 %, over images", pd.Series({label: over_images(each) for label, each in labels.items()}))
         table = table.loc[frame.sort_values(["objective", "learns", "share"], kind="stable")["label"].unique()]
-        note = "N: examples that the source counts against a batch. None was chosen: the best of them flatters."
+        note = (
+            "N: examples that the source counts against a batch; its share is that of a full one. All that were run "
+            f"are shown, so the best flatters; N = {LEARNING_PRIOR} for learning was taken after the first curve."
+        )
         pairs: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
         for _, network in frame.groupby("objective", sort=False):
-            blends = network[network["method"] == "source_prior"]
-            for learning, each in by_label(network[network["learns"]]).items():
-                on_top = each["share"].notna().all()  # Held against the blend that it begins with alone.
+            blends, rivals = network[network["method"] == "source_prior"], network[network["learns"]]
+            for rival, each in by_label(pd.concat([network[network["method"] == "adabn"], rivals])).items():
+                on_top = each["learns"].all() and each["share"].notna().all()  # Held against its own blend alone.
                 others = blends[blends["share"] == each["share"].iloc[0]] if on_top else blends
-                pairs |= {f"{label} − {learning}": (each, rows) for label, rows in by_label(others).items()}
+                pairs |= {f"{label} − {rival}": (each, rows) for label, rows in by_label(others).items()}
         contrasts = differences("source-statistics-differences", pairs)
         return [_curves(frame), Part("source-statistics", table, note), *contrasts]
 
@@ -76,5 +80,6 @@ def _curves(frame: pd.DataFrame) -> Part:
                 axes.plot(one["share"].iloc[0], error, "s" if tent else "D", color=shade, mfc="white", label=label)
     axes.set(xlabel="the source's share of the statistics (%); 0: AdaBN, 100: ERM", ylabel="online error E (%)")
     legend(figure, columns=3)
-    told = "Where a curve is below a line of its colour, statistics alone do better than that method by learning."
-    return Part("source-statistics-figure", figure, f"{told} Squares, diamonds: learning on top of a blend.")
+    told = "Lines: methods that learn. Where a curve is below a line of its colour, statistics alone err less."
+    marks = "Squares and diamonds: Tent and the cascade, learning on top of a blend."
+    return Part("source-statistics-figure", figure, f"{told} {marks}")

@@ -43,7 +43,7 @@ class Method(nn.Module):
     Class attributes: its name in tables (`label`), whether the paper's have it (`in_paper`), the pre-training that it
     starts from (`objective`, of a modality `objective_elsewhere`), whether it ever updates (`adapts`), for what it is
     defined (`modalities`), whether it needs `source`, and whether the last forward pass of an update is that of the
-    batch as it is, which a memory takes in (`ends_with_batch`).
+    batch as it is, which a memory takes in (`ends_with_batch`); and the BatchNorm that a memory makes (`memory_norm`).
     """
 
     label: ClassVar[str]

@@ -22,8 +22,8 @@ class PriorBatchNorm(MemoryBatchNorm):
 
 @METHODS.add("source_prior")
 class SourcePrior(AdaBN):
-    """The source counts as much as N examples; N is `memory`, which here never moves, and 16 is our choice. N = 0 is
-    AdaBN, and ERM on the same network is what an infinite N would be."""
+    """The source counts as much as N examples, at every batch: N is `memory`, but nothing is remembered. 16 is our
+    choice; N = 0 is AdaBN, and N → ∞ is ERM on the same network."""
 
     label, in_paper, memory = "AdaBN, source prior", False, 16
     memory_norm = PriorBatchNorm
@@ -31,7 +31,7 @@ class SourcePrior(AdaBN):
 
 @METHODS.add("tent_source_prior")
 class TentSourcePrior(Tent):
-    """Tent on these statistics, which says whether learning adds to them; the next alike."""
+    """Tent on these statistics, to see whether learning adds to them."""
 
     label, in_paper, memory = "Tent, source prior", False, 16
     memory_norm = PriorBatchNorm
@@ -39,5 +39,7 @@ class TentSourcePrior(Tent):
 
 @METHODS.add("cascade_source_prior")
 class CascadeSourcePrior(CascadeMethod):
+    """The cascade on these statistics, likewise."""
+
     label, in_paper, memory = "Cascade, source prior", False, 16
     memory_norm = PriorBatchNorm
