@@ -46,9 +46,8 @@ class SourceStatistics(Exhibit):
         frame["share"] = 100 * (1 - size / (size + counts))
         frame["learns"] = [METHODS[name].adapts for name in frame["method"]]
         table = metrics_by_label(frame)[["E", "A", "n"]].rename_axis("method")
-        table.insert(
-            0, "the source's share (%)", frame.groupby("label")["share"].mean().map(lambda one: number(one, 0))
-        )
+        shares = frame.groupby("label")["share"].mean().map(lambda share: number(share, 0))
+        table.insert(0, "the source's share (%)", shares)
         table.insert(2, "95 %, over images", pd.Series({label: over_images(each) for label, each in labels.items()}))
         table = table.loc[frame.sort_values(["objective", "learns", "share"], kind="stable")["label"].unique()]
         note = (
