@@ -13,6 +13,9 @@ from matplotlib.figure import Figure
 from cascadetta_lib.data import entry
 from cascadetta_lib.store import Run
 
+COPIES = {"a00a2d567b459d7a": "CIFAR-10-C"}
+"""Fingerprints of whole copies of the paper's data: the 60,000 images of CIFAR-10 as JPEG."""
+
 
 def slug(text: str) -> str:
     """Letters, digits and underscores, the rest as single hyphens."""
@@ -65,11 +68,11 @@ def from_to(counts: Iterable[int]) -> str:
 
 
 def seeds_of(runs: Sequence[Run]) -> str:
-    """`n = 3 seeds`, or `n = 1–3 seeds` where some methods or settings have fewer."""
+    """`n = 3 seeds`, or `n = 1–3 seeds, means over each one's own` where some methods or settings have fewer."""
     asked = [run.request.model_dump_json(exclude={"checkpoint"}) + run.request.checkpoint.objective for run in runs]
     found = pd.DataFrame({"asked": asked, "seed": [run.seed for run in runs]})
     seeds = from_to(found.groupby("asked")["seed"].nunique())
-    return f"n = {seeds} seed{'' if seeds == '1' else 's'}"
+    return f"n = {seeds} seed{'' if seeds == '1' else 's'}" + (", means over each one's own" if "–" in seeds else "")
 
 
 def provenance(runs: Sequence[Run]) -> str:
@@ -82,7 +85,10 @@ def provenance(runs: Sequence[Run]) -> str:
     optimizer = f", {optimizers.pop()} in every method" if len(optimizers) == 1 and None not in optimizers else ""
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     official = all(run.provenance["official_data"] for run in runs)
-    made_up = not all(entry(run.request.checkpoint.dataset).real for run in runs)
+    made_up = any(
+        not entry(dataset).real or (dataset.startswith("npz") and said["fingerprint"] not in COPIES)
+        for dataset, said in ((run.request.checkpoint.dataset, run.provenance) for run in runs)
+    )
     warning = "" if official else " Not the paper's data as published: levels compare with the paper's only roughly."
     if made_up:
         warning = " **Not the paper's data: these numbers do not compare with the paper's.**"

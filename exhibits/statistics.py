@@ -43,8 +43,23 @@ def _theorem(first: str, second: str) -> Callable[[Runs, Run], float]:
     return value
 
 
+def _fall(column: str) -> Callable[[Runs, Run], float]:
+    """By how much a column of the batches falls within a domain: its mean over the first halves of the domains less
+    that over the second halves; NaN where a domain is one batch."""
+
+    def value(runs: Runs, run: Run) -> float:
+        batches = run.batches.assign(error=100 * run.batches["errors"] / run.batches["count"])
+        steps = batches.groupby("step")["count"]
+        means = batches.groupby(2 * steps.cumcount() // steps.transform("size"))[column].mean()
+        return float(means[0] - means.get(1, math.nan))
+
+    return value
+
+
 VALUES: dict[str, Callable[[Runs, Run], float]] = {
     "entropy": lambda runs, run: float(np.average(run.batches["entropy_auxiliary"], weights=run.batches["count"])),
+    "entropy_fall": _fall("entropy_auxiliary"),
+    "error_fall": _fall("error"),
     "seconds": lambda runs, run: seconds_per_domain(run),
     "agreement": trained("agreement"),
     "gradient_cosine": trained("gradient_cosine"),
@@ -66,7 +81,7 @@ class Evidence:
 
 def measure(claim: Claim, runs: Runs) -> Evidence:
     """The statistic of a claim, of those seeds that have all parts. Raises NotTestedError where there are none."""
-    parts, evidence = {}, Evidence(pd.DataFrame())
+    parts, pairs, evidence = {}, {}, Evidence(pd.DataFrame())
     for setting, label in product(claim.settings, claim.labels):
         ours = _rows(claim, runs, label, setting, evidence)
         if not claim.rivals:
@@ -74,13 +89,14 @@ def measure(claim: Claim, runs: Runs) -> Evidence:
         for rival in claim.rivals:
             theirs, part = _rows(claim, runs, rival, setting, evidence), _part(rival, setting)
             lead = ours["value"] - theirs["value"]
-            parts[part] = -lead if claim.value == "E" else lead
-            if claim.value == "E" and _comparable(ours, theirs):
-                seen = bootstrap(ours.reset_index(), theirs.reset_index())
-                evidence.batches |= {part: seen} if seen else {}
+            parts[part], pairs[part] = -lead if claim.value == "E" else lead, (ours, theirs)
     evidence.parts = _combined(claim, pd.DataFrame(parts).dropna(), evidence.used)
     if evidence.parts.empty:
         raise NotTestedError("a seed that all compared runs have")
+    for part in evidence.parts.columns.intersection([*pairs]) if claim.value == "E" else ():
+        first, second = (rows.loc[evidence.parts.index] for rows in pairs[part])
+        if _comparable(first, second) and (seen := bootstrap(first.reset_index(), second.reset_index())):
+            evidence.batches[part] = seen
     return evidence
 
 
@@ -122,12 +138,15 @@ def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 
 
 def _combined(claim: Claim, parts: pd.DataFrame, used: list[Run]) -> pd.DataFrame:
-    """What a claim makes of its parts: `growth` from each to the next, their standard `deviation`, or the `ratio` of
-    the first to the second, which must be measured on one device."""
+    """What a claim makes of its parts: `growth` from each to the next, their standard `deviation`, the `ratio` of the
+    first to the second, which must be measured on one device, or in what share of the settings `all` are above 0."""
     if claim.then == "ratio" and len({run.provenance["device"] for run in used}) > 1:
         raise NotTestedError("times of all runs on one device")
     if claim.then == "ratio":
         return (parts.iloc[:, 0] / parts.iloc[:, 1]).to_frame(" / ".join(claim.labels))
     if claim.then == "deviation":
         return parts.std(axis=1).to_frame("standard deviation")
+    if claim.then == "all":
+        leads = parts.T.groupby([str(part).partition(", ")[2] for part in parts]).min().T
+        return leads.gt(0).mean(axis=1).to_frame(f"share of {leads.shape[1]}")
     return parts.diff(axis=1).iloc[:, 1:] if claim.then == "growth" else parts
