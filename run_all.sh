@@ -15,12 +15,12 @@ export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824} MALLOC_MMAP_
 
 works() { "$@" >/dev/null 2>&1; }
 
-# An installed Python >= 3.11; the versions that the pins were tried with come first.
+# An installed Python >= 3.11.4; the versions that the pins were tried with come first.
 find_python() {
   for name in python3.12 python3.11 python3.13 python3 python; do
-    "$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null && return
+    "$name" -c 'import sys; sys.version_info >= (3, 11, 4) or sys.exit(1); print(sys.executable)' 2>/dev/null && return
   done
-  echo "run_all.sh: Python 3.11 or newer is needed, or uv" >&2
+  echo "run_all.sh: Python 3.11.4 or newer is needed, or uv" >&2
   return 1
 }
 
@@ -37,7 +37,7 @@ make_venv() {
   if [[ ! -f $stamp ]] || ! works "$venv/bin/python" -c ''; then
     rm -rf "$venv"
     if works uv --version; then
-      uv venv --quiet --no-project --python "$(find_python 2>/dev/null || echo '>=3.11')" "$venv"
+      uv venv --quiet --no-project --python "$(find_python 2>/dev/null || echo '>=3.11.4')" "$venv"
     else
       base=$(find_python)
       "$base" -m venv "$venv" || { echo "run_all.sh: install python3-venv or uv, then try again" >&2; return 1; }

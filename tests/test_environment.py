@@ -49,6 +49,11 @@ def test_this_environment_satisfies_pyproject() -> None:
     assert lacking("test") == []
 
 
+def test_an_older_python_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.version_info", (3, 11, 2))
+    assert lacking() == ["Python 3.11.4"]
+
+
 KERNEL = "share/jupyter/kernels/cascadetta/kernel.json"
 UV = """#!/usr/bin/env bash
 # A stand-in for uv: notes what it is asked, makes an environment that is this Python.

@@ -14,9 +14,11 @@ import pytest
 import yaml
 from conftest import wait_for
 
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.settings import flat, load_profile
+from cascadetta_lib.study import Study as CoreStudy
 from workflow import command, run
-from workflow.estimate import FORWARD, UPDATE, estimate
+from workflow.estimate import FORWARD, UPDATE, estimate, hours, images_of
 from workflow.execute import FAILURE, PARTIAL, take_gpu
 from workflow.notebooks import make_jobs
 
@@ -70,8 +72,10 @@ class Study:
 
     def __call__(self, *arguments: str) -> int:
         os.chdir(self.folder)
+        ours, theirs = (arguments.index("--"), len(arguments)) if "--" in arguments else (len(arguments), 0)
         extra = [] if "--set" in arguments else ["--set"]
-        return command.main([*arguments, *extra, "results_folder=results"], self.notebooks)
+        given = [*arguments[:ours], *extra, "results_folder=results", *arguments[ours:theirs]]
+        return command.main(given, self.notebooks)
 
     def output(self, job: str) -> Path:
         return self.quick / "notebooks" / f"{job}.ipynb"
@@ -103,6 +107,8 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     values |= {"figures_folder": str(study.folder / "kept"), "figures_notebooks": ["02_adapt_image"]}
     mine.write_text(yaml.safe_dump(values))
     profile = ("--profile", "mine.yaml")
+    assert study(*profile, "--", "--dry-run") == command.DONE and not study.output(JOBS[0]).exists()
+    capfd.readouterr()
     assert study(*profile) == command.DONE
     out, err = capfd.readouterr()
     assert [line for line in out.splitlines() if line.endswith("started")] == [f"{job}: started" for job in JOBS]
@@ -157,6 +163,20 @@ def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profil
     assert label("--seeds", "0,1") == label("--set", "image_epochs=4") == "quick", "this is what the profile says"
     assert label("--set", "image_epochs=2", "profile=mine") == "mine"
     assert label("--profile", "study", "--set", "image_epochs=2").startswith("study-"), "which has a folder of figures"
+    assert label("--profile", "study", "--set", "image_epochs=2", "profile=mine") == "mine"
+    assert label("--seeds", "5").startswith("quick-"), "the exhibits choose at the first seed"
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        with (tmp_path / ".lock").open("w") as held:
+            hang_up = "import os, signal; os.kill(os.getppid(), signal.SIGHUP)"
+            assert run.run_snakemake([sys.executable, "-c", hang_up], None, dict(os.environ), held) == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def command_line(notebooks: Path, *arguments: str) -> list[str]:
@@ -297,6 +317,14 @@ def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Pa
     assert {"05_ablations-digits-seed0", "08_released_network"} <= set(jobs["10_report"]["after"])
 
 
+def test_where_a_notebook_chooses_the_other_seeds_wait_for_the_first() -> None:
+    jobs = make_jobs(ROOT / "notebooks", flat(load_profile("quick", {"seeds": [4, 0, 1]})))
+    for name in ("07_collapse", "09_field"):
+        waits = {seed: f"{name}-digits-seed4" in jobs[f"{name}-digits-seed{seed}"]["after"] for seed in (4, 0, 1)}
+        assert waits == {4: False, 0: True, 1: True}, name
+    assert "02_adapt_image-digits-seed4" not in jobs["02_adapt_image-digits-seed0"]["after"]
+
+
 def test_the_estimate_counts_images_and_says_what_it_does_not_know() -> None:
     def lines(**changes: Any) -> dict[str, str]:
         settings = load_profile(
@@ -310,6 +338,23 @@ def test_the_estimate_counts_images_and_says_what_it_does_not_know() -> None:
     # Tent in the stream and on 14 domains alone, and 57 domains measured; ERM's training is 01_pretrain's.
     by_hand = (29 * UPDATE["tent"] + 57 * FORWARD) * 10_000 / 3.6e6
     assert float(found["02_adapt_image on cifar10"].split()[0]) == pytest.approx(by_hand, rel=0.15)
-    assert found["not in it, for want of a measured rate"] == "text_dataset"
+    assert found["not in it, for want of a measured rate or a choice"] == "text_dataset"
     twice = lines(seeds=[0, 1])["02_adapt_image on cifar10"]
     assert float(twice.split()[0]) == pytest.approx(2 * by_hand, rel=0.15)
+
+
+def test_the_estimate_knows_what_is_computed(tmp_path: Path) -> None:
+    changes = {"image_dataset": "tiny_imagenet", "results_folder": str(tmp_path)}
+    settings = load_profile("paper", changes | {"device": "cpu"})
+    requests = {name: CoreStudy(settings.vary("image", {"dataset": name})) for name in ("cifar10", "tiny_imagenet")}
+    small, large = (hours(study.request("tent")) for study in requests.values())
+    assert large / small == pytest.approx(67, rel=0.02), "ResNet-34 at 224 pixels, not at 64"
+    held_out = requests["cifar10"].varied(stream=HELD_OUT_CORRUPTIONS, test_size=None, held_out_fraction=0.1)
+    assert images_of(held_out.request("tent")) == 5_000
+    mixed = requests["cifar10"].varied(stream="mixed").request("tent")
+    assert hours(mixed) == hours(mixed.model_copy(update={"forward_transfer": False})), "F has no meaning there"
+    other = requests["cifar10"].request("tent").checkpoint.model_copy(update={"network": None, "weights": "folder:0a"})
+    with pytest.raises(KeyError, match="folder"):
+        hours(other)
+    jobs = make_jobs(ROOT / "notebooks", flat(settings))
+    assert "at rates that are yet to be chosen" in " ".join(estimate(jobs, list(jobs), settings))

@@ -15,7 +15,7 @@ What stands after -- goes to Snakemake, which then speaks for itself:
 ./run_all.sh test makes the tests' environment and runs all tests; options go to pytest:
   ./run_all.sh test -k workflow
 
-Exit codes: 0 done; 2 bad arguments or configuration; 3 data missing; 4 a notebook failed; 130 stopped.
+Exit codes: 0 done; 1 failed; 2 bad arguments or configuration; 3 data missing; 4 a notebook failed; 130 stopped.
 
 What is finished is kept: the same command goes on after Ctrl-C, a kill or a failure.
 results/PROFILE holds report.html and the executed notebooks; results/checkpoints and results/runs what they stored.

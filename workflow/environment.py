@@ -12,12 +12,14 @@ from pathlib import Path
 
 def lacking(extra: str | None = None) -> list[str]:
     """The requirements of the project, with those of `extra`, that this Python does not satisfy."""
+    if sys.version_info < (3, 11, 4):
+        return ["Python 3.11.4"]
     try:
-        import tomllib  # since Python 3.11
+        import tomllib
 
         from packaging.requirements import Requirement
     except ImportError:
-        return ["Python 3.11 with packaging"]
+        return ["packaging"]
 
     def satisfied(requirement: Requirement) -> bool:
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
 from cascadetta_lib.networks import NetworkError
@@ -18,6 +19,8 @@ from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import CheckpointRequest, RunRequest
 from cascadetta_lib.study import Study
 from exhibits import EXHIBITS
+from exhibits.cascade_plus import choice
+from exhibits.runs import Runs
 from workflow.notebooks import code_cells
 
 # Milliseconds of CPU time of one thread (an AMD EPYC with AVX-512) for an image of ResNet-26 in float32, 32 × 32 pixels
@@ -41,7 +44,7 @@ def multiplications(network: ImageNetwork, pixels: int) -> int:
 
 def asked_for(job: dict[str, Any], settings: Settings) -> Iterator[CheckpointRequest | RunRequest]:
     """The networks and runs of images that a job makes where they are not stored."""
-    here = settings.model_copy(update={"seed": job["axes"].get("seed", settings.seeds[0]), "device": "cpu"})
+    here = settings.model_copy(update={"seed": job["axes"].get("seed", settings.seeds[0])})
     study = Study(here.vary("image", {"dataset": job["axes"]["image_dataset"]}))
     source = "\n".join(cell["source"] for cell in code_cells(Path(job["path"])))
     if "study.checkpoint(objective)" in source:
@@ -55,19 +58,31 @@ def asked_for(job: dict[str, Any], settings: Settings) -> Iterator[CheckpointReq
                     yield from (run.checkpoint, run)
 
 
+def images_of(request: RunRequest) -> int:
+    """Of each domain: test images, or held-out source images where the corruptions are those that no test has."""
+    source, target, _ = SIZES[request.checkpoint.dataset]
+    if request.stream[0].name in HELD_OUT_CORRUPTIONS:
+        options = request.checkpoint.options
+        target = round(min(source, int(options["train_size"] or source)) * float(options["held_out_fraction"] or 0))
+    return min(request.test_size or target, target)
+
+
 def hours(request: CheckpointRequest | RunRequest) -> float:
     """Of one CPU core; KeyError with what has no measured rate."""
     asked = request.checkpoint if isinstance(request, RunRequest) else request
     source, target, pixels = SIZES[asked.dataset]
+    if asked.network is None and not asked.weights.startswith(("shipped:", "release:")):
+        raise KeyError(asked.weights.partition(":")[0])
     network = asked.network if isinstance(asked.network, ImageNetwork) else ImageNetwork()
-    hour = multiplications(network, pixels) / multiplications(ImageNetwork(), 32) / 3.6e6
+    seen = 224 if asked.dataset == "tiny_imagenet" else pixels
+    hour = multiplications(network, seen) / multiplications(ImageNetwork(), 32) / 3.6e6
     if isinstance(request, RunRequest):
-        images, domains = min(request.test_size or target, target), len(request.stream)
+        images, domains = images_of(request), len(request.stream)
         # E, and for F each domain alone; A, and for F after each domain, of the source and alone. What has no state
         # predicts a domain once.
         adapts = METHODS[request.method].adapts
         updates, forwards = domains, domains if adapts or request.statistics_memory else 0
-        if adapts and request.forward_transfer:
+        if adapts and request.forward_transfer and request.order != "mixed":
             updates, forwards = 2 * domains - 1, 4 * domains - 3
         return hour * images * (updates * UPDATE[request.method] + forwards * FORWARD)
     if not request.training:
@@ -79,12 +94,16 @@ def hours(request: CheckpointRequest | RunRequest) -> float:
 
 def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Iterator[str]:
     """Lines on the jobs that are `left`; what several jobs share is counted at the first of them."""
-    seen, unknown = set[Any](), set[str]()
+    seen, unknown, pixels = set[Any](), set[str](), {name: 3 * side**2 for name, (_, _, side) in SIZES.items()}
     total, made, memory = dict[str, float](), dict[Any, int](), 0
+    settings = settings.model_copy(update={"device": "cpu"})  # the jobs' own need not be here
     for name, job in jobs.items():
         image = job["axes"].get("image_dataset")
         place = f"{job['notebook']} on {image}"
         unknown |= {axis for axis in job["axes"] if axis in ("text_dataset", "speech_dataset") and name in left}
+        chooses = image and job["chooses"] and EXHIBITS["choice"].made_on(image)
+        if chooses and name in left and choice(Runs(settings, "image", image)).empty:
+            unknown.add(f"runs of {place} at rates that are yet to be chosen")
         for request in dict.fromkeys(asked_for(job, settings)) if image else ():
             if request not in seen and name in left:
                 try:
@@ -92,12 +111,12 @@ def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Itera
                 except KeyError as error:
                     unknown.add(str(error.args[0]))
                 if isinstance(request, RunRequest) and image in SIZES:
-                    size = min(request.test_size or SIZES[image][1], SIZES[image][1]) * 3 * SIZES[image][2] ** 2
-                    made |= {(image, domain): SIZES[image][1] * 3 * SIZES[image][2] ** 2 for domain in request.stream}
+                    size = images_of(request) * pixels[image]
+                    made |= {(image, domain, size): size for domain in request.stream}
                     memory = max(memory, size * len({*request.stream}))
             seen.add(request)
     yield from (f"{place}: {count:,.1f} core-hours" for place, count in total.items())
     yield f"in all {sum(total.values()):,.0f} core-hours of a CPU; on a GPU: not measured"
     yield f"{sum(made.values()) / 1e9:.1f} GB of disk for images of the domains, up to {memory / 1e9:.1f} GB in memory"
     if unknown:
-        yield f"not in it, for want of a measured rate: {', '.join(sorted(unknown))}"
+        yield f"not in it, for want of a measured rate or a choice: {', '.join(sorted(unknown))}"

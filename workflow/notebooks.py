@@ -61,12 +61,13 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
     """The jobs of the notebooks `NN_name.ipynb` in `folder` by name, as the Snakefile reads them.
 
     `values` are the flat settings as JSON has them: a job is given those that its notebook names and those of its
-    modalities, and is done again if they change; the rest it reads from the profile. `after` names jobs before it.
+    modalities, and is done again if they change; the rest it reads from the profile. `after` names jobs before it: of
+    a notebook that chooses learning rates, which is done at the first seed alone, the other seeds wait for that one.
     """
     jobs: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
         names = read_parameters(path, values)
-        report = "seeds" in names
+        report, chooses = "seeds" in names, any('make("choice"' in cell["source"] for cell in code_cells(path))
         modalities = tuple(f"{name.partition('_')[0]}_" for name in names if name in AXES[:3])
         given = {name: values[name] for name in values if name in names or name.startswith(modalities)}
         several = (
@@ -75,18 +76,22 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
         waits = PRETRAIN if path.stem not in (PRETRAIN, ABLATIONS) else None
         for point in itertools.product(*(each if isinstance(each, list) else [each] for each in several.values())):
             axes = dict(zip(several, point, strict=True))
+            first = {"notebook": path.stem, "axes": axes | {"seed": values["seeds"][0]}} if chooses else {}
             jobs["-".join([path.stem, *map(slug, point)])] = {
                 "notebook": path.stem,
                 "path": str(path),
                 "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
                 "report": report,
+                "chooses": chooses,
                 "gpu": int(values["device"] == "cuda"),
                 "axes": axes,
                 "parameters": given | axes,
                 "after": [
                     name
                     for name, job in jobs.items()
-                    if report or (job["notebook"] == waits and job["axes"].items() <= axes.items())
+                    if report
+                    or (job["notebook"] == waits and job["axes"].items() <= axes.items())
+                    or (chooses and first.items() <= job.items())
                 ],
             }
     return jobs

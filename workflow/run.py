@@ -26,8 +26,9 @@ from workflow.estimate import estimate
 from workflow.execute import FAILURE, PARTIAL
 from workflow.notebooks import make_jobs, slug
 
-PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
-"""What does not give a job's results another place: they are the same numbers, or more of them."""
+PLACES = ("device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
+"""What does not give a job's results another place: they are the same numbers. Nor do more seeds after the first, at
+which the exhibits choose."""
 OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
 """Names of environment variables that a cluster's jobs do not inherit."""
 PATIENCE = 20
@@ -61,10 +62,11 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
         except (ValueError, RuntimeError) as error:
             raise Refusal(f"--set {pair[:200]}: {error}") from None
     try:
-        settings, plain = load_profile(options.profile, changes), flat(load_profile(options.profile))
-        changed = {name: value for name, value in flat(settings).items() if value != plain[name] and name not in PLACES}
-        if changed and "profile" not in changes:
-            label = f"{settings.profile}-{hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:6]}"
+        settings, plain = load_profile(options.profile, changes), load_profile(options.profile)
+        own, same = flat(plain), (*PLACES, *(["seeds"] if settings.seeds[:1] == plain.seeds[:1] else []))
+        if changed := {name: new for name, new in flat(settings).items() if new != own[name] and name not in same}:
+            digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:6]
+            label = changes.get("profile", f"{settings.profile}-{digest}")
             settings = load_profile(options.profile, {"figures_folder": ""} | changes | {"profile": label})
     except SettingsError as error:
         raise Refusal(str(error)) from None
@@ -110,7 +112,8 @@ def lock(folder: Path) -> TextIO:
 
 def run_snakemake(command: list[str], log: Path | None, variables: dict[str, str], held: TextIO) -> int:
     """Snakemake's exit code. Its chatter goes to `log`; the jobs' own lines of progress are on the standard output."""
-    stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    stops = {number for number in stops if signal.getsignal(number) != signal.SIG_IGN}  # nohup ignores the hang-up
     for number in stops:
         signal.signal(number, signal.default_int_handler)
     with open(log or os.devnull, "wb") as chatter:
@@ -233,6 +236,8 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
     print(f"profile {settings.profile}: {len(jobs)} jobs, {said}", flush=True)
     start, log = time.time(), None if options.snakemake else folder / "snakemake.log"
     check_outcome(run_snakemake([*command, *where, *options.snakemake], log, variables, held), outputs, log)
+    if not all(path.exists() for path in outputs):
+        return  # Snakemake was asked for something else, such as -- --until NAME
     for name in settings.figures_notebooks:
         from workflow.pages import write_markdown  # its import takes a second
 
