@@ -1,5 +1,7 @@
 """What the objectives and the methods minimise and report: entropies of predictions, and TTT's rotation task."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -15,8 +17,9 @@ def entropy(logits: Tensor) -> Tensor:
 
 def entropy_of_mean(logits: Tensor) -> Tensor:
     """Entropy of the mean of softmax(logits) over the batch, (B, C) → a scalar in nats: 0 where all have one class."""
-    # entr(0) is 0, where a logarithm would make a fully collapsed head NaN.
-    return torch.special.entr(logits.softmax(1).mean(0)).sum()
+    # By logarithms, since the gradient of −p·ln p is infinite at p = 0, where the mean of a collapsed head rounds to.
+    mean = logits.log_softmax(1).logsumexp(0) - math.log(len(logits))
+    return -(mean.exp() * mean).sum()
 
 
 def averaging(chosen: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ def bring(model: nn.Module, name: str) -> Brought:
 
 
 def origin(weights: str, objective: str, seed: int) -> str:
-    """What stands for the network that `weights` has for an objective and a seed. Reads neither data nor weights."""
+    """What stands for the network that `weights` has for an objective and a seed. Reads no data."""
     if published := _published(weights):
         return f"{published[0]}:{check_file(*published, objective)[:12]}"
     card = _shipped(weights, objective, seed)[1]

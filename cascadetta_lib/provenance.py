@@ -18,8 +18,7 @@ PACKAGES = ("torch", "torchvision", "numpy", "pandas")
 
 @lru_cache(maxsize=1)
 def code_revision() -> str:
-    """The commit of the code when this is first asked, `-dirty` where code differs from it or is new, `unknown` outside
-    a git checkout."""
+    """The commit of the code when first asked, `-dirty` where code differs or is new, `unknown` outside a checkout."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(ROOT), *arguments]
@@ -49,7 +48,6 @@ def provenance(device: str, seconds: float) -> dict[str, Any]:
         "code_revision": code_revision(),
         "device": torch.cuda.get_device_name(device) if cuda else cpu,
         "threads": threads,
-        "peak_gpu_memory_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2) if cuda else None,
         "python": platform.python_version(),
         "packages": {name: version(name) for name in PACKAGES},
         "seconds": round(seconds, 2),

@@ -40,9 +40,9 @@ class Registry(Iterable[str], Generic[Entry]):
 
     def _loaded(self) -> dict[str, Entry]:
         if self.package is not None:
-            package, self.package = importlib.import_module(self.package), None
-            for module in pkgutil.iter_modules(package.__path__):
-                importlib.import_module(f"{package.__name__}.{module.name}")
+            for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
+                importlib.import_module(f"{self.package}.{module.name}")
+            self.package = None
         return self._entries
 
     def __getitem__(self, name: str) -> Entry:

@@ -86,8 +86,7 @@ def _errors(network: Cascade, problem: MetaProblem, beta: float) -> tuple[dict[s
 
 
 def _curvatures(network: Cascade, problem: MetaProblem, direction: Tensor, generator: torch.Generator) -> list[float]:
-    """Curvatures of the inner loss at ψ: along `direction`, and all that power iteration passes on its way to the two
-    ends of the spectrum."""
+    """Curvatures of the inner loss at ψ: along `direction`, and on power iteration's way to the spectrum's ends."""
 
     def measure(direction: Tensor) -> Tensor:
         product = _hessian_times(network, problem, direction, _psi(network))[: len(direction)]

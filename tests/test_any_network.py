@@ -122,6 +122,14 @@ def test_a_network_goes_through_a_method_or_is_refused(kind: str, name: str) -> 
         adapts_and_returns(method, x)
 
 
+def test_methods_work_in_double_precision_and_after_a_move() -> None:
+    for name in ("cotta", "rotta", "roid", "sar"):
+        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 30 * 30, 3))
+        method = METHODS[name](network, copies="image").double()
+        outputs = [method.step(torch.rand(64, 3, 32, 32, dtype=torch.float64)) for _ in range(2)]
+        assert all(each.main.dtype == torch.float64 and each.main.isfinite().all() for each in outputs), name
+
+
 @pytest.mark.parametrize("name", sorted(CASCADES))
 def test_a_cascade_on_somebodys_backbone(name: str) -> None:
     backbone, x = build("ResNet18")

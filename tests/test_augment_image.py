@@ -57,6 +57,12 @@ def test_operations_are_pillows(pictures: Tensor, name: str, function: Any, tole
     assert (difference if tolerance < 2 else difference[:, :, 6:26, 6:26]).max() <= tolerance
 
 
+def test_autocontrast_reaches_white() -> None:
+    lowest, highest = torch.meshgrid(torch.arange(0.0, 100), torch.arange(101.0, 256), indexing="ij")
+    pairs = torch.stack([lowest, highest], -1).view(-1, 1, 1, 2).repeat(1, 3, 1, 1)
+    assert set(one_operation(pairs, "autocontrast", 0.2).flatten().tolist()) == {0.0, 255.0}
+
+
 def test_rotation_is_by_30_degrees_times_the_magnitude(pictures: Tensor) -> None:
     ours = one_operation(pictures, "rotate", 0.3)[:, :, 8:24, 8:24]
     angles = {a: TF.rotate(pictures, a, TF.InterpolationMode.BILINEAR)[:, :, 8:24, 8:24].float() for a in (-9, 0, 9)}

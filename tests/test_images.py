@@ -5,6 +5,7 @@ import pickle
 import re
 import tarfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import LONGEST_MESSAGE, write_npz
+from conftest import LONGEST_MESSAGE, make_blobs, write_npz
 from PIL import Image
 from torchvision.datasets import CIFAR10, CIFAR100
 
@@ -191,6 +192,13 @@ def test_generated_domains_are_the_first_test_images_and_are_kept(
     monkeypatch.setattr(base, "code_version", lambda *modules: "other")
     with pytest.raises(TypeError):
         dataset.domain("fog", 3)
+
+
+def test_a_dataset_without_source_images_has_no_held_out_corruptions(folder: Path) -> None:
+    blobs = make_blobs(folder)
+    without = replace(blobs, held_out=blobs.held_out.take(slice(0)))
+    with pytest.raises(ValueError, match="blobs has no held-out source images, of which gaussian_blur would be made"):
+        without.domain("gaussian_blur", 1)
 
 
 def test_held_out_corruptions_are_made_from_held_out_source_images(folder: Path) -> None:

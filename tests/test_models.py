@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.losses import entropy, information_loss, rotate_randomly
+from cascadetta_lib.losses import entropy, entropy_of_mean, information_loss, rotate_randomly
 from cascadetta_lib.models import (
     ImageNetwork,
     Outputs,
@@ -122,6 +122,13 @@ def test_information_has_its_optimum_at_sure_and_balanced_predictions(
     logits: Tensor, diversity: float, loss: float
 ) -> None:
     assert information_loss(logits, diversity).item() == pytest.approx(loss, abs=1e-6)
+
+
+@pytest.mark.parametrize("diversity", [0.0, 1.0])
+def test_information_has_a_gradient_where_a_class_is_never_predicted(diversity: float) -> None:
+    logits = torch.tensor([[200.0, 0.0], [200.0, 0.0]], requires_grad=True)
+    (information_loss(logits, diversity) - 0 * entropy_of_mean(logits)).backward()
+    assert logits.grad is not None and logits.grad.isfinite().all()
 
 
 def test_rotation_turns_by_the_label() -> None:

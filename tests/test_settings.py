@@ -1,5 +1,6 @@
 """Settings: the profiles, the sections, and what is refused before any work starts."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,19 @@ def test_a_notebook_takes_from_its_profile_what_its_cell_leaves_open() -> None:
 def test_a_misspelled_name_in_a_notebook_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}.*is no parameter; .*did you mean"):
         settings_from({"profile": "quick", name: 9})
+
+
+def test_after_a_mistake_in_one_file_all_others_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "package_with_a_mistake"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from cascadetta_lib.registry import Registry\nALL = Registry('x', __name__)\n")
+    for name in ("a", "c"):
+        (folder / f"{name}.py").write_text(f"from package_with_a_mistake import ALL\nALL.add({name!r})(0)\n")
+    (folder / "b.py").write_text("a mistake")
+    monkeypatch.syspath_prepend(tmp_path)
+    everything = importlib.import_module(folder.name).ALL
+    with pytest.raises(SyntaxError):
+        everything["a"]
+    (folder / "b.py").write_text("")
+    importlib.invalidate_caches()
+    assert list(everything) == ["a", "c"]

@@ -21,8 +21,8 @@ def generator_for(x: Tensor, generator: torch.Generator) -> torch.Generator:
 def change_chosen(x: Tensor, chosen: Tensor, function: Callable[..., Tensor], *others: Tensor) -> None:
     """Put function(x, *others) in the place of x, in place, in the rows that are `chosen`, bool (N,).
 
-    A CPU computes these rows alone. Any other device computes all, because counting the chosen ones would mean to
-    wait for it."""
+    A CPU computes these rows alone. Any other device computes all, because counting the chosen ones would wait for it.
+    """
     if x.is_cpu:
         rows = chosen.nonzero().squeeze(1)
         if len(rows):

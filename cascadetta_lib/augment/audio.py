@@ -5,6 +5,7 @@ in that order and with audiomentations' default ranges. The gain resembles the t
 both, and neither changes what the network sees, because spectrograms are relative to their own maximum.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -41,7 +42,7 @@ def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float
     louder, filtered, reverberated = (uniform(0, 1) < probability for _ in range(3))
     gain = torch.where(louder, 10 ** (uniform(*GAIN) / 20), 1)
     # The mel scale is 2595·log10(1 + f/700).
-    low, high = (torch.tensor(1 + frequency / 700).log10().item() for frequency in CUTOFF)
+    low, high = (math.log10(1 + frequency / 700) for frequency in CUTOFF)
     cutoff = 700 * (10 ** uniform(low, high) - 1)
     orders = min(BUTTERWORTH), max(BUTTERWORTH) + 1
     order = torch.randint(*orders, (len(waveforms),), generator=generator, device=device)
@@ -91,8 +92,7 @@ def reverberate(waveforms: Tensor, responses: Tensor) -> Tensor:
 
 def spectrogram_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Yield `count` versions of prepared spectrograms (B, 1, bands, frames) with up to LARGEST_MASK adjacent bands and
-    as many frames set to the batch's mean and with Gaussian noise. A draw serves the whole batch, as in CoTTA's release
-    for images."""
+    as many frames set to the batch's mean and with Gaussian noise. A draw serves the whole batch, as in CoTTA."""
     low, high = NOISE
     width = torch.randint(LARGEST_MASK + 1, (count, 2), generator=generator)
     places = torch.tensor(x.shape[2:]) - width + 1

@@ -1,8 +1,7 @@
 """Augmentations of images in batches on the device: AugMix, crop and flip, and CoTTA's augmented copies.
 
 AugMix (Hendrycks et al. 2020) is the paper's domain randomisation (Algorithm 1). Operations that overlap with the
-benchmark's corruptions (brightness, contrast, colour, sharpness) are left out, so that no test domain is seen in
-training.
+benchmark's corruptions (brightness, contrast, colour, sharpness) are left out, so that training sees no test domain.
 """
 
 import math
@@ -64,7 +63,7 @@ def apply_operations(x: Tensor, operation: Tensor, magnitude: Tensor) -> None:
 def _autocontrast(x: Tensor, magnitude: Tensor) -> Tensor:
     """Stretch each channel of each image to 0..255; a constant channel stays."""
     low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
-    return torch.where(high > low, (x - low) * (255 / (high - low).clamp_min(1)), x).floor()
+    return torch.where(high > low, (x - low) * 255 / (high - low).clamp_min(1), x).floor()
 
 
 def _equalize(x: Tensor, magnitude: Tensor) -> Tensor:
@@ -87,7 +86,7 @@ def _solarize(x: Tensor, magnitude: Tensor) -> Tensor:
 
 def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
     """Rotation by 30°·magnitude and translation by size/3·magnitude, in whole degrees and pixels; shear by
-    0.3·magnitude; black outside."""
+    0.3·magnitude about the centre, which is Pillow's about the corner moved by half of it; black outside."""
     kind = [operation == OPERATIONS.index(name) for name in AFFINE_OPERATIONS]
     rotate, shear_x, shear_y, translate_x, translate_y = (k.float() * magnitude for k in kind)
     angle = (30 * rotate).trunc() * torch.pi / 180
@@ -174,7 +173,7 @@ def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bo
     cos, sin = math.cos(angle) / scale, math.sin(angle) / scale
     places = (cos * right - sin * down) * (2 / width), (sin * right + cos * down) * (2 / height)
     # All images move alike, so they are handled as the channels of one image, which takes half the time.
-    channels, grid = x.reshape(1, -1, height, width), torch.stack(places, 2)[None]
+    channels, grid = x.reshape(1, -1, height, width), torch.stack(places, 2)[None].to(x)
     moved = functional.grid_sample(channels, grid, padding_mode="border", align_corners=False)
     blurred = functional.pad(moved, (2, 2, 2, 2), mode="reflect")
     weights = [math.exp(-((offset / drawn["sigma"]) ** 2) / 2) for offset in range(-2, 3)]

@@ -138,8 +138,7 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
 def split_source(source: Split, options: Options) -> tuple[Split, Split]:
     """Draw `train_size` examples (None: all) and set a share of them, at least one, aside.
 
-    The draw has its own seed, so that all seeds of a study share one held-out split. ValueError where none is left to
-    train on.
+    The draw has its own seed: all seeds of a study share one held-out split. ValueError where none is left to train on.
     """
     order = torch.randperm(len(source.y), generator=torch.Generator().manual_seed(0))[: options.train_size]
     share = options.held_out_fraction
@@ -207,7 +206,7 @@ def kept_array(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
 
 def code_version(*modules: Any) -> str:
     """A hash of the source of `modules` (of all files of a package), as 8 hexadecimal digits. It is part of the name
-    under which what they make is kept, so that nothing is reused that other code has made."""
+    under which what they make is kept, so that nothing is reused that their earlier code has made."""
     paths = [Path(module.__file__) for module in modules]
     files = [sorted(path.parent.glob("*.*")) if path.stem == "__init__" else [path] for path in paths]
     return hashlib.sha256(b"".join(file.read_bytes() for each in files for file in each)).hexdigest()[:8]

@@ -79,6 +79,8 @@ class ImageDataset(Dataset):
         if self.archive is not None and not held_out:
             return base.to_device(self.archive(name, severity, size), self.options.device)
         clean = (self.held_out if held_out else self.test).take(slice(size))
+        if not len(clean.x):
+            raise ValueError(f"{self.name} has no held-out source images, of which {name} would be made")
         # The options decide which source images are held out, so these have a fingerprint of their own.
         images = base.fingerprint(clean) if held_out else self.fingerprint
         folder = Path(self.options.folder).expanduser() / "generated" / f"{images}-{base.code_version(corruptions)}"

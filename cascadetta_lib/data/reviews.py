@@ -141,7 +141,7 @@ def make_text_dataset(
 
     contents = [part for texts, labels in everything for part in (_as_bytes(texts), labels)]
     identity = fingerprint([_as_bytes([synonyms.name]), *contents])
-    made_by = code_version(augmentation, msda, sys.modules[__name__])
+    made_by = code_version(augmentation, msda, *(sys.modules[name] for name in (__name__, synonyms.find.__module__)))
     choice = hashlib.sha256(options.model_dump_json(exclude={"folder", "device"}).encode()).hexdigest()[:16]
     path = Path(options.folder).expanduser() / "generated" / f"{identity}-{made_by}" / f"text-{choice}.npz"
     bank = kept_array(path, lambda: _features(parts, synonyms, options))

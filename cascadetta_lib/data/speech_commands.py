@@ -77,8 +77,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
 
 
 def _read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
-    """Names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of the utterances, the seconds of background noise,
-    int16 (K, 16000)."""
+    """Names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of utterances; seconds of noise, int16 (K, 16000)."""
     names, waveforms, noise = [], [], [np.empty((0, SAMPLES), np.int16)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for path, recording in zip(paths, pool.map(read_recording, paths), strict=True):

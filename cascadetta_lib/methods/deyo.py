@@ -24,8 +24,9 @@ class DeYO(Tent):
     """The mean of (exp(E₀ − H) + exp(D))·H over the images with entropy H < τ and drop D > 0.2, where
     D = p(ŷ | x) − p(ŷ | x with shuffled patches) and ŷ = argmax p(x).
 
-    All images of a batch are shuffled and share their BatchNorm statistics; in the release it is those with H < τ. The
-    authors use SGD with momentum 0.9, not Nesterov's, and leave the last stage of networks for ImageNet as it is.
+    All images of a batch are shuffled and share their BatchNorm statistics; in the release it is those with H < τ.
+    Where none is chosen the loss is 0, and only the optimiser's momentum moves; the release takes no step. The authors
+    use SGD with momentum 0.9, not Nesterov's, and leave the last stage of networks for ImageNet as it is.
     """
 
     label, in_paper, modalities = "DeYO", False, ("image",)

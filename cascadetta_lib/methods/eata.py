@@ -66,7 +66,8 @@ class EATA(ETA):
 
     ω is the mean over source examples of the squared gradient of one example, as in Eq. 9, under the statistics of the
     source. The authors' code, which β was chosen with, squares the mean gradient of a batch of 64 under its own
-    statistics, which is smaller by two orders of magnitude.
+    statistics, which is smaller by two orders of magnitude. Where no example is chosen the second term alone is
+    minimised; their code takes no step then.
     """
 
     label, needs_source = "EATA", True

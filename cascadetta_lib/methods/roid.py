@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector
 
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
@@ -22,12 +23,14 @@ CLIP, EPSILON = 0.99, 1e-5
 class ROID(TentAdam):
     """The settings are those of ROID's release for CIFAR-10; scale and shift of BatchNorm are updated by Adam.
 
-    Three things differ from the release. The augmented copy is CoTTA's, or the data's own, and without copies there is
-    no consistency. Examples with weight 0 stay in the batch of copies, whose statistics they therefore enter. And the
+    Four things differ from the release. The augmented copy is CoTTA's, or the data's own, and without copies there is
+    no consistency. Examples with weight 0 stay in the batch of copies, whose statistics they therefore enter. The
+    loss is the mean over the batch as it is, where the release divides a short last one by the full size too. And the
     prior multiplies probabilities, as in Bayes' rule, where the release multiplies logits.
     """
 
     label, ends_with_batch = "ROID", False
+    anchor: Tensor
     mean_prediction: Tensor | None
     """Moving mean of softmax(z), (C,); None before the first batch tells how many classes there are."""
 
@@ -35,7 +38,7 @@ class ROID(TentAdam):
         self.require_rgb()
         super().configure_model()
         self.register_buffer("mean_prediction", None)
-        self.pairs = [(parameter, parameter.detach().clone()) for parameter in self.adapted_parameters()]
+        self.register_buffer("anchor", parameters_to_vector(self.adapted_parameters()).detach())
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
@@ -67,9 +70,11 @@ class ROID(TentAdam):
 
     def update(self, x: Tensor) -> Outputs | None:
         outputs = super().update(x)
+        parameters = self.adapted_parameters()
+        sources = self.anchor.split([parameter.numel() for parameter in parameters])
         with torch.no_grad():
-            for parameter, source in self.pairs:
-                parameter.lerp_(source, 1 - SOURCE_MOMENTUM)
+            for parameter, source in zip(parameters, sources, strict=True):
+                parameter.lerp_(source.view_as(parameter), 1 - SOURCE_MOMENTUM)
         return outputs
 
 

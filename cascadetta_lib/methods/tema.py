@@ -16,8 +16,8 @@ CIFAR-10-C, which has 200, 64, 16, 4, 2 and 1. A size between two takes the smal
 @METHODS.add("tema")
 class TEMA(Method):
     """A batch is normalised by the averages that it has just entered; from 64 examples on these are its own statistics,
-    as in AdaBN. The averages begin as the source's running statistics. The weighing of layers, which the same paper
-    builds on them, is left out."""
+    as in AdaBN. The averages begin as the source's running statistics, where the release's begin at 0 and 1. The
+    weighing of layers, which the same paper builds on them, is left out."""
 
     label, adapts = "TEMA", False
 

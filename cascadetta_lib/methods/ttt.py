@@ -14,7 +14,8 @@ from cascadetta_lib.models import Outputs, Parallel
 @METHODS.add("ttt")
 class TTT(Method):
     """Each image is cropped and flipped at random and turned by a random multiple of 90°; the rotation head predicts
-    it. The optimiser is plain SGD; statistics of the batch take the place of the GroupNorm of TTT's release."""
+    it. The optimiser is plain SGD. In TTT's release GroupNorm takes the place of the batch's statistics, the rotation
+    head moves, too, and every image brings a step of its own, on 32 copies of it."""
 
     objective, label, in_paper, modalities = "ttt", "TTT", True, ("image",)
     make_optimizer, ends_with_batch = torch.optim.SGD, False
