@@ -43,7 +43,8 @@ class Exhibit(ABC):
 
     name: what notebooks call it. place: where it stands on the page. label: the paper's, or `beyond: …`. question:
     what it answers. elsewhere: on which of CIFAR-100 and Tiny-ImageNet it is made too, for which the paper has little
-    more than the main table. once: whether it is made at the profile's first seed alone.
+    more than the main table. once: whether it is made at the profile's first seed alone. of_several: whether it
+    compares networks of the profile's own, so that it cannot be made of one that was brought.
     """
 
     name: ClassVar[str]
@@ -54,6 +55,7 @@ class Exhibit(ABC):
     modality: ClassVar[Modality] = "image"
     elsewhere: ClassVar[tuple[str, ...]] = ()
     once: ClassVar[bool] = False
+    of_several: ClassVar[bool] = False
 
     @abstractmethod
     def points(self, settings: Settings) -> list[Point]:
@@ -73,7 +75,11 @@ class Exhibit(ABC):
         return dataset_name not in ("cifar100", "tiny_imagenet") or dataset_name in self.elsewhere
 
     def make(self, study: Study) -> list[Run]:
-        """Make those of its runs that are missing at the study's seed."""
+        """Make those of its runs that are missing at the study's seed. Raises ValueError for a network that was brought
+        where it compares several."""
+        if self.of_several and study.brought:
+            name = study.brought.card["name"]
+            raise ValueError(f"{self.name} compares the profile's own networks, and {name} is none")
         if not self.made_on(study.dataset_name) or (self.once and study.settings.seed != self.seeds(study.settings)[0]):
             return []
         points, made = self.points(study.settings), []
@@ -147,7 +153,7 @@ class Shown:
     @property
     def heading(self) -> str:
         """The paper's label, what it is, and of which data."""
-        return f"{self.exhibit.label} · {self.exhibit.title}" + (f" ({self.dataset})" if self.runs else "")
+        return f"{self.exhibit.label} · {self.exhibit.title} ({self.dataset})"
 
     def caption(self, part: Part) -> str:
         """The note of a part, and the number of seeds."""

@@ -40,6 +40,8 @@ def choice(runs: Runs) -> pd.DataFrame:
     """E (%) on the source by contestant and learning rate, at the first seed. One whose runs are not all stored is left
     out: a choice among a part of the rates would be another one tomorrow."""
     frame = runs.frame(Choice().points(runs.settings), runs.settings.seeds[:1])
+    if frame.empty:
+        return pd.DataFrame()
     table = frame.pivot_table(index="label", columns="online_learning_rate", values="E", sort=False)
     # Rounded, so that of two alike the smaller rate is chosen: their sums may differ in the last bit.
     return table.reindex(columns=sorted(runs.settings.image.choice_learning_rates)).dropna().round(6)

@@ -48,13 +48,11 @@ def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
 class OnSource(Exhibit):
     """An exhibit that needs the four corruptions, which are defined for images of 32×32 alone; what runs on them, all
     that is made `once`, needs held-out images. It compares networks of the profile's own, and rates that are chosen so:
-    `make` raises ValueError for a network that was brought, and `show` says where one may know the held-out images."""
+    `show` says where one may know the held-out images."""
+
+    of_several = True
 
     def make(self, study: Study) -> list[Run]:
-        if study.brought:
-            raise ValueError(
-                f"{self.name} compares the profile's own networks, and {study.brought.card['name']} is none"
-            )
         held_out = study.dataset.held_out
         can_be = tuple(held_out.x.shape[-2:]) == (32, 32) and (len(held_out.y) or not self.once)
         return super().make(study) if can_be else []
@@ -94,6 +92,8 @@ class Conditions(OnSource):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         epochs = runs.histories(frame)
+        if epochs.empty:
+            return ["The trainings of these networks are not on record."]
         epochs["gradient_ratio"] = epochs["gradient_norm_self_supervised"] / epochs["gradient_norm_main"]
         kept = pd.DataFrame({label: kept_epoch(each) for label, each in by_label(epochs).items()})
         kept = kept.reindex(list(COLUMNS)).T.map(number).rename(columns=COLUMNS)

@@ -25,7 +25,7 @@ class MainTable(Exhibit):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         name, paper = self.modality, paper_main(frame["run"].iloc[0])
         with_a = [run for run in frame["run"] if run.batches["agreement"].notna().any()]
-        note = "Of the methods that have θ_a. An a that is sure and agrees by chance has collapsed."
+        note = "Of the methods that have θ_a. An a that is sure and agrees by chance tells nothing of the class."
         return [
             Part(f"{name}-metrics", metrics_table(frame, paper), DEFINED),
             Part(f"{name}-domains", domains_table(frame), "E by domain (%), then E, A, F. Bold: the best."),

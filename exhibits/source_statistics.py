@@ -21,6 +21,7 @@ PRIORS, LEARNING_PRIOR = (8, 16, 32, 64, 128), 32
 class SourceStatistics(Exhibit):
     name, place, label, title = "source_statistics", 144, "beyond: statistics", "What statistics give without learning"
     question = "How much of what learning gains does a share of the source's BatchNorm statistics give?"
+    of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
         """On each network the curve from AdaBN to ERM; and Tent and the cascade, if the profile has them, on a batch's

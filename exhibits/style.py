@@ -62,10 +62,15 @@ def typeset(text: str) -> str:
 
 def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
     """A line for each label of a tidy table with the columns label, method and objective: the mean over seeds within
-    one standard deviation, in the method's colour, dashed where the pre-training is not the method's own."""
+    one standard deviation, in the method's colour, dashed where the pre-training is not the method's own. A method that
+    does not adapt and has one value alone, as AdaBN by learning rate, is a dotted level."""
     for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
-        dashed = "-" if METHODS[method].objective == objective else "--"
+        own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
+        if rows[x].nunique() == 1 and not METHODS[method].adapts:  # It has no such setting, so it is a level.
+            axes.axhline(rows[y].mean(), color=colour(method), ls=":", label=str(label))
+            continue
+        dashed = "-" if objective in own else "--"
         marker = "o" if rows[x].nunique() <= 30 else None
         line = {"color": colour(method), "ls": dashed, "marker": marker, "ms": 4, "label": str(label)}
         sns.lineplot(rows, x=x, y=y, errorbar="sd", ax=axes, **line)

@@ -65,7 +65,7 @@ def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
 
 def entropy_figure(runs: Sequence[Run]) -> Figure:
     """Along the stream, the entropies of z and of a and how often their argmax agrees, of the methods that have θ_a. An
-    a that is sure and agrees with z by chance alone has collapsed."""
+    a that is sure and agrees with z by chance alone tells nothing of the class."""
     batches = pd.concat([tidy_batches(run) for run in runs]).dropna(subset="agreement")
     means = batches.groupby(["label", "method", "objective", "seed", "step"], sort=False)[list(ENTROPIES)].mean()
     figure, grid = panels(3, 3.2)

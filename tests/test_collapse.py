@@ -1,6 +1,7 @@
 """Why θ_a collapses, choosing on the source, and the comparison, against numbers worked out by hand here."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -91,6 +92,18 @@ def test_conditions(runs: Runs) -> None:
     # 7 of 20 not adapted; the cascade 5 at the small rate, 6 at the large one.
     row = cells.loc["meta", ["E, not adapted", "E, rate 0.001", "E, rate 0.01"]]
     assert row.tolist() == ["35.00", "25.00", "30.00"] and cells.loc["λ = 0", "E, rate 0.01"] == "–"
+
+
+def test_conditions_whose_trainings_are_gone(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "history", lambda store, run: None)
+    assert "The trainings of these networks are not on record." in EXHIBITS["conditions"].show(runs).lines
+
+
+def test_without_a_method_that_adapts_there_is_no_choice(tmp_path: Path) -> None:
+    settings = quick(image_methods=["erm", "adabn"], results_folder=str(tmp_path))
+    assert choice(Runs(settings)).empty
+    for name in ("comparison", "field"):
+        assert {point.method for point in EXHIBITS[name].points(settings)} == {"erm", "adabn"}
 
 
 def test_the_rate_of_least_error_on_the_source_is_chosen(settings: Settings, runs: Runs) -> None:

@@ -11,6 +11,7 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,8 +27,9 @@ from exhibits import EXHIBITS, released, style, training, uncertainty
 from exhibits.ablations import sweep_figure
 from exhibits.base import Shown, file_name, show_all
 from exhibits.base import show as show_of
-from exhibits.rendering import markdown, seeds_of, table_html, to_html
+from exhibits.rendering import COPIES, markdown, provenance, seeds_of, table_html, to_html
 from exhibits.runs import Runs
+from exhibits.style import draw_lines
 from exhibits.tables import PAPER_RESULTS, paper_main
 
 SETTINGS = quick(
@@ -169,8 +171,9 @@ def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(monke
     monkeypatch.setattr(Runs, "stored", made)
     found = [show_of("main_image", at).numbers["E"].item() for at in (study, brought)]  # type: ignore[index]
     assert found == pytest.approx([40, 10])
-    with pytest.raises(ValueError, match="choice compares the profile's own networks, and mine is none"):
-        EXHIBITS["choice"].make(brought)
+    for name in ("choice", "whose_gain", "source_statistics"):
+        with pytest.raises(ValueError, match=f"{name} compares the profile's own networks, and mine is none"):
+            EXHIBITS[name].make(brought)
 
 
 def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -421,7 +424,32 @@ def test_too_little_is_said_and_not_drawn(runs: Runs) -> None:
 def test_n_says_where_methods_have_different_numbers_of_seeds(runs: Runs) -> None:
     one = made_up_run(Study(SETTINGS), "tent", Numbers())
     assert seeds_of([one]) == "n = 1 seed"
-    assert seeds_of([one, *(run for run in runs.stored if run.method == "cascade")]) == "n = 1–2 seeds"
+    assert seeds_of([one, *(run for run in runs.stored if run.method == "cascade")]) == (
+        "n = 1–2 seeds, means over each one's own"
+    )
+
+
+def test_images_of_ones_own_do_not_compare_with_the_paper() -> None:
+    study = Study(quick(image_dataset="npz:pets"))
+    own = made_up_run(study, "tent", Numbers())
+    copies = made_up_run(study, "tent", Numbers(), fingerprint=next(iter(COPIES)))
+    assert "do not compare" in provenance([own]) and "only roughly" in provenance([copies])
+
+
+def test_headings_name_the_dataset_also_where_nothing_is_stored(tmp_path: Path) -> None:
+    shown = show_all(quick(image_dataset=("digits", "cifar100"), results_folder=str(tmp_path)))
+    assert len({each.heading for each in shown}) == len(shown)
+
+
+def test_a_method_without_the_setting_is_a_level_and_a_pre_training_of_its_own_no_dashes() -> None:
+    rows = [("AdaBN", "adabn", "meta", 0.001), ("Cascade+", "cascade_plus", "multi_task_supervised_information", 0.001)]
+    rows += [(*rows[1][:3], 0.01)]
+    frame = pd.DataFrame(rows, columns=["label", "method", "objective", "rate"]).assign(E=[30.0, 20.0, 25.0], seed=0)
+    axes = plt.figure().add_subplot()
+    draw_lines(axes, frame, "rate", "E")
+    level, curve = axes.get_lines()[:2]
+    assert (level.get_label(), level.get_linestyle(), set(level.get_ydata())) == ("AdaBN", ":", {30.0})
+    assert curve.get_linestyle() == "-" and list(curve.get_xdata()) == [0.001, 0.01]
 
 
 def test_names_of_files_have_no_path_of_this_machine() -> None:
