@@ -344,7 +344,7 @@ def test_the_estimate_counts_images_and_says_what_it_does_not_know() -> None:
 
 
 def test_the_estimate_knows_what_is_computed(tmp_path: Path) -> None:
-    changes = {"image_dataset": "tiny_imagenet", "results_folder": str(tmp_path)}
+    changes = {"image_dataset": "cifar10", "results_folder": str(tmp_path)}
     settings = load_profile("paper", changes | {"device": "cpu"})
     requests = {name: CoreStudy(settings.vary("image", {"dataset": name})) for name in ("cifar10", "tiny_imagenet")}
     small, large = (hours(study.request("tent")) for study in requests.values())
