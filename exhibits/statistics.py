@@ -115,6 +115,8 @@ def _rows(claim: Claim, runs: Runs, label: str, setting: Mapping[str, Any], evid
     frame = frame[frame["label"] == label]
     for column in setting.keys() - {"domain"}:
         frame = frame[frame[column] == setting[column]]
+    if "severity" in frame and "severity" not in setting:
+        frame = frame[frame["severity"].isna()]  # the run of the main study, not those by severity
     frame = frame.drop_duplicates("seed").set_index("seed")
     evidence.used += list(frame["run"])
     if domain := setting.get("domain"):
@@ -139,14 +141,14 @@ def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 
 def _combined(claim: Claim, parts: pd.DataFrame, used: list[Run]) -> pd.DataFrame:
     """What a claim makes of its parts: `growth` from each to the next, their standard `deviation`, the `ratio` of the
-    first to the second, which must be measured on one device, or in what share of the settings `all` are above 0."""
+    first to the second, which must be measured on one device, or the `median` over the settings of the least part."""
     if claim.then == "ratio" and len({run.provenance["device"] for run in used}) > 1:
         raise NotTestedError("times of all runs on one device")
     if claim.then == "ratio":
         return (parts.iloc[:, 0] / parts.iloc[:, 1]).to_frame(" / ".join(claim.labels))
     if claim.then == "deviation":
         return parts.std(axis=1).to_frame("standard deviation")
-    if claim.then == "all":
-        leads = parts.T.groupby([str(part).partition(", ")[2] for part in parts]).min().T
-        return leads.gt(0).mean(axis=1).to_frame(f"share of {leads.shape[1]}")
+    if claim.then == "median":
+        leads = parts.T.groupby(np.arange(parts.shape[1]) // len(claim.rivals)).min()
+        return leads.median().to_frame(f"median of {len(leads)}")
     return parts.diff(axis=1).iloc[:, 1:] if claim.then == "growth" else parts

@@ -62,12 +62,12 @@ def typeset(text: str) -> str:
 
 def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
     """A line for each label of a tidy table with the columns label, method and objective: the mean over seeds within
-    one standard deviation, in the method's colour, dashed where the pre-training is not the method's own. A method that
-    does not adapt and has one value alone, as AdaBN by learning rate, is a dotted level."""
+    one standard deviation, in the method's colour, dashed where the pre-training is not the method's own. By learning
+    rate a method that has none is a dotted level."""
     for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
         own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
-        if rows[x].nunique() == 1 and not METHODS[method].adapts:  # It has no such setting, so it is a level.
+        if x == "online_learning_rate" and not METHODS[method].adapts:
             axes.axhline(rows[y].mean(), color=colour(method), ls=":", label=str(label))
             continue
         dashed = "-" if objective in own else "--"

@@ -444,9 +444,11 @@ def test_headings_name_the_dataset_also_where_nothing_is_stored(tmp_path: Path) 
 def test_a_method_without_the_setting_is_a_level_and_a_pre_training_of_its_own_no_dashes() -> None:
     rows = [("AdaBN", "adabn", "meta", 0.001), ("Cascade+", "cascade_plus", "multi_task_supervised_information", 0.001)]
     rows += [(*rows[1][:3], 0.01)]
-    frame = pd.DataFrame(rows, columns=["label", "method", "objective", "rate"]).assign(E=[30.0, 20.0, 25.0], seed=0)
+    frame = pd.DataFrame(rows, columns=["label", "method", "objective", "online_learning_rate"]).assign(
+        E=[30.0, 20.0, 25.0], seed=0
+    )
     axes = plt.figure().add_subplot()
-    draw_lines(axes, frame, "rate", "E")
+    draw_lines(axes, frame, "online_learning_rate", "E")
     level, curve = axes.get_lines()[:2]
     assert (level.get_label(), level.get_linestyle(), set(level.get_ydata())) == ("AdaBN", ":", {30.0})
     assert curve.get_linestyle() == "-" and list(curve.get_xdata()) == [0.001, 0.01]

@@ -128,6 +128,7 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert study(*profile) == command.DONE
     out = capfd.readouterr().out
     assert "nothing to do" in out and "started" not in out
+    assert study(*profile, "--", "--dry-run") == command.DONE and "nothing to do" not in capfd.readouterr().out
 
     # A changed parameter runs the notebooks of its modality again. Here it also makes one fail.
     mine.write_text(yaml.safe_dump(values | {"image_severity": 1, "text_iterations": 7}))
@@ -165,6 +166,7 @@ def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profil
     assert label("--profile", "study", "--set", "image_epochs=2").startswith("study-"), "which has a folder of figures"
     assert label("--profile", "study", "--set", "image_epochs=2", "profile=mine") == "mine"
     assert label("--seeds", "5").startswith("quick-"), "the exhibits choose at the first seed"
+    assert label("--seeds", "5") == label("--seeds", "5,6") != label("--seeds", "6,5")
 
 
 def test_a_hang_up_that_is_ignored_stays_ignored(tmp_path: Path) -> None:

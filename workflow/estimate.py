@@ -101,7 +101,7 @@ def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Itera
         image = job["axes"].get("image_dataset")
         place = f"{job['notebook']} on {image}"
         unknown |= {axis for axis in job["axes"] if axis in ("text_dataset", "speech_dataset") and name in left}
-        chooses = image and job["chooses"] and EXHIBITS["choice"].made_on(image)
+        chooses = image and job["chooses"] and EXHIBITS["choice"].made_on(image) and EXHIBITS["choice"].points(settings)
         if chooses and name in left and choice(Runs(settings, "image", image)).empty:
             unknown.add(f"runs of {place} at rates that are yet to be chosen")
         for request in dict.fromkeys(asked_for(job, settings)) if image else ():

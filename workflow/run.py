@@ -26,9 +26,8 @@ from workflow.estimate import estimate
 from workflow.execute import FAILURE, PARTIAL
 from workflow.notebooks import make_jobs, slug
 
-PLACES = ("device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
-"""What does not give a job's results another place: they are the same numbers. Nor do more seeds after the first, at
-which the exhibits choose."""
+PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
+"""What gives a job's results no other place: they are the same numbers, or more of them. Another first seed does."""
 OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
 """Names of environment variables that a cluster's jobs do not inherit."""
 PATIENCE = 20
@@ -63,8 +62,9 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
             raise Refusal(f"--set {pair[:200]}: {error}") from None
     try:
         settings, plain = load_profile(options.profile, changes), load_profile(options.profile)
-        own, same = flat(plain), (*PLACES, *(["seeds"] if settings.seeds[:1] == plain.seeds[:1] else []))
-        if changed := {name: new for name, new in flat(settings).items() if new != own[name] and name not in same}:
+        own, first = flat(plain), {"seeds": settings.seeds[:1]} if settings.seeds[:1] != plain.seeds[:1] else {}
+        changed = {name: new for name, new in flat(settings).items() if new != own[name] and name not in PLACES}
+        if changed := changed | first:
             digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:6]
             label = changes.get("profile", f"{settings.profile}-{digest}")
             settings = load_profile(options.profile, {"figures_folder": ""} | changes | {"profile": label})
@@ -112,8 +112,8 @@ def lock(folder: Path) -> TextIO:
 
 def run_snakemake(command: list[str], log: Path | None, variables: dict[str, str], held: TextIO) -> int:
     """Snakemake's exit code. Its chatter goes to `log`; the jobs' own lines of progress are on the standard output."""
-    stops = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    stops = {number for number in stops if signal.getsignal(number) != signal.SIG_IGN}  # nohup ignores the hang-up
+    hang_up = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else set()  # nohup ignores it
+    stops = {signal.SIGINT, signal.SIGTERM} | hang_up
     for number in stops:
         signal.signal(number, signal.default_int_handler)
     with open(log or os.devnull, "wb") as chatter:
@@ -226,7 +226,6 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
         print("", *(estimate(jobs, left, settings) if left else ()), sep="\n", flush=True)
         place(options, settings, caller)
         return
-
     where, variables, said = place(options, settings, caller)
     data = check_data(settings, {axis for job in jobs.values() for axis in job["axes"]})
     command = [*write_plan(settings, jobs, folder, data), *again]
@@ -236,15 +235,16 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
     print(f"profile {settings.profile}: {len(jobs)} jobs, {said}", flush=True)
     start, log = time.time(), None if options.snakemake else folder / "snakemake.log"
     check_outcome(run_snakemake([*command, *where, *options.snakemake], log, variables, held), outputs, log)
-    if not all(path.exists() for path in outputs):
-        return  # Snakemake was asked for something else, such as -- --until NAME
+    made = [path for path in outputs if path.exists() and path.stat().st_mtime >= start]
+    if options.snakemake and not made:  # it was asked for something else, such as -- --dry-run
+        return
     for name in settings.figures_notebooks:
         from workflow.pages import write_markdown  # its import takes a second
 
-        if made := [path for path in outputs if jobs[path.stem]["notebook"] == name]:
-            last = max(made, key=lambda path: path.stat().st_mtime)  # it saw the runs of all seeds
+        if there := [path for path in outputs if jobs[path.stem]["notebook"] == name and path.exists()]:
+            last = max(there, key=lambda path: path.stat().st_mtime)  # it saw the runs of all seeds
             write_markdown(last, settings.figures_path / f"{name}.md")
-    if all(path.stat().st_mtime < start for path in outputs):
+    if not made:
         print("nothing to do, all of it was done before (--force NAME executes a notebook again)")
     shown = folder / ("report.html" if any(job["report"] for job in jobs.values()) else "notebooks")
     print(f"{shown.stem}: {shown.relative_to(caller) if shown.is_relative_to(caller) else shown}")

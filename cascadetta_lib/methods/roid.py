@@ -25,7 +25,7 @@ class ROID(TentAdam):
 
     Four things differ from the release. The augmented copy is CoTTA's, or the data's own, and without copies there is
     no consistency. Examples with weight 0 stay in the batch of copies, whose statistics they therefore enter. The
-    loss is the mean over the batch as it is, where the release divides a short last one by the full size too. And the
+    loss is the mean over the batch as it is, where the release divides by the full size for a short last one, too. The
     prior multiplies probabilities, as in Bayes' rule, where the release multiplies logits.
     """
 

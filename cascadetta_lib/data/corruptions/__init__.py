@@ -37,7 +37,7 @@ def corrupt(images: Tensor, corruption: str, severity: int, *, seed: int = 0) ->
     """Corrupt `images` (uint8, (N, 3, H, H) with H 32 or 64) at a severity 1..5; same shape, dtype and device.
 
     The noise depends on (seed, corruption, severity), the place of an image in the batch and the size of the batch
-    alone, shot noise on the images before it, too. ValueError for any other corruption, severity, dtype or shape.
+    alone; shot noise also on the images before it. ValueError for any other corruption, severity, dtype or shape.
     """
     check_corruption(corruption, severity)
     shape, table = tuple(images.shape), PARAMETERS[corruption]
