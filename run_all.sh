@@ -6,7 +6,7 @@
 # The environment is the activated one (conda, venv) where that satisfies pyproject.toml, else .venv beside this file.
 set -euo pipefail
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 venv=$root/.venv
 export PYTHONPATH=$root PYTHONNOUSERSITE=1 # the repository's own code, and no packages from the home folder
 # glibc hands the memory of every large tensor back and asks for it again, page by page: two fifths of the text
@@ -24,26 +24,38 @@ find_python() {
   return 1
 }
 
-# What .venv is made from; .venv/made-from holds one such line for each set of requirements that it satisfies.
+# What .venv is made from; .venv/made-from holds one such line for each set of requirements that it satisfies, and is
+# empty while the environment is being made.
 fingerprint() { echo "$root $(cat "$root/pyproject.toml" "$root/$1" | cksum)"; }
 
 # Make .venv, or bring it up to date, with requirements.txt or requirements-test.txt ($1).
 make_venv() {
   local base stamp=$venv/made-from install=("$venv/bin/python" -m pip install --quiet)
-  if grep -qsxF "$(fingerprint "$1")" "$stamp" && works "$venv/bin/python" -c ''; then return; fi
+  made() { grep -qsxF "$(fingerprint "$1")" "$stamp" && works "$venv/bin/python" -c ''; }
+  if made "$1"; then return; fi
+  if [[ -e $venv && ! -e $stamp ]]; then
+    echo "run_all.sh: $venv is not of its making: move it away, or say CASCADETTA_PYTHON=$venv/bin/python to use it" >&2
+    return 1
+  fi
+  exec 9>"$root/.venv.lock"
+  if works flock --version && ! works flock --nonblock 9; then
+    echo "another run_all.sh is making the environment; waiting for it" >&2
+    flock 9
+  fi
+  if made "$1"; then return; fi
   echo "making the environment in $venv (once; some minutes and some GB, most of it PyTorch)" >&2
   if works uv --version; then install=(uv pip install --quiet --compile-bytecode --python "$venv/bin/python"); fi
-  # Without its stamp an environment is half made. The stamp goes first and comes back last.
-  if [[ ! -f $stamp ]] || ! works "$venv/bin/python" -c ''; then
-    rm -rf "$venv"
+  # With an empty stamp an environment is half made. So the stamp is emptied first and filled last.
+  if [[ ! -s $stamp ]] || ! works "$venv/bin/python" -c ''; then
+    rm -rf "$venv" && mkdir "$venv" && : >"$stamp"
     if works uv --version; then
-      uv venv --quiet --no-project --python "$(find_python 2>/dev/null || echo '>=3.11.4')" "$venv"
+      uv venv --quiet --allow-existing --no-project --python "$(find_python 2>/dev/null || echo '>=3.11.4')" "$venv"
     else
       base=$(find_python)
       "$base" -m venv "$venv" || { echo "run_all.sh: install python3-venv or uv, then try again" >&2; return 1; }
     fi
   fi
-  rm -f "$stamp"
+  : >"$stamp"
   "${install[@]}" -r "$root/$1"
   "${install[@]}" --no-deps -e "$root"
   { fingerprint requirements.txt; fingerprint "$1"; } >"$stamp" # the tests' requirements include the others
@@ -64,6 +76,7 @@ environment() {
   if [[ $prefix != "$venv" ]] && lacking=$("$python" "$root/workflow/environment.py" ${1:+"$1"}); then return; fi
   if [[ -n $lacking ]]; then echo "the activated environment $prefix lacks $lacking; using $venv" >&2; fi
   make_venv "requirements${1:+-$1}.txt"
+  exec 9>&- # the next run_all.sh may see to the environment
   python=$venv/bin/python
 }
 

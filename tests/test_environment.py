@@ -60,7 +60,7 @@ UV = """#!/usr/bin/env bash
 echo "$*" >>"$UV_CALLS"
 case $1 in
   venv) mkdir -p "${@: -1}/bin" && ln -s "$UV_PYTHON" "${@: -1}/bin/python" ;;
-  pip) [[ ! -e $UV_FAILS ]] ;;
+  pip) sleep "${UV_SECONDS:-0}" && [[ ! -e $UV_FAILS ]] ;;
 esac
 """
 
@@ -108,6 +108,27 @@ def test_the_environment_is_made_once_and_again_when_half_made(tmp_path: Path) -
     with (checkout.root / "requirements.txt").open("a") as file:
         file.write("# changed\n")
     assert checkout() == ("ran", made[1:])
+
+
+def test_an_environment_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    own = checkout.root / ".venv" / "own"
+    own.parent.mkdir()
+    own.touch()
+    assert checkout() == ("", []) and own.exists()
+    (link := tmp_path / "run_all.sh").symlink_to(checkout.root / "run_all.sh")
+    (tmp_path / ".venv").mkdir()  # beside the link, where nothing of the study is
+    done = subprocess.run(["bash", str(link)], env=checkout.environment, capture_output=True, text=True)
+    assert f"{own.parent} is not of its making" in done.stderr and list((tmp_path / ".venv").iterdir()) == []
+
+
+def test_two_at_once_make_one_environment(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    command = ["bash", str(checkout.root / "run_all.sh"), "x"]
+    environment = checkout.environment | {"UV_SECONDS": "1"}
+    both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate()[0].strip() for process in both] == ["ran x", "ran x"]
+    assert [call.split()[0] for call in checkout.calls.read_text().splitlines()].count("venv") == 1
 
 
 def test_an_activated_environment_is_used_if_it_satisfies(tmp_path: Path) -> None:
