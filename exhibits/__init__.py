@@ -4,7 +4,7 @@ exhibits.show("batch_size", study)     # in a notebook: the exhibit from what is
 exhibits.make("batch_size", study)     # the runs that it lacks at the study's seed
 """
 
-from exhibits.base import EXHIBITS, Exhibit, Part, Shown, make, show, show_all
-from exhibits.runs import Point, Runs, main_points
+from exhibits.base import EXHIBITS, Shown, make, show, show_all
+from exhibits.runs import main_points
 
-__all__ = ["EXHIBITS", "Exhibit", "Part", "Point", "Runs", "Shown", "main_points", "make", "show", "show_all"]
+__all__ = ["EXHIBITS", "Shown", "main_points", "make", "show", "show_all"]

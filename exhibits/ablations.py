@@ -13,7 +13,7 @@ from cascadetta_lib.store import Run
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.rendering import from_to
 from exhibits.runs import Point, Runs, points_for, reduced
-from exhibits.style import BANDS, draw_lines, legend, number, panels, spread
+from exhibits.style import draw_lines, legend, number, panels, reading, spread
 from exhibits.tables import beside_paper, differences, domains_table, paper_values
 
 CASCADE = METHODS["cascade"].label
@@ -35,8 +35,7 @@ def sweep_table(frame: pd.DataFrame, over: str) -> pd.DataFrame:
 def sweep_figure(
     name: str, frame: pd.DataFrame, over: str, reference: str | None = None, metrics: Sequence[str] = ("E",)
 ) -> Part | str:
-    """Metrics by the setting `over`, and beside them E less that of the label `reference`, where small differences
-    show."""
+    """Metrics by the setting `over`; beside them E less that of the label `reference`, to show small differences."""
     values, axis = sorted(set(frame[over])), over.replace("_", " ")
     if len(values) < 2:
         return f"No figure of one {axis} alone: {values[0]}."
@@ -53,7 +52,7 @@ def sweep_figure(
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.minorticks_off()
     legend(figure)
-    return Part(name, figure, BANDS)
+    return Part(name, figure, reading(frame))
 
 
 class Sweep(Exhibit):
@@ -111,11 +110,11 @@ class Severity(Sweep):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         """Also the layout of the main table for each severity that the paper has beside it."""
-        weaker = frame[frame["severity"] < 5].groupby("severity")
-        return super().parts(frame, runs) + [
+        weaker = [
             Part(f"severity-{level}", domains_table(rows), f"Severity {level}. Bold: the best.")
-            for level, rows in weaker
+            for level, rows in frame[frame["severity"] < 5].groupby("severity")
         ]
+        return super().parts(frame, runs) + weaker
 
 
 @exhibit
@@ -212,24 +211,22 @@ class Speed(Exhibit):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper = paper_values("tab:speed", frame["run"].iloc[0]).set_index("method")["value"]
-        devices = [run.provenance["device"] for run in frame["run"]]
-        costs = {
-            "seconds": [seconds_per_domain(run) for run in frame["run"]],
-            "work": [run.provenance["cost"]["work"] for run in frame["run"]],
+        timed = frame.assign(
+            seconds=[seconds_per_domain(run) for run in frame["run"]],
+            work=[run.provenance["cost"]["work"] for run in frame["run"]],
+            device=[run.provenance["device"] for run in frame["run"]],
+        ).groupby(["label", "device"], sort=False)
+        means = timed.agg({"seconds": "mean", "work": "mean", "seed": "nunique"})
+        labels = means.index.get_level_values("label")
+        cascade = means["seconds"].where(labels == CASCADE).groupby("device").transform("max")
+        columns = {
+            "seconds a domain": means["seconds"].map(number),
+            "times the cascade's": (means["seconds"] / cascade).map(lambda times: number(times, 1)),
+            "work, in forward passes": means["work"].map(number),
+            "paper, 10,000 on an RTX 2080 Ti": [number(paper.get(label, np.nan), 0) for label in labels],
+            "n": means["seed"].astype(str),
         }
-        timed = frame.assign(device=devices, **costs).groupby(["label", "device"], sort=False)
-        means = timed.agg({"seconds": "mean", "work": "mean", "seed": "nunique"}).reset_index()
-        rows = {}
-        for row in means.to_dict("records"):
-            same = means[(means["device"] == row["device"]) & (means["label"] == CASCADE)]["seconds"]
-            rows[row["label"], row["device"]] = {
-                "seconds a domain": number(row["seconds"]),
-                "times the cascade's": number(row["seconds"] / same.mean(), 1),
-                "work, in forward passes": number(row["work"]),
-                "paper, 10,000 on an RTX 2080 Ti": number(paper.get(row["label"], np.nan), 0),
-                "n": str(row["seed"]),
-            }
-        table = pd.DataFrame.from_dict(rows, orient="index").rename_axis(["method", "device"])
+        table = pd.DataFrame(columns).rename_axis(["method", "device"])
         note = "Adapting and predicting, without measuring A and F. Seconds change with the load; work is counted."
         return [Part("speed", table, note)]
 

@@ -27,11 +27,12 @@ LEAST_EXAMPLES = 16
 
 @dataclass(frozen=True)
 class Part:
-    """A figure or a table of an exhibit. name: of its files. note: what must be known to read it."""
+    """A figure or table. name: of its files. note: what must be known to read it. runs: if not all of the exhibit's."""
 
     name: str
     content: Figure | pd.DataFrame
     note: str = ""
+    runs: Sequence[Run] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.content, Figure):
@@ -75,8 +76,7 @@ class Exhibit(ABC):
         return dataset_name not in ("cifar100", "tiny_imagenet") or dataset_name in self.elsewhere
 
     def make(self, study: Study) -> list[Run]:
-        """Make those of its runs that are missing at the study's seed. Raises ValueError for a network that was brought
-        where it compares several."""
+        """Make what it lacks at the study's seed. ValueError for a network that was brought, if it compares several."""
         if self.of_several and study.brought:
             name = study.brought.card["name"]
             raise ValueError(f"{self.name} compares the profile's own networks, and {name} is none")
@@ -97,8 +97,7 @@ class Exhibit(ABC):
         dataset = file_name(runs.dataset_name)
         if not self.made_on(runs.dataset_name):
             return Shown(self, dataset, ["Not made on this dataset, as in the paper."])
-        points = self.points(runs.settings)
-        seeds = self.seeds(runs.settings)
+        points, seeds = self.points(runs.settings), self.seeds(runs.settings)
         lines, frame = runs.missing(points, seeds), runs.frame(points, seeds if self.once else None)
         if frame.empty:
             return Shown(self, dataset, [*lines] or ["Nothing to show."])
@@ -122,7 +121,7 @@ def file_name(dataset_name: str) -> str:
     """A dataset in headings and names of files, without a path of this machine: `npz-pets` for `npz:/home/me/pets`.
     Only of `npz` does the folder tell what the data are."""
     kind, _, folder = dataset_name.partition(":")
-    return f"npz-{Path(folder).stem}" if kind == "npz" else kind
+    return f"npz-{Path(folder).name}" if kind == "npz" else kind
 
 
 @dataclass
@@ -157,7 +156,7 @@ class Shown:
 
     def caption(self, part: Part) -> str:
         """The note of a part, and the number of seeds."""
-        return f"{part.note} {seeds_of(self.runs)}.".strip() if self.runs else part.note
+        return " ".join(f"{part.note} {seeds_of(part.runs or self.runs)}.".split()) if self.runs else part.note
 
     @property
     def provenance(self) -> str:
@@ -176,33 +175,28 @@ class Shown:
             pieces.append(f"<details><summary>What made this</summary><p>{to_html(self.provenance)}</p></details>")
         return "\n".join(pieces)
 
-    def save(self, folder: Path) -> list[Path]:
-        """Write ANCHOR.md, the numbers and each table as CSV, each figure as PNG; nothing of an exhibit without a
-        part."""
+    def save(self, folder: Path) -> None:
+        """Write ANCHOR.md, the numbers and each table as CSV, each figure as PNG; nothing where there is no part."""
         if not self.parts:
-            return []
+            return
         folder.mkdir(parents=True, exist_ok=True)
-        text, paths = [f"# {self.heading}", self.exhibit.question], []
+        text = [f"# {self.heading}", self.exhibit.question]
         for part in self.content:
             if isinstance(part, str):
                 text.append(part)
                 continue
             stem = slug(f"{self.dataset}-{part.name}")
             if isinstance(part.content, Figure):
-                paths.append(folder / f"{stem}.png")
-                part.content.savefig(paths[-1])
+                part.content.savefig(folder / f"{stem}.png")
                 text.append(f"![{part.name}]({stem}.png)")
             else:
-                paths.append(folder / f"{stem}.csv")
-                part.content.map(plain).to_csv(paths[-1])
+                part.content.map(plain).to_csv(folder / f"{stem}.csv")
                 text.append(rendering.markdown(part.content))
             text.append(self.caption(part))
         if self.numbers is not None:
-            paths.append(folder / f"{self.anchor}-numbers.csv")
-            self.numbers.to_csv(paths[-1], index=False, float_format="%.4f")
-        paths.append(folder / f"{self.anchor}.md")
-        paths[-1].write_text("\n\n".join([*text, self.provenance]).rstrip() + "\n", encoding="utf-8")
-        return paths
+            self.numbers.to_csv(folder / f"{self.anchor}-numbers.csv", index=False, float_format="%.4f")
+        content = "\n\n".join([*text, self.provenance]).rstrip() + "\n"
+        (folder / f"{self.anchor}.md").write_text(content, encoding="utf-8")
 
 
 def make(name: str, study: Study) -> list[Run]:
@@ -211,8 +205,7 @@ def make(name: str, study: Study) -> list[Run]:
 
 
 def show(name: str, study: Study) -> Shown:
-    """An exhibit on the study's dataset and, where the study was given one, network, from what is stored. Raises
-    ValueError for an unknown name."""
+    """An exhibit from what is stored of the study's dataset and network. Raises ValueError for an unknown name."""
     runs = Runs(study.settings, study.modality)
     runs.study = study
     return EXHIBITS[name].show(runs)

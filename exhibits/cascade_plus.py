@@ -26,8 +26,7 @@ ON_CONTROL = [f"{METHODS[name].label} on the control" for name in ALIKE]
 
 
 def contestants(settings: Settings) -> list[Point]:
-    """The profile's methods, each on its own network; then on Cascade+'s network and on the control's those that have
-    its memory and its diversity too."""
+    """The profile's methods; then on Cascade+'s network and on the control's some with its memory and diversity."""
     points, plus = main_points(settings, "image"), METHODS["cascade_plus"]
     if "cascade_plus" in settings.image.methods:
         alike = {"statistics_memory": plus.memory, "online_diversity": plus.diversity}
@@ -108,10 +107,7 @@ class Comparison(OnSource):
         main, held = frame[~is_held], frame[is_held]
         table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
         table["rate"] = chosen_rates(main)
-        parts: list[Part | str] = [Part("comparison", table, DEFINED)]
-        parts += method_differences("comparison-differences", main, PLUS)
-        if len(held):
-            errors = held.groupby("label", sort=False)["E"].agg(spread).to_frame("E (%)").rename_axis("method")
-            note = "At other batch sizes, and on the long stream."
-            parts.append(Part("comparison-holding", errors, note))
-        return parts
+        errors = held.groupby("label", sort=False)["E"].agg(spread).to_frame("E (%)").rename_axis("method")
+        holding = Part("comparison-holding", errors, "At other batch sizes, and on the long stream.")
+        contrasts = method_differences("comparison-differences", main, PLUS)
+        return [Part("comparison", table, DEFINED), *contrasts, *([holding] if len(held) else [])]

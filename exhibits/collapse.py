@@ -18,7 +18,7 @@ from exhibits.base import Exhibit, Part, Shown, exhibit
 from exhibits.regime import not_held_out
 from exhibits.runs import Point, Runs, by_label, reduced
 from exhibits.style import number, spread
-from exhibits.training import PANELS, curves
+from exhibits.training import MEASURED, ONE_BATCH, PANELS, curves
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "outer loss of the paper": {"outer_loss": "paper"},
@@ -101,11 +101,11 @@ class Conditions(OnSource):
         adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
         errors = adapted.pivot_table(index="label", columns="on", values="E", aggfunc=spread, sort=False)
         table = kept.join(errors).fillna("–").rename_axis("pre-training")
-        by_epoch = "Of held-out source examples, by epoch; dotted: uniform, chance."
+        by_epoch = f"By epoch, {ONE_BATCH}."
         in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. meta: as in the profile."
         figure: Part | str = "No figure of one epoch."
         if epochs["epoch"].nunique() > 1:
             drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta"])]
             told = {name: COLUMNS[name] for name in list(COLUMNS)[2:] if name != "gradient_cosine"}
             figure = Part("conditions-figure", curves(drawn, "label", told), by_epoch)
-        return [figure, Part("conditions", table, in_kept)]
+        return [figure, Part("conditions", table, f"{in_kept} {MEASURED}")]

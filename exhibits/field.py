@@ -42,8 +42,7 @@ class Field(OnSource):
     question = "Where does the cascade stand among the methods that one compares with today, and what do they cost?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """A method whose rate is not chosen yet is left out. F, which costs as much again, on the instantaneous stream
-        alone."""
+        """Without methods whose rate is not chosen yet. F, which costs as much again, on the instantaneous stream."""
         image, chosen, points = settings.image, rates(settings), []
         whole = {"test_size": image.comparison_test_size, "forward_transfer": image.forward_transfer}
         settings_of: dict[str, dict[str, Any]] = {INSTANTANEOUS: whole}

@@ -1,7 +1,10 @@
 """tab:main-result, tab:text, tab:speech: E, A, F and the error in every domain, ours beside the paper's; and the same
 of tab:gradual-c10, over 135 gradually changing domains."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 
@@ -9,9 +12,9 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.runs import Point, Runs, by_label, errors_less, main_points, points_for, reduced
-from exhibits.style import WIDTH, name_domains, number, typeset
+from exhibits.style import WIDTH, name_domains, number, reading, typeset
 from exhibits.tables import DEFINED, domains_table, method_differences, metrics_table, paper_main, paper_values
-from exhibits.uncertainty import entropy_figure
+from exhibits.uncertainty import ENTROPIES, entropy_figure
 
 
 class MainTable(Exhibit):
@@ -24,13 +27,16 @@ class MainTable(Exhibit):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         name, paper = self.modality, paper_main(frame["run"].iloc[0])
-        with_a = [run for run in frame["run"] if run.batches["agreement"].notna().any()]
-        note = "Of the methods that have θ_a. An a that is sure and agrees by chance tells nothing of the class."
+        with_a = frame[[run.batches["agreement"].notna().any() for run in frame["run"]]]
+        told = "Of the methods that have θ_a. An a that is sure and agrees by chance tells nothing of the class."
+        note = f"{told} {reading(with_a, ENTROPIES)}"
         return [
             Part(f"{name}-metrics", metrics_table(frame, paper), DEFINED),
             Part(f"{name}-domains", domains_table(frame), "E by domain (%), then E, A, F. Bold: the best."),
             stream_figure(f"{name}-stream", frame),
-            Part(f"{name}-entropies", entropy_figure(with_a), note) if with_a else "No method has θ_a.",
+            Part(f"{name}-entropies", entropy_figure(list(with_a["run"])), note)
+            if len(with_a)
+            else "No method has θ_a.",
             *method_differences(f"{name}-differences", frame),
         ]
 
@@ -74,8 +80,7 @@ class Gradual(Exhibit):
 
 
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
-    """What each adapting method adds to AdaBN's online error in every domain of the stream: the mean over the seeds
-    that both have."""
+    """What each adapting method adds to AdaBN's online error in every domain, the mean over the seeds of both."""
     domains, labels = [domain.name for domain in frame["run"].iloc[0].request.stream], by_label(frame)
     base = labels.get(METHODS["adabn"].label, frame[:0])
     adapting = [label for label, rows in labels.items() if METHODS[rows["method"].iloc[0]].adapts]
@@ -85,9 +90,11 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
         return "No figure along the stream: it takes AdaBN, a method that adapts, and two domains or more."
     texts = added.map(lambda value: number(value, 1, sign=True)) if few else False
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
-    sns.heatmap(added, ax=axes, cmap="vlag", center=0, robust=True, annot=texts, fmt="", annot_kws={"fontsize": 7})
+    end = float(np.quantile(added.abs(), 0.98)) or 1.0  # What few cells have would leave the others without colour.
+    look: Any = {"cmap": "vlag", "vmin": -end, "vmax": end, "cbar_kws": {"extend": "both"}}
+    sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)
     axes.set_yticks(axes.get_yticks(), [typeset(label) for label in added.index], rotation=0)
     axes.set(title="online error less AdaBN's (points)", ylabel="")
     name_domains(axes, domains, 0.5)
-    note = f"In the same domain, on the same seeds; blue is less. E of AdaBN: {number(base['E'].mean())} %."
-    return Part(name, figure, note)
+    note = f"In the same domain, on the same seeds; blue is less. Colours end at ±{number(end)} points."
+    return Part(name, figure, f"{note} Only methods that adapt are shown. E of AdaBN: {number(base['E'].mean())} %.")

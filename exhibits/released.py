@@ -12,7 +12,7 @@ from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.rendering import from_to
 from exhibits.runs import RESAMPLES, TRANSFERS, Point, Runs, by_label, errors_less, images_at, percentiles, points_for
-from exhibits.style import WIDTH, colour, legend, name_domains, number, panels, spread
+from exhibits.style import WIDTH, colour, legend, line_of, name_domains, number, panels, spread
 from exhibits.tables import by_domain, differences, domains_table, metrics_by_label, paper_main
 
 PAPER_ROWS = {"tent_adam": "tent", "cascade_same_weights": "cascade", "cascade_fixed_classifier": "cascade"}
@@ -42,20 +42,16 @@ class Released(Exhibit):
             ours = pd.concat([by_domain(each), each[["E", "A", *TRANSFERS]].mean()])
             row = METHODS[PAPER_ROWS.get(each["method"].iloc[0], each["method"].iloc[0])].label
             theirs = paper.reindex([row], columns=ours.index).iloc[0]
+            apart = [(by_domain(seed) - theirs).abs().mean() for _, seed in each.groupby("seed")]
             rows[label] = ours[["E", "A", *TRANSFERS]].map(number).to_dict() | {
                 "95 % of E, over images": over_images(each),
                 "E, distance": number(ours["E"] - theirs["E"], sign=True),
-                "by domain, mean distance": number(_distance(each, theirs)),
+                "by domain, mean distance": number(np.mean(apart)),
                 **{f"the paper's {metric}": number(theirs[metric]) for metric in ("E", "A", "F")},
             }
         table = pd.DataFrame(rows).T.rename_axis("method")
         note = "The interval is a bootstrap over the distinct images, given the networks. Distances in points."
         return [_beside_the_rows(frame, paper), Part("released", table, note)]
-
-
-def _distance(frame: pd.DataFrame, row: pd.Series) -> float:
-    """How far the errors in the domains are from a row of the paper's: the mean over domains, then over seeds."""
-    return float(np.mean([(by_domain(seed) - row).abs().mean() for _, seed in frame.groupby("seed")]))
 
 
 def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
@@ -131,18 +127,19 @@ def _less_adabn(labels: dict[str, pd.DataFrame], paper: pd.DataFrame) -> Part | 
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
     for label, each in labels.items():
         added = errors_less(each, labels[adabn])
-        method = each["method"].iloc[0]
-        line = "-" if label == METHODS[method].label else ":"
-        axes.plot(added, color=colour(method), ls=line, marker="o", ms=3, label=label)
+        method, objective = each[["method", "objective"]].iloc[0]
+        look = line_of(method, objective, varied=label != METHODS[method].label)
+        axes.plot(added, marker="o", ms=3, label=label, **look)
     for name in ("adabn", "tent", "cascade"):
         if (label := METHODS[name].label) in paper.index:
             theirs, line = paper.loc[label].reindex(base.index) - base, f"{label}, the paper's row"
-            axes.plot(theirs, color=colour(name), ls="--", marker="D", ms=4, mfc="white", label=line)
+            axes.plot(theirs, "D", color=colour(name), ms=4, mfc="white", label=line)
     name_domains(axes, map(str, base.index))
     axes.set_ylabel(f"error less {adabn}'s here (points)")
     legend(figure, columns=4)
-    note = f"Domains in the order of the stream. A method that rises above 0 drifts: {adabn} does not learn."
-    return Part("updates-figure", figure, f"{note} The paper's rows are less the error of {adabn} here, too.")
+    note = f"Domains in the order of the stream. A method that keeps rising above 0 drifts: {adabn} does not learn."
+    note += f" Dashed: variants. The paper's rows are less the error of {adabn} here, too."
+    return Part("updates-figure", figure, note)
 
 
 @exhibit
@@ -181,31 +178,23 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     ours = [label_of(*one) for one in (("adabn", "erm"), ADABN, ("tent_adam", "meta"), TENT, CASCADE)]
     errors = frame.pivot_table("E", "seed", "label")
     errors = errors[[label for label in ours if label in errors]].dropna()
-    bars = {str(label): error for label, error in errors.mean().dropna().items()}
-    rows = {
-        f"{label}, the paper's row": paper.loc[label, "E"] for label in ("AdaBN", "Cascade") if label in paper.index
-    }
-    if len(rows) == 2:
-        first, last = rows
-        bars = {first: rows[first]} | bars | {last: rows[last]}
+    theirs = paper.reindex(["AdaBN", "Cascade"], columns=["E"])["E"].dropna().rename("{}, the paper's\nrow".format)
+    bars = pd.concat([theirs[:1], errors.mean().dropna(), theirs[1:]])
     if len(bars) < 3:
         return "No figure of fewer than three errors."
     figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
-    axes.bar(
-        range(len(bars)), list(bars.values()), color=["0.75" if label in rows else "C0" for label in bars], width=0.7
-    )
-    steps = [float("nan"), *np.diff(list(bars.values()))]
-    for place, (error, step) in enumerate(zip(bars.values(), steps, strict=True)):
+    names, colours = bars.index.str.replace(", ", ",\n"), ["0.75" if name in theirs else "C0" for name in bars.index]
+    axes.bar(names, bars, color=colours, width=0.7)
+    for place, (error, step) in enumerate(zip(bars, bars.diff(), strict=True)):
         text = number(error, 1) + (f"\n({number(step, 1, sign=True)})" if place else "")
         axes.annotate(text, (place, error), ha="center", va="bottom")
-    axes.set_xticks(
-        range(len(bars)), [label.replace(", ", ",\n").replace("paper's ", "paper's\n") for label in bars], fontsize=8
-    )
-    axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.values())))
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * bars.max()))
     axes.grid(visible=False)  # The numbers stand above the bars.
     seeds = ", ".join(map(str, errors.index))
     note = f"In brackets: less the bar to the left (points). Seeds that have all of these bars: {seeds}."
-    return Part("whose-gain-figure", figure, note)
+    drawn = frame["label"].isin(errors) & frame["seed"].isin(errors.index)
+    return Part("whose-gain-figure", figure, note, list(frame[drawn]["run"]))
 
 
 def networks_of(settings: Settings) -> list[str]:

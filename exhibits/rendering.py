@@ -83,6 +83,7 @@ def provenance(runs: Sequence[Run]) -> str:
     batch, weights, predict, order = asked.agg(each_once)
     optimizers = {each.online_optimizer for each in requests}
     optimizer = f", {optimizers.pop()} in every method" if len(optimizers) == 1 and None not in optimizers else ""
+    scaled = ", inputs x/255" if any(r.checkpoint.options.get("input_scaling") == "unit" for r in requests) else ""
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     official = all(run.provenance["official_data"] for run in runs)
     made_up = any(
@@ -94,7 +95,7 @@ def provenance(runs: Sequence[Run]) -> str:
         warning = " **Not the paper's data: these numbers do not compare with the paper's.**"
     return (
         f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain, batch {batch}, "
-        f"{order} order. Profile {made['profile']}, seeds {each_once(sorted({run.seed for run in runs}))}; "
+        f"{order} order{scaled}. Profile {made['profile']}, seeds {each_once(sorted({run.seed for run in runs}))}; "
         f"networks: {weights}; prediction {predict} the update{optimizer}. Device: {made['device']}; torch "
         f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code {made['code_revision']}.{warning}"
     )

@@ -52,8 +52,7 @@ def main_points(settings: Settings, modality: Modality) -> list[Point]:
 
 
 def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
-    """The changes of an ablation on images: the instantaneous stream, the ablations' number of images, no measurement
-    of F; and `changes`."""
+    """The changes of an ablation on images: the instantaneous stream, its number of images, no F; and `changes`."""
     made = {"stream": "instantaneous", "test_size": settings.image.ablation_test_size, "forward_transfer": False}
     return made | changes
 
@@ -68,6 +67,7 @@ class Runs:
     the newest: one that was made before the data changed is not counted as one more seed."""
 
     def __init__(self, settings: Settings, modality: Modality = "image", dataset_name: str | None = None) -> None:
+        settings = settings.model_copy(update={"device": "cpu"})  # The runs' own need not be here.
         self.settings = settings if dataset_name is None else settings.vary(modality, {"dataset": dataset_name})
         self.modality = modality
         self.study = Study(self.settings, modality)
@@ -106,13 +106,11 @@ class Runs:
 
     def history(self, run: Run) -> pd.DataFrame | None:
         """How the network of `run` was trained, a row an epoch; None where that is not known."""
-        trained_here, asked = self.study.store.history(run), run.request.checkpoint
+        asked = run.request.checkpoint
         path = networks.SHIPPED / f"{asked.objective}-{asked.seed}.csv"
-        if trained_here is None and path.exists():
-            return (
-                pd.read_csv(path) if networks.origin("shipped", asked.objective, asked.seed) == asked.weights else None
-            )
-        return trained_here
+        if path.exists() and networks.origin("shipped", asked.objective, asked.seed) == asked.weights:
+            return pd.read_csv(path)
+        return self.study.store.history(run)
 
     def histories(self, frame: pd.DataFrame) -> pd.DataFrame:
         """How the networks behind a `frame` were pre-trained: label, objective, seed, classes, and the columns of
@@ -126,8 +124,7 @@ class Runs:
 
     @cached_property
     def _by_request(self) -> dict[RunRequest, Run]:
-        """The stored runs by what was asked for, on the newest data: those that the newest run was made on, of all
-        with the same options of the dataset."""
+        """The stored runs by what was asked for: those on the data of the newest with the same dataset's options."""
         ordered = sorted(self.stored, key=lambda run: str(run.provenance["finished"]))
         newest = {str(run.request.checkpoint.options): _data(run) for run in ordered}
         return {run.request: run for run in ordered if _data(run) == newest[str(run.request.checkpoint.options)]}

@@ -24,8 +24,7 @@ class SourceStatistics(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """On each network the curve from AdaBN to ERM; and Tent and the cascade, if the profile has them, on a batch's
-        statistics and on a blend."""
+        """On each network the curve from AdaBN to ERM; Tent and the cascade on a batch's statistics and on a blend."""
         points, objectives = [], networks_of(settings)
         for objective in objectives:
             network = f", {NETWORKS[objective]}" if len(objectives) > 1 else ""

@@ -71,9 +71,9 @@ def incomparable(run: Run) -> list[str]:
     request, made = run.request, run.provenance
     network = (made["network"].get("card") or {}).get("network")
     official = made["official_data"] and made["compare_with"] == "CIFAR-10-C"
-    ours = {name: getattr(request, name) for name in PROTOCOL}
-    return [
-        *(["the network is not RobustBench's WideResNet-28-10"] if network != NETWORK else []),
-        *(["the images are not all those of the CIFAR-10-C archive"] if not official else []),
-        *(["the protocol is not that of the profile standard"] if ours != PROTOCOL else []),
-    ]
+    same = {
+        "the network is not RobustBench's WideResNet-28-10": network == NETWORK,
+        "the images are not all those of the CIFAR-10-C archive": official,
+        "the protocol is not that of the profile standard": PROTOCOL.items() <= dict(request).items(),
+    }
+    return [fault for fault, holds in same.items() if not holds]

@@ -122,10 +122,8 @@ def _rows(claim: Claim, runs: Runs, label: str, setting: Mapping[str, Any], evid
     if domain := setting.get("domain"):
         inside = [replace(run, batches=run.batches[run.batches["domain"] == domain]) for run in frame["run"]]
         frame = frame.assign(run=inside, E=[100 * mean_online_error(run.batches) for run in inside])
-    if claim.value in METRICS:
-        frame = frame.assign(value=frame[claim.value])
-    else:
-        frame = frame.assign(value=[VALUES[claim.value](runs, run) for run in frame["run"]])
+    measured = claim.value in METRICS
+    frame["value"] = frame[claim.value] if measured else [VALUES[claim.value](runs, run) for run in frame["run"]]
     if frame["value"].isna().all():
         raise NotTestedError(f"{claim.value} of {_part(label, setting)}")
     return frame

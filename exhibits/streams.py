@@ -10,7 +10,7 @@ from exhibits.base import Exhibit, Part, exhibit
 from exhibits.main_tables import Gradual
 from exhibits.rendering import from_to
 from exhibits.runs import Point, Runs, points_for, reduced
-from exhibits.style import colour, legend, panels, spread
+from exhibits.style import colour, legend, panels, reading, spread
 
 
 @exhibit
@@ -41,4 +41,4 @@ class Streams(Exhibit):
         delta = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream."
         gradual = "The gradual one has its own number of images, and the severities 1 to 5."
         note = f"{delta} It changes nothing of a domain of one batch. {gradual}"
-        return [Part("streams", table, note), Part("streams-figure", figure, delta)]
+        return [Part("streams", table, note), Part("streams-figure", figure, f"{delta} {reading(frame[['seed']])}")]

@@ -19,13 +19,12 @@ from cascadetta_lib.methods import METHODS
 
 WIDTH = 8.0
 """Inches of every figure, so that its letters have one size on a page."""
-BANDS = "Bands: one standard deviation over seeds."
 _HEADS = "gauss shot impul defoc glass motn zoom snow frost fog brit contr elast pixel jpeg"
 SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
 """The paper's column heads."""
-_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _PINK, _GREY, _, _SKY = sns.color_palette("colorblind")
-PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1, 0.35), _PINK]
-PALETTE += [sns.color_palette("dark")[place] for place in (2, 3, 5, 6, 9)] + sns.husl_palette(12, l=0.45)
+_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_palette("colorblind")
+PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1, 0.35)]
+PALETTE += [sns.color_palette("dark")[place] for place in (3, 2, 4, 5, 6, 9)] + sns.husl_palette(12, l=0.45)
 """Of the methods: the paper's six first, far apart, also for colour-blind readers."""
 
 
@@ -49,10 +48,9 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
     return f"{value:{'+' if sign else ''}z.{digits}f}".replace("-", "−")
 
 
-def spread(values: pd.Series, digits: int = 2) -> str:
+def spread(values: pd.Series) -> str:
     """`mean ± standard deviation` over seeds, the one value, or a dash."""
-    deviation = f" ± {number(float(values.std()), digits)}" if values.count() > 1 else ""
-    return number(float(values.mean()), digits) + deviation
+    return number(values.mean()) + (f" ± {number(values.std())}" if values.count() > 1 else "")
 
 
 def typeset(text: str) -> str:
@@ -60,20 +58,40 @@ def typeset(text: str) -> str:
     return re.sub(r"θ_(\w)", r"$\\theta_\1$", text)
 
 
+def line_of(method: str, objective: str, varied: bool = False) -> dict[str, Any]:
+    """How the line of a method looks in every figure: in its colour; dashed and above the others where it is a variant
+    (by a comma in its label, or `varied`) or starts from a pre-training that is not its own."""
+    own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
+    dashed = varied or "," in METHODS[method].label or objective not in own
+    return {"color": colour(method), "ls": "--" if dashed else "-", "zorder": 3 if dashed else 2}
+
+
+def line_over(column: str) -> dict[str, Any]:
+    """How seaborn draws several seeds. Of the agreement each one: a network can be at chance, and the next at 1."""
+    return {"units": "seed", "estimator": None, "lw": 0.8} if column == "agreement" else {"errorbar": "sd"}
+
+
+def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
+    """What bands and dashes say in figures of these columns of a table, where there are any."""
+    each, said = "; of the agreement, a line for each" if "agreement" in columns else "", ""
+    if frame["seed"].nunique() > 1:
+        said = f"Bands and bars: one standard deviation over seeds{each}. "
+    lines = map(line_of, frame["method"], frame["objective"]) if "method" in frame else []
+    dashed = any(line["ls"] == "--" for line in lines)
+    return said + ("Dashed: variants, and pre-trainings that are not the method's own." if dashed else "")
+
+
 def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
-    """A line for each label of a tidy table with the columns label, method and objective: the mean over seeds within
-    one standard deviation, in the method's colour, dashed where the pre-training is not the method's own. By learning
-    rate a method that has none is a dotted level."""
+    """A line for each label of a tidy table with the columns label, method, objective and seed. By learning rate a
+    method that has none is a dotted level."""
     for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
-        own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
         if x == "online_learning_rate" and not METHODS[method].adapts:
             axes.axhline(rows[y].mean(), color=colour(method), ls=":", label=str(label))
             continue
-        dashed = "-" if objective in own else "--"
         marker = "o" if rows[x].nunique() <= 30 else None
-        line = {"color": colour(method), "ls": dashed, "marker": marker, "ms": 4, "label": str(label)}
-        sns.lineplot(rows, x=x, y=y, errorbar="sd", ax=axes, **line)
+        look = line_over(y) | line_of(method, objective)
+        sns.lineplot(rows, x=x, y=y, ax=axes, marker=marker, ms=4, label=str(label), **look)
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
@@ -87,7 +105,8 @@ def legend(figure: Figure, columns: int = 5) -> None:
     """One legend below all panels, a name once."""
     names: dict[str, Artist] = {}
     for axes in figure.axes:
-        names |= {typeset(name): handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            names.setdefault(typeset(name), handle)
         if seaborns := axes.get_legend():
             seaborns.remove()
     if names:

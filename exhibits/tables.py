@@ -1,5 +1,4 @@
-"""Tables that several exhibits share: the paper's published numbers, metrics and errors by domain beside them, and
-differences of methods."""
+"""Tables that several exhibits share: ours beside the paper's published numbers, and differences of methods."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,12 +1,14 @@
 """How the networks were pre-trained, whether θ_a has collapsed, and the check of Theorem 1."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from cascadetta_lib.methods import METHODS
 from cascadetta_lib.pretrain import kept_epoch
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
@@ -15,7 +17,7 @@ from exhibits.ablations import MetaLearning
 from exhibits.base import Exhibit, Part, Shown, exhibit
 from exhibits.regime import card_of
 from exhibits.runs import Point, Runs, main_points
-from exhibits.style import BANDS, draw_level, legend, number, panels
+from exhibits.style import colour, draw_level, legend, line_over, number, panels, reading
 from exhibits.uncertainty import ENTROPIES
 
 COLLAPSE_SHARE = 0.1
@@ -26,6 +28,14 @@ PANELS = {
     "entropy_of_mean_auxiliary": "entropy of mean a (nats)",
     "gradient_cosine": "cosine of ∇CE and ∇ENT on ψ",
 }
+ONE_BATCH = "on the first 200 held-out source examples in one batch, with its statistics"
+MEASURED = (
+    "Accuracy: on all held-out source examples, with the statistics of each batch, but of erm with the source's. "
+    f"All else: {ONE_BATCH}."
+)
+OWNERS = {METHODS[name].objective: name for name in ("erm", "ttt", "cascade", "cascade_no_auxiliary", "cascade_plus")}
+OWNERS |= dict.fromkeys(METHODS["cascade_plus"].objective_elsewhere.values(), "cascade_plus")
+"""The method that a pre-training is for, whose colour it has."""
 
 
 class Training(Exhibit):
@@ -36,7 +46,8 @@ class Training(Exhibit):
     elsewhere = ("cifar100", "tiny_imagenet")
 
     def points(self, settings: Settings) -> list[Point]:
-        return main_points(settings, self.modality)
+        more = MetaLearning().points(settings) if self.modality == "image" else []
+        return main_points(settings, self.modality) + more
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         return training_parts(f"{self.modality}-training", runs.histories(frame))
@@ -45,9 +56,6 @@ class Training(Exhibit):
 @exhibit
 class TrainingImage(Training):
     name, place = "training_image", 150
-
-    def points(self, settings: Settings) -> list[Point]:
-        return [*super().points(settings), *MetaLearning().points(settings)]
 
 
 @exhibit
@@ -80,31 +88,38 @@ def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
     rows = {}
     for (objective, seed), epochs in histories.groupby(["objective", "seed"], sort=False):
         kept = kept_epoch(epochs)
-        rows[f"{objective}, seed {seed}"] = {
+        rows[f"{objective}, seed {seed}".replace("_", " ")] = {
             "epoch kept": f"{kept['epoch']} of {epochs['epoch'].max()}",
             **{title: number(kept.get(column, np.nan), 3) for column, title in PANELS.items()},
             "θ_a": state_of_auxiliary(kept),
             "seconds": number(epochs["seconds"].sum(), 0),
         }
-    table, figure = pd.DataFrame(rows).T.rename_axis("pre-training"), curves(histories, "objective", PANELS)
+    names, palette = dict[str, str](), dict[str, Any]()
+    for objective in histories["objective"].unique():
+        owner, words = OWNERS.get(objective), objective.replace("_", " ")
+        names[objective] = f"{words} ({METHODS[owner].label})" if owner else words
+        palette[names[objective]] = colour(owner) if owner else "darkgreen"
+    figure = curves(histories.replace({"objective": names}), "objective", PANELS, palette)
+    table = pd.DataFrame(rows).T.rename_axis("pre-training")
     return [
-        Part(name, figure, f"Of held-out source examples. {BANDS} Dotted: uniform, chance."),
-        Part(f"{name}-table", table, "Of held-out source examples, in the epoch kept."),
+        Part(name, figure, f"{MEASURED} {reading(histories, PANELS)}"),
+        Part(f"{name}-table", table, f"In the epoch kept. {MEASURED}"),
     ]
 
 
-def curves(histories: pd.DataFrame, hue: str, columns: Mapping[str, str]) -> Figure:
-    """A panel for each of these columns of the history, by epoch; a line for each value of the column `hue`, the mean
-    over seeds within one standard deviation, of the same colour in all panels, also where others are missing."""
+def curves(histories: pd.DataFrame, hue: str, columns: Mapping[str, str], palette: Any = None) -> Figure:
+    """A panel for each of these columns of the history, by epoch; a line for each value of the column `hue`, of the
+    same colour in all panels, also where others are missing."""
     figure, grid = panels(len(columns), 2.7, columns=3, sharex=True)
     look = {"hue": hue, "style": hue} | dict.fromkeys(("hue_order", "style_order"), list(dict.fromkeys(histories[hue])))
     for axes, (column, title) in zip(grid, columns.items(), strict=True):
         if column in histories:
-            sns.lineplot(histories.dropna(subset=column), x="epoch", y=column, errorbar="sd", ax=axes, **look)
+            rows = histories.dropna(subset=column)
+            sns.lineplot(rows, x="epoch", y=column, ax=axes, palette=palette, **look, **line_over(column))
         draw_level(axes, column, histories["classes"].max())
         axes.set(title=title, ylabel="")
         axes.locator_params(axis="x", integer=True)
-    legend(figure, 4)
+    legend(figure, 3)
     return figure
 
 
@@ -139,11 +154,8 @@ class Theorem(Exhibit):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         """The numbers of theorem.check_theorem, a row a network."""
-        found = {
-            f"{run.request.checkpoint.objective}, seed {run.seed}": runs.study.store.theorem(run)
-            for run in frame["run"]
-        }
-        rows = {name: numbers for name, numbers in found.items() if numbers is not None}
+        found = {f"{run.request.checkpoint.objective}, seed {run.seed}": run for run in frame["run"]}
+        rows = {name: told for name, run in found.items() if (told := runs.study.store.theorem(run)) is not None}
         if not rows:
             return ["Missing: the decomposition was not checked."]
         table = pd.DataFrame(rows).T.map(lambda value: f"{value:.2g}".replace("-", "−"))

@@ -1,9 +1,8 @@
-"""fig:unc: entropy and error of the cascade against the samples it has adapted on, and against severity; and the
-entropies of every method along the stream."""
+"""fig:unc: entropy and error against the samples adapted on and against severity; entropies along the stream."""
 
 from collections.abc import Sequence
+from itertools import product
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -13,14 +12,14 @@ from cascadetta_lib.store import Run
 from exhibits.ablations import severity_points
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.runs import Point, Runs, points_for
-from exhibits.style import BANDS, WIDTH, draw_level, draw_lines, legend, name_domains, panels
+from exhibits.style import draw_level, draw_lines, legend, name_domains, panels, reading
 
 ENTROPIES = {
     "entropy_main": "entropy of z (nats)",
     "entropy_auxiliary": "entropy of a (nats)",
     "agreement": "argmax a = argmax z (share)",
 }
-COLUMNS = {"error": "error (%)"} | {name: ENTROPIES[name] for name in ("entropy_main", "entropy_auxiliary")}
+COLUMNS = {"error": "error (%)"} | ENTROPIES
 
 
 @exhibit
@@ -36,26 +35,24 @@ class Uncertainty(Exhibit):
         if runs.study.section.stream == "mixed":
             return ["No figure of a mixed stream, whose batches are of no one domain."]
         stream = frame[frame["severity"].isna()]
-        tables = {
-            "position": batch_means(stream, "position"),
-            "severity": batch_means(frame.drop(stream.index), "severity"),
-        }
+        tables = {"position": batch_means(stream, "position")}
+        tables["severity"] = batch_means(frame.drop(stream.index), "severity")
         if min(len(table) and table[over].nunique() for over, table in tables.items()) < 2:
             return ["No figure: it takes two whole batches of a domain and two severities."]
-        figure, grid = plt.subplots(3, 2, figsize=(WIDTH, 5.4), sharex="col")
-        for line, (column, name) in zip(grid, COLUMNS.items(), strict=True):
-            for axes, (over, table) in zip(line, tables.items(), strict=True):
-                draw_lines(axes, table, over, column)
-                axes.set(xlabel="samples of the domain seen before" if over == "position" else over, ylabel="")
-            line[0].set_ylabel(name)
+        figure, grid = panels(2 * len(COLUMNS), 2, columns=2, sharex="col")
+        for axes, (column, over) in zip(grid, product(COLUMNS, tables), strict=True):
+            draw_lines(axes, tables[over], over, column)
+            label = "samples of the domain seen before" if over == "position" else over
+            axes.set(title=COLUMNS[column], xlabel=label, ylabel="")
+            if column == "agreement":
+                draw_level(axes, column, len(frame["run"].iloc[0].provenance["class_names"]))
         legend(figure)
         note = "Batches come in one order: AdaBN, which adapts nothing, tells the images' difficulty from adaptation."
-        return [Part("uncertainty", figure, f"{note} {BANDS}")]
+        return [Part("uncertainty", figure, f"{note} {reading(frame, COLUMNS)}")]
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
-    """Mean error (%) and entropies (nats) of the whole batches by label, seed and `over`: the samples of the domain
-    seen before, or severity."""
+    """Means of COLUMNS over whole batches by label, seed and `over`: severity, or samples of the domain seen before."""
     if frame.empty:
         return frame
     batches = pd.concat([tidy_batches(run) for run in frame["run"]])
@@ -64,8 +61,7 @@ def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
 
 
 def entropy_figure(runs: Sequence[Run]) -> Figure:
-    """Along the stream, the entropies of z and of a and how often their argmax agrees, of the methods that have θ_a. An
-    a that is sure and agrees with z by chance alone tells nothing of the class."""
+    """Along the stream, the entropies of z and of a and how often their argmax agrees, of methods that have θ_a."""
     batches = pd.concat([tidy_batches(run) for run in runs]).dropna(subset="agreement")
     means = batches.groupby(["label", "method", "objective", "seed", "step"], sort=False)[list(ENTROPIES)].mean()
     figure, grid = panels(3, 3.2)

@@ -153,13 +153,11 @@ def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("claim")
 
 
-def save(judgements: Sequence[Judgement], profile: str, folder: Path) -> list[Path]:
+def save(judgements: Sequence[Judgement], profile: str, folder: Path) -> None:
     """Write the verdicts as Markdown and CSV."""
     table, counts = verdict_table(judgements), pd.Series([each.outcome for each in judgements]).value_counts()
-    about = (
-        f"Profile {profile}: {', '.join(f'{n} {name}' for name, n in counts.items())}. VERDICTS.md states the rules."
-    )
+    counted = ", ".join(f"{n} {name}" for name, n in counts.items())
+    text = f"{markdown(table)}\n\nProfile {profile}: {counted}. VERDICTS.md states the rules.\n"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "verdicts.md").write_text(f"{markdown(table)}\n\n{about}\n", encoding="utf-8")
+    (folder / "verdicts.md").write_text(text, encoding="utf-8")
     table.to_csv(folder / "verdicts.csv")
-    return [folder / "verdicts.md", folder / "verdicts.csv"]

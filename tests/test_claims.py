@@ -113,6 +113,8 @@ def test_every_claim_both_ways(claim: Claim, judged: tuple[bool, dict[str, Judge
 
 def test_claims_have_names_and_exhibits_of_their_own() -> None:
     assert len(BY_NAME) == len(CLAIMS) and {claim.exhibit for claim in CLAIMS} <= set(EXHIBITS)
+    families = [key for key, _ in groupby(CLAIMS, key=lambda claim: (claim.section, claim.dataset, claim.exhibit))]
+    assert len(families) == len(set(families)), "the claims of a family stand together in claims.csv"
     assert {claim.dataset for claim in CLAIMS} == set(REGIMES)
 
 
@@ -181,6 +183,26 @@ def test_what_is_missing_is_named() -> None:
     assert (judgement.outcome, judgement.reason) == ("not tested", "2 of 3 seeds")
     (judgement,) = judge([BY_NAME["c10-error"]], main_runs(without="cotta"))
     assert (judgement.outcome, judgement.reason) == ("not tested", "missing: E of CoTTA")
+
+
+def test_one_network_is_enough_for_a_claim_that_one_refutes() -> None:
+    runs, one = main_runs((0,)), Evidence(pd.DataFrame(index=[0]))
+    found = [verdicts._hindrance(BY_NAME[name], runs, one) for name in ("c10-error", "theorem-convex")]
+    assert found == ["1 of 3 seeds", "regime: data: a stand-in, which tests the machinery alone"]
+
+
+def test_times_are_compared_on_one_device_alone() -> None:
+    settings = quick(image_methods=["cotta", "cascade"])
+    study, runs = Study(settings), []
+    for device in ("a CPU", "a GPU"):
+        made = [
+            made_up_run(study, "cotta", Numbers(seconds=24.0)),
+            made_up_run(study, "cascade", Numbers(), device=device),
+        ]
+        runs.append(stored(settings, made))
+    assert measure(BY_NAME["speed"], runs[0]).parts.to_dict("list") == {"CoTTA / Cascade": [pytest.approx(24)]}
+    (judgement,) = judge([BY_NAME["speed"]], runs[1])
+    assert judgement.reason == "missing: times of all runs on one device"
 
 
 def test_seeds_that_share_one_network_are_no_three_seeds() -> None:
@@ -281,6 +303,7 @@ def test_what_is_in_the_regime() -> None:
     (fingerprint,) = COPIES
     assert hindered(regime_runs({})) == ""
     assert hindered(regime_runs({"image_dataset": "digits"}, fingerprint=fingerprint)) == ""
+    assert hindered(regime_runs({"image_weights": "shipped"}, network={"card": SHIPPED})) == ""
     assert gate("CIFAR-10-C", regime_runs({}))["passed"].tolist() == [True] * 4
     runs = regime_runs({})  # The shift is that of a network: a second one, measured at severity 5 alone, has none.
     other = Study(runs.settings).at_seed(1)
@@ -292,6 +315,17 @@ def test_what_is_in_the_regime() -> None:
 
 
 OTHERS = {"clean_error": 9.0, "data_fingerprint": "other", "data": "copies"}
+SHIPPED = {"clean_error": 9.0, "network": {"architecture": "auto", "depth": 26, "width": 16}}
+"""The card of a network that was not trained here, of the paper's form."""
+
+
+def test_the_clean_error_of_a_network_that_was_trained_here_is_that_of_its_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history = pd.DataFrame({"epoch": [1, 2, 3], "held_out_accuracy": [0.5, 0.91, 0.8]})
+    monkeypatch.setattr(Store, "history", lambda store, run: history)
+    found = gate("CIFAR-10-C", regime_runs({}, network={"card": None})).loc["clean error of ERM"]
+    assert (found["ours"], found["passed"]) == ("9.00", True)
 
 
 @pytest.mark.parametrize(
@@ -308,6 +342,16 @@ OTHERS = {"clean_error": 9.0, "data_fingerprint": "other", "data": "copies"}
         ({}, {"adabn": 24}, "gate: E of AdaBN 24.00"),
         ({}, {"network": {"card": None}}, "gate: clean error of ERM is missing"),
         ({}, {"network": {"card": OTHERS}}, "data: networks that are trained on other images (copies)"),
+        (
+            {"image_weights": "shipped"},
+            {"network": {"card": SHIPPED | {"network": {"architecture": "auto", "depth": 8}}}},
+            "network: depth 8 instead of 26",
+        ),
+        (
+            {"image_weights": "shipped"},
+            {"network": {"card": SHIPPED | {"options": {"train_size": 10000}}}},
+            "data: networks that are trained on a part of the source",
+        ),
     ],
 )
 def test_what_is_outside_the_regime(changes: dict[str, Any], keywords: dict[str, Any], reason: str) -> None:
@@ -363,5 +407,6 @@ def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert table.loc["c10-error", "ours"].startswith("45.00 [45.00, 45.00] (3 seeds)")
     conditions = table.loc[["batch-cotta", "c10-error"], "supported if"].tolist()
     assert conditions == ["> 5 (our bound)", "> 0"]
-    assert {path.suffix for path in save(judgements, "quick", tmp_path)} == {".md", ".csv"}
-    assert f"{len(CLAIMS)} not tested" in (tmp_path / "verdicts.md").read_text()
+    save(judgements, "quick", tmp_path / "figures")
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"verdicts.md", "verdicts.csv"}
+    assert f"{len(CLAIMS)} not tested" in (tmp_path / "figures" / "verdicts.md").read_text()

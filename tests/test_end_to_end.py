@@ -5,11 +5,20 @@ import re
 import shutil
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
 
+from exhibits import EXHIBITS
+from exhibits.base import Shown
+from exhibits.rendering import to_html
+
 ROOT = Path(__file__).resolve().parents[1]
+NOT_SHOWN = {
+    "standard": "made-up digits stand beside no published number",
+}
+"""The exhibits that the profile `quick` cannot show, and why. All others are in its report, with no run missing."""
 
 
 def test_quick_makes_the_report(tmp_path: Path) -> None:
@@ -34,6 +43,10 @@ def test_quick_makes_the_report(tmp_path: Path) -> None:
     report = (results / "report.html").read_text()
     assert "data:image/png;base64" in report and report.index("Findings") < report.index("The paper's exhibits")
     assert re.search(r"<summary>\d+ claims not tested, and why</summary>", report), "what says little is folded"
+    missing = re.search(r"<summary>(\d+) of (\d+) exhibits, and why</summary>(.*?)</details>", report, re.DOTALL)
+    assert missing and (int(missing[1]), int(missing[2])) == (len(NOT_SHOWN), len(list(EXHIBITS)))
+    headings = {unescape(to_html(Shown(EXHIBITS[name], "digits", []).heading)) for name in NOT_SHOWN}
+    assert set(re.findall("<th>(.+)</th>", unescape(missing[3]))) == headings | {"why"}
     for path in (results / "notebooks").glob("*.ipynb"):
         assert path.with_suffix(".html").exists() and f'href="notebooks/{path.stem}.html"' in report
     assert not list(results.rglob("*.partial*"))

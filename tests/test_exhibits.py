@@ -129,9 +129,13 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
     ("learning_rate", "learning-rate-16", "AdaBN", ..., ["50.00 ± 0.00", "–", "2"]),
     ("released", "released", "Cascade", ["E", "the paper's E", "E, distance"], ["10.00", "22.99", "−12.99"]),
     ("released", "released", "Cascade", ["95 % of E, over images"], ["–"]),  # one block of 32 images
+    # ERM errs on 45 % in every domain; the paper's on 129.83 points more in six of them and 156.83 less in the others.
+    ("released", "released", "ERM", ["by domain, mean distance"], ["19.11"]),
     ("updates", "updates", "Cascade", ..., ["10.00 ± 0.00", "–", "60.00 ± 0.00", "2", "22.99", "77.36"]),
     ("source_statistics", "source-statistics", "N = 32, plainly trained", ...,
      ["50", "15.00 ± 0.00", "–", "60.00 ± 0.00", "2"]),
+    ("source_statistics", "source-statistics-differences", "N = 32, plainly trained − AdaBN, plainly trained",
+     DIFFERENCE, ["−25.00", "2"]),  # 15 % less 40 %
     ("whose_gain", "whose-gain", "Cascade", ..., ["–", "10.00 ± 0.00", "2"]),
     ("whose_gain", "whose-gain-differences", "Cascade, meta-learned − AdaBN, meta-learned", DIFFERENCE,
      ["−30.00", "2"]),
@@ -261,7 +265,7 @@ def test_every_exhibit_stands_where_one_method_alone_has_run(runs: Runs, method:
 
 
 def test_a_network_has_one_colour_in_all_panels_of_its_training() -> None:
-    epochs = {"epoch": [1, 2, 1, 2], "objective": ["erm", "erm", "meta", "meta"], "classes": 10}
+    epochs = {"epoch": [1, 2, 1, 2], "objective": ["erm", "erm", "meta", "meta"], "seed": 0, "classes": 10}
     histories = pd.DataFrame(epochs | {"held_out_accuracy": [0.1, 0.2, 0.3, 0.4], "agreement": [np.nan, np.nan, 1, 1]})
     columns = {"held_out_accuracy": "accuracy", "agreement": "agreement"}
     both, alone = training.curves(histories, "objective", columns).axes[:2]
@@ -353,10 +357,11 @@ def test_text_by_the_step_at_test_time() -> None:
 # ---------------------------------------------------------------- what all exhibits share
 
 
-def test_every_exhibit_can_be_asked_for() -> None:
+def test_every_exhibit_can_be_asked_for(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"results_folder": str(tmp_path)})
     for name in EXHIBITS:
         exhibit = EXHIBITS[name]
-        study, points = Study(SETTINGS, exhibit.modality), exhibit.points(SETTINGS)
+        study, points = Study(settings, exhibit.modality), exhibit.points(settings)
         requests = [study.varied(**point.changes).request(point.method, point.objective) for point in points]
         asked = {(point.label, request) for point, request in zip(points, requests, strict=True)}
         assert len(asked) == len(points), f"{name}: no point twice"
@@ -368,8 +373,9 @@ def test_without_runs_every_exhibit_is_a_heading_and_a_reason(tmp_path: Path) ->
     for each in shown:
         assert not each.parts and each.lines, each.heading
         assert f'id="{each.anchor}"' in each._repr_html_()
-        assert each.save(tmp_path / "figures") == []
-    assert len({each.anchor for each in shown}) == len(shown)
+        each.save(tmp_path / "figures")
+    assert not (tmp_path / "figures").exists()
+    assert len({each.anchor for each in shown}) == len({each.heading for each in shown}) == len(shown)
 
 
 def test_a_profile_of_fewer_methods_asks_for_less() -> None:
@@ -383,7 +389,8 @@ def test_a_profile_of_fewer_methods_asks_for_less() -> None:
 
 
 def test_exhibits_are_saved_with_what_made_them(tmp_path: Path, shown: Show) -> None:
-    names = {path.name for path in shown("main_image").save(tmp_path)}
+    shown("main_image").save(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
     stems = ("image-metrics", "image-domains", "image-differences")
     assert names == {f"digits-{stem}.csv" for stem in stems} | {
         "digits-image-stream.png", "digits-image-entropies.png",
@@ -434,11 +441,6 @@ def test_images_of_ones_own_do_not_compare_with_the_paper() -> None:
     own = made_up_run(study, "tent", Numbers())
     copies = made_up_run(study, "tent", Numbers(), fingerprint=next(iter(COPIES)))
     assert "do not compare" in provenance([own]) and "only roughly" in provenance([copies])
-
-
-def test_headings_name_the_dataset_also_where_nothing_is_stored(tmp_path: Path) -> None:
-    shown = show_all(quick(image_dataset=("digits", "cifar100"), results_folder=str(tmp_path)))
-    assert len({each.heading for each in shown}) == len(shown)
 
 
 def test_a_method_without_the_setting_is_a_level_and_a_pre_training_of_its_own_no_dashes() -> None:

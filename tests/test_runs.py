@@ -14,6 +14,7 @@ from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Study
 from exhibits.base import EXHIBITS
+from exhibits.released import over_images
 from exhibits.runs import Estimate, Point, Runs, bootstrap, errors_less, main_points, over_seeds, paired
 
 SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
@@ -63,14 +64,24 @@ def test_another_seed_is_read_and_an_older_state_of_the_data_is_not(runs: Runs) 
     stale = replace(run, provenance=run.provenance | {"fingerprint": "f" * 16, "finished": "2020-01-01T00:00:00+00:00"})
     found = stored(SETTINGS, [*runs.stored, seventh, stale]).frame(main_points(SETTINGS, "image")[1:2])
     assert found["seed"].tolist() == [0, 1, 7] and found["run"].iloc[0] is run
-    newer = replace(stale, provenance=stale.provenance | {"finished": "2027-01-01T00:00:00+00:00"})
-    found = stored(SETTINGS, [*runs.stored, newer]).frame(main_points(SETTINGS, "image")[1:2])
-    assert found["run"].tolist() == [newer], "the other seeds are on data that has changed since"
+    for changed in ({"fingerprint": "f" * 16}, {"domain_source": "the archive"}):
+        newer = replace(run, provenance=run.provenance | changed | {"finished": "2027-01-01T00:00:00+00:00"})
+        found = stored(SETTINGS, [*runs.stored, newer]).frame(main_points(SETTINGS, "image")[1:2])
+        assert found["run"].tolist() == [newer], "the other seeds are on data that has changed since"
 
 
 def test_a_pre_training_without_a_network_has_no_runs() -> None:
     settings = quick(image_weights="shipped", image_dataset="cifar10", image_methods=("tent",))
     assert stored(settings, []).frame([Point("Tent", "tent", "ttt")], seeds=(12345,)).empty
+
+
+def test_a_shipped_networks_history_is_that_of_runs_from_its_weights_alone() -> None:
+    settings = quick(image_weights="shipped", image_dataset="cifar10", image_methods=("tent",))
+    run = made_up_run(Study(settings), "tent", Numbers())
+    other = run.request.checkpoint.model_copy(update={"weights": "folder:0123456789ab"})
+    brought = replace(run, request=run.request.model_copy(update={"checkpoint": other}))
+    runs = stored(settings, [run, brought])
+    assert runs.history(run) is not None and runs.history(brought) is None
 
 
 def test_students_interval_by_hand() -> None:
@@ -111,6 +122,18 @@ def test_the_bootstrap_draws_batches_within_domains() -> None:
     assert bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
 
 
+def test_batches_next_to_each_other_that_err_alike_are_not_so_many_batches() -> None:
+    """400 batches in runs of eight equal ones, drawn in blocks of ∛400 = 7, and the same ones shuffled."""
+    runs, widths = np.random.default_rng(0).binomial(10, 0.3, size=50).repeat(8), []
+    for errors in (runs, np.random.default_rng(1).permutation(runs)):
+        found = bootstrap(*by_method(runs_of({("cascade", 0): [0] * 400, ("tent", 0): errors})))
+        assert found is not None
+        widths.append(found.high - found.low)
+    # Batches k < 7 apart are in one block 7 − k times of 7 and in one run 8 − k times of 8: a variance of 5, not of 1.
+    variance = 1 + 2 * sum((1 - k / 7) * (1 - k / 8) for k in range(1, 7))
+    assert variance == pytest.approx(5) and widths[0] / widths[1] == pytest.approx(variance**0.5, rel=0.2)
+
+
 def test_an_order_of_its_own_in_each_domain_has_no_interval_over_batches() -> None:
     settings = quick(image_methods=("tent", "cascade"), image_stream="correlated")
     made = runs_of({("cascade", 0): (2,) * 10, ("tent", 0): (3,) * 10}, settings)
@@ -120,11 +143,17 @@ def test_an_order_of_its_own_in_each_domain_has_no_interval_over_batches() -> No
 
 def test_versions_of_an_image_in_a_long_stream_are_no_more_images() -> None:
     settings = quick(image_dataset="cifar10_sample:x", image_methods=("tent", "cascade"), image_stream=("fog",))
-    wrong, intervals = np.random.default_rng(0).binomial(32, 0.3, size=(2, 31)), []
+    wrong, intervals, of_errors = np.random.default_rng(0).binomial(32, 0.3, size=(2, 31)), [], []
     for versions in (1, 4):
         repeated = {(name, 0): np.tile(each, versions) for name, each in zip(("cascade", "tent"), wrong, strict=True)}
-        intervals.append(bootstrap(*by_method(runs_of(repeated, settings, count=32), settings)))
+        frames = by_method(runs_of(repeated, settings, count=32), settings)
+        intervals.append(bootstrap(*frames))
+        of_errors.append(over_images(frames[1]))
     assert intervals[0] == intervals[1] and intervals[0] is not None and intervals[0].high > intervals[0].low
+    assert of_errors[0] == of_errors[1]
+    # Of 992 independent errors of variance 0.3·0.7: a standard error of 1.46 points.
+    low, high = map(float, of_errors[0].strip("[]").split(", "))
+    assert high - low == pytest.approx(2 * 1.96 * 1.46, rel=0.3)
 
 
 def test_errors_are_subtracted_seed_by_seed() -> None:
