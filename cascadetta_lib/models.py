@@ -153,7 +153,7 @@ def build_network(
     model: Cascade | Parallel
     # The order in which the modules are made decides which random draws each is initialised by.
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         if isinstance(network, ImageNetwork):
             chosen = (architecture or "resnet26") if network.architecture == "auto" else network.architecture
             large = chosen == "resnet34"

@@ -6,7 +6,11 @@ is) and NAME.csv (a row an epoch of its training). Nothing that is read here can
 """
 
 import hashlib
+import warnings
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ from torch import nn
 
 from cascadetta_lib.data.base import Dataset, Modality
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
-from cascadetta_lib.objectives import Training
+from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.published import SOURCES, NetworkError, check_file, load_into, load_published
 from cascadetta_lib.settings import absolute
@@ -88,8 +92,11 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
             "another's; fetch both again"
         )
     _check_fit(path, described.classes, described.input_shape, described.options, dataset)
-    if dataset.modality == "text" and described.data_fingerprint != dataset.fingerprint:
-        raise NetworkError(f"{path} was trained beside other reviews, of the source or of targets ({described.data})")
+    if described.data_fingerprint != dataset.fingerprint:
+        if dataset.modality == "text":
+            raise NetworkError(f"{path} was trained beside other reviews of source or targets ({described.data})")
+        # It may well be meant: one learns from JPEG copies, and is measured on the official pixels.
+        warnings.warn(f"networks trained on {described.data} meet {dataset.source}", stacklevel=2)
     built = new_network(dataset, described.network, described.objective, seed)
     try:
         load_into(built, load(content), path)
@@ -115,6 +122,15 @@ def origin(weights: str, objective: str, seed: int) -> str:
         return f"{published[0]}:{check_file(*published, objective)[:12]}"
     card = _shipped(weights, objective, seed)[1]
     return f"{'shipped' if weights == 'shipped' else 'folder'}:{card.weights_sha256[:12]}"
+
+
+def origins(weights: str, seeds: Iterable[int]) -> list[str]:
+    """What stands for every network, of any objective, that `weights` has at these seeds. Reads no data."""
+    found = []
+    for objective, seed in product(OBJECTIVES, seeds):
+        with suppress(NetworkError):
+            found.append(origin(weights, objective, seed))
+    return found
 
 
 def read_card(path: Path) -> Card:

@@ -27,7 +27,7 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     iterations: int | None = Field(None, ge=1, description="batches in all; null where the epochs are counted")
     training_batch_size: int = Field(200, ge=4, description="halved into meta-train and meta-test")
     optimizer: Literal["sgd", "adam"] = Field("sgd", description="sgd: with Nesterov momentum 0.9")
-    learning_rate: float = Field(0.1, gt=0, description="β, at the start")
+    learning_rate: float = Field(0.1, gt=0, description="β, at the start; TTT has its own, 0.1")
     schedule: Literal["linear", "steps", "ttt_steps", "dann"] = Field(
         "steps",
         description="linear decay to final_learning_rate (paper), ×0.1 at 20/75 40/75 50/75 60/75 70/75 of the "

@@ -23,6 +23,7 @@ from cascadetta_lib.meta import META_GRADIENTS, MetaProblem, batch_statistics, f
 from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
 from cascadetta_lib.objectives import OBJECTIVES, Half, Objective, Training, losses, training_for
 from cascadetta_lib.progress import progress
+from cascadetta_lib.provenance import code_revision
 
 SAVE_SECONDS = 20
 """Seconds between two writings of a training's state. The text network has short epochs; writing after every one would
@@ -37,7 +38,7 @@ def pretrain(
     An epoch is all whole batches of the source; where the iterations are counted, the last epoch may be a part of one.
     A row has epoch, learning_rate (of the last batch), loss (in nats, the mean over the batches), held_out_accuracy
     (0..1, under batch statistics but for erm, which is used without them), what `diagnose` says where there is a
-    self-supervised loss, and seconds.
+    self-supervised loss, seconds, and the code_revision.
 
     state_file: written after an epoch, at most every SAVE_SECONDS. A later call with it goes on from there and ends in
     the same weights (bit for bit on a CPU), because every draw depends on the seed and the epoch alone. A damaged file
@@ -57,7 +58,8 @@ def pretrain(
             state = torch.load(state_file, map_location=device, weights_only=True)
             model.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
-            best, history = state["best"], state["history"]
+            best = state["best"]
+            history = [row | {"code_revision": row.get("code_revision", "unknown")} for row in state["history"]]
         except Exception as error:  # a damaged file can make torch.load and load_state_dict raise nearly anything
             aside = state_file.replace(state_file.with_name(f"{state_file.name}.damaged"))
             reason = str(error).split("\n")[0]
@@ -86,7 +88,7 @@ def pretrain(
             optimizer.step()
         loss = sum(torch.stack(found).tolist()) / len(found)  # read once an epoch, because a GPU is waited for
         if not math.isfinite(loss):
-            reason = f"(loss not finite): lower the learning rate, {training.learning_rate}"
+            reason = f"(the loss is not finite) at a learning rate of {training.learning_rate} to begin with"
             raise ValueError(f"pre-training {objective} diverged in epoch {epoch + 1} {reason}")
         accuracy = held_out_accuracy(model, dataset, running_statistics=objective == "erm", batch_size=size)
         row = {"epoch": epoch + 1, "learning_rate": rate, "loss": loss, "held_out_accuracy": accuracy}
@@ -94,7 +96,7 @@ def pretrain(
             # The same examples and rotations in every epoch, so that the rows compare.
             x, y = dataset.plain_held_out.take(slice(0, 200))
             row |= diagnose(model, _half(dataset.prepare(x), y, kind, torch.Generator().manual_seed(0)))
-        history.append(row | {"seconds": time.perf_counter() - started})
+        history.append(row | {"seconds": time.perf_counter() - started, "code_revision": code_revision()})
         if accuracy == max(earlier["held_out_accuracy"] for earlier in history):
             best = {name: value.detach().clone() for name, value in model.state_dict().items()}
         if state_file is not None and time.monotonic() - saved >= SAVE_SECONDS:

@@ -25,6 +25,8 @@ def code_revision() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
+        if git("rev-parse", "--show-prefix"):  # it lies in the checkout of another project
+            return "unknown"
         return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if git("status", "--porcelain", "--", *CODE) else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -50,8 +50,5 @@ class Registry(Iterable[str], Generic[Entry]):
             raise ValueError(f"no {self.kind} is named {name!r}; {nearest(name, self._entries)}")
         return self._entries[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._loaded()
-
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._loaded()))

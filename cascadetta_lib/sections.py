@@ -107,8 +107,9 @@ class Section(Protocol):
     @field_validator("objectives")
     @classmethod
     def _objectives(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        if unknown := [name for name in names if name not in OBJECTIVES]:
-            raise ValueError(f"{unknown[0]} is no pre-training; {nearest(unknown[0], OBJECTIVES)}")
+        allowed = [name for name in OBJECTIVES if cls.modality == "image" or not OBJECTIVES[name].parallel]
+        if unknown := [name for name in names if name not in allowed]:
+            raise ValueError(f"{unknown[0]} is no pre-training for {cls.modality}; {nearest(unknown[0], allowed)}")
         return names
 
     @field_validator("stream")
@@ -127,7 +128,7 @@ class Section(Protocol):
     @property
     def domains(self) -> list[Domain]:
         """The stream, domain by domain."""
-        return make_stream(self.stream, VOCABULARIES[self.modality])
+        return make_stream(self.stream, VOCABULARIES[self.modality], getattr(self, "severity", 1))
 
     def part(self, kind: type[Part]) -> Part:
         """The values of the fields of `kind`, such as Training or ImageNetwork."""
@@ -166,10 +167,6 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     )
     comparison_batch_sizes: Sizes = Field((200, 16, 4, 1), description="of the comparison in 09_field")
     comparison_test_size: int | None = Field(None, ge=1, description="images of each domain of 07 and 09; null: all")
-
-    @property
-    def domains(self) -> list[Domain]:
-        return make_stream(self.stream, VOCABULARIES["image"], self.severity)
 
 
 WITHOUT_IMAGES = (

@@ -130,10 +130,10 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
 
     Raises SettingsError with one message for the first name or value that cannot be used.
     """
-    origins = origins or {}
+    origins = dict.fromkeys(values, "the call") | dict(origins or {})
     nested: dict[str, Any] = {modality: {} for modality in SECTIONS}
     for name, value in values.items():
-        origin = origins.get(name, "the call")
+        origin = origins[name]
         if name not in PARAMETERS:
             raise SettingsError(f"{reprlib.repr(name)} (from {origin}) is no parameter; {_alike(str(name)[:60])}")
         items = value if isinstance(value, list | tuple) else [value]
@@ -154,14 +154,14 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
 
 
 def _alike(name: str) -> str:
-    """What is allowed instead of a name that is no parameter: those that begin alike, or those of all modalities."""
-    return nearest(name, [other for other in PARAMETERS if _modality(other) == _modality(name)])
+    """What is allowed instead of a name that is no parameter: those of its modality, where it begins with one."""
+    return nearest(name, [other for other in PARAMETERS if _modality(name) in ("", _modality(other))])
 
 
 def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
     """The first fault of `error` in one sentence: name, value, what is allowed, where it came from."""
     fault = error.errors()[0]
-    reason = fault["msg"].removeprefix("Value error, ")
+    reason = fault["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list, such as [1, 2]")
     place = [str(part) for part in fault["loc"]]
     if place[0] in SECTIONS and len(place) == 1:
         return f"the parameters {place[0]}_… do not go together: {reason}"
@@ -224,7 +224,8 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
             if value is not None or type(None) in get_args(PARAMETERS[name].annotation):
                 values[name] = value
         elif isinstance(value, PLAIN | list | tuple) and not name.startswith("_"):
-            if _modality(name) or difflib.get_close_matches(name, COMMON, cutoff=0.75):
+            looks = _modality(name) or difflib.get_close_matches(name, COMMON, cutoff=0.75)
+            if looks or difflib.get_close_matches(name.lower(), PARAMETERS, cutoff=0.85):
                 raise SettingsError(f"{name} (from the notebook) is no parameter; {_alike(name)}")
     base, path = read_profile(str(values.pop("profile", "quick")))
     origins = dict.fromkeys(base, path) | dict.fromkeys(values, "the notebook's parameters")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from pooch import file_hash
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -30,7 +30,7 @@ from cascadetta_lib.streams import Domain, Order
 
 STORE_FORMAT = 6
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
-DESCRIPTION, CHECKSUMS = "entry.json", "SHA256SUMS"
+DESCRIPTION, CHECKSUMS, PATIENCE = "entry.json", "SHA256SUMS", 5
 Kind = Literal["checkpoints", "runs", "theorem"]
 
 
@@ -129,7 +129,13 @@ class Store:
         if entry := _sound(path):
             return entry
         path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):  # whoever waited for another maker finds the entry there
+        lock = FileLock(path.with_suffix(".lock"))
+        try:
+            held = lock.acquire(timeout=PATIENCE)
+        except Timeout:
+            print(f"another process is making {path}: waiting for it", flush=True)
+            held = lock.acquire()
+        with held:  # whoever waited for another maker finds the entry there
             if path.exists() and not _sound(path):
                 _set_aside(path)
             if not path.exists():
@@ -157,7 +163,7 @@ class Store:
                 entry = read_entry(path)
             except OtherVersion:
                 continue
-            except Damaged as error:
+            except (Damaged, OSError) as error:
                 warnings.warn(f"{path} is left out: {error}", stacklevel=2)
                 continue
             if isinstance(entry.request, RunRequest) and wanted(entry.request):
@@ -187,7 +193,7 @@ def read_entry(folder: Path) -> Entry:
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         if not isinstance(described, dict) or not {"request", "data", "provenance", "found"} <= described.keys():
             raise Damaged(f"its file {DESCRIPTION} describes no entry")
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # another OSError says nothing of the files
         raise Damaged(str(error)) from None
     kind = RunRequest if folder.parent.name == "runs" else CheckpointRequest
     try:
@@ -223,7 +229,7 @@ def _seal(folder: Path, described: dict[str, Any]) -> None:
     """Write the description of an entry and the checksums of its files, in the form that `sha256sum --check` reads."""
     text = json.dumps(described, indent=1, sort_keys=True, ensure_ascii=False)
     (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
-    files = sorted(path for path in folder.iterdir() if path.name != CHECKSUMS)
+    files = sorted(path for path in folder.glob("[!.]*") if path.name != CHECKSUMS)
     sums = [f"{file_hash(str(path))}  {path.name}\n" for path in files]
     (folder / CHECKSUMS).write_text("".join(sums), encoding="utf-8")
     for path in (*files, folder / CHECKSUMS, folder):

@@ -187,15 +187,15 @@ class Study:
         network, training = request.network, request.training
 
         def make(folder: Path) -> dict[str, Any]:
-            state_file, started = folder / "training.pt", time.perf_counter()
+            state_file = folder / "training.pt"
             model, history = pretrain(self.dataset, network, objective, training, request.seed, state_file)
             weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
             save_file(weights, folder / "weights.safetensors")
+            revisions = " then ".join(history.pop("code_revision").unique())
             history.to_csv(folder / "history.csv", index=False)
             state_file.unlink(missing_ok=True)
-            # A training that was resumed counts the seconds of all its epochs, not only those since then.
-            seconds = max(float(history["seconds"].sum()), time.perf_counter() - started)
-            return {"provenance": self._provenance(seconds)}
+            # Of a training that was resumed, the seconds and revisions of all its epochs count.
+            return {"provenance": self._provenance(float(history["seconds"].sum()), code_revision=revisions)}
 
         entry = self.store.make_once("checkpoints", request, (self.dataset.fingerprint,), make)
         model = new_network(self.dataset, network, objective, request.seed)
@@ -209,9 +209,9 @@ class Study:
 
         def make(folder: Path) -> dict[str, Any]:
             checkpoint, started = self.checkpoint(objective), time.perf_counter()
-            assert isinstance(checkpoint.model, Cascade)
-            if not (known := request.training or (checkpoint.provenance.get("card") or {}).get("training")):
-                raise ValueError(f"Theorem 1 needs the α, β and λ of a training, and {request.weights} tells none")
+            known = request.training or (checkpoint.provenance.get("card") or {}).get("training")
+            if not known or not isinstance(checkpoint.model, Cascade):
+                raise ValueError(f"Theorem 1 needs a cascade and the α, β and λ of its training, not {request.weights}")
             found = check_theorem(checkpoint.model, self.dataset, Training.model_validate(known), self.settings.seed)
             return {"provenance": self._provenance(time.perf_counter() - started), "found": found}
 

@@ -1,14 +1,18 @@
 """Corruptions: held to the statistics of the original code on real images, and to the contract of `corrupt`."""
 
 import csv
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
-from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
+from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, PARAMETERS, SEVERITIES, corrupt
+from cascadetta_lib.data.corruptions.common import Draws, truncate
+from cascadetta_lib.data.corruptions.weather import brightness
 
 RANDOM = {"gaussian_noise", "shot_noise", "impulse_noise", "glass_blur", "motion_blur", "snow", "frost", "fog"}
 RANDOM |= {"elastic_transform", "speckle_noise", "spatter"}
@@ -71,6 +75,15 @@ def test_keeps_dtype_and_shape_and_changes_the_images(corruption: str, size: int
         assert corrupted.dtype == torch.uint8 and corrupted.shape == images.shape
         assert torch.equal(images, untouched)
         assert not torch.equal(corrupted[2:], images[2:])
+
+
+def test_images_of_64_pixels_end_as_jpeg_files() -> None:
+    """As in Tiny-ImageNet-C."""
+    images, (increase, *_) = made_images(4, 64), PARAMETERS["brightness"][64]
+    raised = truncate(brightness(images.float() / 255, Draws(0, "", 1, images.device), increase))
+    for image, found in zip(raised.permute(0, 2, 3, 1).numpy(), corrupt(images, "brightness", 1), strict=True):
+        Image.fromarray(image).save(file := io.BytesIO(), "JPEG", quality=85)
+        assert np.array_equal(np.asarray(Image.open(file)), found.permute(1, 2, 0).numpy())
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS + HELD_OUT_CORRUPTIONS)

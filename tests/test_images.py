@@ -3,10 +3,12 @@
 import hashlib
 import pickle
 import re
+import sys
 import tarfile
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -232,9 +234,26 @@ def test_cifar_with_and_without_its_corruptions(folder: Path, name: str, title: 
     domain = cut.domain("fog", 3)
     assert domain.x.shape == (6, 3, 32, 32) and (domain.x == 30).all() and domain.y.tolist() == list(range(6))
     assert len(cut.domain("saturate", 3).x) == 6, "held-out corruptions are generated"
+    fog = np.load(folder / f"{title}-C" / "fog.npy")
+    for spoilt in (fog[80:], fog.astype(np.float32), fog[..., :2]):  # the first is severity 5 alone
+        np.save(folder / f"{title}-C" / "fog.npy", spoilt)
+        with pytest.raises(DataMissing, match=r"fog\.npy .* beside 100 labels, not uint8 of 5 × 20\)"):
+            whole.domain("fog", 5)
     (folder / f"{title}-C" / "fog.npy").write_bytes(b"half")
     with pytest.raises(DataMissing, match=r"fog\.npy or labels\.npy cannot be read"):
         whole.domain("fog", 1)
+
+
+def test_what_an_editor_leaves_beside_the_code_is_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("__init__.py", "blur.py", "parameters.yaml"):
+        (tmp_path / name).write_text("code")
+    monkeypatch.setitem(sys.modules, "made_up", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
+    version = base.code_version("made_up")
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / ".blur.py.swp").touch()
+    assert base.code_version("made_up") == version
+    (tmp_path / "parameters.yaml").write_text("other")
+    assert base.code_version("made_up") != version
 
 
 def test_cifar_from_archive_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import pickle
+import re
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -46,6 +48,10 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
     found = networks.find(str(folder), "meta", 3, dataset)
     assert same(found.model.state_dict(), new_network(dataset, TINY, "meta", seed=3).state_dict())
     assert found.card["sample_errors"] == sample_errors(found.model, dataset)
+    x, y = dataset.plain_held_out
+    errors = {name: METHODS[name](found.model)(dataset.prepare(x)).argmax(1) != y for name in ("erm", "adabn")}
+    clean, of_batch = (round(100 * wrong.double().mean().item(), 3) for wrong in errors.values())
+    assert found.card["clean_error"] == clean != of_batch == found.card["clean_error_batch_statistics"]
     adabn, wrong = METHODS["adabn"](found.model), []
     for name in HELD_OUT_CORRUPTIONS:
         x, y = dataset.domain(name, 5)
@@ -53,6 +59,16 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
     assert found.card["corrupted_error"] == pytest.approx(100 * sum(wrong) / len(wrong), abs=1e-3)
     assert found.history is not None and list(found.history["held_out_accuracy"]) == [0.5]
     assert found.origin == networks.origin(str(folder), "meta", 3) == f"folder:{found.sha256[:12]}"
+
+
+def test_other_data_than_a_network_was_trained_on_are_told(folder: Path, dataset: ImageDataset) -> None:
+    with pytest.warns(UserWarning, match=f"networks trained on {re.escape(dataset.source)} meet pets"):
+        networks.find(str(folder), "meta", 3, replace(dataset, source="pets", fingerprint="other"))
+
+
+def test_which_networks_are_there(folder: Path) -> None:
+    assert networks.origins(str(folder), [0, 3, 4]) == [networks.origin(str(folder), "meta", 3)]
+    assert networks.origins("train", [0]) == []
 
 
 def test_the_name_says_which_weights() -> None:

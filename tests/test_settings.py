@@ -81,6 +81,8 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
         ("image_severity", 6, ["image_severity = 6"]),
         ("image_methods", ["tnet"], ["tnet", "did you mean 'tent'"]),
         ("image_methods", ["erm", "erm"], ["different"]),
+        ("image_methods", "erm", ["image_methods = 'erm' (from --set): Input should be a list, such as [1, 2]"]),
+        ("text_objectives", ["ttt"], ["ttt is no pre-training for text; allowed are", "meta"]),
         ("image_methods", [], ["image_methods"]),
         ("image_dataset", "cifar11", ["cifar11", "did you mean 'cifar10'"]),
         ("image_dataset", "npz", ["npz:FOLDER"]),
@@ -118,6 +120,13 @@ def test_a_bad_value_is_named_with_what_is_allowed_and_where_it_came_from(
     assert len(message) <= LONGEST_MESSAGE and "\n" not in message
 
 
+def test_a_value_that_a_caller_gave_comes_from_the_call() -> None:
+    with pytest.raises(SettingsError, match=r"image_severity = 9 \(from the call\)"):
+        make_settings({"image_severity": 9})
+    with pytest.raises(SettingsError, match=r"'epochs' \(from the call\) is no parameter; .*image_epochs"):
+        make_settings({"epochs": 9})
+
+
 def test_a_file_of_ones_own_lists_what_differs_from_the_papers_values(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("image_epochs: 7\nimage_learning_rate: 1e-2\n")
     mine = load_profile(str(tmp_path / "mine.yaml"))
@@ -143,7 +152,19 @@ def test_a_notebook_takes_from_its_profile_what_its_cell_leaves_open() -> None:
     assert settings_from({}) == load_profile("quick")
 
 
-@pytest.mark.parametrize("name", ["image_epoch", "text_epochz", "sed", "profil", "result_folder"])
+WRONG_NAMES = [
+    "image_epoch",
+    "text_epochz",
+    "sed",
+    "profil",
+    "result_folder",
+    "imag_epochs",
+    "Image_epochs",
+    "txt_hidden",
+]
+
+
+@pytest.mark.parametrize("name", WRONG_NAMES)
 def test_a_misspelled_name_in_a_notebook_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}.*is no parameter; .*did you mean"):
         settings_from({"profile": "quick", name: 9})

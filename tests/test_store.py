@@ -5,6 +5,8 @@ import hashlib
 import json
 import shutil
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,6 +157,50 @@ def test_history_and_theorem_are_those_of_the_runs_network(store: Store) -> None
     assert store.theorem(run) == {"error": 0.25}
     elsewhere = Run(run.request, run.batches, run.accuracies, run.provenance | {"fingerprint": "other data"})
     assert store.history(elsewhere) is None
+
+
+def test_a_file_that_cannot_be_read_now_is_not_called_damaged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = store.make_once("runs", REQUEST, DATA, make)
+
+    def fail(path: str) -> str:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "file_hash", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            store.make_once("runs", REQUEST, DATA, lambda folder: pytest.fail("made again"))
+        with pytest.warns(UserWarning, match="is left out: .*Input/output error"):
+            assert not list(store.runs())
+    assert store.make_once("runs", REQUEST, DATA, lambda folder: pytest.fail("made again")) == made
+
+
+def test_what_a_kill_left_hidden_is_no_part_of_an_entry(store: Store) -> None:
+    def resumed(folder: Path) -> dict[str, Any]:
+        (folder / ".training.pt.0123abcd").touch()
+        return make(folder)
+
+    made = store.make_once("runs", REQUEST, DATA, resumed)
+    (made.folder / ".training.pt.0123abcd").unlink()
+    assert store.make_once("runs", REQUEST, DATA, lambda folder: pytest.fail("made again")) == made
+
+
+def test_who_waits_for_another_maker_says_so(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(store_module, "PATIENCE", 0.1)
+    begun = threading.Event()
+
+    def slow(folder: Path) -> dict[str, Any]:
+        begun.set()
+        time.sleep(0.5)
+        return make(folder)
+
+    other = threading.Thread(target=store.make_once, args=("runs", REQUEST, DATA, slow))
+    other.start()
+    begun.wait()
+    store.make_once("runs", REQUEST, DATA, lambda folder: pytest.fail("made again"))
+    other.join()
+    assert "another process is making" in capsys.readouterr().out
 
 
 def test_a_full_disk_is_told_in_one_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """run_all.sh and what is behind it, with tiny notebooks in place of the real ones."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
@@ -14,6 +16,7 @@ import pytest
 import yaml
 from conftest import wait_for
 
+from cascadetta_lib import networks
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.settings import flat, load_profile
 from cascadetta_lib.study import Study as CoreStudy
@@ -261,6 +264,15 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
+def test_a_file_system_without_locks_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*given: Any) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    run.lock(tmp_path).close()
+    assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n" and take_gpu(["0"], tmp_path) is None
+
+
 def test_help_needs_only_the_standard_library() -> None:
     asked = [sys.executable, "-PS", "-m", "workflow", "--help"]
     text = subprocess.run(asked, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}).stdout
@@ -286,6 +298,8 @@ def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: P
     assert not [name for name in job["parameters"] if name.startswith(("text_", "speech_"))]
     assert job["after"] == ["01_pretrain-npz-my%20pets-seed3"]
     assert jobs["10_report"]["parameters"]["seeds"] == [0, 3]
+    gpus = {name: job["gpu"] for name, job in jobs_of(notebooks, device="cuda").items()}
+    assert gpus == dict.fromkeys(gpus, 1) | {"10_report": 0}, "the report computes nothing"
     assert set(jobs["10_report"]["after"]) == set(jobs) - {"10_report"}
 
 
@@ -305,6 +319,19 @@ def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) 
     jobs = jobs_of(study.notebooks, seeds=[3, 0])
     run.write_plan(load_profile("quick", {"seeds": [3, 0]}), jobs, study.folder, {})
     assert {job["stands_on"][0] for job in jobs.values()} == {3}
+
+
+def test_another_network_in_the_folder_of_weights_is_another_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_profile("quick", {"image_methods": ["erm"], "image_weights": str(tmp_path), "image_objectives": []})
+    monkeypatch.setattr(CoreStudy, "check", lambda study: None)
+    there: dict[str, list[str]] = {"folder": []}
+    monkeypatch.setattr(networks, "origins", lambda weights, seeds: [f"{weights} {seeds}", *there["folder"]])
+    before = run.check_data(settings, {"image_dataset"})["digits"]
+    there["folder"] = ["folder:0123"]
+    assert run.check_data(settings, {"image_dataset"})["digits"] == f"{before} folder:0123"
+    assert f"{tmp_path} {settings.seeds}" in before
 
 
 def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Path) -> None:
@@ -327,11 +354,11 @@ def test_where_a_notebook_chooses_the_other_seeds_wait_for_the_first() -> None:
     assert "02_adapt_image-digits-seed4" not in jobs["02_adapt_image-digits-seed0"]["after"]
 
 
-def test_the_estimate_counts_images_and_says_what_it_does_not_know() -> None:
+def test_the_estimate_counts_images_and_says_what_it_does_not_know(tmp_path: Path) -> None:
+    only = {"image_dataset": "cifar10", "image_methods": ["tent"], "seeds": [0], "results_folder": str(tmp_path)}
+
     def lines(**changes: Any) -> dict[str, str]:
-        settings = load_profile(
-            "paper", {"image_dataset": "cifar10", "image_methods": ["tent"], "seeds": [0]} | changes
-        )
+        settings = load_profile("paper", only | changes)
         jobs = make_jobs(ROOT / "notebooks", flat(settings))
         left = [name for name in jobs if name.startswith(("02_adapt_image", "03"))]
         return dict(line.rpartition(": ")[::2] for line in estimate(jobs, left, settings))
@@ -353,6 +380,10 @@ def test_the_estimate_knows_what_is_computed(tmp_path: Path) -> None:
     assert large / small == pytest.approx(67, rel=0.02), "ResNet-34 at 224 pixels, not at 64"
     held_out = requests["cifar10"].varied(stream=HELD_OUT_CORRUPTIONS, test_size=None, held_out_fraction=0.1)
     assert images_of(held_out.request("tent")) == 5_000
+    trained = {name: hours(requests["cifar10"].checkpoint_request(name)) for name in ("erm", "both_cross_entropy")}
+    assert trained["both_cross_entropy"] == 2 * trained["erm"], "each image plain and randomised"
+    counted = requests["cifar10"].varied(epochs=None, iterations=225).checkpoint_request("erm")
+    assert hours(counted) == pytest.approx(trained["erm"] / 75), "an epoch, of 45,000 images in batches of 200"
     mixed = requests["cifar10"].varied(stream="mixed").request("tent")
     assert hours(mixed) == hours(mixed.model_copy(update={"forward_transfer": False})), "F has no meaning there"
     other = requests["cifar10"].request("tent").checkpoint.model_copy(update={"network": None, "weights": "folder:0a"})

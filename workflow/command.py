@@ -19,7 +19,7 @@ Exit codes: 0 done; 1 failed; 2 bad arguments or configuration; 3 data missing; 
 
 What is finished is kept: the same command goes on after Ctrl-C, a kill or a failure.
 results/PROFILE holds report.html and the executed notebooks; results/checkpoints and results/runs what they stored.
-All parameters are explained in cascadetta_lib/settings.py and sections.py.
+In Python, cascadetta_lib.settings.PARAMETERS[NAME].description explains a parameter.
 """
 
 

@@ -43,7 +43,7 @@ def multiplications(network: ImageNetwork, pixels: int) -> int:
 
 
 def asked_for(job: dict[str, Any], settings: Settings) -> Iterator[CheckpointRequest | RunRequest]:
-    """The networks and runs of images that a job makes where they are not stored."""
+    """The networks and runs of images that a job asks for."""
     here = settings.model_copy(update={"seed": job["axes"].get("seed", settings.seeds[0])})
     study = Study(here.vary("image", {"dataset": job["axes"]["image_dataset"]}))
     source = "\n".join(cell["source"] for cell in code_cells(Path(job["path"])))
@@ -87,13 +87,17 @@ def hours(request: CheckpointRequest | RunRequest) -> float:
         return hour * images * (updates * UPDATE[request.method] + forwards * FORWARD)
     if not request.training:
         return 0
-    kind, share = OBJECTIVES[request.objective], 1 - float(request.options["held_out_fraction"] or 0)
-    epochs = share * min(source, int(request.options["train_size"] or source)) * (request.training.epochs or 0)
-    return hour * epochs * (META if kind.meta else ROTATION if kind.parallel else PLAIN)
+    kind, training = OBJECTIVES[request.objective], request.training
+    share = 1 - float(request.options["held_out_fraction"] or 0)
+    in_epochs = share * min(source, int(request.options["train_size"] or source)) * (training.epochs or 0)
+    counted = training.training_batch_size * (training.iterations or 0)
+    each = META if kind.meta else ROTATION if kind.parallel else PLAIN
+    return hour * (in_epochs + counted) * each * (2 if kind.randomised == "both" else 1)
 
 
 def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Iterator[str]:
-    """Lines on the jobs that are `left`; what several jobs share is counted at the first of them."""
+    """Lines on the jobs that are `left`, without the runs that are stored; what several jobs share is counted at the
+    first of them."""
     seen, unknown, pixels = set[Any](), set[str](), {name: 3 * side**2 for name, (_, _, side) in SIZES.items()}
     total, made, memory = dict[str, float](), dict[Any, int](), 0
     settings = settings.model_copy(update={"device": "cpu"})  # the jobs' own need not be here
@@ -104,6 +108,7 @@ def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Itera
         chooses = image and job["chooses"] and EXHIBITS["choice"].made_on(image) and EXHIBITS["choice"].points(settings)
         if chooses and name in left and choice(Runs(settings, "image", image)).empty:
             unknown.add(f"runs of {place} at rates that are yet to be chosen")
+        seen |= {run.request for run in Runs(settings, "image", image).stored} if image else set()
         for request in dict.fromkeys(asked_for(job, settings)) if image else ():
             if request not in seen and name in left:
                 try:

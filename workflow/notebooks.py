@@ -83,7 +83,7 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
                 "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
                 "report": report,
                 "chooses": chooses,
-                "gpu": int(values["device"] == "cuda"),
+                "gpu": int(values["device"] == "cuda" and not report),
                 "axes": axes,
                 "parameters": given | axes,
                 "after": [

@@ -16,6 +16,7 @@ from typing import Any, TextIO, get_args
 import torch
 import yaml
 
+from cascadetta_lib import networks
 from cascadetta_lib.data.base import DataMissing, Modality, write_atomically
 from cascadetta_lib.provenance import choose_device
 from cascadetta_lib.registry import nearest
@@ -66,8 +67,8 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
         changed = {name: new for name, new in flat(settings).items() if new != own[name] and name not in PLACES}
         if changed := changed | first:
             digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:6]
-            label = changes.get("profile", f"{settings.profile}-{digest}")
-            settings = load_profile(options.profile, {"figures_folder": ""} | changes | {"profile": label})
+            own = {"figures_folder": "", "profile": f"{settings.profile}-{digest}"}
+            settings = load_profile(options.profile, own | changes)
     except SettingsError as error:
         raise Refusal(str(error)) from None
     return settings
@@ -84,7 +85,8 @@ def check_data(settings: Settings, axes: set[str]) -> dict[str, str]:
                 print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
                 for seed in settings.seeds:
                     study.at_seed(seed).check()
-                found[slug(name)] = f"{study.dataset.fingerprint} {study.dataset.domain_source}"
+                there = networks.origins(study.section.weights, settings.seeds)
+                found[slug(name)] = " ".join([study.dataset.fingerprint, study.dataset.domain_source, *there])
             except DataMissing as error:
                 raise Refusal(f"data missing for {modality}_dataset = {name}: {error}", DATA_MISSING) from None
             except ValueError as error:
@@ -98,16 +100,15 @@ def lock(folder: Path) -> TextIO:
     for _ in range(PATIENCE):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(1)
-            continue
+        except OSError as error:
+            if isinstance(error, BlockingIOError | PermissionError):  # else this file system knows no locks
+                time.sleep(1)
+                continue
         file.truncate(0)
         print(os.getpid(), file=file, flush=True)
         return file
     file.seek(0)
-    raise Refusal(
-        f"another run (process {file.read().strip()} or its Snakemake) is at work in {folder}; wait or end it"
-    )
+    raise Refusal(f"process {file.read().strip()}, another run, or its Snakemake works in {folder}: wait or end it")
 
 
 def run_snakemake(command: list[str], log: Path | None, variables: dict[str, str], held: TextIO) -> int:
@@ -141,8 +142,7 @@ def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
     folder = outputs[0].parents[1]
     if code and shutil.disk_usage(folder).free < 2**20:
         raise Refusal(f"the disk that holds {folder} is full; with space, the same command goes on from here", FAILED)
-    failures = [output.with_suffix(FAILURE) for output in outputs]
-    told = [path.read_text(encoding="utf-8") for path in failures if path.exists()]
+    told = [path.read_text(encoding="utf-8") for output in outputs if (path := output.with_suffix(FAILURE)).exists()]
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:] if log and not told else []
     lines = [*told, *tail, f"Snakemake's log: {log or folder / '.snakemake' / 'log'}"]
     if code:
@@ -193,8 +193,8 @@ def place(options: argparse.Namespace, settings: Settings, caller: Path) -> tupl
         choose_device(settings.device)
     except ValueError as error:
         raise Refusal(f"{error}; --set device=auto takes what there is, --cluster runs the jobs elsewhere") from None
-    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    gpus = names if names[0] else [str(number) for number in range(torch.cuda.device_count())]
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
     count = options.jobs or len(gpus) or min(2, os.cpu_count() or 1)
     variables = os.environ | {"CASCADETTA_RUNNER": "1", "CASCADETTA_GPUS": ",".join((gpus * count)[:count])}
     return ["--cores", str(count)], variables, f"{count} at a time"
@@ -220,13 +220,12 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
     held = lock(folder)
     forced = [f"notebooks/{name}.ipynb" for name in jobs if jobs[name]["notebook"] in options.force]
     again = ["--forcerun", *forced] if forced else []
+    where, variables, said = place(options, settings, caller)
     if options.dry_run:
         left = unfinished([*write_plan(settings, jobs, folder, {}), *again], list(jobs))
         print(*(f"{'to do' if name in left else 'done '}  {name}" for name in jobs), sep="\n")
         print("", *(estimate(jobs, left, settings) if left else ()), sep="\n", flush=True)
-        place(options, settings, caller)
         return
-    where, variables, said = place(options, settings, caller)
     data = check_data(settings, {axis for job in jobs.values() for axis in job["axes"]})
     command = [*write_plan(settings, jobs, folder, data), *again]
     for output in outputs:  # what failed or killed executions left

@@ -6,6 +6,7 @@ to a stored form, and `prepare` maps it to the network's input.
 
 import hashlib
 import os
+import sys
 import uuid
 import warnings
 from abc import ABC, abstractmethod
@@ -204,9 +205,9 @@ def kept_array(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
     return kept_arrays(path, lambda: {"array": make()})["array"]
 
 
-def code_version(*modules: Any) -> str:
+def code_version(*modules: str) -> str:
     """A hash of the source of `modules` (of all files of a package), as 8 hexadecimal digits. It is part of the name
     under which what they make is kept, so that nothing is reused that their earlier code has made."""
-    paths = [Path(module.__file__) for module in modules]
-    files = [sorted(path.parent.glob("*.*")) if path.stem == "__init__" else [path] for path in paths]
+    paths = [Path(str(sys.modules[name].__file__)) for name in modules]
+    files = [sorted(path.parent.glob("[!.]*.*")) if path.stem == "__init__" else [path] for path in paths]
     return hashlib.sha256(b"".join(file.read_bytes() for each in files for file in each)).hexdigest()[:8]

@@ -51,18 +51,19 @@ def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
         train=Split(channels_first(train.data), torch.tensor(train.targets)),
         test=Split(channels_first(test.data), torch.tensor(test.targets)),
         options=options,
-        archive=corrupted and partial(read_cifar_c, corrupted),
+        archive=corrupted and partial(read_cifar_c, corrupted, len(test.data)),
     )
 
 
-def read_cifar_c(folder: Path, corruption: str, severity: int, count: int | None) -> Split:
-    """The first `count` images of a domain, from an array that holds the five severities one after the other."""
+def read_cifar_c(folder: Path, size: int, corruption: str, severity: int, count: int | None) -> Split:
+    """The first `count` images of a domain, from an array that holds `size` images of each of the five severities."""
     try:  # the arrays stay on the disk until rows of them are read
         images, labels = (np.load(folder / f"{stem}.npy", mmap_mode="r") for stem in (corruption, "labels"))
+        if (images.dtype, images.shape, len(labels)) != (np.uint8, (5 * size, 32, 32, 3), 5 * size):
+            raise ValueError(f"{images.dtype} {images.shape} beside {len(labels)} labels, not uint8 of 5 × {size}")
     except (OSError, ValueError, EOFError) as error:
         raise DataMissing(
             f"{folder}: {corruption}.npy or labels.npy cannot be read ({error}); unpack it again"
         ) from None
-    size = len(labels) // 5
     rows = slice((severity - 1) * size, severity * size)
     return Split(channels_first(images[rows][:count]), torch.from_numpy(labels[rows][:count].astype(np.int64)))

@@ -83,7 +83,8 @@ class ImageDataset(Dataset):
             raise ValueError(f"{self.name} has no held-out source images, of which {name} would be made")
         # The options decide which source images are held out, so these have a fingerprint of their own.
         images = base.fingerprint(clean) if held_out else self.fingerprint
-        folder = Path(self.options.folder).expanduser() / "generated" / f"{images}-{base.code_version(corruptions)}"
+        made_by = base.code_version(corruptions.__name__, augmix.__module__)
+        folder = Path(self.options.folder).expanduser() / "generated" / f"{images}-{made_by}"
         corrupted = base.kept_array(
             folder / f"{name}-{severity}-{len(clean.x)}.npz",
             lambda: corrupt(clean.x, name, severity, seed=CORRUPTION_SEED).cpu().numpy(),

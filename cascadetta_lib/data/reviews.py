@@ -6,7 +6,6 @@ bigrams of the source's training texts, or an mSDA of these counts that is fitte
 """
 
 import hashlib
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from pydantic import Field
 from torch import Tensor
 
 from cascadetta_lib.augment import generator_for
-from cascadetta_lib.augment import text as augmentation
 from cascadetta_lib.augment.text import WORD, FindSynonyms, eda, words
 from cascadetta_lib.data import msda
 from cascadetta_lib.data.base import Dataset, Options, Split, code_version, fingerprint, kept_array, mixed, split_source
@@ -141,7 +139,7 @@ def make_text_dataset(
 
     contents = [part for texts, labels in everything for part in (_as_bytes(texts), labels)]
     identity = fingerprint([_as_bytes([synonyms.name]), *contents])
-    made_by = code_version(augmentation, msda, *(sys.modules[name] for name in (__name__, synonyms.find.__module__)))
+    made_by = code_version(__name__, msda.__name__, *(part.__module__ for part in (eda, mixed, synonyms.find)))
     choice = hashlib.sha256(options.model_dump_json(exclude={"folder", "device"}).encode()).hexdigest()[:16]
     path = Path(options.folder).expanduser() / "generated" / f"{identity}-{made_by}" / f"text-{choice}.npz"
     bank = kept_array(path, lambda: _features(parts, synonyms, options))

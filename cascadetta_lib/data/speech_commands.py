@@ -9,7 +9,6 @@ that cannot be used is left out, with a warning when the files are read.
 import hashlib
 import math
 import os
-import sys
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +46,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         folder = fetch("Speech Commands v0.01", [ADDRESS], place, HASH, "1.4 GB", ARCHIVE, CONTENTS)
     paths = [path for path in sorted(folder.glob("[!.]*/*")) if path.suffix.lower() == ".wav" and path.is_file()]
     state = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    digest = hashlib.sha256(f"{state} {code_version(sys.modules[__name__])}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{state} {code_version(__name__, as_int16.__module__)}".encode()).hexdigest()[:16]
     kept = kept_arrays(data_folder / "generated" / f"speech_commands-{digest}.npz", lambda: _read_all(paths))
     names, waveforms, noise = kept["names"].tolist(), torch.from_numpy(kept["waveforms"]), kept["noise"]
     classes = sorted({name.partition("/")[0] for name in names})

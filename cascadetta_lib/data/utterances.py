@@ -4,7 +4,6 @@ An utterance is stored as int16 (16000,), one second at 16 kHz, on the device. D
 stored as their spectrograms, float32 (N, 1, 32, 32) in dB, because stretch and shift act on frames, not on samples.
 """
 
-import sys
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -74,7 +73,7 @@ class SpeechDataset(Dataset):
             return torch.cat([domain_spectrograms(name, *part) for part in parts]).cpu().numpy()
 
         folder = Path(self.options.folder).expanduser() / "generated"
-        folder /= f"{self.fingerprint}-{code_version(sys.modules[__name__])}"
+        folder /= f"{self.fingerprint}-{code_version(__name__)}"
         kept = kept_array(folder / f"{name}-{len(test.y)}.npz", make)
         return to_device(Split(torch.from_numpy(kept), test.y), self.options.device)
 

@@ -1,7 +1,7 @@
 """BatchNorm that remembers: the statistics of a batch, blended with those of the batches before it.
 
-A batch of n examples counts n/(n + N) against what is remembered, so the memory holds about N examples whatever the
-size of a batch. It begins as the source's running statistics. With N = 0 these are the statistics of the batch alone.
+A batch of n examples counts n/(n + N) against what is remembered, which so counts as N examples, whatever n is. It
+begins as the source's running statistics. With N = 0 these are the statistics of the batch alone.
 """
 
 from collections.abc import Callable, Iterator
