@@ -1,4 +1,4 @@
-"""ROID, RoTTA, LAME, TEMA and a source prior against their equations, worked out here in NumPy on tiny networks."""
+"""CoTTA, ROID, RoTTA, LAME, TEMA and a source prior against their equations, worked out by hand on tiny networks."""
 
 import copy
 import math
@@ -11,7 +11,7 @@ import torch
 from test_field_methods_a import entropy, softmax
 from torch import Tensor, nn
 
-from cascadetta_lib.methods import METHODS, Method, lame, roid, rotta
+from cascadetta_lib.methods import METHODS, Method, cotta, lame, roid, rotta
 from cascadetta_lib.methods.rotta import Example, place_for
 from cascadetta_lib.models import Cascade
 
@@ -51,6 +51,32 @@ def make(name: str, **options: Any) -> Method:
 
 def normalised(x: Tensor, centre: Tensor, variance: Tensor, norm: nn.BatchNorm1d) -> Tensor:
     return (x - centre) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
+
+
+# ---------------------------------------------------------------- CoTTA
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_cotta_step_written_by_hand(sure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the anchor is sure, the target is the teacher's on x; else the mean of its logits over the copies."""
+
+    def two_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+        yield from (x.flip(1), x.square())[:count]
+
+    monkeypatch.setattr(cotta, "COPIES", 2)
+    monkeypatch.setattr(cotta, "RESTORE_PROBABILITY", 0.0)
+    method, x = make("cotta", copies=two_copies, predict="before", optimizer="sgd"), numbers(8)
+    (method.anchor if sure else method.teacher).last.weight.data *= 20
+    student, teacher = Small(), copy.deepcopy(method.teacher)
+    target = teacher(x) if sure else (teacher(x.flip(1)) + teacher(x.square())) / 2
+    loss = -(target.softmax(1) * student(x).log_softmax(1)).sum(1).mean()
+    gradients = torch.autograd.grad(loss, list(student.parameters()))
+    assert torch.allclose(method(x), target, atol=1e-5)
+    networks = (method.model, method.teacher, student, teacher)
+    for gradient, own, average, before, old in zip(gradients, *(each.parameters() for each in networks), strict=True):
+        # The first step of Nesterov momentum 0.9 moves by 1.9 times the gradient, at a learning rate of 0.1.
+        assert torch.allclose(own, before - 0.19 * gradient, atol=1e-6)
+        assert torch.allclose(average, 0.999 * old + 0.001 * own, atol=1e-6)
 
 
 # ---------------------------------------------------------------- ROID

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import make_sure, same
+from conftest import make_sure, same, seeded
 from torch import Tensor, nn
 
-from cascadetta_lib.augment.image import cotta_copies
+from cascadetta_lib.augment.image import cotta_copies, crop_and_flip
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method, cotta
@@ -110,6 +110,41 @@ def test_nothing_but_the_declared_parameters_changes(name: str, modality: Modali
     assert bool(memory) == (bool(method.memory) or name in ("rotta", "tema")) and bool(declared) == method.adapts
     for n, (value, old) in before.items():
         assert id(value) in declared | memory or torch.equal(value, old), n
+
+
+SHARED = ("conv1", "bn1", "stage1.0.conv1", "stage1.0.bn1", "stage1.0.conv2", "stage1.0.bn2",
+          "stage2.0.conv1", "stage2.0.bn1", "stage2.0.conv2", "stage2.0.bn2")  # fmt: skip
+PRIVATE = ("private.blocks.0.conv1", "private.blocks.0.bn1", "private.blocks.0.conv2", "private.blocks.0.bn2")
+"""The layers of φ in the tests' network of images: those that TTT shares between its two heads, and its last stage."""
+BATCH_NORMS = tuple(name for name in SHARED + PRIVATE if "bn" in name)
+MOVED: dict[str, tuple[tuple[str, ...], bool]] = {
+    "erm": ((), False),
+    "adabn": ((), False),
+    "ttt": (SHARED, False),
+    "tent": (BATCH_NORMS, False),
+    "tent_adam": (BATCH_NORMS, False),
+    "cotta": (SHARED + PRIVATE, True),
+    "cascade": (BATCH_NORMS, True),
+    "cascade_fixed_classifier": (BATCH_NORMS, False),
+    "cascade_no_auxiliary": (BATCH_NORMS, True),
+    "cascade_same_weights": (BATCH_NORMS, True),
+    "cascade_source_prior": (BATCH_NORMS, True),
+    "cascade_plus": (BATCH_NORMS, True),
+}
+"""By method, the layers of φ whose parameters an update moves, and whether it moves θ_m. None moves θ_a."""
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_what_the_methods_of_the_paper_and_the_cascades_move(name: str, images: Tensor) -> None:
+    layers, moves_theta_m = MOVED[name]
+    method = make(name)
+    before = {name: value.clone() for name, value in method.model.named_parameters()}
+    for _ in range(3):
+        method(images)
+    moved = {name for name, value in method.model.named_parameters() if not torch.equal(value, before[name])}
+    expected = {f"feature_extractor.{layer}.weight" for layer in layers}
+    expected |= {f"feature_extractor.{layer}.bias" for layer in layers if "bn" in layer}
+    assert moved == expected | ({"main_classifier.weight", "main_classifier.bias"} if moves_theta_m else set())
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].adapts])
@@ -256,6 +291,19 @@ def test_the_cascade_step_written_by_hand(images: Tensor) -> None:
     method(images)
     # The first step of Nesterov momentum 0.9 moves by (1 + 0.9) times the gradient.
     assert torch.allclose(method.model.main_classifier.weight, theta_m - 0.1 * 1.9 * gradient, atol=1e-6)
+
+
+def test_the_ttt_step_written_by_hand(images: Tensor) -> None:
+    """Images are cropped and flipped, then turned; the step is that of plain SGD on the shared stages."""
+    method, model, draws = make("ttt", seed=3, value_range=(-2.0, 1.0)), network("ttt").train(), seeded(3)
+    cropped = crop_and_flip(images, draws, black=-2.0)
+    quarters = torch.randint(4, (8,), generator=draws)
+    turned = torch.stack([x.rot90(count, (1, 2)) for x, count in zip(cropped, quarters.tolist(), strict=True)])
+    shared = model.shared_parameters
+    gradients = torch.autograd.grad(nn.functional.cross_entropy(model.rotation_logits(turned), quarters), shared)
+    method(images)
+    for own, before, gradient in zip(method.model.shared_parameters, shared, gradients, strict=True):
+        assert gradient.abs().max() > 1e-5 and torch.allclose(own, before - 0.05 * gradient, atol=1e-7)
 
 
 def test_without_theta_a_the_same_weights_adapt_by_the_entropy_of_z(images: Tensor) -> None:

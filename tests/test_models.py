@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.losses import entropy, entropy_of_mean, information_loss, rotate_randomly
+from cascadetta_lib.losses import describe, entropy, entropy_of_mean, information_loss, rotate_randomly
 from cascadetta_lib.models import (
     ImageNetwork,
     Outputs,
@@ -129,6 +129,17 @@ def test_information_has_a_gradient_where_a_class_is_never_predicted(diversity: 
     logits = torch.tensor([[200.0, 0.0], [200.0, 0.0]], requires_grad=True)
     (information_loss(logits, diversity) - 0 * entropy_of_mean(logits)).backward()
     assert logits.grad is not None and logits.grad.isfinite().all()
+
+
+def test_what_a_batch_tells_of_both_classifiers_by_hand() -> None:
+    """z gives its class 3/4, a gives it 4/5, and in the last of four examples they mean another one."""
+    z = torch.tensor([[0.75, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.25]]).log()
+    a = torch.tensor([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2], [0.2, 0.8]]).log()
+    found = {name: value.item() for name, value in describe(Outputs(z, a)).items()}
+    expected = {"entropy_main": math.log(4) - 0.75 * math.log(3), "entropy_auxiliary": math.log(5) - 0.8 * math.log(4)}
+    expected |= {"entropy_of_mean_auxiliary": math.log(2), "agreement": 0.75}
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert describe(Outputs(z, None)).keys() == {"entropy_main"}
 
 
 def test_rotation_turns_by_the_label() -> None:

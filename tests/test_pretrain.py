@@ -1,5 +1,6 @@
 """Pre-training: that every objective learns, that a killed training goes on as if nothing had been, and diagnostics."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,16 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from conftest import same
+from conftest import same, seeded
+from test_meta import smooth_network
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from cascadetta_lib import pretrain as module
-from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.data.base import Split, write_atomically
 from cascadetta_lib.data.images import ImageDataset
+from cascadetta_lib.losses import entropy, entropy_of_mean, rotate_randomly
+from cascadetta_lib.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
 from cascadetta_lib.objectives import OBJECTIVES, Half, Training, training_for
 from cascadetta_lib.pretrain import diagnose, held_out_accuracy, kept_epoch, new_network, pretrain
@@ -27,6 +32,75 @@ BY_ITERATIONS = {"epochs": None, "iterations": 10, "optimizer": "adam", "schedul
 def dataset(dataset: ImageDataset) -> ImageDataset:
     """Its classes are a matter of left and right, which a flip would mix up."""
     return replace(dataset, options=dataset.options.model_copy(update={"crop_and_flip": False}))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_gradient_of_every_objective_is_that_of_its_loss_written_out(objective: str, dataset: ImageDataset) -> None:
+    """At a learning rate of 0.4, α is 0.2."""
+    kind, changes = OBJECTIVES[objective], {"outer_loss": "paper", "entropy_weight": 0.3, "meta_gradient": "exact"}
+    training = SHORT.model_copy(update=changes | {"inner_learning_rate_ratio": 0.5, "inner_parameters": "all"})
+    model: Any = smooth_network(kind.auxiliary)
+    x, y = torch.randn(8, 12, generator=seeded(), dtype=torch.float64), torch.arange(8) % 3
+    if kind.parallel:
+        model = build_network(TINY, classes=4, parallel=True, seed=0).double().train()
+        x = dataset.prepare(dataset.train.x[:8]).double()
+    found = module._differentiate(model, Split(x, y), kind, training, 0.4, draws=seeded(1))
+    gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in model.parameters()]
+
+    draws = seeded(1)
+    if kind.meta:
+        halves = [Half(x[:4], y[:4]), Half(x[4:], y[4:])]
+        if kind.parallel:
+            halves = [half._replace(rotated=rotate_randomly(half.x, draws)) for half in halves]
+        names = inner_parameter_names(model, "all")
+        loss, expected = exact_meta_gradient(model, MetaProblem(*halves, names, 0.2, "paper", 0.3, kind))
+        by_hand = list(expected.values())
+    else:
+        z, a = model(x)
+        loss = cross_entropy(z, y)
+        if kind.parallel:
+            rotated, quarters = rotate_randomly(x, draws)
+            loss = loss + cross_entropy(model.rotation_logits(rotated), quarters)
+        elif kind.self_supervised:
+            loss = loss + 0.3 * (entropy(a).mean() - kind.diversity * entropy_of_mean(a))
+            loss = loss + kind.supervised * cross_entropy(a, y)
+        by_hand = list(torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True))
+    assert found.item() == pytest.approx(loss.item(), rel=1e-9)
+    assert all(torch.allclose(*pair, atol=1e-9) for pair in zip(gradients, by_hand, strict=True))
+
+
+def test_a_training_has_the_rates_of_its_schedule_and_an_order_for_each_seed_and_epoch(
+    dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two epochs of four batches, at rates that fall linearly from 0.05 to 0."""
+    make, augment = module.make_optimizer, module._augmented
+    rates: list[float] = []
+    places: list[int] = []
+
+    def make_recorded(*given: Any) -> torch.optim.Optimizer:
+        optimizer = make(*given)
+        optimizer.register_step_pre_hook(lambda each, *_: rates.append(each.param_groups[0]["lr"]))
+        return optimizer
+
+    def augment_recorded(dataset: ImageDataset, indices: Tensor, *given: Any) -> Split:
+        places.extend(indices.tolist())
+        return augment(dataset, indices, *given)
+
+    monkeypatch.setattr(module, "make_optimizer", make_recorded)
+    monkeypatch.setattr(module, "_augmented", augment_recorded)
+    for seed in (0, 1):
+        pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"epochs": 2}), seed=seed)
+    assert rates == pytest.approx([0.05 * (1 - step / 8) for step in range(8)] * 2)
+    epochs = [tuple(places[start : start + 64]) for start in range(0, 256, 64)]
+    assert len(set(epochs)) == 4 and all(sorted(epoch) == list(range(64)) for epoch in epochs)
+
+
+@pytest.mark.parametrize(("name", "more"), [("sgd", {"momentum": 0.9, "nesterov": True}), ("adam", {})])
+def test_the_optimiser_has_the_settings_of_the_training(name: str, more: dict[str, Any]) -> None:
+    training = SHORT.model_copy(update={"optimizer": name, "weight_decay": 5e-4})
+    settings = module.make_optimizer(build_network(TINY, classes=4, seed=0), training).defaults
+    expected = {"lr": 0.05, "weight_decay": 5e-4} | more
+    assert {key: settings[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -149,6 +223,25 @@ def test_what_cannot_be_trained_is_said(dataset: ImageDataset) -> None:
         pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"training_batch_size": 100}), seed=0)
     with pytest.raises(ValueError, match=r"erm diverged in epoch 1 .* 1e\+30"):
         pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"learning_rate": 1e30}), seed=0)
+
+
+def test_diagnostics_by_hand() -> None:
+    """On ψ, which is φ and θ_m, and with the statistics of the batch, which are not those of the network."""
+    model = smooth_network().float().eval()
+    x, y = torch.randn(16, 12, generator=seeded()), torch.arange(16) % 3
+    found = diagnose(model, Half(x, y))
+    copied = copy.deepcopy(model).train()
+    z, a = copied(x)
+    losses = -z.log_softmax(1)[torch.arange(16), y].mean(), -(a.softmax(1) * a.log_softmax(1)).sum(1).mean()
+    psi = [value for name, value in copied.named_parameters() if not name.startswith("auxiliary")]
+    main, other = (
+        torch.cat([each.flatten() for each in torch.autograd.grad(loss, psi, retain_graph=True)]) for loss in losses
+    )
+    expected = {"gradient_norm_main": main.square().sum().sqrt(), "gradient_norm_self_supervised": other.norm()}
+    expected |= {"gradient_cosine": main @ other / (main.norm() * other.norm()), "entropy_auxiliary": losses[1]}
+    assert {name: found[name] for name in expected} == pytest.approx(
+        {name: value.item() for name, value in expected.items()}, rel=1e-4
+    )
 
 
 def test_diagnostics_tell_a_collapsed_head(dataset: ImageDataset) -> None:

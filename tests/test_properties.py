@@ -46,7 +46,7 @@ def test_a_stream_is_the_list_that_its_domains_are_written_as(domains: list[tupl
 
 @given(some.lists(some.integers(0, 4), min_size=1, max_size=60), some.floats(1e-3, 1e3), some.integers(0, 2**32 - 1))
 def test_every_order_has_each_example_once(labels: list[int], delta: float, seed: int) -> None:
-    for order in ("mixed", "correlated"):
+    for order in (None, "mixed", "correlated"):
         places = draw_order(order, np.array(labels), delta, np.random.default_rng(seed))  # type: ignore[arg-type]
         assert sorted(places) == list(range(len(labels)))
 

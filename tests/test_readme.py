@@ -66,6 +66,7 @@ def test_the_examples_run_one_after_the_other(
     assert run.batches["count"].sum() == 15 * 20, "all test images under every corruption"
     assert len(list(Store(tmp_path / "results").runs())) == 4
 
+    assert commands("./run_all.sh")
     for arguments in commands("./run_all.sh"):  # they name the example's data and method
         if arguments[:1] != ["test"]:
             asked = parse(arguments)
@@ -76,6 +77,7 @@ def test_the_examples_run_one_after_the_other(
 
 
 def test_the_papermill_command_means_what_it_says() -> None:
+    assert commands(".venv/bin/papermill")
     for arguments in commands(".venv/bin/papermill"):
         assert (ROOT / arguments[0]).is_file()
         place = arguments.index("-p")

@@ -14,7 +14,10 @@ from torch import nn
 
 from cascadetta_lib import study as module
 from cascadetta_lib.data.base import Modality
+from cascadetta_lib.evaluate import Evaluation, Evaluator
+from cascadetta_lib.methods import METHODS
 from cascadetta_lib.objectives import Training
+from cascadetta_lib.sections import Protocol
 from cascadetta_lib.settings import Settings, SettingsError, load_profile
 from cascadetta_lib.study import Study
 from exhibits.regime import not_held_out
@@ -127,6 +130,36 @@ def test_each_part_of_the_settings_makes_another_request_and_key_and_needs_no_da
     assert same.request("cascade") == base and same.at_seed(1).request("cascade").checkpoint.seed == 1
 
 
+def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = {"online_learning_rate": 0.02, "online_diversity": 0.5, "statistics_memory": 7, "online_optimizer": "adam"}
+    told |= {"predict": "before", "forward_transfer": False}  # all of them, and none as by default
+    assert told == {name: told[name] for name, field in Protocol.model_fields.items() if told[name] != field.default}
+    seen: dict[str, Any] = {}
+
+    class RecordedTent(METHODS["tent"]):  # type: ignore[misc]
+        def __init__(self, model: nn.Module, **options: Any) -> None:
+            seen.update(options)
+            super().__init__(model, **options)
+
+    class RecordedEvaluator(Evaluator):
+        def run(self, *, transfer: bool = True) -> Evaluation:
+            seen["evaluator"] = (self.stream, self.batch_size, self.order, self.delta, self.seed, transfer)
+            return super().run(transfer=transfer)
+
+    monkeypatch.setitem(METHODS._entries, "tent", RecordedTent)
+    monkeypatch.setattr(module, "Evaluator", RecordedEvaluator)
+    plain = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
+    own = {"batch_size": 5, "stream": "correlated", "dirichlet_delta": 2.5, "test_size": 10}
+    study.bring(plain, "mine").varied(**told, **own).at_seed(4).run("tent")
+    stream, *how = seen.pop("evaluator")
+    assert len(stream) == 15 and how == [5, "correlated", 2.5, 4, False]
+    expected = {"learning_rate": 0.02, "diversity": 0.5, "memory": 7, "optimizer": "adam", "predict": "before"}
+    assert {name: seen[name] for name in expected} == expected and seen["seed"] == 4
+    assert seen["value_range"] == study.dataset.value_range
+
+
 def test_null_is_the_papers_batch_size_and_ttt_has_its_own_recipe(tmp_path: Path) -> None:
     for name, size in (("digits", 32), ("tiny_imagenet", 64)):
         asked = Study(settings_in(tmp_path, image_dataset=name, image_batch_size=None)).request("ttt")
@@ -142,9 +175,12 @@ def test_a_killed_training_goes_on_in_the_store(study: Study, monkeypatch: pytes
         study.checkpoint("meta")
     monkeypatch.setattr(module, "save_file", real)
     (part,) = study.store.folder.glob("checkpoints/*.part")
-    assert (part / "training.pt").exists()
-    history = study.checkpoint("meta").history
-    assert history is not None and len(history) == 2 and not part.exists()
+    state = torch.load(part / "training.pt", weights_only=True)
+    state["history"] = [row | {"code_revision": "earlier"} for row in state["history"]]
+    torch.save(state, part / "training.pt")
+    found = study.checkpoint("meta")
+    assert found.history is not None and len(found.history) == 2 and not part.exists()
+    assert found.provenance["code_revision"] == "earlier", "that of the code which trained it, not of the last session"
     assert not list(study.store.folder.glob("checkpoints/*/training.pt"))
 
 
@@ -182,7 +218,7 @@ def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
     brought = packed(study, tmp_path / "nets", training=Training(epochs=1, entropy_weight=0.7))
     monkeypatch.setattr(module, "check_theorem", lambda model, dataset, training, seed: {"λ": training.entropy_weight})
     assert brought.theorem("meta") == {"λ": 0.7}
-    with pytest.raises(ValueError, match="needs the α, β and λ of a training, and mine:.* tells none"):
+    with pytest.raises(ValueError, match="needs a cascade and the α, β and λ of its training, not mine:"):
         study.bring(study.checkpoint("meta").model, "mine").theorem("meta")
 
 

@@ -1,18 +1,21 @@
 """The check of Theorem 1, against the whole Hessian of a network that is small enough to have one."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.func import functional_call
+from torch.nn.functional import cross_entropy
 
 from cascadetta_lib import theorem
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.losses import entropy
-from cascadetta_lib.meta import MetaProblem, batch_statistics, inner_parameter_names
-from cascadetta_lib.models import Cascade, ImageNetwork, TextNetwork, build_network
+from cascadetta_lib.meta import MetaProblem, batch_statistics, exact_meta_gradient, flatten, inner_parameter_names
+from cascadetta_lib.models import Cascade, ImageNetwork, Outputs, TextNetwork, build_network
 from cascadetta_lib.objectives import Half, Training
 
 
-def test_curvatures_are_the_ends_of_the_spectrum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompositions_and_curvatures_are_those_of_the_whole_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theorem, "ITERATIONS", 3000)
     model = build_network(TextNetwork(hidden=(5,)), classes=2, inputs=4, seed=0).double()
     assert isinstance(model, Cascade)
@@ -20,19 +23,43 @@ def test_curvatures_are_the_ends_of_the_spectrum(monkeypatch: pytest.MonkeyPatch
     x, y = torch.randn(24, 4, dtype=torch.float64), torch.randint(2, (24,))
     names = inner_parameter_names(model, "all")
     problem = MetaProblem(Half(x[:12], y[:12]), Half(x[12:], y[12:]), names, 0.05, "paper", 0.1)
-    inner = [dict(model.named_parameters())[name].detach() for name in names]
+    parameters = {name: value.detach() for name, value in model.named_parameters()}
+    psi = sum(parameters[name].numel() for name in names)  # these come first
+
+    def outputs(flat: torch.Tensor, half: Half) -> Outputs:
+        parts = flat.split([value.numel() for value in parameters.values()])
+        values = {name: part.view_as(parameters[name]) for name, part in zip(parameters, parts, strict=True)}
+        return functional_call(model, values, (half.x,))
 
     def loss(flat: torch.Tensor) -> torch.Tensor:
-        parts = flat.split([value.numel() for value in inner])
-        moved = {name: part.view_as(value) for name, part, value in zip(names, parts, inner, strict=True)}
-        return entropy(functional_call(model, moved, (problem.meta_train.x,)).auxiliary).mean()
+        return entropy(outputs(flat, problem.meta_train).auxiliary).mean()
+
+    def outer_loss(flat: torch.Tensor) -> torch.Tensor:
+        z, a = outputs(flat, problem.meta_test)
+        return cross_entropy(z, problem.meta_test.y) + 0.1 * entropy(a).mean()
+
+    def by_hand(alpha: float, beta: float) -> tuple[float, float]:
+        """error_moved_point and error_as_printed, with the Hessian at ψ′."""
+        exact = flatten(exact_meta_gradient(model, replace(problem, inner_learning_rate=alpha))[1].values())
+        moved = flatten(parameters.values()).requires_grad_(True)
+        (step,) = torch.autograd.grad(loss(moved), moved)
+        with torch.no_grad():
+            moved[:psi] -= alpha * step[:psi]
+        (v,) = torch.autograd.grad(outer_loss(moved), moved)
+        hessian = torch.autograd.functional.hessian(loss, moved)
+        decompositions = v - alpha * hessian[:, :psi] @ v[:psi], v - beta * hessian @ v
+        first, second = (((one - exact).norm() / exact.norm()).item() for one in decompositions)
+        return first, second
 
     with batch_statistics(model):
-        hessian = torch.autograd.functional.hessian(loss, torch.cat([value.flatten() for value in inner]))
+        hessian = torch.autograd.functional.hessian(loss, flatten(parameters.values()))[:psi, :psi]
         spectrum = torch.linalg.eigvalsh(hessian)
         before = {name: value.clone() for name, value in model.state_dict().items()}
         found = theorem._check(model, problem, 0.5, torch.Generator().manual_seed(0))
+        monkeypatch.setattr(theorem, "ITERATIONS", 1)  # of this one, the errors alone are looked at
         equal = theorem._check(model, problem, 0.05, torch.Generator().manual_seed(0))
+        assert found["error_as_printed"] == pytest.approx(by_hand(0.05, 0.5)[1], rel=1e-6)
+        assert found["error_moved_point"] == pytest.approx(by_hand(0.5, 0.5)[0], rel=1e-6)
     assert found["largest_curvature"] == pytest.approx(spectrum[-1].item(), rel=1e-3)
     assert found["smallest_curvature"] == pytest.approx(spectrum[0].item(), rel=1e-3)
     assert spectrum[0] <= found["curvature_along_gradient"] <= spectrum[-1]
