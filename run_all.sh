@@ -6,7 +6,8 @@
 # The environment is the activated one (conda, venv) where that satisfies pyproject.toml, else .venv beside this file.
 set -euo pipefail
 
-root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+here=$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null || echo "${BASH_SOURCE[0]}") # an old macOS has no readlink -f
+root=$(cd "$(dirname "$here")" && pwd)
 venv=$root/.venv
 export PYTHONPATH=$root PYTHONNOUSERSITE=1 # the repository's own code, and no packages from the home folder
 # glibc hands the memory of every large tensor back and asks for it again, page by page: two fifths of the text
@@ -33,21 +34,20 @@ make_venv() {
   local base stamp=$venv/made-from install=("$venv/bin/python" -m pip install --quiet)
   made() { grep -qsxF "$(fingerprint "$1")" "$stamp" && works "$venv/bin/python" -c ''; }
   if made "$1"; then return; fi
+  echo "making the environment in $venv (once; some minutes and some GB, most of it PyTorch)" >&2
+  exec 9>"$root/.venv.lock"
+  works flock 9 || echo "nothing can be locked here: start one run_all.sh at a time until that is done" >&2
+  if made "$1"; then return; fi # by another run_all.sh, meanwhile
   if [[ -e $venv && ! -e $stamp ]]; then
-    echo "run_all.sh: $venv is not of its making: move it away, or say CASCADETTA_PYTHON=$venv/bin/python to use it" >&2
+    echo "run_all.sh did not make $venv: remove it, or say CASCADETTA_PYTHON=$venv/bin/python to use it as it is" >&2
     return 1
   fi
-  exec 9>"$root/.venv.lock"
-  if works flock --version && ! works flock --nonblock 9; then
-    echo "another run_all.sh is making the environment; waiting for it" >&2
-    flock 9
-  fi
-  if made "$1"; then return; fi
-  echo "making the environment in $venv (once; some minutes and some GB, most of it PyTorch)" >&2
   if works uv --version; then install=(uv pip install --quiet --compile-bytecode --python "$venv/bin/python"); fi
   # With an empty stamp an environment is half made. So the stamp is emptied first and filled last.
   if [[ ! -s $stamp ]] || ! works "$venv/bin/python" -c ''; then
-    rm -rf "$venv" && mkdir "$venv" && : >"$stamp"
+    mkdir -p "$venv"
+    : >"$stamp"
+    find "$venv/" -mindepth 1 -maxdepth 1 ! -name made-from -exec rm -rf {} +
     if works uv --version; then
       uv venv --quiet --allow-existing --no-project --python "$(find_python 2>/dev/null || echo '>=3.11.4')" "$venv"
     else
@@ -73,7 +73,7 @@ environment() {
   local prefix=${VIRTUAL_ENV:-${CONDA_PREFIX:-$venv}} lacking=
   python=${CASCADETTA_PYTHON:-$prefix/bin/python}
   if [[ -n ${CASCADETTA_PYTHON:-} ]]; then return; fi
-  if [[ $prefix != "$venv" ]] && lacking=$("$python" "$root/workflow/environment.py" ${1:+"$1"}); then return; fi
+  if [[ $prefix != "$venv" || -x $python && ! -e $venv/made-from ]] && lacking=$("$python" "$root/workflow/environment.py" ${1:+"$1"}); then return; fi
   if [[ -n $lacking ]]; then echo "the activated environment $prefix lacks $lacking; using $venv" >&2; fi
   make_venv "requirements${1:+-$1}.txt"
   exec 9>&- # the next run_all.sh may see to the environment

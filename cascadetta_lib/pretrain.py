@@ -88,7 +88,7 @@ def pretrain(
             optimizer.step()
         loss = sum(torch.stack(found).tolist()) / len(found)  # read once an epoch, because a GPU is waited for
         if not math.isfinite(loss):
-            reason = f"(the loss is not finite) at a learning rate of {training.learning_rate} to begin with"
+            reason = f"(the loss is not finite): lower the learning rate, which begins at {training.learning_rate}"
             raise ValueError(f"pre-training {objective} diverged in epoch {epoch + 1} {reason}")
         accuracy = held_out_accuracy(model, dataset, running_statistics=objective == "erm", batch_size=size)
         row = {"epoch": epoch + 1, "learning_rate": rate, "loss": loss, "held_out_accuracy": accuracy}

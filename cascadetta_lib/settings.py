@@ -161,7 +161,7 @@ def _alike(name: str) -> str:
 def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
     """The first fault of `error` in one sentence: name, value, what is allowed, where it came from."""
     fault = error.errors()[0]
-    reason = fault["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list, such as [1, 2]")
+    reason = fault["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
     place = [str(part) for part in fault["loc"]]
     if place[0] in SECTIONS and len(place) == 1:
         return f"the parameters {place[0]}_… do not go together: {reason}"

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import shutil
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ class Store:
         try:
             held = lock.acquire(timeout=PATIENCE)
         except Timeout:
-            print(f"another process is making {path}: waiting for it", flush=True)
+            print(f"another process is making {path}: waiting for it", file=sys.stderr, flush=True)
             held = lock.acquire()
         with held:  # whoever waited for another maker finds the entry there
             if path.exists() and not _sound(path):
@@ -193,7 +194,7 @@ def read_entry(folder: Path) -> Entry:
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         if not isinstance(described, dict) or not {"request", "data", "provenance", "found"} <= described.keys():
             raise Damaged(f"its file {DESCRIPTION} describes no entry")
-    except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # another OSError says nothing of the files
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:  # not of a disk that fails
         raise Damaged(str(error)) from None
     kind = RunRequest if folder.parent.name == "runs" else CheckpointRequest
     try:

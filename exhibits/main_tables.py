@@ -90,7 +90,7 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
         return "No figure along the stream: it takes AdaBN, a method that adapts, and two domains or more."
     texts = added.map(lambda value: number(value, 1, sign=True)) if few else False
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
-    end = float(np.quantile(added.abs(), 0.98)) or 1.0  # What few cells have would leave the others without colour.
+    end = float(np.quantile(added.abs(), 0.98)) or 1.0  # A few extreme cells would leave the others without colour.
     look: Any = {"cmap": "vlag", "vmin": -end, "vmax": end, "cbar_kws": {"extend": "both"}}
     sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)
     axes.set_yticks(axes.get_yticks(), [typeset(label) for label in added.index], rotation=0)

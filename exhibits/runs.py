@@ -108,9 +108,9 @@ class Runs:
         """How the network of `run` was trained, a row an epoch; None where that is not known."""
         asked = run.request.checkpoint
         path = networks.SHIPPED / f"{asked.objective}-{asked.seed}.csv"
-        if path.exists() and networks.origin("shipped", asked.objective, asked.seed) == asked.weights:
-            return pd.read_csv(path)
-        return self.study.store.history(run)
+        if not asked.weights.startswith("shipped:") or not path.exists():
+            return self.study.store.history(run)
+        return pd.read_csv(path) if networks.origin("shipped", asked.objective, asked.seed) == asked.weights else None
 
     def histories(self, frame: pd.DataFrame) -> pd.DataFrame:
         """How the networks behind a `frame` were pre-trained: label, objective, seed, classes, and the columns of

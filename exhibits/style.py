@@ -73,7 +73,7 @@ def line_over(column: str) -> dict[str, Any]:
 
 def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
     """What bands and dashes say in figures of these columns of a table, where there are any."""
-    each, said = "; of the agreement, a line for each" if "agreement" in columns else "", ""
+    each, said = "; of the agreement, a line for each seed" if "agreement" in columns else "", ""
     if frame["seed"].nunique() > 1:
         said = f"Bands and bars: one standard deviation over seeds{each}. "
     lines = map(line_of, frame["method"], frame["objective"]) if "method" in frame else []

@@ -94,11 +94,11 @@ def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
             "θ_a": state_of_auxiliary(kept),
             "seconds": number(epochs["seconds"].sum(), 0),
         }
-    names, palette = dict[str, str](), dict[str, Any]()
+    names, palette, others = dict[str, str](), dict[str, Any](), iter(sns.husl_palette(12, l=0.45))
     for objective in histories["objective"].unique():
         owner, words = OWNERS.get(objective), objective.replace("_", " ")
         names[objective] = f"{words} ({METHODS[owner].label})" if owner else words
-        palette[names[objective]] = colour(owner) if owner else "darkgreen"
+        palette[names[objective]] = colour(owner) if owner else next(others)
     figure = curves(histories.replace({"objective": names}), "objective", PANELS, palette)
     table = pd.DataFrame(rows).T.rename_axis("pre-training")
     return [

@@ -176,7 +176,7 @@ ATTACKS = [
     Attack("a page of no notebook", values("figures_notebooks=[02_adapt]"), 2,
            ("figures_notebooks", "did you mean '02_adapt_image'")),
     Attack("a list in itself", values("image_dataset=&a [*a]"), 2, ("image_dataset = [[", "[...]", "a list of them")),
-    Attack("one name for a list", values("image_methods=erm"), 2, ("image_methods = 'erm'", "a list, such as")),
+    Attack("one name for a list", values("image_methods=erm"), 2, ("image_methods = 'erm'", "a list")),
     Attack("nothing in a list", values("image_methods=[null]"), 2, ("image_methods = None", "string")),
     Attack("code", values(f"image_epochs={CODE}"), 2, ("image_epochs=", "not YAML", "os.system")),
     Attack("a NUL", values(r'data_folder="a\0b"'), 2, (r"data_folder = '", "NUL")),

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -184,23 +183,27 @@ def test_what_a_kill_left_hidden_is_no_part_of_an_entry(store: Store) -> None:
     assert store.make_once("runs", REQUEST, DATA, lambda folder: pytest.fail("made again")) == made
 
 
-def test_who_waits_for_another_maker_says_so(
-    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(store_module, "PATIENCE", 0.1)
-    begun = threading.Event()
+def test_who_waits_for_another_maker_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, told, said = threading.Event(), threading.Event(), list[str]()
 
     def slow(folder: Path) -> dict[str, Any]:
         begun.set()
-        time.sleep(0.5)
+        assert told.wait(60)
         return make(folder)
+
+    def tell(line: str, **_: Any) -> None:
+        said.append(line)
+        told.set()
+
+    monkeypatch.setattr(store_module, "PATIENCE", 0.1)
+    monkeypatch.setattr(store_module, "print", tell, raising=False)
 
     other = threading.Thread(target=store.make_once, args=("runs", REQUEST, DATA, slow))
     other.start()
-    begun.wait()
+    assert begun.wait(60)
     store.make_once("runs", REQUEST, DATA, lambda folder: pytest.fail("made again"))
     other.join()
-    assert "another process is making" in capsys.readouterr().out
+    assert "another process is making" in said[0]
 
 
 def test_a_full_disk_is_told_in_one_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

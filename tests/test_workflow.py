@@ -264,13 +264,13 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
-def test_a_file_system_without_locks_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*given: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    run.lock(tmp_path).close()
-    assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n" and take_gpu(["0"], tmp_path) is None
+    with pytest.raises(command.Refusal, match=r"cannot be locked \(No locks available\); set results_folder"):
+        run.lock(tmp_path)
 
 
 def test_help_needs_only_the_standard_library() -> None:
@@ -322,16 +322,18 @@ def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) 
 
 
 def test_another_network_in_the_folder_of_weights_is_another_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = load_profile("quick", {"image_methods": ["erm"], "image_weights": str(tmp_path), "image_objectives": []})
-    monkeypatch.setattr(CoreStudy, "check", lambda study: None)
-    there: dict[str, list[str]] = {"folder": []}
-    monkeypatch.setattr(networks, "origins", lambda weights, seeds: [f"{weights} {seeds}", *there["folder"]])
-    before = run.check_data(settings, {"image_dataset"})["digits"]
-    there["folder"] = ["folder:0123"]
-    assert run.check_data(settings, {"image_dataset"})["digits"] == f"{before} folder:0123"
-    assert f"{tmp_path} {settings.seeds}" in before
+    def stands_on() -> list[list[Any]]:
+        jobs = jobs_of(study.notebooks, image_weights=str(tmp_path), seeds=[0, 1])
+        run.write_plan(load_profile("quick"), jobs, study.folder, {})
+        return [jobs[f"02_adapt_image-digits-seed{seed}"]["stands_on"] for seed in (0, 1)]
+
+    there = {(str(tmp_path), 1): ["folder:0123"]}
+    monkeypatch.setattr(networks, "origins", lambda weights, seeds: there.get((weights, *seeds), []))
+    assert stands_on() == [[0], [0, "folder:0123"]]
+    there[str(tmp_path), 1] = ["folder:4567"]
+    assert stands_on() == [[0], [0, "folder:4567"]], "the job of the other seed stays as it is"
 
 
 def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Path) -> None:

@@ -96,11 +96,14 @@ def hours(request: CheckpointRequest | RunRequest) -> float:
 
 
 def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Iterator[str]:
-    """Lines on the jobs that are `left`, without the runs that are stored; what several jobs share is counted at the
-    first of them."""
-    seen, unknown, pixels = set[Any](), set[str](), {name: 3 * side**2 for name, (_, _, side) in SIZES.items()}
+    """Lines on the jobs that are `left`, without stored runs and their networks; what several jobs share is counted at
+    the first of them."""
+    unknown, pixels = set[str](), {name: 3 * side**2 for name, (_, _, side) in SIZES.items()}
     total, made, memory = dict[str, float](), dict[Any, int](), 0
     settings = settings.model_copy(update={"device": "cpu"})  # the jobs' own need not be here
+    datasets = {job["axes"]["image_dataset"] for job in jobs.values() if "image_dataset" in job["axes"]}
+    stored = [run.request for name in datasets for run in Runs(settings, "image", name).stored]
+    seen: set[Any] = {*stored, *(request.checkpoint for request in stored)}
     for name, job in jobs.items():
         image = job["axes"].get("image_dataset")
         place = f"{job['notebook']} on {image}"
@@ -108,7 +111,6 @@ def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Itera
         chooses = image and job["chooses"] and EXHIBITS["choice"].made_on(image) and EXHIBITS["choice"].points(settings)
         if chooses and name in left and choice(Runs(settings, "image", image)).empty:
             unknown.add(f"runs of {place} at rates that are yet to be chosen")
-        seen |= {run.request for run in Runs(settings, "image", image).stored} if image else set()
         for request in dict.fromkeys(asked_for(job, settings)) if image else ():
             if request not in seen and name in left:
                 try:

@@ -46,7 +46,7 @@ def take_gpu(names: list[str], folder: Path) -> TextIO | None:
         handle = (folder / f".slot{slot}").open("a")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another job has it, or this file system knows no locks, and all share what there is
+        except BlockingIOError:
             continue
         os.environ["CUDA_VISIBLE_DEVICES"] = name
         return handle

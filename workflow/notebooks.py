@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cascadetta_lib import networks
 from cascadetta_lib.registry import nearest
 from workflow.command import Refusal
 
@@ -77,12 +78,15 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
         for point in itertools.product(*(each if isinstance(each, list) else [each] for each in several.values())):
             axes = dict(zip(several, point, strict=True))
             first = {"notebook": path.stem, "axes": axes | {"seed": values["seeds"][0]}} if chooses else {}
+            weights = [given[name] for name in given if name.endswith("_weights")]
+            seeds = [axes["seed"]] if "seed" in axes else values["seeds"]
             jobs["-".join([path.stem, *map(slug, point)])] = {
                 "notebook": path.stem,
                 "path": str(path),
                 "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
                 "report": report,
                 "chooses": chooses,
+                "networks": [origin for each in weights for origin in networks.origins(each, seeds)],
                 "gpu": int(values["device"] == "cuda" and not report),
                 "axes": axes,
                 "parameters": given | axes,

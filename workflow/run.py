@@ -16,7 +16,6 @@ from typing import Any, TextIO, get_args
 import torch
 import yaml
 
-from cascadetta_lib import networks
 from cascadetta_lib.data.base import DataMissing, Modality, write_atomically
 from cascadetta_lib.provenance import choose_device
 from cascadetta_lib.registry import nearest
@@ -85,8 +84,7 @@ def check_data(settings: Settings, axes: set[str]) -> dict[str, str]:
                 print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
                 for seed in settings.seeds:
                     study.at_seed(seed).check()
-                there = networks.origins(study.section.weights, settings.seeds)
-                found[slug(name)] = " ".join([study.dataset.fingerprint, study.dataset.domain_source, *there])
+                found[slug(name)] = f"{study.dataset.fingerprint} {study.dataset.domain_source}"
             except DataMissing as error:
                 raise Refusal(f"data missing for {modality}_dataset = {name}: {error}", DATA_MISSING) from None
             except ValueError as error:
@@ -100,15 +98,16 @@ def lock(folder: Path) -> TextIO:
     for _ in range(PATIENCE):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            time.sleep(1)
+            continue
         except OSError as error:
-            if isinstance(error, BlockingIOError | PermissionError):  # else this file system knows no locks
-                time.sleep(1)
-                continue
+            raise Refusal(f"{folder} cannot be locked ({error.strerror}); set results_folder to another disk") from None
         file.truncate(0)
         print(os.getpid(), file=file, flush=True)
         return file
     file.seek(0)
-    raise Refusal(f"process {file.read().strip()}, another run, or its Snakemake works in {folder}: wait or end it")
+    raise Refusal(f"another run (process {file.read().strip()}, or its Snakemake) is at work in {folder}; end it first")
 
 
 def run_snakemake(command: list[str], log: Path | None, variables: dict[str, str], held: TextIO) -> int:
@@ -169,7 +168,7 @@ def write_plan(settings: Settings, jobs: dict[str, Any], folder: Path, data: dic
     for job in jobs.values():
         job["parameters"]["profile"] = str(profile)
         names = map(slug, job["axes"].values())
-        job["stands_on"] = [settings.seeds[0], *(data[name] for name in names if name in data)]
+        job["stands_on"] = [settings.seeds[0], *(data[name] for name in names if name in data), *job["networks"]]
         there = (folder / "notebooks" / f"{name}.ipynb" for name in job["after"])
         job["after"] = [path.stem for path in there if path.stem in jobs or path.exists()]
     text = json.dumps({"jobs": jobs, "data": data}, indent=1)
@@ -220,12 +219,13 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
     held = lock(folder)
     forced = [f"notebooks/{name}.ipynb" for name in jobs if jobs[name]["notebook"] in options.force]
     again = ["--forcerun", *forced] if forced else []
-    where, variables, said = place(options, settings, caller)
     if options.dry_run:
         left = unfinished([*write_plan(settings, jobs, folder, {}), *again], list(jobs))
         print(*(f"{'to do' if name in left else 'done '}  {name}" for name in jobs), sep="\n")
         print("", *(estimate(jobs, left, settings) if left else ()), sep="\n", flush=True)
+        place(options, settings, caller)
         return
+    where, variables, said = place(options, settings, caller)
     data = check_data(settings, {axis for job in jobs.values() for axis in job["axes"]})
     command = [*write_plan(settings, jobs, folder, data), *again]
     for output in outputs:  # what failed or killed executions left

@@ -135,6 +135,8 @@ def make_image_dataset(*, train: Split, test: Split, options: ImageOptions, **fi
     fitted, held_out = base.split_source(train, options)
     if (archive := fields.get("archive")) is not None:
         fields["domain_source"] = f"{fields['compare_with']} archive"
+    elif test.x.shape[-1] == 64:
+        fields["domain_source"] = f"{ImageDataset.domain_source}, as JPEG files"
     return ImageDataset(
         fingerprint=base.fingerprint([*train, *test]),
         official=whole and archive is not None,

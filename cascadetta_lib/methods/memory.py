@@ -1,6 +1,6 @@
 """BatchNorm that remembers: the statistics of a batch, blended with those of the batches before it.
 
-A batch of n examples counts n/(n + N) against what is remembered, which so counts as N examples, whatever n is. It
+A batch of n examples counts n/(n + N) against what is remembered, which thus counts as N examples, whatever n is. It
 begins as the source's running statistics. With N = 0 these are the statistics of the batch alone.
 """
 
