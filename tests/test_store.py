@@ -5,6 +5,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -15,11 +16,13 @@ import pytest
 
 from cascadetta_lib import provenance as module
 from cascadetta_lib import store as store_module
+from cascadetta_lib.evaluate import mean_online_error
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.objectives import Training
-from cascadetta_lib.store import CheckpointRequest, Run, RunRequest, Store
+from cascadetta_lib.store import CheckpointRequest, Run, RunRequest, Store, load_run, read_entry
 from cascadetta_lib.streams import Domain
 
+ROOT = Path(__file__).parents[1]
 CHECKPOINT = CheckpointRequest(
     modality="image",
     dataset="digits",
@@ -222,3 +225,17 @@ def test_provenance_names_code_device_threads_and_versions(monkeypatch: pytest.M
     assert described["threads"] >= 1 and "thread" in described["device"] and described["packages"]["torch"]
     monkeypatch.setattr(module.torch.cuda, "is_available", lambda: False)
     assert module.choose_device("auto") == "cpu"
+
+
+@pytest.mark.parametrize("archive", sorted(ROOT.glob("figures/*/runs.tar.xz")), ids=lambda path: path.parent.name)
+def test_committed_runs_are_whole_and_are_those_behind_the_committed_numbers(archive: Path, tmp_path: Path) -> None:
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    entries = [read_entry(path) for path in tmp_path.glob("runs/*")]  # raises where a file is not as it was written
+    assert entries
+    assert not any(str(value).startswith("/") for entry in entries for value in entry.provenance.values())
+    errors = {f"{100 * mean_online_error(load_run(entry).batches):.4f}" for entry in entries}
+    tables = list(archive.parent.glob("*-numbers.csv"))
+    assert tables
+    for table in tables:
+        assert set(pd.read_csv(table, dtype=str)["E"]) <= errors, table.name
