@@ -168,7 +168,8 @@ class Shown:
         pieces = [f'<h3 id="{self.anchor}">{to_html(self.heading)}</h3>', f"<p>{to_html(self.exhibit.question)}</p>"]
         for part in self.content:
             if isinstance(part, Part):
-                pieces += [rendering.content_html(part.content), f"<p><small>{to_html(self.caption(part))}</small></p>"]
+                pieces.append(rendering.content_html(part.content, part.name))
+                pieces.append(f"<p><small>{to_html(self.caption(part))}</small></p>")
             else:
                 pieces.append(f"<p>{to_html(part)}</p>")
         if self.runs:

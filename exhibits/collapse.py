@@ -35,7 +35,7 @@ CANDIDATES = [
     name for name, kind in OBJECTIVES.items() if kind.auxiliary and kind.self_supervised and not kind.parallel
 ]
 """The pre-trainings that compete for Cascade+, the paper's own among them."""
-COLUMNS = PANELS | {"gradient_ratio": "‖∇ENT‖ / ‖∇CE‖ on ψ"}
+COLUMNS = PANELS | {"gradient_ratio": "‖∇ENT‖ / ‖∇CE‖ on φ, θ_m"}
 """Of the history, and what they are called here."""
 ON_SOURCE = "E on four corruptions of held-out source images (%)"
 

@@ -14,7 +14,7 @@ from exhibits.base import Part, exhibit
 from exhibits.cascade_plus import choice, chosen_rates
 from exhibits.collapse import OnSource
 from exhibits.runs import Point, Runs, main_points, reduced
-from exhibits.style import WIDTH, colour, number, typeset
+from exhibits.style import WIDTH, colour, number, reading, typeset
 from exhibits.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 
 STREAMS = ("gradual", "mixed", "correlated")
@@ -81,32 +81,34 @@ class Field(OnSource):
         counts = ", ".join(f"{count} ({name})" for name, count in sizes.items())
         note = f"E (%) at the same rates; gradual: at the severities 1 to 5. Images of each domain: {counts}."
         return [
-            _map(means, main),
+            _standing(means, main),
             Part("field", table, f"{DEFINED} {COST_NOTE}"),
             Part("field-settings", sweep_table(frame, "setting").loc[table.index], note),
             *method_differences("field-differences", main),
         ]
 
 
-def _map(means: pd.DataFrame, frame: pd.DataFrame) -> Part:
-    """Error against work: a method that is better and cheaper than another stands below it and to its left."""
-    figure, axes = plt.subplots(figsize=(WIDTH, 4.2))
-    methods = dict(zip(frame["label"], frame["method"], strict=True))
-    apart, height = (means["E"].max() - means["E"].min()) / 18, float("-inf")
-    axes.set(xscale="log", xlabel="work for a batch, in forward passes", ylabel="online error E (%)")
-    ticks = [passes for passes in (1, 2, 3, 5, 10, 20, 40) if passes <= 1.1 * means["work"].max()]
-    axes.set_xticks(ticks, [f"{passes:g}" for passes in ticks])
-    axes.minorticks_off()
-    for label, row in means.to_dict("index").items():  # From the best on, names beside the panel, one above the other.
-        height, dot = max(row["E"], height + apart), colour(methods[str(label)])
-        axes.plot(row["work"], row["E"], "o", color=dot)
-        axes.annotate(
-            f"{typeset(str(label))}  {number(row['E'], 1)}",
-            (row["work"], row["E"]),
-            (1.03, height),
-            textcoords=axes.get_yaxis_transform(),
-            arrowprops={"arrowstyle": "-", "color": dot, "lw": 0.6, "relpos": (0, 0.5), "shrinkB": 0},
-            va="center",
-            fontsize=9,
-        )
-    return Part("field-figure", figure, "Lower is better, further left is cheaper.")
+def _standing(means: pd.DataFrame, frame: pd.DataFrame) -> Part:
+    """Every method's error, the best on top, and its work beside it."""
+    figure, (error, work) = plt.subplots(
+        1, 2, figsize=(WIDTH, 0.8 + 0.24 * len(means)), sharey=True, width_ratios=(3, 2)
+    )
+    shades = [colour(method) for method in frame.groupby("label")["method"].first()[means.index]]
+    spreads, places = frame.groupby("label")["E"].std()[means.index], range(len(means))
+    error.errorbar(means["E"], places, xerr=spreads, fmt="none", ecolor=shades)
+    for axes, name in ((error, "E"), (work, "work")):
+        axes.grid(visible=False, axis="y")
+        axes.hlines(places, 0, means[name], color="0.85", zorder=1)
+        axes.scatter(means[name], places, color=shades, zorder=3)
+        for place, value in zip(places, means[name], strict=True):
+            axes.annotate(number(value, 1), (value, place), (6, 0), textcoords="offset points", fontsize=8, va="center")
+    error.set(xlabel="online error E (%)", xlim=(0.9 * means["E"].min(), 1.07 * means["E"].max()))
+    work.set(xlabel="work (forward passes)", xscale="log", xlim=(0.9, 2 * means["work"].max()))
+    work.xaxis.set_major_formatter("{x:g}")
+    error.set_yticks(places, map(typeset, map(str, means.index)))
+    for tick in error.get_yticklabels():
+        tick.set_fontweight("bold" if tick.get_text().startswith("Cascade") else "normal")
+    error.invert_yaxis()
+    note = "Rates were not chosen: all are the same. " if frame["online_learning_rate"].nunique() == 1 else ""
+    note += f"{reading(frame[['seed']])}Intervals of differences: in the last table."
+    return Part("field-figure", figure, note)

@@ -4,7 +4,6 @@ of tab:gradual-c10, over 135 gradually changing domains."""
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 import seaborn as sns
 
@@ -14,7 +13,7 @@ from exhibits.base import Exhibit, Part, exhibit
 from exhibits.runs import Point, Runs, by_label, errors_less, main_points, points_for, reduced
 from exhibits.style import WIDTH, name_domains, number, reading, typeset
 from exhibits.tables import DEFINED, domains_table, method_differences, metrics_table, paper_main, paper_values
-from exhibits.uncertainty import ENTROPIES, entropy_figure
+from exhibits.uncertainty import ENTROPIES, HEADS, entropy_figure
 
 
 class MainTable(Exhibit):
@@ -28,13 +27,13 @@ class MainTable(Exhibit):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         name, paper = self.modality, paper_main(frame["run"].iloc[0])
         with_a = frame[[run.batches["agreement"].notna().any() for run in frame["run"]]]
-        told = "Of the methods that have θ_a. An a that is sure and agrees by chance tells nothing of the class."
-        note = f"{told} {reading(with_a, ENTROPIES)}"
+        told = "Of methods with θ_a, each on its own network. An a that is sure and agrees by chance tells nothing."
+        note = f"{HEADS} {told} {reading(with_a, ENTROPIES)}"
         return [
             Part(f"{name}-metrics", metrics_table(frame, paper), DEFINED),
             Part(f"{name}-domains", domains_table(frame), "E by domain (%), then E, A, F. Bold: the best."),
             stream_figure(f"{name}-stream", frame),
-            Part(f"{name}-entropies", entropy_figure(list(with_a["run"])), note)
+            Part(f"{name}-entropies", entropy_figure(list(with_a["run"])), note, list(with_a["run"]))
             if len(with_a)
             else "No method has θ_a.",
             *method_differences(f"{name}-differences", frame),
@@ -90,11 +89,18 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
         return "No figure along the stream: it takes AdaBN, a method that adapts, and two domains or more."
     texts = added.map(lambda value: number(value, 1, sign=True)) if few else False
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
-    end = float(np.quantile(added.abs(), 0.98)) or 1.0  # A few extreme cells would leave the others without colour.
+    # One method that fails would leave the others without colour.
+    end = max(1.0, float(added.abs().max(axis=1).median()))
     look: Any = {"cmap": "vlag", "vmin": -end, "vmax": end, "cbar_kws": {"extend": "both"}}
     sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)
-    axes.set_yticks(axes.get_yticks(), [typeset(label) for label in added.index], rotation=0)
+    other = {label for label in added.index if set(labels[label]["objective"]) != set(base["objective"])}
+    names = [typeset(label) + (" *" if label in other else "") for label in added.index]
+    axes.set_yticks(axes.get_yticks(), names, rotation=0)
     axes.set(title="online error less AdaBN's (points)", ylabel="")
     name_domains(axes, domains, 0.5)
     note = f"In the same domain, on the same seeds; blue is less. Colours end at ±{number(end)} points."
-    return Part(name, figure, f"{note} Only methods that adapt are shown. E of AdaBN: {number(base['E'].mean())} %.")
+    if other:
+        note += " *: on another network than AdaBN; the difference is the network's, too."
+    note += f" Only methods that adapt are shown. E of AdaBN: {number(base['E'].mean())} %."
+    shown = pd.concat([base, *(labels[label] for label in added.index)])
+    return Part(name, figure, note, list(shown["run"]))

@@ -25,7 +25,9 @@ class Online(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         main = [one for one in main_points(settings, self.modality) if one.method != "tent_adam"]
         adapting = [one.method for one in main if METHODS[one.method].adapts]
-        varied = [points_for(adapting, changes | {"forward_transfer": False}) for changes in STEPS.values()]
+        own = getattr(settings, self.modality).model_dump()
+        steps = [changes for changes in STEPS.values() if not changes.items() <= own.items()]
+        varied = [points_for(adapting, changes | {"forward_transfer": False}) for changes in steps]
         return [*main, *(point for points in varied for point in points)]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

@@ -53,7 +53,7 @@ def hindrance_of_runs(name: str, used: Sequence[Run]) -> str:
         kind, copy = request.dataset.partition(":")[0], COPIES.get(said["fingerprint"]) == name
         whole = said["official_data"] if request.modality != "image" else kind == regime.data or copy
         if not whole:
-            return f"data: {said['data_source']} instead of {name}"
+            return f"data: {said['data_source']}; {said['domain_source']} instead of {name}"
         if card.get("options", request.options).get("train_size") is not None:
             return "data: networks that are trained on a part of the source"
         if card.get("data_fingerprint", said["fingerprint"]) != said["fingerprint"]:

@@ -63,7 +63,7 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     for axes, (label, each) in zip(grid, shown.items(), strict=True):
         errors = by_domain(each)
         places = range(len(errors))
-        axes.plot(places, errors, color="C0", marker="o", ms=3, label="ours")
+        axes.plot(places, errors, color=colour(each["method"].iloc[0]), marker="o", ms=3)
         theirs = paper.loc[label].reindex(errors.index)
         axes.plot(places, theirs, "D", mfc="white", mec="black", ms=4, label="the paper's row")
         mean, published = number(each["E"].mean(), 1), number(paper.loc[label, "E"], 1)
@@ -71,7 +71,8 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
         name_domains(axes, map(str, errors.index))
     grid[0].set_ylabel("online error (%)")
     legend(figure)
-    return Part("released-by-domain", figure, "A line through the diamonds gives that row.")
+    told = "Line: ours, in the method's colour. Where it runs through the diamonds, it gives the paper's row."
+    return Part("released-by-domain", figure, told)
 
 
 def over_images(frame: pd.DataFrame) -> str:
@@ -112,13 +113,16 @@ class Updates(Exhibit):
         table.insert(1, "95 %, over images", pd.Series({label: over_images(each) for label, each in labels.items()}))
         theirs = paper.reindex(index=table.index, columns=["E", "A"]).map(number)
         table = table.join(theirs.add_prefix("the paper's "))
-        size = frame["run"].iloc[0].request.test_size
-        note = f"On {f'{size:,} images of each domain' if size else 'all images of the dataset'}."
+        run = frame["run"].iloc[0]
+        count = run.request.test_size or int(run.batches.groupby("step")["count"].sum().max())
+        images = int(images_at(run, run.batches["position"]).nunique() * run.request.batch_size)
+        versions = f": {images} in {count // images} versions" if images < count else ""
+        note = f"On {count:,} images of each domain{versions}."
         domains = Part("updates-by-domain", domains_table(frame), "Online error (%) by domain, over the paper's rows.")
-        return [_less_adabn(labels, paper), Part("updates", table, note), domains]
+        return [_less_adabn(labels, paper, note), Part("updates", table, note), domains]
 
 
-def _less_adabn(labels: dict[str, pd.DataFrame], paper: pd.DataFrame) -> Part | str:
+def _less_adabn(labels: dict[str, pd.DataFrame], paper: pd.DataFrame, note: str) -> Part | str:
     """Error by domain less that of AdaBN, which cannot drift; beside it the paper's rows, less the same."""
     adabn = METHODS["adabn"].label
     if adabn not in labels:
@@ -129,15 +133,18 @@ def _less_adabn(labels: dict[str, pd.DataFrame], paper: pd.DataFrame) -> Part | 
         added = errors_less(each, labels[adabn])
         method, objective = each[["method", "objective"]].iloc[0]
         look = line_of(method, objective, varied=label != METHODS[method].label)
-        axes.plot(added, marker="o", ms=3, label=label, **look)
+        if method == "adabn":  # It is 0 everywhere.
+            axes.axhline(0, color=look["color"], label=label)
+        else:
+            axes.plot(added, label=label, **look)
     for name in ("adabn", "tent", "cascade"):
         if (label := METHODS[name].label) in paper.index:
             theirs, line = paper.loc[label].reindex(base.index) - base, f"{label}, the paper's row"
-            axes.plot(theirs, "D", color=colour(name), ms=4, mfc="white", label=line)
+            axes.plot(theirs, "D", color=colour(name), ms=6, mew=1.4, mfc="white", zorder=4, label=line)
     name_domains(axes, map(str, base.index))
-    axes.set_ylabel(f"error less {adabn}'s here (points)")
+    axes.set_ylabel(f"E minus our {adabn}'s (points)")
     legend(figure, columns=4)
-    note = f"Domains in the order of the stream. A method that keeps rising above 0 drifts: {adabn} does not learn."
+    note += f" Domains in the order of the stream. A method that keeps rising above 0 drifts: {adabn} does not learn."
     note += f" Dashed: variants. The paper's rows are less the error of {adabn} here, too."
     return Part("updates-figure", figure, note)
 
@@ -167,7 +174,8 @@ class WhoseGain(Exhibit):
         table["n"] = cells["seed"].nunique().groupby(level=0).agg(from_to)
         parts, pairs = by_label(frame), [(label_of(*one), label_of(*two)) for one, two in PAIRS]
         found = {f"{two} − {one}": (parts[one], parts[two]) for one, two in pairs if {one, two} <= parts.keys()}
-        note = "E (%) of every method on the plainly trained and on the meta-learned network."
+        note = "E (%) of every method on the plainly trained and on the meta-learned network. Where n differs, compare "
+        note += "in the table of differences, which is on common seeds."
         steps = _steps(frame, paper_main(frame["run"].iloc[0]))
         return [steps, Part("whose-gain", table, note), *differences("whose-gain-differences", found)]
 
@@ -183,16 +191,22 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     if len(bars) < 3:
         return "No figure of fewer than three errors."
     figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
-    names, colours = bars.index.str.replace(", ", ",\n"), ["0.75" if name in theirs else "C0" for name in bars.index]
-    axes.bar(names, bars, color=colours, width=0.7)
-    for place, (error, step) in enumerate(zip(bars, bars.diff(), strict=True)):
-        text = number(error, 1) + (f"\n({number(step, 1, sign=True)})" if place else "")
-        axes.annotate(text, (place, error), ha="center", va="bottom")
+    shades = {METHODS[name].label: colour(name) for name in METHODS}
+    colours = ["0.75" if name in theirs else shades[name.rsplit(", ", 1)[0]] for name in bars.index]
+    axes.bar(bars.index.str.replace(", ", ",\n"), bars, color=colours, width=0.7)
+    steps, base = bars.diff(), label_of(*ADABN)
+    if base in bars:
+        adapting = [name for name in ours[2:] if name in bars]
+        steps[adapting] = bars[adapting] - bars[base]
+    for place, (name, error) in enumerate(bars.items()):
+        step = f"\n({number(steps[name], 1, sign=True)})" if place and name not in theirs else ""
+        axes.annotate(f"{number(error, 1)}{step}", (place, error), ha="center", va="bottom")
     axes.tick_params(axis="x", labelsize=8)
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * bars.max()))
     axes.grid(visible=False)  # The numbers stand above the bars.
     seeds = ", ".join(map(str, errors.index))
-    note = f"In brackets: less the bar to the left (points). Seeds that have all of these bars: {seeds}."
+    note = f"In brackets, in points: of AdaBN less the bar to the left, of what learns less {base}. Intervals: in the "
+    note += f"table of differences. Seeds that have all of these bars: {seeds}."
     drawn = frame["label"].isin(errors) & frame["seed"].isin(errors.index)
     return Part("whose-gain-figure", figure, note, list(frame[drawn]["run"]))
 

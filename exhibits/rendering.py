@@ -40,14 +40,14 @@ def table_html(table: pd.DataFrame) -> str:
         return f'<div style="overflow-x: auto">{shown.to_html(border=0, escape=False)}</div>'
 
 
-def content_html(content: Figure | pd.DataFrame) -> str:
+def content_html(content: Figure | pd.DataFrame, name: str) -> str:
     """A figure as an image inside the page, or a table."""
     if isinstance(content, pd.DataFrame):
         return table_html(content)
     buffer = io.BytesIO()
     content.savefig(buffer, format="png", dpi=110)
     encoded = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="" style="max-width: 100%" src="data:image/png;base64,{encoded}"/>'
+    return f'<img alt="{html.escape(name)}" style="max-width: 100%" src="data:image/png;base64,{encoded}"/>'
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -75,15 +75,30 @@ def seeds_of(runs: Sequence[Run]) -> str:
     return f"n = {seeds} seed{'' if seeds == '1' else 's'}" + (", means over each one's own" if "–" in seeds else "")
 
 
+def network_of(run: Run) -> str:
+    """The architecture of the network that a run started from; empty where it is not known."""
+    card = (run.provenance.get("network") or {}).get("card") or {}
+    asked = run.request.checkpoint.network
+    fields = asked.model_dump() if asked else card.get("network", "")
+    words = fields if isinstance(fields, str) else ", ".join(f"{name} {value}" for name, value in fields.items())
+    return words.replace("_", " ")
+
+
 def provenance(runs: Sequence[Run]) -> str:
     """What made these runs, in one paragraph, and whether they are on the paper's data."""
     made = pd.DataFrame([run.provenance for run in runs]).map(str).agg(each_once)
     requests = [run.request for run in runs]
-    asked = pd.DataFrame([(r.batch_size, r.checkpoint.weights, r.predict, r.order or "stored") for r in requests])
-    batch, weights, predict, order = asked.agg(each_once)
+    asked = pd.DataFrame(
+        [(r.batch_size, r.checkpoint.weights, r.predict, r.order or "stored", r.online_learning_rate) for r in requests]
+    )
+    seeds = each_once(sorted({run.seed for run in runs}))
+    batch, weights, predict, order, rate = asked.agg(each_once)
+    networks = f"{weights} ({each_once(map(network_of, runs))})"
     optimizers = {each.online_optimizer for each in requests}
     optimizer = f", {optimizers.pop()} in every method" if len(optimizers) == 1 and None not in optimizers else ""
     scaled = ", inputs x/255" if any(r.checkpoint.options.get("input_scaling") == "unit" for r in requests) else ""
+    severities = sorted({domain.severity for each in requests for domain in each.stream})
+    levels = f" of severity {from_to(severities)}" if requests[0].checkpoint.modality == "image" else ""
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     official = all(run.provenance["official_data"] for run in runs)
     made_up = any(
@@ -94,8 +109,8 @@ def provenance(runs: Sequence[Run]) -> str:
     if made_up:
         warning = " **Not the paper's data: these numbers do not compare with the paper's.**"
     return (
-        f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain, batch {batch}, "
-        f"{order} order{scaled}. Profile {made['profile']}, seeds {each_once(sorted({run.seed for run in runs}))}; "
-        f"networks: {weights}; prediction {predict} the update{optimizer}. Device: {made['device']}; torch "
+        f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain{levels}, "
+        f"batch {batch}, {order} order{scaled}. Profile {made['profile']}, seeds {seeds}; networks: {networks}; "
+        f"prediction {predict} the update at the rate {rate}{optimizer}. Device: {made['device']}; torch "
         f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code {made['code_revision']}.{warning}"
     )

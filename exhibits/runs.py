@@ -220,10 +220,10 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
     """E of `second` less E of `first` on the same networks and batches, with an interval over the test batches.
 
     A paired block bootstrap: blocks of consecutive batches, as long as the cube root of their number, are drawn with
-    replacement, since what a method has learned from one batch shows in the next; the same ones in all domains of one
-    length, which hold the same images in one order. Errors are averaged over the common seeds first, which share the
-    test images. The interval is given these networks: it says nothing of others. None without a common seed; NaN as
-    limits where a domain has fewer than LEAST_BATCHES, and where each domain has an order of its own.
+    replacement, since what a method has learned from one batch shows in the next; the same ones in all domains of
+    images and of speech, which hold the same examples in one order. Errors are averaged over the common seeds first,
+    which share the test examples. The interval is given these networks: it says nothing of others. None without a
+    common seed; NaN as limits where a domain has fewer than LEAST_BATCHES, and where domains have orders of their own.
     """
     both = first.merge(second, on="seed")
     if both.empty:
@@ -234,10 +234,11 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
     pairs["position"] = images_at(run, pairs["position"])
     pairs = pairs.groupby(["step", "position"])[["more", "count"]].sum()
     means, draws = [], []
-    for _, domain in pairs.groupby("step"):
+    for step, domain in pairs.groupby("step"):
         more, count = domain["more"].to_numpy(), domain["count"].to_numpy()
         means.append(more.sum() / count.sum())
-        length, generator = max(1, round(len(more) ** (1 / 3))), np.random.default_rng(0)
+        length = max(1, round(len(more) ** (1 / 3)))
+        generator = np.random.default_rng(step if run.request.checkpoint.modality == "text" else 0)
         starts = generator.integers(len(more), size=(RESAMPLES, math.ceil(len(more) / length), 1))
         drawn = ((starts + np.arange(length)) % len(more)).reshape(RESAMPLES, -1)[:, : len(more)]
         draws.append(more[drawn].sum(axis=1) / count[drawn].sum(axis=1))

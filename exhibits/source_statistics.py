@@ -10,7 +10,7 @@ from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.released import NETWORKS, networks_of, over_images
 from exhibits.runs import Point, Runs, by_label
-from exhibits.style import WIDTH, legend, number
+from exhibits.style import WIDTH, colour, legend, number
 from exhibits.tables import differences, metrics_by_label
 
 PRIORS, LEARNING_PRIOR = (8, 16, 32, 64, 128), 32
@@ -62,23 +62,28 @@ class SourceStatistics(Exhibit):
                 others = blends[blends["share"] == each["share"].iloc[0]] if on_top else blends
                 pairs |= {f"{label} − {rival}": (each, rows) for label, rows in by_label(others).items()}
         contrasts = differences("source-statistics-differences", pairs)
-        return [_curves(frame), Part("source-statistics", table, note), *contrasts]
+        # Networks of one kind differ by more than the curves do, so a figure holds the same seeds of all.
+        common = set.intersection(*(set(each["seed"]) for each in labels.values()))
+        figure = _curves(frame[frame["seed"].isin(common)]) if common else "No figure: no seed has all of these."
+        return [figure, Part("source-statistics", table, note), *contrasts]
 
 
 def _curves(frame: pd.DataFrame) -> Part:
     """A curve a network, a line for a method that learns, and a mark for one that does so on a blend."""
     figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
-    for place, (objective, each) in enumerate(frame.groupby("objective", sort=False)):
-        curve, shade = each[~each["learns"]].groupby("share")["E"].mean(), f"C{place}"
-        axes.plot(curve, color=shade, marker="o", label=f"statistics alone, {NETWORKS[str(objective)]}")
+    for objective, each in frame.groupby("objective", sort=False):
+        curve, dash = each[~each["learns"]].groupby("share")["E"].mean(), "--" if objective == "erm" else "-"
+        axes.plot(curve, color="black", ls=dash, marker="o", label=f"statistics alone, {NETWORKS[str(objective)]}")
         for label, one in by_label(each[each["learns"]]).items():
-            error, tent = one["E"].mean(), one["method"].iloc[0].startswith("tent")
+            error, shade = one["E"].mean(), colour("tent" if one["method"].iloc[0].startswith("tent") else "cascade")
             if one["share"].isna().all():
-                axes.axhline(error, color=shade, ls="--" if tent else ":", label=label)
+                axes.axhline(error, color=shade, ls=dash, label=label)
             else:
-                axes.plot(one["share"].iloc[0], error, "s" if tent else "D", color=shade, mfc="white", label=label)
+                inside = "white" if objective == "erm" else shade
+                axes.plot(one["share"].iloc[0], error, "D", color=shade, mfc=inside, label=label)
     axes.set(xlabel="the source's share of the statistics (%); 0: AdaBN, 100: ERM", ylabel="online error E (%)")
     legend(figure, columns=3)
-    told = "Lines: methods that learn. Where a curve is below a line of its colour, statistics alone err less."
-    marks = "Squares and diamonds: Tent and the cascade, learning on top of a blend."
-    return Part("source-statistics-figure", figure, f"{told} {marks}")
+    told = "Level: methods that learn. Where a curve is below a level of its kind, statistics alone err less."
+    told += f" Dashed and hollow: the plainly trained network. Diamonds: learning on a blend, N = {LEARNING_PRIOR}."
+    told += f" Seeds that all of these have: {', '.join(map(str, sorted(set(frame['seed']))))}."
+    return Part("source-statistics-figure", figure, told, list(frame["run"]))

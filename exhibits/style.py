@@ -26,6 +26,11 @@ _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_pal
 PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1, 0.35)]
 PALETTE += [sns.color_palette("dark")[place] for place in (3, 2, 4, 5, 6, 9)] + sns.husl_palette(12, l=0.45)
 """Of the methods: the paper's six first, far apart, also for colour-blind readers."""
+MARKERS = "osD^vP*X<>pdhH8"
+ORDER = "adabn cascade cotta erm tent ttt cascade_fixed_classifier cascade_no_auxiliary cascade_plus".split()
+ORDER += "cascade_same_weights cascade_source_prior deyo eata eta lame rdumb roid rotta rpl sar source_prior".split()
+ORDER += "tema tent_adam tent_source_prior".split()
+"""Methods by colour and marker, so that both stay where somebody adds one: theirs come after these."""
 
 
 def set_style() -> None:
@@ -35,16 +40,21 @@ def set_style() -> None:
     plt.rcParams |= {"figure.constrained_layout.use": True, "axes.titlesize": 9}
 
 
+def place_of(method: str) -> int:
+    """The place of a method among all, which gives it its colour and its marker."""
+    return [*ORDER, *sorted(set(METHODS) - set(ORDER))].index(method)
+
+
 def colour(method: str) -> tuple[float, float, float]:
-    """The colour of a method, by its place in the registry, the paper's methods first."""
-    place = sorted(METHODS, key=lambda name: (not METHODS[name].in_paper, name)).index(method)
-    return PALETTE[place % len(PALETTE)]
+    """The colour of a method, the same in every figure."""
+    return PALETTE[place_of(method) % len(PALETTE)]
 
 
 def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
-    """With a minus sign in place of a hyphen, no negative zero, and a dash for what there is not."""
+    """With a minus sign in place of a hyphen, no sign before a zero, and a dash for what there is not."""
     if math.isnan(value):
         return "–"
+    sign = sign and round(value, digits) != 0
     return f"{value:{'+' if sign else ''}z.{digits}f}".replace("-", "−")
 
 
@@ -59,21 +69,25 @@ def typeset(text: str) -> str:
 
 
 def line_of(method: str, objective: str, varied: bool = False) -> dict[str, Any]:
-    """How the line of a method looks in every figure: in its colour; dashed and above the others where it is a variant
-    (by a comma in its label, or `varied`) or starts from a pre-training that is not its own."""
+    """How the line of a method looks in every figure: in its colour, with its marker; dashed and above the others where
+    it is a variant (by a comma or a bracket in its label, or `varied`) or starts from a pre-training not its own."""
     own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
-    dashed = varied or "," in METHODS[method].label or objective not in own
-    return {"color": colour(method), "ls": "--" if dashed else "-", "zorder": 3 if dashed else 2}
+    dashed = varied or bool(re.search("[,(]", METHODS[method].label)) or objective not in own
+    look = {"color": colour(method), "marker": MARKERS[place_of(method) % len(MARKERS)], "ms": 5, "mew": 0.3}
+    return look | ({"ls": "--", "zorder": 3} if dashed else {"ls": "-", "zorder": 2})
+
+
+EACH_SEED = {"agreement", "entropy_auxiliary", "entropy_of_mean_auxiliary"}
 
 
 def line_over(column: str) -> dict[str, Any]:
-    """How seaborn draws several seeds. Of the agreement each one: a network can be at chance, and the next at 1."""
-    return {"units": "seed", "estimator": None, "lw": 0.8} if column == "agreement" else {"errorbar": "sd"}
+    """How seaborn draws several seeds. Each one where a network can be at one end, and the next at the other."""
+    return {"units": "seed", "estimator": None, "lw": 0.8} if column in EACH_SEED else {"errorbar": "sd"}
 
 
 def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
     """What bands and dashes say in figures of these columns of a table, where there are any."""
-    each, said = "; of the agreement, a line for each seed" if "agreement" in columns else "", ""
+    each, said = "; of a's agreement and entropies, a line for each seed" if EACH_SEED & {*columns} else "", ""
     if frame["seed"].nunique() > 1:
         said = f"Bands and bars: one standard deviation over seeds{each}. "
     lines = map(line_of, frame["method"], frame["objective"]) if "method" in frame else []
@@ -89,28 +103,32 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
         if x == "online_learning_rate" and not METHODS[method].adapts:
             axes.axhline(rows[y].mean(), color=colour(method), ls=":", label=str(label))
             continue
-        marker = "o" if rows[x].nunique() <= 30 else None
-        look = line_over(y) | line_of(method, objective)
-        sns.lineplot(rows, x=x, y=y, ax=axes, marker=marker, ms=4, label=str(label), **look)
+        look = line_over(y) | line_of(method, objective) | ({} if rows[x].nunique() <= 30 else {"marker": None})
+        sns.lineplot(rows, x=x, y=y, ax=axes, label=str(label), **look)
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
-    """A dotted line where a head is that tells no class from another: uniform entropy, or agreement by chance."""
+    """The whole range of an entropy or of a share of agreement, and a dotted line where a head is in it that tells no
+    class from another."""
     if column.startswith("entropy") or column == "agreement":
         level = 1 / classes if column == "agreement" else math.log(classes)
-        axes.axhline(level, color="black", lw=0.8, ls=":", label="uniform; chance")
+        axes.axhline(level, color="0.4", lw=1.2, ls=(0, (1, 3)), label="a head that knows nothing")
+        axes.set_ylim(0, 1.03 if column == "agreement" else None)
 
 
 def legend(figure: Figure, columns: int = 5) -> None:
-    """One legend below all panels, a name once."""
+    """One legend below all panels, a name once, of as many columns as fit into the width of the figure."""
     names: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             names.setdefault(typeset(name), handle)
         if seaborns := axes.get_legend():
             seaborns.remove()
-    if names:
-        figure.legend(list(names.values()), list(names), loc="outside lower center", ncols=min(columns, len(names)))
+    for count in range(min(columns, len(names)), 0, -1):
+        box = figure.legend(list(names.values()), list(names), loc="outside lower center", ncols=count)
+        if count == 1 or box.get_window_extent().width <= figure.bbox.width:
+            break
+        box.remove()
 
 
 def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
@@ -118,8 +136,9 @@ def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
     ticks = {}
     for name, group in groupby(enumerate(names), key=lambda pair: pair[1]):
         places = [place for place, _ in group]
-        ticks[first + sum(places) / len(places)] = SHORT.get(name, name)
-    axes.set_xticks(list(ticks), list(ticks.values()), rotation=90, fontsize=8)
+        # The first word of a corruption is its own, and shorter than the whole name.
+        ticks[first + sum(places) / len(places)] = name.split("_")[0] if name in SHORT else name
+    axes.set_xticks(list(ticks), list(ticks.values()), rotation=90 if len(ticks) > 6 else 0, fontsize=8)
 
 
 def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[Figure, list[Axes]]:

@@ -17,8 +17,8 @@ from exhibits.ablations import MetaLearning
 from exhibits.base import Exhibit, Part, Shown, exhibit
 from exhibits.regime import card_of
 from exhibits.runs import Point, Runs, main_points
-from exhibits.style import colour, draw_level, legend, line_over, number, panels, reading
-from exhibits.uncertainty import ENTROPIES
+from exhibits.style import colour, draw_level, legend, line_over, number, panels, reading, typeset
+from exhibits.uncertainty import ENTROPIES, HEADS
 
 COLLAPSE_SHARE = 0.1
 """θ_a counts as collapsed where the entropy of its mean prediction is below this share of the uniform's."""
@@ -26,12 +26,12 @@ PANELS = {
     "held_out_accuracy": "held-out accuracy (share)",
     **ENTROPIES,
     "entropy_of_mean_auxiliary": "entropy of mean a (nats)",
-    "gradient_cosine": "cosine of ∇CE and ∇ENT on ψ",
+    "gradient_cosine": "cosine of ∇CE and ∇ENT on φ, θ_m",
 }
 ONE_BATCH = "on the first 200 held-out source examples in one batch, with its statistics"
 MEASURED = (
     "Accuracy: on all held-out source examples, with the statistics of each batch, but of erm with the source's. "
-    f"All else: {ONE_BATCH}."
+    f"All else: {ONE_BATCH}. {HEADS}"
 )
 OWNERS = {METHODS[name].objective: name for name in ("erm", "ttt", "cascade", "cascade_no_auxiliary", "cascade_plus")}
 OWNERS |= dict.fromkeys(METHODS["cascade_plus"].objective_elsewhere.values(), "cascade_plus")
@@ -94,30 +94,34 @@ def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
             "θ_a": state_of_auxiliary(kept),
             "seconds": number(epochs["seconds"].sum(), 0),
         }
-    names, palette, others = dict[str, str](), dict[str, Any](), iter(sns.husl_palette(12, l=0.45))
+    names, palette, dashes, others = {}, dict[str, Any](), dict[str, Any](), iter(sns.husl_palette(12, l=0.45))
     for objective in histories["objective"].unique():
         owner, words = OWNERS.get(objective), objective.replace("_", " ")
         names[objective] = f"{words} ({METHODS[owner].label})" if owner else words
         palette[names[objective]] = colour(owner) if owner else next(others)
-    figure = curves(histories.replace({"objective": names}), "objective", PANELS, palette)
+        dashes[names[objective]] = "" if owner else (4, 2)
+    figure = curves(histories.replace({"objective": names}), "objective", PANELS, palette, dashes)
     table = pd.DataFrame(rows).T.rename_axis("pre-training")
     return [
-        Part(name, figure, f"{MEASURED} {reading(histories, PANELS)}"),
+        Part(name, figure, f"{MEASURED} {reading(histories, PANELS)} Dashed: of no method's own."),
         Part(f"{name}-table", table, f"In the epoch kept. {MEASURED}"),
     ]
 
 
-def curves(histories: pd.DataFrame, hue: str, columns: Mapping[str, str], palette: Any = None) -> Figure:
+def curves(
+    histories: pd.DataFrame, hue: str, columns: Mapping[str, str], palette: Any = None, dashes: Any = True
+) -> Figure:
     """A panel for each of these columns of the history, by epoch; a line for each value of the column `hue`, of the
     same colour in all panels, also where others are missing."""
     figure, grid = panels(len(columns), 2.7, columns=3, sharex=True)
-    look = {"hue": hue, "style": hue} | dict.fromkeys(("hue_order", "style_order"), list(dict.fromkeys(histories[hue])))
+    look = {"hue": hue, "style": hue, "palette": palette, "dashes": dashes}
+    look |= dict.fromkeys(("hue_order", "style_order"), list(dict.fromkeys(histories[hue])))
     for axes, (column, title) in zip(grid, columns.items(), strict=True):
         if column in histories:
             rows = histories.dropna(subset=column)
-            sns.lineplot(rows, x="epoch", y=column, ax=axes, palette=palette, **look, **line_over(column))
+            sns.lineplot(rows, x="epoch", y=column, ax=axes, **look, **line_over(column))
         draw_level(axes, column, histories["classes"].max())
-        axes.set(title=title, ylabel="")
+        axes.set(title=typeset(title), ylabel="")
         axes.locator_params(axis="x", integer=True)
     legend(figure, 3)
     return figure

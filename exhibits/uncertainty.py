@@ -17,8 +17,9 @@ from exhibits.style import draw_level, draw_lines, legend, name_domains, panels,
 ENTROPIES = {
     "entropy_main": "entropy of z (nats)",
     "entropy_auxiliary": "entropy of a (nats)",
-    "agreement": "argmax a = argmax z (share)",
+    "agreement": "a and z name one class (share)",
 }
+HEADS = "z: output of the classifier θ_m; a: of θ_a."
 COLUMNS = {"error": "error (%)"} | ENTROPIES
 
 
@@ -48,7 +49,7 @@ class Uncertainty(Exhibit):
                 draw_level(axes, column, len(frame["run"].iloc[0].provenance["class_names"]))
         legend(figure)
         note = "Batches come in one order: AdaBN, which adapts nothing, tells the images' difficulty from adaptation."
-        return [Part("uncertainty", figure, f"{note} {reading(frame, COLUMNS)}")]
+        return [Part("uncertainty", figure, f"{HEADS} {note} {reading(frame, COLUMNS)}")]
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
@@ -69,7 +70,7 @@ def entropy_figure(runs: Sequence[Run]) -> Figure:
     for axes, (column, title) in zip(grid, ENTROPIES.items(), strict=True):
         draw_lines(axes, means.reset_index(), "step", column)
         draw_level(axes, column, classes)
-        axes.set(title=title, xlabel="", ylabel="", ylim=(0, None))
+        axes.set(title=title, xlabel="", ylabel="")
         name_domains(axes, [domain.name for domain in runs[0].request.stream])
     legend(figure)
     return figure

@@ -239,6 +239,35 @@ def test_figures_show_the_numbers(shown: Show) -> None:
     assert len(lines) == 8, "the cascade, with and without, is on the meta-learned network alone"
 
 
+def test_a_figure_of_statistics_holds_the_same_seeds_of_all() -> None:
+    def by_seed(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        return Numbers((2 if seed == 0 else 8, 0), 0.6, 0.5)
+
+    points = points_of(SETTINGS, ["source_statistics"])
+    plain = [point for point in points if point.objective == "erm"]
+    made = made_up_runs(SETTINGS, by_seed, points, [0]) + made_up_runs(SETTINGS, by_seed, plain, [1])
+    (drawn,) = [part for part in show("source_statistics", stored(SETTINGS, made)).parts if "figure" in part.name]
+    for line in drawn.content.axes[0].lines:
+        assert np.asarray(line.get_ydata()) == pytest.approx(10), "seed 1 has the plain network alone"
+    assert {run.seed for run in drawn.runs} == {0} and "Seeds that all of these have: 0." in drawn.note
+
+
+def test_a_heat_map_tells_which_rows_are_on_another_network(shown: Show) -> None:
+    (part,) = [part for part in shown("main_image").parts if part.name == "image-stream"]
+    rows = [label.get_text() for label in part.content.axes[0].get_yticklabels()]
+    assert "Tent" in rows and "TTT *" in rows and "*: on another network than AdaBN" in part.note
+
+
+def test_one_method_that_fails_leaves_the_others_colour() -> None:
+    def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        return Numbers(({"adabn": 4, "tent": 18}.get(method, 3), 0), 0.6, 0.5)
+
+    settings = quick(image_methods=("adabn", "tent", "cotta", "cascade"))
+    found = stored(settings, made_up_runs(settings, world, points_of(settings, ["main_image"]), [0]))
+    mesh = content(show("main_image", found), "image-stream").axes[0].collections[0]
+    assert mesh.get_clim() == pytest.approx((-5, 5)), "Tent's 70 points are beyond the end"
+
+
 def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> None:
     long = [made_up_run(Study(SETTINGS), "tent", Numbers((wrong,) * 8, count=32)) for wrong in (8, 16)]
     assert released.over_images(pd.DataFrame({"run": long})) == "[37.5, 37.5]"
@@ -334,6 +363,8 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
     shown = EXHIBITS["whose_gain"].show(stored(SETTINGS, made))
     texts = [text.get_text() for text in content(shown, "whose-gain-figure").axes[0].texts]
     assert texts[1:3] == ["30.0\n(−0.8)", "25.0\n(−5.0)"], "seed 1 has no meta-learned network and stays out"
+    assert texts[3:5] == ["25.0\n(0.0)", "25.0\n(0.0)"], "what learns is held against AdaBN on its network"
+    assert texts[-1] == "23.0", "the paper's row is no step of ours"
     assert list(content(shown, "whose-gain").loc["AdaBN"]) == ["37.50 ± 10.61", "25.00", "1–2"]
 
 
@@ -352,6 +383,10 @@ def test_text_by_the_step_at_test_time() -> None:
     assert list(found.loc["Tent"]) == ["30.00", "35.00", "20.00", "25.00", "1"]
     assert list(found.loc["Cascade"]) == ["40.00", "45.00", "20.00", "25.00", "1"]
     assert list(found.loc["AdaBN"])[1:4] == ["–"] * 3
+    adam = quick(text_methods=("adabn", "tent"), text_online_optimizer="adam")
+    steps = [dict(point.changes) for point in points_of(adam, ["online_text"]) if point.changes]
+    assert [(step["online_optimizer"], step["online_learning_rate"]) for step in steps] == [
+        ("sgd", 0.0001), ("adam", 0.0001)], "the main study's own step is not made twice"  # fmt: skip
 
 
 # ---------------------------------------------------------------- what all exhibits share
@@ -480,3 +515,5 @@ def test_numbers_have_one_form() -> None:
     assert style.typeset("Cascade, no θ_a") == r"Cascade, no $\theta_a$"
     shades = {name: style.colour(name) for name in METHODS}
     assert len(set(shades.values())) == len(shades), "every method has a colour of its own"
+    assert set(style.ORDER) == set(METHODS), "one that somebody adds comes after these and moves none"
+    assert style.number(-0.04, 1, sign=True) == "0.0"

@@ -122,6 +122,20 @@ def test_the_bootstrap_draws_batches_within_domains() -> None:
     assert bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
 
 
+def test_domains_of_other_examples_are_drawn_apart() -> None:
+    errors, widths = np.random.default_rng(0).binomial(10, 0.3, size=(2, 400)), {}
+    for modality in ("text", "speech"):
+        study = Study(quick(), modality)  # type: ignore[arg-type]
+        made = [made_up_run(study, "tent", Numbers(each, count=10)) for each in errors]
+        found = bootstrap(*(pd.DataFrame({"seed": [0], "run": [run]}) for run in made))
+        assert found is not None
+        widths[modality] = (found.high - found.low) * len(study.stream) ** 0.5
+    # Of speech all domains hold the same utterances: as many as one domain has, so that no root of their number is won.
+    one = 2 * 1.96 * 100 * (2 * 0.3 * 0.7 / 4000) ** 0.5
+    assert widths["text"] == pytest.approx(one, rel=0.15)
+    assert widths["speech"] == pytest.approx(one * len(Study(quick(), "speech").stream) ** 0.5, rel=0.15)
+
+
 def test_batches_next_to_each_other_that_err_alike_are_not_so_many_batches() -> None:
     """400 batches in runs of eight equal ones, drawn in blocks of ∛400 = 7, and the same ones shuffled."""
     runs, widths = np.random.default_rng(0).binomial(10, 0.3, size=50).repeat(8), []

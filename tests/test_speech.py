@@ -249,6 +249,20 @@ def test_splits_are_those_of_the_lists(words: Path, tmp_path: Path) -> None:
     assert own.name == identity(f"speech_commands:{words}") and own.fingerprint == dataset.fingerprint
 
 
+def test_a_recording_in_two_parts_stays_in_the_first(words: Path, tmp_path: Path) -> None:
+    """Two test recordings are learned from as well, one of them under another word, and a held-out one is."""
+    names = [path.name for path in sorted((words / WORDS[0]).glob("*.wav"))]
+    before = load(tmp_path)
+    for source, copied in ((0, 5), (2, 6)):  # a test and a held-out utterance
+        shutil.copy(words / WORDS[0] / names[source], words / WORDS[0] / names[copied])
+    shutil.copy(words / WORDS[0] / names[1], words / WORDS[1] / names[7])
+    after = load(tmp_path)
+    assert torch.equal(after.test.x, before.test.x) and torch.equal(after.held_out.x, before.held_out.x)
+    learned = {x.numpy().tobytes() for x in after.train.x}
+    assert len(after.train.y) == 18 and not learned & {x.numpy().tobytes() for x in (*after.test.x, *after.held_out.x)}
+    assert "less 3 that are in another part again" in after.source
+
+
 def test_sizes(words: Path, tmp_path: Path) -> None:
     whole, part = load(tmp_path), load(tmp_path, train_size=7, test_size=4, held_out_fraction=0.5)
     assert (len(part.train.y), len(part.held_out.y), len(part.test.y)) == (7, 3, 6), "the list says what is held out"
@@ -427,7 +441,8 @@ def test_real_utterances(tmp_path: Path) -> None:
     (tmp_path / "SpeechCommands").symlink_to(real_data("SpeechCommands"))
     dataset = load(tmp_path)
     assert dataset.classes == 10 and not dataset.official
-    assert [len(split.y) for split in (dataset.train, dataset.held_out, dataset.test)] == [2828, 392, 854]
+    assert [len(split.y) for split in (dataset.train, dataset.held_out, dataset.test)] == [2776, 390, 854]
+    assert "less 54 that are in another part again" in dataset.source
     assert dataset.noise.shape == (120, SAMPLES) and dataset.test.y[:100].unique().numel() == 10
     for waveform, spectrogram in zip(speech.as_float(dataset.test.x), dataset.domain("clean").x[:50, 0], strict=False):
         assert_near(spectrogram, librosa_power(waveform))

@@ -216,6 +216,8 @@ def test_domains(tmp_path: Path) -> None:
     assert not data.official and len(data.domain("kitchen").x) == len(data.domain(SOURCE_DOMAIN).x) == 3
     torch.testing.assert_close(data.domain("kitchen").y, whole.domain("kitchen").y[:3])
     assert set(whole.domain("dvd").y[:6].tolist()) == {0, 1}, "the classes are mixed"
+    orders = {tuple(whole.domain(name).y.tolist()) for name in DOMAINS}
+    assert len(orders) == 3, "in each domain in another way, though all files hold one class after the other"
     torch.testing.assert_close(whole.domain(SOURCE_DOMAIN).x, whole.held_out.x)
     assert data.fingerprint == whole.fingerprint
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from cascadetta_lib.augment import generator_for
 from cascadetta_lib.augment.text import WORD, FindSynonyms, eda, words
 from cascadetta_lib.data import msda
-from cascadetta_lib.data.base import Dataset, Options, Split, code_version, fingerprint, kept_array, mixed, split_source
+from cascadetta_lib.data.base import Dataset, Options, Split, code_version, fingerprint, kept_array, split_source
 from cascadetta_lib.streams import Vocabulary
 
 SOURCE_DOMAIN = "books"
@@ -46,9 +46,11 @@ class Reviews(NamedTuple):
     texts: np.ndarray  # of objects (N,)
     labels: Tensor  # int64 (N,), 0 for negative and 1 for positive
 
-    def places(self) -> Split:
-        """The places of the reviews in a mixed order, and their labels."""
-        return mixed(Split(torch.arange(len(self.labels)), self.labels))
+    def places(self, seed: int) -> Split:
+        """The places of the reviews in a mixed order, and their labels. A domain has a seed of its own: files hold one
+        class after the other, so with one for all, the batches of all domains would have the same labels."""
+        order = torch.randperm(len(self.labels), generator=torch.Generator().manual_seed(seed))
+        return Split(order, self.labels[order])
 
     def take(self, places: Tensor) -> "Reviews":
         return Reviews(self.texts[places.numpy()], self.labels[places])
@@ -122,8 +124,9 @@ def make_text_dataset(
     fields: name, domain_source and compare_with of `TextDataset`.
     """
     everything = [train, *(domains[name] for name in DOMAINS)]
-    fitted, held_out = split_source(train.places(), options)
-    targets = [reviews.take(reviews.places().x[: options.test_size]) for reviews in everything[1:]]
+    orders = [reviews.places(seed) for seed, reviews in enumerate(everything)]
+    fitted, held_out = split_source(orders[0], options)
+    targets = [part.take(order.x[: options.test_size]) for part, order in zip(everything[1:], orders[1:], strict=True)]
     parts = [train.take(fitted.x), train.take(held_out.x), *targets]
 
     # The rows of the features are those of the training reviews, of their EDA versions and of the other parts.
@@ -138,8 +141,8 @@ def make_text_dataset(
     tested = splits[1].take(slice(options.test_size))
 
     contents = [part for texts, labels in everything for part in (_as_bytes(texts), labels)]
-    identity = fingerprint([_as_bytes([synonyms.name]), *contents])
-    made_by = code_version(__name__, msda.__name__, *(part.__module__ for part in (eda, mixed, synonyms.find)))
+    identity = fingerprint([_as_bytes([synonyms.name]), *contents, *(order.x for order in orders)])
+    made_by = code_version(__name__, msda.__name__, *(part.__module__ for part in (eda, split_source, synonyms.find)))
     choice = hashlib.sha256(options.model_dump_json(exclude={"folder", "device"}).encode()).hexdigest()[:16]
     path = Path(options.folder).expanduser() / "generated" / f"{identity}-{made_by}" / f"text-{choice}.npz"
     bank = kept_array(path, lambda: _features(parts, synonyms, options))

@@ -113,7 +113,7 @@ def make_speech_dataset(
 ) -> SpeechDataset:  # fmt: skip
     """The dataset of all its utterances (int16 (N, 16000), on the CPU), cut as the options say.
 
-    held_out: the data's own validation split, which is used whole, whatever `options.held_out_fraction`.
+    held_out: the data's own validation split, which is used whole, so that no fraction is set aside.
     noise: seconds of background noise, int16 (K, 16000).
     official: whether the data are the paper's; the dataset is official if, besides, nothing is cut away.
     fields: name, source and class_names of `SpeechDataset`.
