@@ -5,6 +5,7 @@ A shipped network is three files: NAME.safetensors (its weights), NAME.json (its
 is) and NAME.csv (a row an epoch of its training). Nothing that is read here can execute code.
 """
 
+import copy
 import hashlib
 import warnings
 from collections.abc import Iterable
@@ -22,11 +23,13 @@ from safetensors.torch import load
 from torch import nn
 
 from cascadetta_lib.data.base import Dataset, Modality
-from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
+from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork, as_outputs
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.published import SOURCES, NetworkError, check_file, load_into, load_published
+from cascadetta_lib.registry import nearest
 from cascadetta_lib.settings import absolute
+from cascadetta_lib.streams import Domain
 
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
 FITTED = ("features", "vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
@@ -157,12 +160,24 @@ def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
         there = ", ".join(sorted(found.stem for found in folder.glob("*.safetensors"))) or "none"
         raise NetworkError(
             f"weights = {weights!r}: {folder} has no network {path.stem} (pre-training and seed). There: {there}. "
-            "weights=train trains one here"
+            f"weights=train trains one here; {nearest(weights, ['train', 'shipped'])}"
         )
     card = read_card(path)
     if (card.objective, card.seed) != (objective, seed):
         raise NetworkError(f"{path} is by its card {card.objective}-{card.seed}: one of the two was renamed")
     return path, card
+
+
+def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
+    """A copy of a network on the device of the data, in eval mode; NetworkError unless it tells their classes apart."""
+    x = dataset.prepare(dataset.domain(*domain).x[:2])
+    model = copy.deepcopy(brought.model).to(x.device).eval()
+    with torch.no_grad():
+        logits = as_outputs(model(x)).main
+    if logits.shape != (len(x), dataset.classes):
+        shape = f"{brought.origin} returns logits of shape {tuple(logits.shape)} for {len(x)} examples"
+        raise NetworkError(f"{shape}; {dataset.name} has {dataset.classes} classes")
+    return model
 
 
 def _check_fit(path: Path, classes: int, shape: tuple[int, ...], options: dict[str, Any], dataset: Dataset) -> None:

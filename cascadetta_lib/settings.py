@@ -161,7 +161,7 @@ def _alike(name: str) -> str:
 def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
     """The first fault of `error` in one sentence: name, value, what is allowed, where it came from."""
     fault = error.errors()[0]
-    reason = fault["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
+    reason = fault["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list, such as [a, b]")
     place = [str(part) for part in fault["loc"]]
     if place[0] in SECTIONS and len(place) == 1:
         return f"the parameters {place[0]}_… do not go together: {reason}"
@@ -224,7 +224,8 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
             if value is not None or type(None) in get_args(PARAMETERS[name].annotation):
                 values[name] = value
         elif isinstance(value, PLAIN | list | tuple) and not name.startswith("_"):
-            looks = _modality(name) or difflib.get_close_matches(name, COMMON, cutoff=0.75)
+            looks = bool(_modality(name) or difflib.get_close_matches(name, COMMON, cutoff=0.75))
+            looks |= f"image_{name}" in PARAMETERS  # as `Study.varied` takes it
             if looks or difflib.get_close_matches(name.lower(), PARAMETERS, cutoff=0.85):
                 raise SettingsError(f"{name} (from the notebook) is no parameter; {_alike(name)}")
     base, path = read_profile(str(values.pop("profile", "quick")))

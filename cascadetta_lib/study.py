@@ -180,7 +180,7 @@ class Study:
         request = self.checkpoint_request(objective)
         if request.weights != "train":
             brought = self.brought or networks.find(self.section.weights, objective, request.seed, self.dataset)
-            model = copy.deepcopy(brought.model).to(self.device).eval()
+            model = networks.fitting(brought, self.dataset, self.stream[0])
             found = {"origin": brought.origin, "sha256": brought.sha256, "card": brought.card}
             return Checkpoint(request, model, brought.history, found)
         assert request.network and request.training

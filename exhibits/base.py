@@ -1,5 +1,6 @@
 """What an exhibit is: which runs it asks for, and what it makes of them; how it is shown and saved."""
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -89,7 +90,12 @@ class Exhibit(ABC):
                 varied.request(point.method, point.objective)
             except NetworkError:  # None for this pre-training and seed; `show` says what is missing.
                 continue
-            made.append(varied.run(point.method, point.objective))
+            try:
+                made.append(varied.run(point.method, point.objective))
+            except ValueError as error:  # Not every method works on every network of somebody's own.
+                if not study.brought or isinstance(error, NetworkError):
+                    raise
+                warnings.warn(f"{point.label} is left out: {error}", stacklevel=2)
         return made
 
     def show(self, runs: Runs) -> "Shown":
@@ -99,13 +105,17 @@ class Exhibit(ABC):
             return Shown(self, dataset, ["Not made on this dataset, as in the paper."])
         points, seeds = self.points(runs.settings), self.seeds(runs.settings)
         lines, frame = runs.missing(points, seeds), runs.frame(points, seeds if self.once else None)
+        if lines and self.once and runs.settings.seed not in seeds:
+            lines.append(f"It is made at seed {seeds[0]} alone, the profile's first: run this at that seed.")
         if frame.empty:
             return Shown(self, dataset, [*lines] or ["Nothing to show."])
         most = max(run.batches.groupby("step")["count"].sum().min() for run in frame["run"])
         if most < LEAST_EXAMPLES:
             few = f"Nothing is shown of at most {most} examples a domain; {LEAST_EXAMPLES} are the least."
             return Shown(self, dataset, [few, *lines])
-        return Shown(self, dataset, [*self.parts(frame, runs), *lines], frame.drop(columns="run"), list(frame["run"]))
+        revisions = [run.provenance["code_revision"] for run in frame["run"]]
+        numbers = frame.drop(columns="run").assign(code_revision=revisions)
+        return Shown(self, dataset, [*self.parts(frame, runs), *lines], numbers, list(frame["run"]))
 
 
 EXHIBITS: Registry[Exhibit] = Registry("exhibit", "exhibits")

@@ -55,6 +55,8 @@ class OnSource(Exhibit):
     def make(self, study: Study) -> list[Run]:
         held_out = study.dataset.held_out
         can_be = tuple(held_out.x.shape[-2:]) == (32, 32) and (len(held_out.y) or not self.once)
+        if not can_be:
+            print(f"{self.name} is not made: it takes images of 32×32 pixels, and held-out ones of the source.")
         return super().make(study) if can_be else []
 
     def show(self, runs: Runs) -> Shown:

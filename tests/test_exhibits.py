@@ -180,6 +180,22 @@ def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(monke
             EXHIBITS[name].make(brought)
 
 
+def test_what_a_brought_network_cannot_do_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    changes = {"image_test_size": 32, "image_stream": ("fog", "snow"), "results_folder": str(tmp_path)}
+    settings = quick(image_methods=("ttt", "adabn"), **changes)
+    own = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
+    with pytest.warns(UserWarning, match="TTT is left out: TTT needs models.Parallel"):
+        made = EXHIBITS["main_image"].make(Study(settings).bring(own, "mine"))
+    assert [run.method for run in made] == ["adabn"]
+
+
+def test_what_is_made_once_says_at_which_seed(tmp_path: Path) -> None:
+    changes = {"image_methods": ("adabn", "tent"), "seed": 7, "results_folder": str(tmp_path)}
+    study = Study(quick(image_choice_learning_rates=(0.001, 0.01), **changes))
+    assert EXHIBITS["choice"].make(study) == []
+    assert "at seed 0 alone" in EXHIBITS["choice"].show(Runs(study.settings)).lines[-1]
+
+
 def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     study = Study(quick())
     none = Split(torch.empty(0, 3, 32, 32), torch.empty(0))

@@ -382,6 +382,7 @@ def test_the_sample_of_cifar10_is_repeated_and_mirrored(folder: Path) -> None:
     dataset = load(f"cifar10_sample:{folder / 'sample.npz'}", folder)
     x = np.load(folder / "sample.npz")["x"]
     assert len(dataset.test.x) == 9920 and not len(dataset.train.x) and not dataset.official
+    assert "of the user's, which are not the first 992" in dataset.source
     assert np.array_equal(dataset.test.x[991].permute(1, 2, 0).numpy(), x[991])
     assert torch.equal(dataset.test.x[992:1984], dataset.test.x[:992].flip(3))
     np.savez(folder / "sample.npz", x=x[:900], y=Y.repeat(100)[:900])

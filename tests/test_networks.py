@@ -152,6 +152,7 @@ def test_the_authors_network_on_their_pixels() -> None:
     if not file.exists():
         pytest.skip(f"the authors' checkpoint is not in {RELEASE}")
     dataset = load_dataset(f"cifar10_sample:{sample}", ImageOptions(test_size=992))
+    assert dataset.source == "the first 992 images of CIFAR-10's official test set"
     found = networks.find(f"release:{file}", "meta", 0, dataset)
     x, y = dataset.test.take(slice(992))
     with torch.no_grad():

@@ -16,6 +16,7 @@ from cascadetta_lib import study as module
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.evaluate import Evaluation, Evaluator
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.networks import NetworkError
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.sections import Protocol
 from cascadetta_lib.settings import Settings, SettingsError, load_profile
@@ -234,6 +235,17 @@ def test_theorem_1_is_checked_once_for_a_network(study: Study, monkeypatch: pyte
 # ---------------------------------------------------------------- networks that are not trained here
 
 
+def own_network(classes: int) -> nn.Module:
+    return nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, classes))
+
+
+def test_a_network_of_other_classes_is_refused_before_it_runs(study: Study) -> None:
+    reason = r"mine:\w+ returns logits of shape \(2, 3\) for 2 examples; digits has 10 classes"
+    with pytest.raises(NetworkError, match=reason):
+        study.bring(own_network(3), "mine").run("tent")
+    assert not list(study.store.folder.glob("runs/*/entry.json"))
+
+
 def test_a_module_of_ones_own_is_a_network_of_the_study(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "pretrain", never)
     torch.manual_seed(0)
@@ -292,7 +304,7 @@ def test_a_method_that_needs_the_source_is_refused_where_there_is_none(tmp_path:
     sample = tmp_path / "sample.npz"
     np.savez(sample, x=np.zeros((992, 32, 32, 3), np.uint8), y=np.arange(992) % 10)
     changes = {"image_dataset": f"cifar10_sample:{sample}", "image_methods": ["eata"], "image_test_size": 992}
-    study = Study(settings_in(tmp_path, **changes)).bring(nn.Sequential(nn.BatchNorm2d(3), nn.Flatten()), "mine")
+    study = Study(settings_in(tmp_path, **changes)).bring(own_network(10), "mine")
     for ask in (study.check, lambda: study.run("eata")):
         with pytest.raises(ValueError, match="EATA needs images of the source, and cifar10_sample:sample.* has none"):
             ask()
