@@ -93,7 +93,8 @@ def provenance(runs: Sequence[Run]) -> str:
     )
     seeds = each_once(sorted({run.seed for run in runs}))
     batch, weights, predict, order, rate = asked.agg(each_once)
-    networks = f"{weights} ({each_once(map(network_of, runs))})"
+    architectures = each_once(filter(None, map(network_of, runs)))
+    networks = f"{weights} ({architectures})" if architectures else weights
     optimizers = {each.online_optimizer for each in requests}
     optimizer = f", {optimizers.pop()} in every method" if len(optimizers) == 1 and None not in optimizers else ""
     scaled = ", inputs x/255" if any(r.checkpoint.options.get("input_scaling") == "unit" for r in requests) else ""

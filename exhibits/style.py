@@ -113,7 +113,7 @@ def draw_level(axes: Axes, column: str, classes: int) -> None:
     if column.startswith("entropy") or column == "agreement":
         level = 1 / classes if column == "agreement" else math.log(classes)
         axes.axhline(level, color="0.4", lw=1.2, ls=(0, (1, 3)), label="a head that knows nothing")
-        axes.set_ylim(0, 1.03 if column == "agreement" else None)
+        axes.set_ylim(0, 1.03 if column == "agreement" else 1.05 * level)
 
 
 def legend(figure: Figure, columns: int = 5) -> None:
