@@ -16,6 +16,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -66,23 +67,19 @@ class Examples(NamedTuple):
     domains: np.ndarray
 
 
+@dataclass
 class Evaluator:
     """Runs one method over one stream. `dataset` prepares the inputs; batches come in an order that `seed` and δ draw
     (see streams.draw_order); the last one of a domain, or of a mixed stream, may be shorter."""
 
-    def __init__(
-        self,
-        method: Method,
-        dataset: Dataset,
-        stream: Sequence[Domain],
-        batch_size: int,
-        order: Order | None = None,
-        dirichlet_delta: float | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.method, self.dataset, self.stream = method, dataset, list(stream)
-        self.batch_size, self.order, self.delta, self.seed = batch_size, order, dirichlet_delta, seed
-        self._held: dict[Stretch, Examples] = {}
+    method: Method
+    dataset: Dataset
+    stream: Sequence[Domain]
+    batch_size: int
+    order: Order | None = None
+    dirichlet_delta: float | None = None
+    seed: int = 0
+    _held: dict[Stretch, Examples] = field(init=False, default_factory=dict)
 
     def run(self, *, transfer: bool = True) -> Evaluation:
         """E, A and F of the stream, from the source; the method is reset before and after.
@@ -137,7 +134,7 @@ class Evaluator:
         for stretch in dict.fromkeys(stretches):
             splits = [self.dataset.domain(*domain) for domain in stretch]
             x, y = splits[0] if len(splits) == 1 else (torch.cat(parts) for parts in zip(*splits, strict=True))
-            order = draw_order(self.order, y.cpu().numpy(), self.delta, generator)
+            order = draw_order(self.order, y.cpu().numpy(), self.dirichlet_delta, generator)
             domains = np.repeat(np.arange(len(splits)), [len(split.y) for split in splits])[order]
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
 

@@ -56,7 +56,8 @@ class SpeechNetwork(BaseModel, frozen=True, extra="forbid"):
     """The LeNet of log-mel spectrograms with 32 bands and 32 frames; it has nothing to choose."""
 
 
-Network = ImageNetwork | TextNetwork | SpeechNetwork
+Network = SpeechNetwork | TextNetwork | ImageNetwork
+"""The one with the fewest fields comes first: of what a file says, the first that fits is taken."""
 
 
 class Outputs(NamedTuple):
@@ -184,9 +185,7 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 def batch_norms(module: nn.Module) -> Iterator[BatchNorm]:
     """Every BatchNorm layer of `module`."""
-    for child in module.modules():
-        if isinstance(child, BatchNorm):
-            yield child
+    return (child for child in module.modules() if isinstance(child, BatchNorm))
 
 
 def batch_norm_parameters(module: nn.Module) -> list[nn.Parameter]:

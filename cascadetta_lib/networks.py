@@ -17,13 +17,13 @@ from typing import Any
 
 import pandas as pd
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import nn
 
 from cascadetta_lib.data.base import Dataset, Modality
-from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork, as_outputs
+from cascadetta_lib.models import Network, as_outputs
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.published import SOURCES, NetworkError, check_file, load_into, load_published
@@ -37,17 +37,15 @@ SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {"image": ("input_scaling",), "t
 """The options of a dataset by which a network sees it; it means something only where they are as in its training."""
 
 
-class Card(BaseModel):
+class Card(BaseModel, frozen=True, extra="forbid"):
     """What made a network, and how good it is. Errors are in percent, on clean held-out source examples; sample_errors
     counts those among the first 256, and corrupted_error is the E of AdaBN under four corruptions of severity 5,
     where they are defined. options: how the source was cut, scaled and augmented."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     modality: Modality
     objective: str
     seed: int
-    network: SpeechNetwork | TextNetwork | ImageNetwork  # fewest fields first: the first that fits is taken
+    network: Network
     classes: int
     input_shape: tuple[int, ...]
     options: dict[str, Any]

@@ -59,7 +59,7 @@ def pretrain(
             model.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
             best = state["best"]
-            history = [row | {"code_revision": row.get("code_revision", "unknown")} for row in state["history"]]
+            history = state["history"]
         except Exception as error:  # a damaged file can make torch.load and load_state_dict raise nearly anything
             aside = state_file.replace(state_file.with_name(f"{state_file.name}.damaged"))
             reason = str(error).split("\n")[0]

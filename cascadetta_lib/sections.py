@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
 from cascadetta_lib.data import VOCABULARIES, check_name
 from cascadetta_lib.data.base import Modality
@@ -36,10 +36,8 @@ Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(differ
 NETWORKS: dict[Modality, type[BaseModel]] = {"image": ImageNetwork, "text": TextNetwork, "speech": SpeechNetwork}
 
 
-class Protocol(BaseModel):
+class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """How a method is run and measured on a stream."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     online_learning_rate: float = Field(0.001, ge=0, description="learning rate of every method that adapts")
     online_diversity: float | None = Field(

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic.fields import FieldInfo
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
 
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.registry import nearest
@@ -45,10 +44,8 @@ class SettingsError(Exception):
     """A parameter that cannot be used; the message names it, its value, what is allowed and where it came from."""
 
 
-class Settings(BaseModel):
+class Settings(BaseModel, frozen=True, extra="forbid"):
     """All parameters of a study. Make one by `make_settings`, `load_profile` or `settings_from`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     profile: str = Field("paper", max_length=60, description="the label that every result carries")
     seed: Seed = Field(0, description="the seed of one job; a notebook works on one")
@@ -86,8 +83,7 @@ class Settings(BaseModel):
 
     def section(self, modality: Modality) -> Section:
         """The parameters of one modality."""
-        section: Section = getattr(self, modality)
-        return section
+        return getattr(self, modality)
 
     def datasets(self, modality: Modality) -> tuple[str, ...]:
         """The datasets of a modality by name; the folder in KIND:FOLDER is absolute."""
@@ -108,7 +104,7 @@ def _modality(name: str) -> str:
 
 
 COMMON = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
-PARAMETERS: dict[str, FieldInfo] = COMMON | {
+PARAMETERS = COMMON | {
     f"{modality}_{name}": field
     for modality, section in SECTIONS.items()
     for name, field in section.model_fields.items()

@@ -21,10 +21,10 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 from filelock import FileLock, Timeout
 from pooch import file_hash
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
+from cascadetta_lib.models import Network
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.sections import Protocol
 from cascadetta_lib.streams import Domain, Order
@@ -35,10 +35,8 @@ DESCRIPTION, CHECKSUMS, PATIENCE = "entry.json", "SHA256SUMS", 5
 Kind = Literal["checkpoints", "runs", "theorem"]
 
 
-class Request(BaseModel):
+class Request(BaseModel, frozen=True, extra="forbid"):
     """A request that has a key. It never changes; two equal ones have the same key on every machine."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     def key(self, *data: str) -> str:
         """The name of its entry. data: the fingerprint of the data, and for a run the source of its domains."""
@@ -58,8 +56,7 @@ class CheckpointRequest(Request):
     options: dict[str, int | float | str | bool | None]
     objective: str
     weights: str
-    # The one with the fewest fields comes first, since the first that fits is taken.
-    network: SpeechNetwork | TextNetwork | ImageNetwork | None
+    network: Network | None
     training: Training | None
     seed: int
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_model, save_model
 from torch import nn
 
 from cascadetta_lib import networks
-from cascadetta_lib.data import NOT_TRAINED_ON, OPTIONS, entry, identity, load_dataset
-from cascadetta_lib.data.base import Dataset, Modality, Options
+from cascadetta_lib.data import OPTIONS, entry, identity, load_dataset
+from cascadetta_lib.data.base import NOT_TRAINED_ON, Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.evaluate import Evaluator, batches_along
 from cascadetta_lib.methods import METHODS
@@ -189,8 +189,7 @@ class Study:
         def make(folder: Path) -> dict[str, Any]:
             state_file = folder / "training.pt"
             model, history = pretrain(self.dataset, network, objective, training, request.seed, state_file)
-            weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-            save_file(weights, folder / "weights.safetensors")
+            save_model(model, str(folder / "weights.safetensors"))
             revisions = " then ".join(history.pop("code_revision").unique())
             history.to_csv(folder / "history.csv", index=False)
             state_file.unlink(missing_ok=True)
@@ -199,7 +198,7 @@ class Study:
 
         entry = self.store.make_once("checkpoints", request, (self.dataset.fingerprint,), make)
         model = new_network(self.dataset, network, objective, request.seed)
-        model.load_state_dict(load_file(entry.folder / "weights.safetensors"))
+        load_model(model, entry.folder / "weights.safetensors")
         history = pd.read_csv(entry.folder / "history.csv")
         return Checkpoint(request, model.to(self.device).eval(), history, entry.provenance | {"origin": "trained here"})
 

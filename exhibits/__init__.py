@@ -5,6 +5,5 @@ exhibits.make("batch_size", study)     # the runs that it lacks at the study's s
 """
 
 from exhibits.base import EXHIBITS, Shown, make, show, show_all
-from exhibits.runs import main_points
 
-__all__ = ["EXHIBITS", "Shown", "main_points", "make", "show", "show_all"]
+__all__ = ["EXHIBITS", "Shown", "make", "show", "show_all"]

@@ -24,10 +24,10 @@ TRAININGS = {"ttt": {"no meta": "ttt", "meta": "meta_ttt"}, "cascade": {"no meta
 """By method, what the paper's variants are pre-trained for."""
 
 
-def sweep_table(frame: pd.DataFrame, over: str) -> pd.DataFrame:
-    """E by label (rows) and by the setting `over` (columns, in the order they come), and the seeds behind each row."""
+def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
+    """A metric by label (rows) and by `over` (columns, in the order they come), and the seeds behind each row."""
     cells = frame.groupby(["label", over], sort=False)
-    table = cells["E"].agg(spread).unstack(over)[list(dict.fromkeys(frame[over]))].fillna("–")
+    table = cells[metric].agg(spread).unstack(over)[list(dict.fromkeys(frame[over]))].fillna("–")
     seeds = cells["seed"].nunique().groupby("label").agg(from_to)
     return table.loc[list(dict.fromkeys(frame["label"]))].assign(n=seeds).rename_axis("method").rename(columns=str)
 

@@ -108,7 +108,7 @@ class Exhibit(ABC):
         if lines and self.once and runs.settings.seed not in seeds:
             lines.append(f"It is made at seed {seeds[0]} alone, the profile's first: run this at that seed.")
         if frame.empty:
-            return Shown(self, dataset, [*lines] or ["Nothing to show."])
+            return Shown(self, dataset, lines)
         most = max(run.batches.groupby("step")["count"].sum().min() for run in frame["run"])
         if most < LEAST_EXAMPLES:
             few = f"Nothing is shown of at most {most} examples a domain; {LEAST_EXAMPLES} are the least."

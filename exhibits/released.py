@@ -9,10 +9,10 @@ import pandas as pd
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
+from exhibits.ablations import sweep_table
 from exhibits.base import Exhibit, Part, exhibit
-from exhibits.rendering import from_to
 from exhibits.runs import RESAMPLES, TRANSFERS, Point, Runs, by_label, errors_less, images_at, percentiles, points_for
-from exhibits.style import WIDTH, colour, legend, line_of, name_domains, number, panels, spread
+from exhibits.style import WIDTH, colour, legend, line_of, name_domains, number, panels
 from exhibits.tables import by_domain, differences, domains_table, metrics_by_label, paper_main
 
 PAPER_ROWS = {"tent_adam": "tent", "cascade_same_weights": "cascade", "cascade_fixed_classifier": "cascade"}
@@ -168,10 +168,8 @@ class WhoseGain(Exhibit):
         ]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        labels, networks = frame["method"].map(lambda name: METHODS[name].label), frame["objective"].map(NETWORKS)
-        cells = frame.groupby([labels, networks], sort=False)
-        table = cells["E"].agg(spread).unstack().fillna("–").rename_axis(None, axis=1)
-        table["n"] = cells["seed"].nunique().groupby(level=0).agg(from_to)
+        labels = [METHODS[name].label for name in frame["method"]]
+        table = sweep_table(frame.assign(label=labels, network=frame["objective"].map(NETWORKS)), "network")
         parts, pairs = by_label(frame), [(label_of(*one), label_of(*two)) for one, two in PAIRS]
         found = {f"{two} − {one}": (parts[one], parts[two]) for one, two in pairs if {one, two} <= parts.keys()}
         note = "E (%) of every method on the plainly trained and on the meta-learned network. Where n differs, compare "

@@ -1,13 +1,12 @@
 """Tables, figures and sentences as HTML and Markdown, and what is said below an exhibit of the runs that made it. All
 that comes from names and files is escaped here."""
 
-import base64
 import html
-import io
 import re
 from collections.abc import Iterable, Sequence
 
 import pandas as pd
+from IPython.core.pylabtools import print_figure
 from matplotlib.figure import Figure
 
 from cascadetta_lib.data import entry
@@ -44,9 +43,7 @@ def content_html(content: Figure | pd.DataFrame, name: str) -> str:
     """A figure as an image inside the page, or a table."""
     if isinstance(content, pd.DataFrame):
         return table_html(content)
-    buffer = io.BytesIO()
-    content.savefig(buffer, format="png", dpi=110)
-    encoded = base64.b64encode(buffer.getvalue()).decode()
+    encoded = print_figure(content, dpi=110, base64=True)
     return f'<img alt="{html.escape(name)}" style="max-width: 100%" src="data:image/png;base64,{encoded}"/>'
 
 

@@ -188,10 +188,10 @@ def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
     return Estimate(mean, mean - half, mean + half, n)
 
 
-def paired(first: pd.DataFrame, second: pd.DataFrame, metric: str = "E") -> Estimate | None:
-    """A metric of `second` less that of `first` (two tables of `Runs.frame`, a run a seed each) over the seeds that
-    both have; None where they have none."""
-    both = (second.set_index("seed")[metric] - first.set_index("seed")[metric]).dropna()
+def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
+    """E of `second` less that of `first` (two tables of `Runs.frame`, a run a seed each) over the seeds that both have;
+    None where they have none."""
+    both = (second.set_index("seed")["E"] - first.set_index("seed")["E"]).dropna()
     return over_seeds(both) if len(both) else None
 
 

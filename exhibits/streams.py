@@ -6,11 +6,11 @@ import pandas as pd
 import seaborn as sns
 
 from cascadetta_lib.settings import Settings
+from exhibits.ablations import sweep_table
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.main_tables import Gradual
-from exhibits.rendering import from_to
 from exhibits.runs import Point, Runs, points_for, reduced
-from exhibits.style import colour, legend, panels, reading, spread
+from exhibits.style import colour, legend, panels, reading
 
 
 @exhibit
@@ -26,11 +26,9 @@ class Streams(Exhibit):
         return points + Gradual().points(settings)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        cells = frame.melt(["label", "stream"], ["E", "A"], "metric")
-        cells["column"] = cells["metric"] + ", " + cells["stream"]
-        table = cells.pivot_table("value", "label", "column", spread, sort=False).fillna("–").rename_axis("method")
-        seeds = frame.groupby(["label", "stream"])["seed"].nunique().groupby("label").agg(from_to)
-        table = table.rename_axis(None, axis=1).assign(n=seeds)
+        cells = frame.melt(["label", "seed", "stream"], ["E", "A"], "metric")
+        cells["stream"] = cells["metric"] + ", " + cells["stream"]
+        table = sweep_table(cells, "stream", "value")
         figure, grid = panels(2, 3.2)
         colours = {label: colour(method) for label, method in zip(frame["label"], frame["method"], strict=True)}
         how: Any = {"dodge": len(colours) > 1 and 0.5, "linestyle": "none", "markersize": 4, "errorbar": "sd"}

@@ -88,7 +88,7 @@ def test_conditions(runs: Runs) -> None:
     assert set(cells.index) > {name.replace("_", " ") for name in CANDIDATES}
     # The kept epoch is the second: 0.25 λ nats, and a quarter of the other gradient's norm.
     assert cells.loc[["λ = 0", "λ = 1"], "entropy of a (nats)"].tolist() == ["0.00", "0.25"]
-    assert set(cells["‖∇ENT‖ / ‖∇CE‖ on ψ"]) == {"0.25"} and set(cells["held-out accuracy (share)"]) == {"0.50"}
+    assert set(cells["‖∇ENT‖ / ‖∇CE‖ on φ, θ_m"]) == {"0.25"} and set(cells["held-out accuracy (share)"]) == {"0.50"}
     # 7 of 20 not adapted; the cascade 5 at the small rate, 6 at the large one.
     row = cells.loc["meta", ["E, not adapted", "E, rate 0.001", "E, rate 0.01"]]
     assert row.tolist() == ["35.00", "25.00", "30.00"] and cells.loc["λ = 0", "E, rate 0.01"] == "–"

@@ -76,9 +76,8 @@ def flat(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def test_the_six_of_the_paper_and_the_variants_are_there() -> None:
-    assert {name for name in METHODS if METHODS[name].in_paper} == {"erm", "adabn", "ttt", "tent", "cotta", "cascade"}
     variants = {"tent_adam", "cascade_fixed_classifier", "cascade_no_auxiliary", "cascade_same_weights", "cascade_plus"}
-    assert variants <= set(METHODS)
+    assert {"erm", "adabn", "ttt", "tent", "cotta", "cascade"} | variants <= set(METHODS)
     assert len({METHODS[name].label for name in METHODS}) == len(list(METHODS))
     assert all(METHODS[name].objective_on(modality) in OBJECTIVES for name, modality in CASES)
 

@@ -146,7 +146,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
 
     class RecordedEvaluator(Evaluator):
         def run(self, *, transfer: bool = True) -> Evaluation:
-            seen["evaluator"] = (self.stream, self.batch_size, self.order, self.delta, self.seed, transfer)
+            seen["evaluator"] = (self.stream, self.batch_size, self.order, self.dirichlet_delta, self.seed, transfer)
             return super().run(transfer=transfer)
 
     monkeypatch.setitem(METHODS._entries, "tent", RecordedTent)
@@ -169,12 +169,12 @@ def test_null_is_the_papers_batch_size_and_ttt_has_its_own_recipe(tmp_path: Path
 
 
 def test_a_killed_training_goes_on_in_the_store(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = module.save_file
+    real = module.save_model
     monkeypatch.setattr("cascadetta_lib.pretrain.SAVE_SECONDS", 0)
-    monkeypatch.setattr(module, "save_file", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(module, "save_model", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         study.checkpoint("meta")
-    monkeypatch.setattr(module, "save_file", real)
+    monkeypatch.setattr(module, "save_model", real)
     (part,) = study.store.folder.glob("checkpoints/*.part")
     state = torch.load(part / "training.pt", weights_only=True)
     state["history"] = [row | {"code_revision": "earlier"} for row in state["history"]]

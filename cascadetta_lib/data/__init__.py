@@ -6,18 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cascadetta_lib.data.base import NOT_TRAINED_ON as NOT_TRAINED_ON
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.data.reviews import TextDataset, TextOptions
 from cascadetta_lib.data.utterances import SpeechDataset, SpeechOptions
 from cascadetta_lib.registry import Registry, nearest
-from cascadetta_lib.streams import Vocabulary
 
 OPTIONS: dict[Modality, type[Options]] = {"image": ImageOptions, "text": TextOptions, "speech": SpeechOptions}
-VOCABULARIES: dict[Modality, Vocabulary] = {
-    kind.modality: kind.vocabulary for kind in (ImageDataset, TextDataset, SpeechDataset)
-}
+VOCABULARIES = {kind.modality: kind.vocabulary for kind in (ImageDataset, TextDataset, SpeechDataset)}
 Folder = Literal["must", "may", "none"]
 Load = Callable[[str, Any], Dataset]
 

@@ -8,8 +8,7 @@ domain is tested on its unlabeled.review, which has ratings too, or where that i
 
 import html
 import re
-import warnings
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -63,15 +62,15 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
     )
 
 
-def _files(folder: Path, domain: str) -> dict[Path, int | None]:
-    """The files of a domain's reviews, with the label of all reviews in a file where there is one."""
+def _files(folder: Path, domain: str) -> list[Path]:
+    """The files of a domain's reviews."""
     place = folder / domain
     if domain == "kitchen" and not place.is_dir():
         place = folder / "kitchen_&_housewares"
     unlabeled = place / "unlabeled.review"
     if domain != SOURCE_DOMAIN and unlabeled.is_file():
-        return {unlabeled: None}
-    labelled: dict[Path, int | None] = {place / "negative.review": 0, place / "positive.review": 1}
+        return [unlabeled]
+    labelled = [place / "negative.review", place / "positive.review"]
     for path in labelled:
         if not path.is_file():
             wanted = ", ".join((SOURCE_DOMAIN, *DOMAINS))
@@ -79,16 +78,13 @@ def _files(folder: Path, domain: str) -> dict[Path, int | None]:
     return labelled
 
 
-def read_reviews(files: Mapping[Path, int | None]) -> tuple[Reviews, int]:
-    """The reviews of some files, and the number of those that are skipped, which have no word or no label.
-
-    files: each with the label of its reviews without a rating, or None to skip these.
-    ValueError for a file without a usable review.
-    """
+def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
+    """The reviews of some files, and the number of those that are skipped, which have no word or no rating. ValueError
+    for a file without a usable review."""
     texts: list[str] = []
     labels: list[int] = []
     skipped = 0
-    for path, label in files.items():
+    for path in files:
         known = len(texts)
         for raw in path.read_bytes().split(b"<review>")[1:]:
             try:
@@ -97,10 +93,9 @@ def read_reviews(files: Mapping[Path, int | None]) -> tuple[Reviews, int]:
                 review = raw.decode("cp1252", errors="replace")  # Windows' Latin-1
             text = _field(review, "review_text")
             stars = re.match(r"[1-5](\.\d+)?$", _field(review, "rating"))
-            verdict = int(float(stars[0]) > 3) if stars else label
-            if words(text) and verdict is not None:
+            if words(text) and stars:
                 texts.append(text)
-                labels.append(verdict)
+                labels.append(int(float(stars[0]) > 3))
             else:
                 skipped += 1
         if len(texts) == known:
@@ -119,13 +114,11 @@ def wordnet_synonyms(data_folder: str) -> FindSynonyms:
     """A function from a word to its synonyms in alphabetical order; a stop word has none. It opens WordNet, which takes
     seconds, or downloads it at the first question, because features that are kept need none."""
 
-    @cache
-    def opened() -> tuple[Any, list[str]]:
-        return _open(Path(data_folder).expanduser().resolve() / "nltk_data")
+    folder = Path(data_folder).expanduser().resolve() / "nltk_data"
 
     @cache
     def find_synonyms(word: str) -> tuple[str, ...]:
-        reader, stop_words = opened()
+        reader, stop_words = _open(folder)
         synsets = [] if word in stop_words else reader.synsets(word)
         names = {name.replace("_", " ") for synset in synsets for name in synset.lemma_names()}
         return tuple(sorted({" ".join(words(name)) for name in names} - {word, ""}))
@@ -133,10 +126,11 @@ def wordnet_synonyms(data_folder: str) -> FindSynonyms:
     return find_synonyms
 
 
+@cache
 def _open(folder: Path) -> tuple[Any, list[str]]:
     """WordNet's reader and the stop words, from nltk's data in any of nltk's places or, downloaded, in `folder`."""
     import nltk.data
-    from nltk.corpus.reader import WordListCorpusReader, WordNetCorpusReader
+    from nltk.corpus import stopwords, wordnet
 
     if str(folder) not in nltk.data.path:
         nltk.data.path.insert(0, str(folder))  # nltk opens nothing outside its own list of folders.
@@ -146,7 +140,4 @@ def _open(folder: Path) -> tuple[Any, list[str]]:
         except LookupError:
             url = f"{NLTK_DATA}/packages/corpora/{package}.zip"
             fetch(f"nltk's {package}", [url], folder / "corpora", known_hash, size, package)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # It warns that there are no WordNets of other languages.
-        reader = WordNetCorpusReader(nltk.data.find("corpora/wordnet/"), None)
-    return reader, WordListCorpusReader(nltk.data.find("corpora/stopwords/"), ["english"]).words()
+    return wordnet, stopwords.words("english")

@@ -17,7 +17,7 @@ from typing import IO, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from torch import Tensor
 
 from cascadetta_lib.streams import Vocabulary
@@ -31,10 +31,8 @@ class DataMissing(Exception):
     """Data are not there and cannot be fetched. The message says which, where from, and where to put them."""
 
 
-class Options(BaseModel):
+class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """How a dataset is cut and served. A modality adds its own fields in a subclass."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     folder: str = Field("data", description="the data folder")
     device: str = Field("cpu", description="where the examples are kept: cpu or cuda")

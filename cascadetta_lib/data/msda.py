@@ -35,17 +35,12 @@ def apply_msda(x: Tensor, weights: Sequence[Tensor]) -> Tensor:
 
 
 def _fit_layer(x: Tensor, probability: float) -> Tensor:
-    """W by one inverse and no product of matrices: E[Q] is diag(q) S diag(q) + C with a diagonal C, and E[P] is the
-    upper part of S diag(q) = diag(q)⁻¹ (E[Q] − C), so W is the upper part of diag(q)⁻¹ (1 − C E[Q]⁻¹)."""
+    """W, the solution of E[Q] Wᵀ = E[P]ᵀ."""
     examples = torch.cat([x.double(), x.new_ones(len(x), 1, dtype=torch.float64)], 1)
     q = torch.full_like(examples[0], 1 - probability)
     q[-1] = 1
     moments = examples.T @ examples
-    own = moments.diagonal() * q * (1 - q) + RIDGE  # C
-    moments.mul_(q).mul_(q[:, None]).diagonal().add_(own)
-    # cholesky_inverse would be the natural call, but on a CPU with several threads it took 7 times as long.
-    identity = torch.eye(len(moments), dtype=moments.dtype, device=moments.device)
-    inverse = torch.cholesky_solve(identity, torch.linalg.cholesky(moments))
-    weight = inverse[:-1].mul_(-own[:-1, None])
-    weight.diagonal().add_(1)
-    return weight.div_(q[:-1, None]).float()
+    expected_p, own = (moments * q)[:-1], moments.diagonal() * q + RIDGE
+    expected_q = moments.mul_(q).mul_(q[:, None])
+    expected_q.diagonal().copy_(own)
+    return torch.cholesky_solve(expected_p.T, torch.linalg.cholesky(expected_q)).T.float()

@@ -185,7 +185,7 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions
 
     fitted = dense(0, len(parts[0].labels))
     weights = msda.fit_msda(fitted, layers=options.msda_layers, probability=options.msda_probability)
-    chunks = [dense(row, row + CHUNK) for row in range(0, counts.shape[0], CHUNK)]
+    chunks = (dense(row, row + CHUNK) for row in range(0, counts.shape[0], CHUNK))
     return torch.cat([msda.apply_msda(chunk, weights).cpu() for chunk in chunks]).numpy()
 
 

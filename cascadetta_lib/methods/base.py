@@ -40,14 +40,13 @@ class Method(nn.Module):
     optimizer: see OPTIMIZERS. None is the method's own, of these three.
     source: examples of what the model was trained on, prepared and without labels, (N, …); for methods that need them.
 
-    Class attributes: its name in tables (`label`), whether the paper's have it (`in_paper`), the pre-training that it
-    starts from (`objective`, of a modality `objective_elsewhere`), whether it ever updates (`adapts`), for what it is
-    defined (`modalities`), whether it needs `source`, and whether the last forward pass of an update is that of the
-    batch as it is, which a memory takes in (`ends_with_batch`); and the BatchNorm that a memory makes (`memory_norm`).
+    Class attributes: its name in tables (`label`), the pre-training that it starts from (`objective`, of a modality
+    `objective_elsewhere`), whether it ever updates (`adapts`), for what it is defined (`modalities`), whether it needs
+    `source`, and whether the last forward pass of an update is that of the batch as it is, which a memory takes in
+    (`ends_with_batch`); and the BatchNorm that a memory makes (`memory_norm`).
     """
 
     label: ClassVar[str]
-    in_paper: ClassVar[bool] = False
     objective: ClassVar[str] = "meta"
     objective_elsewhere: ClassVar[Mapping[Modality, str]] = {}
     adapts: ClassVar[bool] = True
@@ -102,15 +101,14 @@ class Method(nn.Module):
 
     @classmethod
     def source_of(cls, dataset: Dataset) -> Tensor | None:
-        """What `source` is on a dataset: its first 2,000 held-out source examples (training ones, where none are held
-        out), or None for a method that does without. ValueError where the dataset has no source."""
+        """What `source` is on a dataset: its first 2,000 held-out source examples, or None for a method that does
+        without. ValueError where the dataset has no source."""
         if not cls.needs_source:
             return None
-        x = dataset.held_out.x if len(dataset.held_out.x) else dataset.train.x
-        if not len(x):
+        if not len(dataset.held_out.x):
             lack = f"{cls.label} needs {dataset.unit} of the source, and {dataset.name} has none"
             raise ValueError(f"{lack}; another dataset has them, or another method needs none")
-        return dataset.prepare(x[:2000])
+        return dataset.prepare(dataset.held_out.x[:2000])
 
     def configure_model(self) -> None:
         """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters alone."""

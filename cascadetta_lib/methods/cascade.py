@@ -1,7 +1,5 @@
 """The paper's method (Sec. 4): BatchNorm of φ and all of θ_m, by the entropy of θ_a's output with θ_a fixed."""
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
 from cascadetta_lib.losses import information_loss
@@ -14,8 +12,8 @@ from cascadetta_lib.models import Cascade, Outputs
 class CascadeMethod(Method):
     """One step of SGD on the mean entropy of softmax(a), a = θ_a(θ_m(φ(x))). The prediction is z = θ_m(φ(x))."""
 
-    label, in_paper = "Cascade", True
-    uses_auxiliary: ClassVar[bool] = True
+    label = "Cascade"
+    uses_auxiliary = True
     """Whether the entropy is that of a, or else that of z."""
     model: Cascade
 
@@ -38,7 +36,7 @@ class CascadeMethod(Method):
 class CascadeFixedClassifier(CascadeMethod):
     """The cascade with θ_m fixed (fig:cascade, right): only the scale and shift of BatchNorm move."""
 
-    label, in_paper = "Cascade, θ_m fixed", False
+    label = "Cascade, θ_m fixed"
 
     def adapted_parameters(self) -> list[nn.Parameter]:
         return self.scales_and_shifts(self.model.feature_extractor)
@@ -48,7 +46,7 @@ class CascadeFixedClassifier(CascadeMethod):
 class CascadeNoAuxiliary(CascadeMethod):
     """The cascade without θ_a (fig:cascade, left): the entropy is that of z, in the pre-training too."""
 
-    objective, label, in_paper, uses_auxiliary = "meta_no_auxiliary", "Cascade, no θ_a", False, False
+    objective, label, uses_auxiliary = "meta_no_auxiliary", "Cascade, no θ_a", False
 
 
 @METHODS.add("cascade_same_weights")

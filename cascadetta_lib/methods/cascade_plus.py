@@ -1,9 +1,5 @@
 """Cascade+: the cascade with a θ_a that does not collapse, and with a memory of statistics. Our own extension."""
 
-from collections.abc import Mapping
-from typing import ClassVar
-
-from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.cascade import CascadeMethod
 
@@ -14,9 +10,9 @@ class CascadePlus(CascadeMethod):
     and at test time, is that of information maximisation, which predicting one class for every x does not minimise. And
     BatchNorm remembers earlier batches (methods/memory.py). Everything was chosen on held-out source data alone."""
 
-    objective_elsewhere: ClassVar[Mapping[Modality, str]] = {
+    objective_elsewhere = {
         "text": "meta_supervised_information",
         "speech": "multi_task_supervised_information",
     }
-    objective, label, in_paper = "both_supervised_information", "Cascade+", False
+    objective, label = "both_supervised_information", "Cascade+"
     diversity, memory = 1.0, 8

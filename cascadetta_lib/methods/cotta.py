@@ -26,7 +26,7 @@ class CoTTA(Method):
     target, as in the release, which is averaged over augmented copies where the anchor, the source model, is unsure.
     """
 
-    label, in_paper, ends_with_batch = "CoTTA", True, False
+    label, ends_with_batch = "CoTTA", False
     make_optimizer = torch.optim.Adam
 
     def configure_model(self) -> None:

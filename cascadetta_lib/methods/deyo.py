@@ -29,7 +29,7 @@ class DeYO(Tent):
     use SGD with momentum 0.9, not Nesterov's, and leave the last stage of networks for ImageNet as it is.
     """
 
-    label, in_paper, modalities = "DeYO", False, ("image",)
+    label, modalities = "DeYO", ("image",)
 
     def shuffled(self, x: Tensor) -> Tensor:
         """x (B, C, H, W), each image cut into 4×4 patches that lie in a random order of its own."""

@@ -39,7 +39,7 @@ class ETA(Tent):
     0.9, not Nesterov's, and a learning rate of 0.00025 on ImageNet.
     """
 
-    label, in_paper = "ETA", False
+    label = "ETA"
     mean_prediction: Tensor | None
 
     def configure_model(self) -> None:

@@ -26,7 +26,7 @@ class LAME(ERM):
     which is called last.
     """
 
-    objective, label, in_paper = "meta", "LAME", False
+    objective, label = "meta", "LAME"
 
     def configure_model(self) -> None:
         super().configure_model()

@@ -15,7 +15,7 @@ class RPL(Tent):
     """The mean of the generalised cross-entropy (1 − p^q)/q, where p is the probability of the predicted class. Its
     release for ImageNet-C updates the same parameters by SGD with momentum 0.9, not Nesterov's."""
 
-    label, in_paper = "RPL", False
+    label = "RPL"
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))

@@ -29,7 +29,7 @@ class SAR(Tent):
     last stage of networks for ImageNet as it is.
     """
 
-    label, in_paper, ends_with_batch = "SAR", False, False
+    label, ends_with_batch = "SAR", False
     mean_entropy: Tensor
 
     def configure_model(self) -> None:

@@ -25,7 +25,7 @@ class SourcePrior(AdaBN):
     """The source counts as much as N examples, at every batch: N is `memory`, but nothing is remembered. 16 is our
     choice; N = 0 is AdaBN, and N → ∞ is ERM on the same network."""
 
-    label, in_paper, memory = "AdaBN, source prior", False, 16
+    label, memory = "AdaBN, source prior", 16
     memory_norm = PriorBatchNorm
 
 
@@ -33,7 +33,7 @@ class SourcePrior(AdaBN):
 class TentSourcePrior(Tent):
     """Tent on these statistics, to see whether learning adds to them."""
 
-    label, in_paper, memory = "Tent, source prior", False, 16
+    label, memory = "Tent, source prior", 16
     memory_norm = PriorBatchNorm
 
 
@@ -41,5 +41,5 @@ class TentSourcePrior(Tent):
 class CascadeSourcePrior(CascadeMethod):
     """The cascade on these statistics, likewise."""
 
-    label, in_paper, memory = "Cascade, source prior", False, 16
+    label, memory = "Cascade, source prior", 16
     memory_norm = PriorBatchNorm

@@ -14,7 +14,7 @@ class Tent(Method):
     """Tent with the cascade's optimiser, so that the two differ in their loss and parameters only. The paper does not
     say which optimiser it ran Tent with; see `tent_adam`."""
 
-    label, in_paper = "Tent", True
+    label = "Tent"
 
     def adapted_parameters(self) -> list[nn.Parameter]:
         return self.scales_and_shifts(self.model)
@@ -28,6 +28,6 @@ class Tent(Method):
 class TentAdam(Tent):
     """Tent with Adam, as in its release."""
 
-    label, in_paper = "Tent (Adam)", False
+    label = "Tent (Adam)"
 
     make_optimizer = torch.optim.Adam

@@ -17,7 +17,7 @@ class TTT(Method):
     it. The optimiser is plain SGD. In TTT's release GroupNorm takes the place of the batch's statistics, the rotation
     head moves, too, and every image brings a step of its own, on 32 copies of it."""
 
-    objective, label, in_paper, modalities = "ttt", "TTT", True, ("image",)
+    objective, label, modalities = "ttt", "TTT", ("image",)
     make_optimizer, ends_with_batch = torch.optim.SGD, False
     model: Parallel
 

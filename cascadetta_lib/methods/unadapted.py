@@ -8,7 +8,7 @@ from cascadetta_lib.methods.base import Method
 class ERM(Method):
     """Plain evaluation by the source's running statistics."""
 
-    objective, label, in_paper, adapts = "erm", "ERM", True, False
+    objective, label, adapts = "erm", "ERM", False
 
     def configure_model(self) -> None:
         self.model.eval()
@@ -19,7 +19,7 @@ class ERM(Method):
 class AdaBN(Method):
     """The statistics of the current batch in every BatchNorm, which is what Tent is at learning rate 0."""
 
-    label, in_paper, adapts = "AdaBN", True, False
+    label, adapts = "AdaBN", False
 
     def configure_model(self) -> None:
         super().configure_model()
