@@ -1,6 +1,7 @@
 """The field: rates chosen on the source, one line a method, and what a step costs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,7 @@ from cascadetta_lib.models import ImageNetwork, build_network
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.streams import Domain
 from exhibits import cascade_plus, field
-from exhibits.base import EXHIBITS
+from exhibits.base import EXHIBITS, Part
 from exhibits.runs import Runs
 
 NAMES = ["adabn", "tent", "eata", "cascade"]
@@ -69,6 +70,17 @@ def test_tables_and_differences(runs: Runs) -> None:
     assert table.loc["Tent", costs].tolist() == ["0.01", "3.00", "0.50"]
     assert of_settings.loc["Tent", ["instantaneous", "batch 1"]].tolist() == ["20.00 ± 0.00", "25.00 ± 0.00"]
     assert less.loc["EATA − Cascade", "difference of E (points)"] == "−10.00"
+
+
+def test_the_time_is_that_of_the_fastest_domain(settings: Settings, runs: Runs) -> None:
+    """What else a machine does adds to other domains, and to other runs."""
+    frame = runs.frame([point for point in EXHIBITS["field"].points(settings) if point.label == "Tent"])
+    slow, fast = frame["run"]
+    hurried = fast.batches.assign(seconds=[0.02 if step == 3 else 0.9 for step in fast.batches["step"]])
+    frame["run"] = [slow, replace(fast, batches=hurried)]
+    parts = EXHIBITS["field"].parts(frame, runs)
+    table = next(part.content for part in parts if isinstance(part, Part) and part.name == "field")
+    assert isinstance(table, pd.DataFrame) and table.loc["Tent", "ms an image"] == "2.00", "0.02 s for 10 images"
 
 
 def test_cost_counts_passes_and_what_is_kept(images: Tensor) -> None:
