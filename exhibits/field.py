@@ -45,8 +45,7 @@ class Field(OnSource):
         """Without methods whose rate is not chosen yet. F, which costs as much again, on the instantaneous stream."""
         image, chosen, points = settings.image, rates(settings), []
         whole = {"test_size": image.comparison_test_size, "forward_transfer": image.forward_transfer}
-        settings_of: dict[str, dict[str, Any]] = {INSTANTANEOUS: whole}
-        settings_of |= {stream: {"stream": stream} for stream in STREAMS}
+        settings_of: dict[str, dict[str, Any]] = {INSTANTANEOUS: whole} | {name: {"stream": name} for name in STREAMS}
         settings_of["gradual"]["test_size"] = image.gradual_test_size
         sized = of_sizes(settings, image.comparison_batch_sizes)
         settings_of |= {f"batch {changes['batch_size']}": changes for changes in sized}
@@ -61,10 +60,8 @@ class Field(OnSource):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         names = [METHODS[name].label for name in frame["method"]]
-        frame["setting"] = [
-            label.removeprefix(name).removeprefix(", ") or INSTANTANEOUS
-            for name, label in zip(names, frame["label"], strict=True)
-        ]
+        pairs = zip(names, frame["label"], strict=True)
+        frame["setting"] = [label.removeprefix(name).removeprefix(", ") or INSTANTANEOUS for name, label in pairs]
         frame["label"] = names
         main = frame[frame["setting"] == INSTANTANEOUS]
         if main.empty:
@@ -74,8 +71,8 @@ class Field(OnSource):
         domains = [run.batches.groupby("step")[["seconds", "count"]].sum() for run in main["run"]]
         told = {name: [run.provenance["cost"][name] for run in main["run"]] for name in ("work", "memory")}
         costs = main.assign(**told, seconds=[1000 * (each["seconds"] / each["count"]).min() for each in domains])
-        means = costs.groupby("label").agg({"E": "mean", "work": "mean", "seconds": "min", "memory": "mean"})
-        means = means.sort_values("E")
+        how = {"E": "mean", "work": "mean", "seconds": "min", "memory": "mean"}
+        means = costs.groupby("label").agg(how).sort_values("E")
         table = table.join(means.rename(columns=COSTS)[list(COSTS.values())].map(number)).loc[means.index]
         sizes = {name: run.request.test_size for name, run in zip(frame["setting"], frame["run"], strict=True)}
         counts = ", ".join(f"{count} ({name})" for name, count in sizes.items())

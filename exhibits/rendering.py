@@ -82,8 +82,9 @@ def network_of(run: Run) -> str:
 
 
 def provenance(runs: Sequence[Run]) -> str:
-    """What made these runs, in one paragraph, and whether they are on the paper's data."""
-    made = pd.DataFrame([run.provenance for run in runs]).map(str).agg(each_once)
+    """What made these runs, in one paragraph, and whether they are on the paper's data. The same data have one name."""
+    told = pd.DataFrame([run.provenance for run in runs]).map(str)
+    made = told.assign(data_source=told.groupby("fingerprint")["data_source"].transform("first")).agg(each_once)
     requests = [run.request for run in runs]
     asked = pd.DataFrame(
         [(r.batch_size, r.checkpoint.weights, r.predict, r.order or "stored", r.online_learning_rate) for r in requests]

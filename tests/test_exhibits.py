@@ -494,6 +494,15 @@ def test_images_of_ones_own_do_not_compare_with_the_paper() -> None:
     assert "do not compare" in provenance([own]) and "only roughly" in provenance([copies])
 
 
+def test_the_same_data_have_one_name() -> None:
+    """That of the first run; a file beside the images may have given them another one since."""
+    study = Study(SETTINGS)
+    first, again = (made_up_run(study, "tent", Numbers(), data_source=name) for name in ("CIFAR-10", "some images"))
+    other = made_up_run(study, "tent", Numbers(), data_source="other images", fingerprint="another")
+    assert "Data: CIFAR-10; " in provenance([first, again])
+    assert "Data: CIFAR-10, other images; " in provenance([first, again, other])
+
+
 def test_a_method_without_the_setting_is_a_level_and_a_pre_training_of_its_own_no_dashes() -> None:
     rows = [("AdaBN", "adabn", "meta", 0.001), ("Cascade+", "cascade_plus", "multi_task_supervised_information", 0.001)]
     rows += [(*rows[1][:3], 0.01)]
