@@ -99,7 +99,7 @@ def _standing(means: pd.DataFrame, frame: pd.DataFrame) -> Part:
         axes.scatter(means[name], places, color=shades, zorder=3)
         for place, value in zip(places, means[name], strict=True):
             axes.annotate(number(value, 1), (value, place), (0, 4), textcoords="offset points", fontsize=7, ha="center")
-    error.set(xlabel="online error E (%)", xlim=(0.9 * means["E"].min(), 1.07 * means["E"].max()))
+    error.set(xlabel="online error E (%)", xlim=(0.9 * means["E"].min(), 1.07 * (means["E"] + spreads.fillna(0)).max()))
     work.set(xlabel="work (forward passes)", xscale="log", xlim=(0.7, 50))
     work.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
     work.minorticks_off()

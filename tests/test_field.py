@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
@@ -70,6 +71,17 @@ def test_tables_and_differences(runs: Runs) -> None:
     assert table.loc["Tent", costs].tolist() == ["0.01", "3.00", "0.50"]
     assert of_settings.loc["Tent", ["instantaneous", "batch 1"]].tolist() == ["20.00 ± 0.00", "25.00 ± 0.00"]
     assert less.loc["EATA − Cascade", "difference of E (points)"] == "−10.00"
+
+
+def test_no_bar_is_cut(settings: Settings, runs: Runs) -> None:
+    """RoTTA's seeds were 8 points apart, which reached beyond the largest mean."""
+    frame = runs.frame([point for point in EXHIBITS["field"].points(settings) if point.label in ("Tent", "EATA")])
+    frame["E"] = frame["E"].mask(frame["method"] == "tent", 20.0 + 40 * frame["seed"])
+    means = frame.groupby("label")[["E"]].mean().assign(work=3.0)
+    drawn = field._standing(means, frame).content
+    assert (
+        isinstance(drawn, Figure) and drawn.axes[0].get_xlim()[1] > 40 + frame.loc[frame["method"] == "tent", "E"].std()
+    )
 
 
 def test_the_time_is_that_of_the_fastest_domain(settings: Settings, runs: Runs) -> None:
