@@ -138,8 +138,9 @@ def test_the_interval_over_the_test_batches_has_a_say() -> None:
     good, bad = (1, 1.1, 0.9), (-1, -1.1, -0.9)
     assert outcome(good, batches=(0.5, 1.5)) == "supported" and outcome(good, batches=(-0.1, 2.1)) == "undecided"
     assert outcome(bad) == "contradicted" and outcome(bad, batches=(-2, 0.1)) == "undecided"
-    # The reason is given where it decides: here the first part is unsure over the batches, the second over the seeds.
-    assert weighed(good, batches=(-0.1, 2.1)).reason and not weighed(good, (-1.0, 0.4, -0.9), batches=(-0.1, 2.1)).reason
+    # It is the reason only where it decides, which it does not beside a part that is worse and unsure over the seeds.
+    unsure, worse = (-0.1, 2.1), (-1.0, 0.4, -0.9)
+    assert weighed(good, batches=unsure).reason and not weighed(good, worse, batches=unsure).reason
 
 
 def test_a_claim_on_several_parts_is_one_on_all() -> None:
