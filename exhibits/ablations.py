@@ -1,7 +1,7 @@
 """What depends on a setting. tab:add-result, fig:cascade, tab:effect-theta-a: E by severity; tab:insensitive,
 tab:ablation-meta: E by batch size; tab:speed: seconds; and, beyond the paper, E, A and F by learning rate."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
+from cascadetta_lib.study import Study
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.rendering import from_to
 from exhibits.runs import Point, Runs, points_for, reduced
@@ -92,11 +93,10 @@ class Sweep(Exhibit):
         ]
 
 
-def severity_points(settings: Settings, methods: Iterable[str]) -> list[Point]:
+def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
     """These methods at every severity, with F where the profile measures it."""
-    image, methods = settings.image, list(methods)
-    every = [reduced(settings, severity=s, forward_transfer=image.forward_transfer) for s in range(1, 6)]
-    return [point for changes in every for point in points_for(methods, changes)]
+    transfer = settings.image.forward_transfer
+    return points_for(methods, [reduced(settings, severity=s, forward_transfer=transfer) for s in range(1, 6)])
 
 
 @exhibit
@@ -131,11 +131,13 @@ class CascadeParts(Sweep):
 
 
 def of_sizes(settings: Settings, sizes: Sequence[int], **changes: Any) -> list[dict[str, Any]]:
-    """`reduced` at each batch size, with images for one batch of the largest at least."""
-    made = reduced(settings, **changes)
-    if made["test_size"] is not None:
-        made["test_size"] = max(made["test_size"], *sizes)
-    return [made | {"batch_size": size} for size in sizes]
+    """`reduced` at each batch size, with images for one batch of the largest at least. At the main study's own it is
+    the main study's run, with F, where that has as many images."""
+    image, made = settings.image, reduced(settings, **changes)
+    made["test_size"] = made["test_size"] and max(made["test_size"], *sizes)
+    alike = (made["stream"], made["test_size"]) == (image.stream, image.test_size)
+    own = Study(settings).batch_size if alike and image.forward_transfer else None
+    return [made | {"batch_size": size, "forward_transfer": size == own} for size in sizes]
 
 
 @exhibit
@@ -147,8 +149,7 @@ class BatchSize(Sweep):
 
     def points(self, settings: Settings) -> list[Point]:
         methods = [name for name in settings.image.methods if name == "adabn" or METHODS[name].adapts]
-        every = of_sizes(settings, settings.image.batch_sizes)
-        return [point for changes in every for point in points_for(methods, changes)]
+        return points_for(methods, of_sizes(settings, settings.image.batch_sizes))
 
     def table(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Also the mean and the standard deviation over batch sizes."""
@@ -188,7 +189,7 @@ class LearningRate(Exhibit):
             for name in (name for name in image.methods if name == "adabn" or METHODS[name].adapts):
                 measured = changes | {"forward_transfer": transfer and name != "cotta"}
                 for rate in image.learning_rates if METHODS[name].adapts else [image.online_learning_rate]:
-                    points += points_for([name], measured | {"online_learning_rate": rate})
+                    points += points_for([name], [measured | {"online_learning_rate": rate}])
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
@@ -207,7 +208,7 @@ class Speed(Exhibit):
     question = "What does adapting cost?"
 
     def points(self, settings: Settings) -> list[Point]:
-        return points_for(name for name in settings.image.methods if METHODS[name].adapts)
+        return points_for([name for name in settings.image.methods if METHODS[name].adapts])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper = paper_values("tab:speed", frame["run"].iloc[0]).set_index("method")["value"]

@@ -66,7 +66,7 @@ class Gradual(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         image = settings.image
         changes = {"forward_transfer": image.forward_transfer, "test_size": image.gradual_test_size}
-        return points_for(image.methods, reduced(settings, stream="gradual", **changes))
+        return points_for(image.methods, [reduced(settings, stream="gradual", **changes)])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         values = paper_values("tab:gradual-c10", frame["run"].iloc[0])

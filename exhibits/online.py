@@ -27,8 +27,7 @@ class Online(Exhibit):
         adapting = [one.method for one in main if METHODS[one.method].adapts]
         own = getattr(settings, self.modality).model_dump()
         steps = [changes for changes in STEPS.values() if not changes.items() <= own.items()]
-        varied = [points_for(adapting, changes | {"forward_transfer": False}) for changes in steps]
-        return [*main, *(point for points in varied for point in points)]
+        return main + points_for(adapting, [changes | {"forward_transfer": False} for changes in steps])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         requests = [run.request for run in frame["run"]]

@@ -105,7 +105,7 @@ class Updates(Exhibit):
         methods = [name for name in settings.image.methods if name not in ("erm", "cotta", "ttt", "cascade_plus")]
         changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
         adam = [Point("Cascade (Adam)", "cascade", None, changes | {"online_optimizer": "adam"})]
-        return points_for(methods, changes) + (adam if "cascade" in methods else [])
+        return points_for(methods, [changes]) + (adam if "cascade" in methods else [])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper, labels = paper_main(frame["run"].iloc[0]), by_label(frame)

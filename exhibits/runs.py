@@ -41,9 +41,9 @@ class Point:
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def points_for(methods: Iterable[str], changes: Mapping[str, Any] | None = None) -> list[Point]:
-    """A point for each method, under its own label and on its own pre-training."""
-    return [Point(METHODS[name].label, name, None, changes or {}) for name in methods]
+def points_for(methods: Sequence[str], several: Iterable[Mapping[str, Any]] = ({},)) -> list[Point]:
+    """A point for each method under its own label and on its own pre-training, with each of `several` changes."""
+    return [Point(METHODS[name].label, name, None, changes) for changes in several for name in methods]
 
 
 def main_points(settings: Settings, modality: Modality) -> list[Point]:
