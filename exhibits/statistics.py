@@ -43,30 +43,31 @@ def _theorem(first: str, second: str) -> Callable[[Runs, Run], float]:
     return value
 
 
-def _fall(column: str) -> Callable[[Runs, Run], float]:
-    """By how much a column of the batches falls within a domain: its mean over the first halves of the domains less
-    that over the second halves; NaN where a domain is one batch."""
+def _fall(column: str, times: float) -> Callable[[Runs, Run], float]:
+    """By how much a column of the batches falls within a domain: `times` its mean over the first halves of the domains
+    less that over the second halves; NaN where a domain is one batch."""
 
     def value(runs: Runs, run: Run) -> float:
-        batches = run.batches.assign(error=100 * run.batches["errors"] / run.batches["count"])
+        batches = run.batches.assign(error=run.batches["errors"] / run.batches["count"])
         steps = batches.groupby("step")["count"]
         means = batches.groupby(2 * steps.cumcount() // steps.transform("size"))[column].mean()
-        return float(means[0] - means.get(1, math.nan))
+        return times * float(means[0] - means.get(1, math.nan))
 
     return value
 
 
 VALUES: dict[str, Callable[[Runs, Run], float]] = {
-    "entropy": lambda runs, run: float(np.average(run.batches["entropy_auxiliary"], weights=run.batches["count"])),
-    "entropy_fall": _fall("entropy_auxiliary"),
-    "error_fall": _fall("error"),
+    "entropy": lambda runs, run: 1000 * np.average(run.batches["entropy_auxiliary"], weights=run.batches["count"]),
+    "entropy_fall": _fall("entropy_auxiliary", 1000),
+    "error_fall": _fall("error", 100),
     "seconds": lambda runs, run: seconds_per_domain(run),
     "agreement": trained("agreement"),
     "gradient_cosine": trained("gradient_cosine"),
     "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),
     "least_curvature": _theorem("smallest_curvature", "largest_curvature"),
 }
-"""What claims speak of beside the METRICS: of a run, or of the network that it started from."""
+"""What claims speak of beside the METRICS: of a run, or of the network that it started from. Errors are in percent,
+entropies in thousandths of a nat."""
 
 
 @dataclass

@@ -22,8 +22,7 @@ class Streams(Exhibit):
         """The first and the last are runs of the exhibits `severity` and `gradual`, too."""
         methods, transfer = settings.image.methods, settings.image.forward_transfer
         several: list[dict[str, Any]] = [{"forward_transfer": transfer}, {"stream": "mixed"}, {"stream": "correlated"}]
-        points = points_for(methods, [reduced(settings, **changes) for changes in several])
-        return points + Gradual().points(settings)
+        return points_for(methods, [reduced(settings, **changes) for changes in several]) + Gradual().points(settings)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         cells = frame.melt(["label", "seed", "stream"], ["E", "A"], "metric")
