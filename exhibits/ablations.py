@@ -94,9 +94,10 @@ class Sweep(Exhibit):
 
 
 def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
-    """These methods at every severity, with F where the profile measures it."""
-    transfer = settings.image.forward_transfer
-    return points_for(methods, [reduced(settings, severity=s, forward_transfer=transfer) for s in range(1, 6)])
+    """These methods at every severity; F, where the profile measures it, of the profile's own methods alone."""
+    own = settings.image.methods if settings.image.forward_transfer else ()
+    levels = [(name, {"severity": level, "forward_transfer": name in own}) for name in methods for level in range(1, 6)]
+    return [point for name, level in levels for point in points_for([name], [reduced(settings, **level)])]
 
 
 @exhibit
@@ -185,9 +186,8 @@ class LearningRate(Exhibit):
         of CoTTA, whose steps cost as much as those of all others together."""
         image, points = settings.image, []
         for place, changes in enumerate(of_sizes(settings, image.learning_rate_batch_sizes)):
-            transfer = image.forward_transfer and not place
             for name in (name for name in image.methods if name == "adabn" or METHODS[name].adapts):
-                measured = changes | {"forward_transfer": transfer and name != "cotta"}
+                measured = changes | {"forward_transfer": image.forward_transfer and not place and name != "cotta"}
                 for rate in image.learning_rates if METHODS[name].adapts else [image.online_learning_rate]:
                     points += points_for([name], [measured | {"online_learning_rate": rate}])
         return points
