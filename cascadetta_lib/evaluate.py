@@ -92,8 +92,7 @@ class Evaluator:
         stretches: list[Stretch] = [tuple(self.stream)] if is_mixed else [(domain,) for domain in self.stream]
         self._hold(stretches)
         places = [{"step": step, "domain": name, "severity": level} for step, (name, level) in enumerate(self.stream)]
-        batches: list[Record] = []
-        accuracies: list[Record] = []
+        batches, accuracies = list[Record](), list[Record]()
 
         def record(first: int, kind: str, after: int, measured: Mapping[int, float]) -> None:
             for place, accuracy in measured.items():
@@ -195,8 +194,7 @@ def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list
 
 def _accuracies(records: Sequence[tuple[int, Record]]) -> dict[int, float]:
     """By the place of the domain in its stretch."""
-    counts: Counter[int] = Counter()
-    errors: Counter[int] = Counter()
+    counts, errors = Counter[int](), Counter[int]()
     for place, record in records:
         counts[place] += record["count"]
         errors[place] += record["errors"]

@@ -47,14 +47,11 @@ def describe(outputs: Outputs) -> dict[str, Tensor]:
     A collapsed θ_a has entropy_auxiliary and entropy_of_mean_auxiliary near 0 and agreement near 1/C.
     """
     z, a = outputs
-    if a is None:
-        return {"entropy_main": entropy(z).mean()}
-    return {
-        "entropy_main": entropy(z).mean(),
-        "entropy_auxiliary": entropy(a).mean(),
-        "entropy_of_mean_auxiliary": entropy_of_mean(a),
-        "agreement": (a.argmax(1) == z.argmax(1)).float().mean(),
-    }
+    found = {"entropy_main": entropy(z).mean()}
+    if a is not None:
+        found["entropy_auxiliary"], found["entropy_of_mean_auxiliary"] = entropy(a).mean(), entropy_of_mean(a)
+        found["agreement"] = (a.argmax(1) == z.argmax(1)).float().mean()
+    return found
 
 
 def rotate_randomly(x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -167,11 +167,14 @@ def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
 
 
 def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
-    """A copy of a network on the device of the data, in eval mode; NetworkError unless it tells their classes apart."""
+    """A copy of a network on the device of the data, in eval mode; NetworkError unless shapes and classes fit."""
     x = dataset.prepare(dataset.domain(*domain).x[:2])
     model = copy.deepcopy(brought.model).to(x.device).eval()
-    with torch.no_grad():
-        logits = as_outputs(model(x)).main
+    try:
+        with torch.no_grad():
+            logits = as_outputs(model(x)).main
+    except RuntimeError as error:
+        raise NetworkError(f"{brought.origin} cannot take inputs of shape {tuple(x.shape)}: {error}") from None
     if logits.shape != (len(x), dataset.classes):
         shape = f"{brought.origin} returns logits of shape {tuple(logits.shape)} for {len(x)} examples"
         raise NetworkError(f"{shape}; {dataset.name} has {dataset.classes} classes")

@@ -51,15 +51,13 @@ def pretrain(
         raise ValueError(f"training_batch_size = {size}: the source has only {count} training examples")
     model = new_network(dataset, network, objective, seed).to(device)
     optimizer = make_optimizer(model, training)
-    best: dict[str, Tensor] = {}
-    history: list[dict[str, Any]] = []
+    best, history = dict[str, Tensor](), list[dict[str, Any]]()
     if state_file is not None and state_file.exists():
         try:
             state = torch.load(state_file, map_location=device, weights_only=True)
             model.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
-            best = state["best"]
-            history = state["history"]
+            best, history = state["best"], state["history"]
         except Exception as error:  # a damaged file can make torch.load and load_state_dict raise nearly anything
             aside = state_file.replace(state_file.with_name(f"{state_file.name}.damaged"))
             reason = str(error).split("\n")[0]
@@ -189,9 +187,8 @@ def held_out_accuracy(
 ) -> float:
     """Accuracy (0..1) on the held-out examples, clean or as given: with the source's statistics (ERM) or, as at test
     time, with those of each batch. The model is left in evaluation mode."""
-    right = []
+    held_out, right = held_out or dataset.plain_held_out, []
     model.eval()
-    held_out = held_out or dataset.plain_held_out
     # Batches of that size or a little more: the statistics of a short rest would be those of no other batch.
     parts = max(1, len(held_out.y) // batch_size)
     for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
@@ -214,7 +211,6 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
         main, self_supervised = (
             flatten(torch.autograd.grad(loss, psi, retain_graph=True, materialize_grads=True)) for loss in both
         )
-    values["gradient_norm_main"] = main.norm()
-    values["gradient_norm_self_supervised"] = self_supervised.norm()
+    values |= {"gradient_norm_main": main.norm(), "gradient_norm_self_supervised": self_supervised.norm()}
     values["gradient_cosine"] = F.cosine_similarity(main, self_supervised, dim=0)
     return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))

@@ -73,6 +73,11 @@ class RunRequest(Protocol, Request):
     order: Order | None = None
     dirichlet_delta: float | None = None
 
+    @property
+    def with_transfer(self) -> "RunRequest":
+        """The request that asks for F besides, and whose run has the same E and A."""
+        return self.model_copy(update={"forward_transfer": True})
+
 
 @dataclass(frozen=True)
 class Run:

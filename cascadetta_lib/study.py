@@ -70,10 +70,8 @@ class Study:
         return other
 
     def varied(self, **changes: Any) -> "Study":
-        """The same study with other settings, without the modality's prefix: `study.varied(batch_size=16)`.
-
-        Raises SettingsError for a value that cannot be used.
-        """
+        """The same study with other settings, without the modality's prefix: `study.varied(batch_size=16)`. Raises
+        SettingsError for a value that cannot be used."""
         return self._with(self.settings.vary(self.modality, changes))
 
     def at_seed(self, seed: int) -> "Study":
@@ -217,9 +215,12 @@ class Study:
         return self.store.make_once("theorem", request, (self.dataset.fingerprint,), make).found
 
     def run(self, method: str, objective: str | None = None) -> Run:
-        """What `method` does on the stream at this seed, evaluated now if the store has no such run. objective: see
-        `request`. Raises ValueError for data that do not suffice."""
+        """What `method` does on the stream at this seed, evaluated now if the store has no such run. One with F
+        serves a request without. objective: see `request`. Raises ValueError for data that do not suffice."""
         request, dataset = self.request(method, objective), self.dataset
+        data = (dataset.fingerprint, dataset.domain_source)
+        if (self.store.folder / "runs" / request.with_transfer.key(*data)).is_dir():
+            request = request.with_transfer
         self._check_data()
 
         def make(folder: Path) -> dict[str, Any]:
@@ -246,4 +247,4 @@ class Study:
             network = {name: value for name, value in checkpoint.provenance.items() if name in told}
             return {"provenance": self._provenance(time.perf_counter() - started, network=network, cost=found)}
 
-        return load_run(self.store.make_once("runs", request, (dataset.fingerprint, dataset.domain_source), make))
+        return load_run(self.store.make_once("runs", request, data, make))

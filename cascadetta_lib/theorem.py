@@ -93,9 +93,8 @@ def _curvatures(network: Cascade, problem: MetaProblem, direction: Tensor, gener
         seen.append((direction @ product / direction.square().sum()).item())
         return product
 
-    seen: list[float] = []
+    seen, shift = list[float](), 0.0
     measure(direction)
-    shift = 0.0
     for _ in range(2):
         # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its largest size.
         direction = torch.randn(len(direction), generator=generator).to(direction)

@@ -10,7 +10,6 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
-from cascadetta_lib.study import Study
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.rendering import from_to
 from exhibits.runs import Point, Runs, points_for, reduced
@@ -132,13 +131,10 @@ class CascadeParts(Sweep):
 
 
 def of_sizes(settings: Settings, sizes: Sequence[int], **changes: Any) -> list[dict[str, Any]]:
-    """`reduced` at each batch size, with images for one batch of the largest at least. At the main study's own it is
-    the main study's run, with F, where that has as many images."""
-    image, made = settings.image, reduced(settings, **changes)
+    """`reduced` at each batch size, with images for one batch of the largest at least."""
+    made = reduced(settings, **changes)
     made["test_size"] = made["test_size"] and max(made["test_size"], *sizes)
-    alike = (made["stream"], made["test_size"]) == (image.stream, image.test_size)
-    own = Study(settings).batch_size if alike and image.forward_transfer else None
-    return [made | {"batch_size": size, "forward_transfer": size == own} for size in sizes]
+    return [made | {"batch_size": size} for size in sizes]
 
 
 @exhibit

@@ -130,12 +130,13 @@ class Runs:
         return {run.request: run for run in ordered if _data(run) == newest[str(run.request.checkpoint.options)]}
 
     def _find(self, point: Point, seeds: Iterable[int] | None) -> list[Run]:
-        """The runs of a point by seed."""
+        """The runs of a point by seed; one that has F besides serves a point without."""
         varied = self.study.varied(**point.changes) if point.changes else self.study
         runs = []
         for seed in sorted({run.seed for run in self.stored} if seeds is None else set(seeds)):
             with suppress(networks.NetworkError):  # There is none for this pre-training and seed.
-                runs.append(self._by_request.get(varied.at_seed(seed).request(point.method, point.objective)))
+                request = varied.at_seed(seed).request(point.method, point.objective)
+                runs.append(self._by_request.get(request.with_transfer) or self._by_request.get(request))
         return [run for run in runs if run is not None]
 
     def _measured(self, run: Run) -> dict[str, float]:

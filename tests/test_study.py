@@ -14,7 +14,7 @@ from torch import nn
 
 from cascadetta_lib import study as module
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.evaluate import Evaluation, Evaluator
+from cascadetta_lib.evaluate import Evaluation, Evaluator, average_accuracy, forward_transfer
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.networks import NetworkError
 from cascadetta_lib.objectives import Training
@@ -22,6 +22,7 @@ from cascadetta_lib.sections import Protocol
 from cascadetta_lib.settings import Settings, SettingsError, load_profile
 from cascadetta_lib.study import Study
 from exhibits.regime import not_held_out
+from exhibits.runs import Point, Runs
 from workflow.pack import pack
 
 SMALL: dict[str, Any] = {
@@ -74,6 +75,20 @@ def test_a_run_is_made_once_and_carries_its_provenance(study: Study, monkeypatch
     (stored,) = study.store.runs()
     assert stored.request == first.request
     assert study.store.history(stored) is not None
+
+
+def test_a_run_with_transfer_serves_a_request_without(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = study.varied(forward_transfer=False).run("cascade")
+    made = study.run("cascade")
+    columns = ["step", "position", "errors", "count"]
+    pd.testing.assert_frame_equal(made.batches[columns], without.batches[columns])
+    assert average_accuracy(made.accuracies) == average_accuracy(without.accuracies)
+    assert forward_transfer(made.accuracies) is not None and forward_transfer(without.accuracies) is None
+
+    monkeypatch.setattr(module, "Evaluator", never)
+    assert study.varied(forward_transfer=False).run("cascade").request == made.request
+    point = Point("Cascade", "cascade", None, {"forward_transfer": False})
+    assert Runs(study.settings).frame([point])["run"].item().request == made.request
 
 
 @pytest.mark.parametrize("modality", ["text", "speech"])
@@ -239,10 +254,12 @@ def own_network(classes: int) -> nn.Module:
     return nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, classes))
 
 
-def test_a_network_of_other_classes_is_refused_before_it_runs(study: Study) -> None:
+def test_a_network_of_other_classes_or_inputs_is_refused_before_it_runs(study: Study) -> None:
     reason = r"mine:\w+ returns logits of shape \(2, 3\) for 2 examples; digits has 10 classes"
     with pytest.raises(NetworkError, match=reason):
         study.bring(own_network(3), "mine").run("tent")
+    with pytest.raises(NetworkError, match=r"mine:\w+ cannot take inputs of shape \(2, 3, 32, 32\): .*3072"):
+        study.bring(nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 10)), "mine").run("erm")
     assert not list(study.store.folder.glob("runs/*/entry.json"))
 
 

@@ -112,7 +112,8 @@ def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Itera
         if chooses and name in left and choice(Runs(settings, "image", image)).empty:
             unknown.add(f"runs of {place} at rates that are yet to be chosen")
         for request in dict.fromkeys(asked_for(job, settings)) if image else ():
-            if request not in seen and name in left:
+            serving = {request, request.with_transfer} if isinstance(request, RunRequest) else {request}
+            if seen.isdisjoint(serving) and name in left:
                 try:
                     total[place] = total.get(place, 0) + hours(request)
                 except KeyError as error:
