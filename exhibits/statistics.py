@@ -33,12 +33,13 @@ def trained(column: str) -> Callable[[Runs, Run], float]:
     return value
 
 
-def _theorem(first: str, second: str) -> Callable[[Runs, Run], float]:
-    """The ratio of two numbers of theorem.check_theorem, of the network that a run started from; NaN without them."""
+def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
+    """A number of theorem.check_theorem as a share of the largest in size of others, of the network that a run started
+    from; NaN without them."""
 
     def value(runs: Runs, run: Run) -> float:
         found = runs.study.store.theorem(run)
-        return found[first] / found[second] if found else math.nan
+        return found[number] / max(abs(found[name]) for name in others) if found else math.nan
 
     return value
 
@@ -64,7 +65,7 @@ VALUES: dict[str, Callable[[Runs, Run], float]] = {
     "agreement": trained("agreement"),
     "gradient_cosine": trained("gradient_cosine"),
     "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),
-    "least_curvature": _theorem("smallest_curvature", "largest_curvature"),
+    "least_curvature": _theorem("smallest_curvature", "smallest_curvature", "largest_curvature"),
 }
 """What claims speak of beside the METRICS: of a run, or of the network that it started from. Errors are in percent,
 entropies in thousandths of a nat."""

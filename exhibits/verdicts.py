@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
@@ -15,8 +14,8 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.settings import Settings
 from exhibits.base import EXHIBITS, file_name
 from exhibits.claims import CLAIMS, Claim
-from exhibits.regime import hindrance_of_runs, hindrance_of_study, not_held_out
-from exhibits.rendering import markdown
+from exhibits.regime import REGIMES, gate, hindrance_of_runs, hindrance_of_study, not_held_out
+from exhibits.rendering import each_once, markdown
 from exhibits.runs import CONFIDENCE, Estimate, Runs, over_seeds
 from exhibits.statistics import Evidence, NotTestedError, measure
 
@@ -29,6 +28,7 @@ class Judgement:
     """What became of a claim on one dataset (None: no dataset of the profile stands for the claim's), and why.
 
     part: the one that decides, and `estimate` its mean and 95 % interval over seeds. p_value: of the claim alone.
+    networks: where those behind it come from, such as `shipped`.
     """
 
     claim: Claim
@@ -38,6 +38,7 @@ class Judgement:
     part: str = ""
     estimate: Estimate | None = None
     p_value: float = 1.0
+    networks: str = ""
 
 
 def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
@@ -60,7 +61,9 @@ def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
     order = pd.DataFrame({"p": -meets if outcome == "supported" else misses, "margin": margins.mean()})
     deciding, p_value = order.sort_values(["p", "margin"]).index[0], min(1.0, 2 * min(all_meet, any_misses))
     reason = "the interval over the test batches contains the bound" if deciding in unsure else reason
-    return Judgement(claim, dataset, outcome, reason, str(deciding), over_seeds(evidence.parts[deciding]), p_value)
+    networks = each_once(run.request.checkpoint.weights.partition(":")[0] for run in evidence.used)
+    estimate = over_seeds(evidence.parts[deciding])
+    return Judgement(claim, dataset, outcome, reason, str(deciding), estimate, p_value, networks)
 
 
 def _above_zero(margins: pd.Series) -> float:
@@ -70,16 +73,18 @@ def _above_zero(margins: pd.Series) -> float:
     return float(stats.ttest_1samp(margins, 0, alternative="greater").pvalue)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjustment: p-values that compare with the level as if each were the only one."""
+def holm(p_values: Sequence[float], size: int) -> list[float]:
+    """Holm's adjustment in a family of `size` tests, whose others have a p-value of 1: p-values that compare with the
+    level as if each were the only one."""
     ordered = pd.Series(p_values, dtype=float).sort_values()
-    return list((ordered * np.arange(len(ordered), 0, -1)).cummax().clip(upper=1).sort_index())
+    return list((ordered * (size - np.arange(len(ordered)))).cummax().clip(upper=1).sort_index())
 
 
-def decide(family: Sequence[Judgement]) -> list[Judgement]:
-    """The claims of a family that can be tested, after Holm's correction."""
+def decide(tested: Sequence[Judgement], size: int) -> list[Judgement]:
+    """Those claims of a family of `size` that can be tested, after Holm's correction. The others count in it too, so
+    that no verdict changes because another claim got its runs."""
     decided, level = [], 1 - CONFIDENCE
-    for each, adjusted in zip(family, holm([each.p_value for each in family]), strict=True):
+    for each, adjusted in zip(tested, holm([each.p_value for each in tested], size), strict=True):
         corrected = f"p = {each.p_value:.2g} alone, {adjusted:.2g} among its family"
         undecided = replace(each, outcome="undecided", reason=corrected if each.p_value <= level else each.reason)
         decided.append(replace(each, reason="") if adjusted <= level else undecided)
@@ -88,7 +93,7 @@ def decide(family: Sequence[Judgement]) -> list[Judgement]:
 
 def judge(claims: Sequence[Claim], runs: Runs) -> list[Judgement]:
     """The claims of one family on one dataset: those that cannot be tested, and why, then the others."""
-    not_tested, family = [], []
+    not_tested, tested = [], []
     for claim in claims:
         try:
             evidence = measure(claim, runs)
@@ -99,8 +104,8 @@ def judge(claims: Sequence[Claim], runs: Runs) -> list[Judgement]:
         if hindrance := _hindrance(claim, runs, evidence):
             not_tested.append(replace(weighed, outcome="not tested", reason=hindrance))
         else:
-            family.append(weighed)
-    return not_tested + decide(family)
+            tested.append(weighed)
+    return not_tested + decide(tested, len(claims))
 
 
 def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
@@ -122,17 +127,29 @@ def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
     return f"regime: {lacks}" if lacks else ""
 
 
+def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
+    """The profile's datasets that have runs, each after the dataset of the paper that it stands for."""
+    every = [Runs(settings, modality, name) for modality in get_args(Modality) for name in settings.datasets(modality)]
+    return [(runs.stored[0].provenance["compare_with"], runs) for runs in every if runs.stored]
+
+
 def judge_all(settings: Settings) -> list[Judgement]:
     """Every claim, on each dataset of the profile that stands for the claim's."""
-    every = [Runs(settings, modality, name) for modality in get_args(Modality) for name in settings.datasets(modality)]
-    found = []
+    every, found = standing_for(settings), list[Judgement]()
     for (_, dataset, _), group in groupby(CLAIMS, key=lambda claim: (claim.section, claim.dataset, claim.exhibit)):
-        family = list(group)
-        on = [runs for runs in every if runs.stored and runs.stored[0].provenance["compare_with"] == dataset]
+        family, on = list(group), [runs for name, runs in every if name == dataset]
         found += [judgement for runs in on for judgement in judge(family, runs)]
         if not on:
             found += [Judgement(claim, None, reason=f"missing: a run on {dataset}") for claim in family]
     return found
+
+
+def gates(settings: Settings) -> pd.DataFrame:
+    """The gate (regime.gate) of every dataset that stands for one of the paper's: a row a number, as text."""
+    every = [(runs.dataset_name, gate(name, runs)) for name, runs in standing_for(settings) if name in REGIMES]
+    tables = [table.assign(on=file_name(name)).rename_axis("gate") for name, table in every]
+    found = pd.concat(tables) if tables else pd.DataFrame(columns=["passed"])
+    return found.assign(passed=found["passed"].map({True: "yes", False: "**no**"}))
 
 
 def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
@@ -145,6 +162,7 @@ def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
             "supported if": each.claim.condition,
             "ours": f"{each.estimate}; {each.part}" if each.estimate else "–",
             "on": file_name(each.dataset) if each.dataset else f"({each.claim.dataset})",
+            "networks": each.networks or "–",
             "verdict": f"**{each.outcome}**" + (f" ({each.reason})" if each.reason else ""),
             "exhibit": EXHIBITS[each.claim.exhibit].label,
         }
@@ -153,11 +171,13 @@ def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("claim")
 
 
-def save(judgements: Sequence[Judgement], profile: str, folder: Path) -> None:
-    """Write the verdicts as Markdown and CSV."""
+def save(judgements: Sequence[Judgement], settings: Settings) -> None:
+    """Write the verdicts as Markdown and CSV into the profile's folder of figures, the gate beside them."""
     table, counts = verdict_table(judgements), pd.Series([each.outcome for each in judgements]).value_counts()
     counted = ", ".join(f"{n} {name}" for name, n in counts.items())
-    text = f"{markdown(table)}\n\nProfile {profile}: {counted}. VERDICTS.md states the rules.\n"
+    text = f"{markdown(table)}\n\nProfile {settings.profile}: {counted}. VERDICTS.md states the rules.\n\n"
+    text += f"What must hold before a verdict on the paper is spoken:\n\n{markdown(gates(settings))}\n"
+    folder = settings.figures_path
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "verdicts.md").write_text(text, encoding="utf-8")
     table.to_csv(folder / "verdicts.csv")

@@ -125,7 +125,7 @@ def weighed(*parts: tuple[float, ...], bound: float = 0.0, batches: tuple[float,
 
 
 def outcome(*parts: tuple[float, ...], **keywords: Any) -> str:
-    return decide([weighed(*parts, **keywords)])[0].outcome
+    return decide([weighed(*parts, **keywords)], size=1)[0].outcome
 
 
 def test_the_whole_interval_decides() -> None:
@@ -168,11 +168,12 @@ def test_a_claim_of_the_paper_about_tent_has_a_reading_for_each_optimiser() -> N
 
 def test_a_family_asks_more_of_each_of_its_claims() -> None:
     # In order of size times 4, 3, 2 and 1, and none below the one before it.
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.01, 0.04, 0.03, 0.005], size=4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.03, 0.01], size=4) == pytest.approx([0.09, 0.04]), "two that cannot be tested count as well"
     one = weighed((1, 2, 3), bound=-0.6)
-    assert decide([one])[0].outcome == "supported"
-    several = decide([one, one, one])
-    assert several[0].outcome == "undecided" and "among its family" in several[0].reason
+    assert decide([one], size=1)[0].outcome == "supported"
+    for several in (decide([one, one, one], size=3), decide([one], size=3)):
+        assert several[0].outcome == "undecided" and "among its family" in several[0].reason
 
 
 def main_runs(seeds: tuple[int, ...] = SEEDS, without: str = "") -> Runs:
@@ -411,6 +412,9 @@ def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert table.loc["c10-error", "ours"].startswith("45.00 [45.00, 45.00] (3 seeds)")
     conditions = table.loc[["batch-cotta", "c10-error"], "supported if"].tolist()
     assert conditions == ["> 5 (our bound)", "> 0"]
-    save(judgements, "quick", tmp_path / "figures")
-    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"verdicts.md", "verdicts.csv"}
-    assert f"{len(CLAIMS)} not tested" in (tmp_path / "figures" / "verdicts.md").read_text()
+    assert table.loc["c10-error", "networks"] == "train" and table.loc["c100-error", "networks"] == "–"
+    save(judgements, settings)
+    assert {path.name for path in settings.figures_path.iterdir()} == {"verdicts.md", "verdicts.csv"}
+    text = (settings.figures_path / "verdicts.md").read_text()
+    assert f"{len(CLAIMS)} not tested" in text
+    assert "| E of AdaBN | 28 to 35 | 80.00 | **no** | digits |" in text and "| clean error of ERM | 0 to 12 |" in text
