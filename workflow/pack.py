@@ -70,7 +70,7 @@ def table() -> pd.DataFrame:
     rows = {
         f"{card.objective}-{card.seed}": {
             "epochs": str(card.training.epochs),
-            "precision": "float32" if OBJECTIVES[card.objective].meta else card.training.precision,
+            "precision": card.training.precision,
             "clean error (%)": f"{card.clean_error:.2f}",
             "with batch statistics (%)": f"{card.clean_error_batch_statistics:.2f}",
             "AdaBN, corrupted (%)": number(math.nan if card.corrupted_error is None else card.corrupted_error),
@@ -96,8 +96,10 @@ def main(profile: str = "networks") -> None:
                 print(f"not trained: {objective}-{seed}")
                 continue
             found = study.at_seed(seed).checkpoint(objective)
-            assert found.history is not None
+            assert found.history is not None and request.training is not None
             asked = {name: getattr(request, name) for name in ("network", "objective", "training", "seed", "options")}
+            if OBJECTIVES[objective].meta:  # pretrain never rounds a meta-gradient, whatever the profile says
+                asked["training"] = request.training.model_copy(update={"precision": "float32"})
             card = asked | {"provenance": found.provenance}
             print("packed", pack(networks.SHIPPED, found.model, found.history, study.dataset, **card).name)
     readme = networks.SHIPPED / "README.md"
