@@ -95,7 +95,7 @@ class Sweep(Exhibit):
 def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
     """These methods at every severity; F, where the profile measures it, of the profile's own methods alone."""
     own = settings.image.methods if settings.image.forward_transfer else ()
-    levels = [(name, {"severity": level, "forward_transfer": name in own}) for name in methods for level in range(1, 6)]
+    levels = [(name, {"severity": level, "forward_transfer": name in own}) for level in range(1, 6) for name in methods]
     return [point for name, level in levels for point in points_for([name], [reduced(settings, **level)])]
 
 
