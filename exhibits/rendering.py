@@ -66,9 +66,10 @@ def from_to(counts: Iterable[int]) -> str:
 
 def seeds_of(runs: Sequence[Run]) -> str:
     """`n = 3 seeds`, or `n = 1–3 seeds, means over each one's own` where some methods or settings have fewer."""
-    asked = [run.request.model_dump_json(exclude={"checkpoint"}) + run.request.checkpoint.objective for run in runs]
-    found = pd.DataFrame({"asked": asked, "seed": [run.seed for run in runs]})
-    seeds = from_to(found.groupby("asked")["seed"].nunique())
+    alike, start = {"checkpoint", "forward_transfer"}, [run.request.checkpoint.objective for run in runs]
+    asked = [run.request.model_dump_json(exclude=alike) for run in runs]
+    found = pd.DataFrame({"asked": asked, "start": start, "seed": [run.seed for run in runs]})
+    seeds = from_to(found.groupby(["asked", "start"])["seed"].nunique())
     return f"n = {seeds} seed{'' if seeds == '1' else 's'}" + (", means over each one's own" if "–" in seeds else "")
 
 

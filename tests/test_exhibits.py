@@ -499,6 +499,8 @@ def test_n_says_where_methods_have_different_numbers_of_seeds(runs: Runs) -> Non
     assert seeds_of([one, *(run for run in runs.stored if run.method == "cascade")]) == (
         "n = 1–2 seeds, means over each one's own"
     )
+    without = made_up_run(Study(SETTINGS).at_seed(1).varied(forward_transfer=False), "tent", Numbers())
+    assert seeds_of([one, without]) == "n = 2 seeds", "F beside it is no other setting"
 
 
 def test_images_of_ones_own_do_not_compare_with_the_paper() -> None:
