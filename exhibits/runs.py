@@ -98,7 +98,7 @@ class Runs:
         if not points:
             return ["Not asked for: the profile has none of its methods."]
         asked = [(point, seed) for point in points for seed in seeds]
-        lacking = [f"{point.label} (seed {seed})" for point, seed in asked if not self._find(point, [seed])]
+        lacking = [f"{point.label} (seed {seed})" for point, seed in asked if not self._find(point, [seed], whole=True)]
         if len(lacking) == len(asked):
             return [f"Missing: none of its {len(asked)} runs is stored."]
         named = ", ".join(dict.fromkeys(lacking[:4]))
@@ -129,14 +129,15 @@ class Runs:
         newest = {str(run.request.checkpoint.options): _data(run) for run in ordered}
         return {run.request: run for run in ordered if _data(run) == newest[str(run.request.checkpoint.options)]}
 
-    def _find(self, point: Point, seeds: Iterable[int] | None) -> list[Run]:
-        """The runs of a point by seed; one that has F besides serves a point without."""
+    def _find(self, point: Point, seeds: Iterable[int] | None, *, whole: bool = False) -> list[Run]:
+        """The runs of a point by seed. F may be there unasked, or asked for and not there unless `whole`."""
         varied = self.study.varied(**point.changes) if point.changes else self.study
         runs = []
         for seed in sorted({run.seed for run in self.stored} if seeds is None else set(seeds)):
             with suppress(networks.NetworkError):  # There is none for this pre-training and seed.
                 request = varied.at_seed(seed).request(point.method, point.objective)
-                runs.append(self._by_request.get(request.with_transfer) or self._by_request.get(request))
+                without = request if whole else request.model_copy(update={"forward_transfer": False})
+                runs.append(self._by_request.get(request.with_transfer) or self._by_request.get(without))
         return [run for run in runs if run is not None]
 
     def _measured(self, run: Run) -> dict[str, float]:

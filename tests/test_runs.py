@@ -15,7 +15,7 @@ from cascadetta_lib.store import Run
 from cascadetta_lib.study import Study
 from exhibits.base import EXHIBITS
 from exhibits.released import over_images
-from exhibits.runs import Estimate, Point, Runs, bootstrap, errors_less, main_points, over_seeds, paired
+from exhibits.runs import Estimate, Point, Runs, bootstrap, errors_less, main_points, over_seeds, paired, points_for
 
 SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
 
@@ -56,6 +56,16 @@ def test_what_is_missing_is_named(runs: Runs) -> None:
     assert line == "Partial: 3 of 6 runs are missing, such as AdaBN (seed 0), AdaBN (seed 1), Cascade (seed 1)."
     assert "none of its 2 runs" in runs.missing(points[:1], (0, 1))[0]
     assert "Not asked for" in runs.missing([], (0,))[0]
+
+
+def test_a_run_without_its_transfer_is_read_and_said_to_be_partial() -> None:
+    made = made_up_run(Study(SETTINGS).varied(forward_transfer=False), "tent", Numbers((6, 0)))
+    run = replace(made, accuracies=made.accuracies.query("kind == 'stream'"))
+    runs, points = stored(SETTINGS, [run]), points_for(["tent"])
+    row = runs.frame(points).iloc[0]
+    assert row["E"] == pytest.approx(30) and row["A"] == pytest.approx(50) and math.isnan(row["F"])
+    assert "Missing: none of its 1 runs" in runs.missing(points, (0,))[0]
+    assert runs.missing(points_for(["tent"], [{"forward_transfer": False}]), (0,)) == []
 
 
 def test_another_seed_is_read_and_an_older_state_of_the_data_is_not(runs: Runs) -> None:
