@@ -171,6 +171,12 @@ class MetaLearning(Sweep):
         ]
 
 
+def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Point]:
+    """A method with these changes at each learning rate of the profile, or at its own where it does not learn."""
+    rates = settings.image.learning_rates if METHODS[name].adapts else [settings.image.online_learning_rate]
+    return points_for([name], [changes | {"online_learning_rate": rate} for rate in rates])
+
+
 @exhibit
 class LearningRate(Exhibit):
     name, place, label = "learning_rate", 120, "beyond: learning rate"
@@ -184,8 +190,7 @@ class LearningRate(Exhibit):
         for place, changes in enumerate(of_sizes(settings, image.learning_rate_batch_sizes)):
             for name in (name for name in image.methods if name == "adabn" or METHODS[name].adapts):
                 measured = changes | {"forward_transfer": image.forward_transfer and not place and name != "cotta"}
-                for rate in image.learning_rates if METHODS[name].adapts else [image.online_learning_rate]:
-                    points += points_for([name], [measured | {"online_learning_rate": rate}])
+                points += at_rates(settings, name, measured)
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

@@ -5,9 +5,9 @@ import seaborn as sns
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
-from exhibits.ablations import sweep_table
+from exhibits.ablations import at_rates, sweep_table
 from exhibits.base import Exhibit, Part, exhibit
-from exhibits.runs import Point, Runs, by_label, points_for
+from exhibits.runs import Point, Runs, by_label
 from exhibits.style import colour, legend, name_domains, panels
 from exhibits.tables import by_domain, paper_main
 
@@ -22,12 +22,9 @@ class TentRates(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         """AdaBN beside them, which has no rate, and so stands at the profile's."""
-        image, points = settings.image, []
-        changes = {"test_size": image.long_test_size, "forward_transfer": False}
-        for name in (name for name in ("adabn", *TENTS) if name in image.methods):
-            rates = image.learning_rates if METHODS[name].adapts else [image.online_learning_rate]
-            points += points_for([name], [changes | {"online_learning_rate": rate} for rate in rates])
-        return points
+        changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
+        names = [name for name in ("adabn", *TENTS) if name in settings.image.methods]
+        return [point for name in names for point in at_rates(settings, name, changes)]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         frame = frame.sort_values("online_learning_rate", kind="stable")
@@ -43,13 +40,12 @@ def _by_domain(frame: pd.DataFrame, tents: pd.DataFrame) -> Part:
     """A panel an optimiser, a line a rate, over AdaBN, which cannot drift, and the paper's row."""
     paper, rates = paper_main(frame["run"].iloc[0]), sorted(set(tents["online_learning_rate"]))
     shades = dict(zip(rates, sns.color_palette("flare", len(rates)), strict=True))
-    adabn = frame[frame["method"] == "adabn"]
     figure, grid = panels(tents["method"].nunique(), 3.4, sharey=True)
     for axes, (label, each) in zip(grid, by_label(tents).items(), strict=True):
         domains = by_domain(each).index
         for rate, rows in each.groupby("online_learning_rate"):
             axes.plot(by_domain(rows).to_numpy(), color=shades[rate], marker="o", ms=3, label=f"rate {rate:g}")
-        if len(adabn):
+        if len(adabn := frame[frame["method"] == "adabn"]):
             axes.plot(by_domain(adabn).to_numpy(), color=colour("adabn"), ls=":", label=METHODS["adabn"].label)
         if METHODS["tent"].label in paper.index:
             theirs = paper.loc[METHODS["tent"].label].reindex(domains).to_numpy()
