@@ -68,7 +68,8 @@ def prepared(count: int, device: str) -> Tensor:
 
 
 def training(device: str) -> dict[str, float]:
-    """Source images a second of each objective in float32, augmentation and held-out evaluation included."""
+    """Source images a second of each objective in float32, augmentation and held-out evaluation
+    included; both precisions are printed."""
     split, found = Split(pictures(900), torch.arange(900) % 10), {}
     names = tuple(str(label) for label in range(10))
     options = ImageOptions(device=device, held_out_fraction=1 / 9)

@@ -92,6 +92,8 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
             f"{path} has SHA-256 {found[:12]}…, its card says {described.weights_sha256[:12]}…: the file is damaged or "
             "another's; fetch both again"
         )
+    if described.modality != dataset.modality:
+        raise NetworkError(f"{path} is a network of {described.modality}, and {dataset.name} is {dataset.modality}")
     _check_fit(path, described.classes, described.input_shape, described.options, dataset)
     if described.data_fingerprint != dataset.fingerprint:
         if dataset.modality == "text":
@@ -103,7 +105,11 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
         load_into(built, load(content), path)
     except SafetensorError as error:
         raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
-    history = pd.read_csv(path.with_suffix(".csv")) if path.with_suffix(".csv").exists() else None
+    table = path.with_suffix(".csv")
+    try:
+        history = pd.read_csv(table) if table.exists() else None
+    except ValueError as error:
+        raise NetworkError(f"{table} is no table of epochs: {error}") from None
     return Brought(built.eval(), history, described.model_dump(mode="json"), described.weights_sha256, place)
 
 
@@ -123,6 +129,12 @@ def origin(weights: str, objective: str, seed: int) -> str:
         return f"{published[0]}:{check_file(*published, objective)[:12]}"
     card = _shipped(weights, objective, seed)[1]
     return f"{'shipped' if weights == 'shipped' else 'folder'}:{card.weights_sha256[:12]}"
+
+
+def present(weights: str, seed: int) -> list[str]:
+    """The pre-trainings of which a folder has a file at this seed, be it whole or damaged. Reads no data."""
+    folder = SHIPPED if weights == "shipped" else absolute(weights)
+    return [objective for objective in OBJECTIVES if (folder / f"{objective}-{seed}.safetensors").is_file()]
 
 
 def origins(weights: str, seeds: Iterable[int]) -> list[str]:
@@ -173,7 +185,7 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
     try:
         with torch.no_grad():
             logits = as_outputs(model(x)).main
-    except RuntimeError as error:
+    except Exception as error:  # A foreign module may raise anything; torchvision's transformers use assert.
         raise NetworkError(f"{brought.origin} cannot take inputs of shape {tuple(x.shape)}: {error}") from None
     if logits.shape != (len(x), dataset.classes):
         shape = f"{brought.origin} returns logits of shape {tuple(logits.shape)} for {len(x)} examples"

@@ -130,13 +130,13 @@ class Study:
         return list(dict.fromkeys([*own, *self.section.objectives]))
 
     def check(self) -> None:
-        """ValueError for what could only fail later: a method's network that is not there, or data that do not suffice.
-        Reads the data."""
+        """Read the data; ValueError for what could fail later: a network missing or damaged, or too few of the data."""
         for method in self.methods:
             self.request(method)
             METHODS[method].source_of(self.dataset)
-        for objective in self.objectives if self.section.weights != "train" and not self.brought else ():
-            networks.find(self.section.weights, objective, self.settings.seed, self.dataset)
+        if (weights := self.section.weights) != "train" and not self.brought:
+            for objective in dict.fromkeys([*self.objectives, *networks.present(weights, self.settings.seed)]):
+                networks.find(weights, objective, self.settings.seed, self.dataset)
         self._check_data()
 
     def _check_data(self) -> None:

@@ -8,10 +8,11 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
-from exhibits.released import NETWORKS, networks_of, over_images
+from exhibits.released import over_images
 from exhibits.runs import Point, Runs, by_label
 from exhibits.style import WIDTH, colour, legend, number
 from exhibits.tables import differences, metrics_by_label
+from exhibits.whose_gain import NETWORKS, networks_of
 
 PRIORS, LEARNING_PRIOR = (8, 16, 32, 64, 128), 32
 """How many examples the source counts against the batch, and where methods that learn are put on top."""

@@ -58,9 +58,9 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
     return f"{value:{'+' if sign else ''}z.{digits}f}".replace("-", "−")
 
 
-def spread(values: pd.Series) -> str:
+def spread(values: pd.Series, digits: int = 2) -> str:
     """`mean ± standard deviation` over seeds, the one value, or a dash."""
-    return number(values.mean()) + (f" ± {number(values.std())}" if values.count() > 1 else "")
+    return number(values.mean(), digits) + (f" ± {number(values.std(), digits)}" if values.count() > 1 else "")
 
 
 def typeset(text: str) -> str:

@@ -12,7 +12,7 @@ from cascadetta_lib.store import Run
 from exhibits.ablations import severity_points
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.runs import Point, Runs, points_for
-from exhibits.style import draw_level, draw_lines, legend, name_domains, panels, reading
+from exhibits.style import draw_level, draw_lines, legend, name_domains, panels, reading, spread
 
 ENTROPIES = {
     "entropy_main": "entropy of z (nats)",
@@ -49,7 +49,13 @@ class Uncertainty(Exhibit):
                 draw_level(axes, column, len(frame["run"].iloc[0].provenance["class_names"]))
         legend(figure)
         note = "Batches come in one order: AdaBN, which adapts nothing, tells the images' difficulty from adaptation."
-        return [Part("uncertainty", figure, f"{HEADS} {note} {reading(frame, COLUMNS)}")]
+        means = tables["severity"].groupby(["label", "severity"], sort=False)[list(COLUMNS)].agg(spread, digits=3)
+        table = means.rename(columns=COLUMNS).reset_index("severity").rename_axis("method")
+        told = f"The lower panels' means, ± over seeds. {HEADS}"
+        return [
+            Part("uncertainty", figure, f"{HEADS} {note} {reading(frame, COLUMNS)}"),
+            Part("uncertainty-severity", table, told),
+        ]
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:

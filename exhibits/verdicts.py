@@ -27,7 +27,8 @@ Outcome = Literal["supported", "contradicted", "undecided", "not tested"]
 class Judgement:
     """What became of a claim on one dataset (None: no dataset of the profile stands for the claim's), and why.
 
-    part: the one that decides, and `estimate` its mean and 95 % interval over seeds. p_value: of the claim alone.
+    part: of `count` parts the one that decides, and `estimate` its mean and 95 % interval over seeds, not corrected.
+    p_value: of the claim, its parts counted, as if it were the only one of its family.
     networks: where those behind it come from, such as `shipped`.
     """
 
@@ -36,6 +37,7 @@ class Judgement:
     outcome: Outcome = "not tested"
     reason: str = ""
     part: str = ""
+    count: int = 1
     estimate: Estimate | None = None
     p_value: float = 1.0
     networks: str = ""
@@ -63,7 +65,7 @@ def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
     reason = "the interval over the test batches contains the bound" if deciding in unsure else reason
     networks = each_once(run.request.checkpoint.weights.partition(":")[0] for run in evidence.used)
     estimate = over_seeds(evidence.parts[deciding])
-    return Judgement(claim, dataset, outcome, reason, str(deciding), estimate, p_value, networks)
+    return Judgement(claim, dataset, outcome, reason, str(deciding), len(misses), estimate, p_value, networks)
 
 
 def _above_zero(margins: pd.Series) -> float:
@@ -85,8 +87,13 @@ def decide(tested: Sequence[Judgement], size: int) -> list[Judgement]:
     that no verdict changes because another claim got its runs."""
     decided, level = [], 1 - CONFIDENCE
     for each, adjusted in zip(tested, holm([each.p_value for each in tested], size), strict=True):
-        corrected = f"p = {each.p_value:.2g} alone, {adjusted:.2g} among its family"
-        undecided = replace(each, outcome="undecided", reason=corrected if each.p_value <= level else each.reason)
+        parts = f"for its {each.count} parts" if each.count > 1 else "alone"
+        corrected = f"p = {each.p_value:.2g} {parts}, {adjusted:.2g} among its family"
+        # Where the interval that is shown excludes the bound, the correction is why nothing is decided.
+        seen = each.estimate is not None and (
+            each.estimate.low > each.claim.bound or each.estimate.high < each.claim.bound
+        )
+        undecided = replace(each, outcome="undecided", reason=each.reason or (corrected if seen else ""))
         decided.append(replace(each, reason="") if adjusted <= level else undecided)
     return decided
 
@@ -148,8 +155,9 @@ def gates(settings: Settings) -> pd.DataFrame:
     """The gate (regime.gate) of every dataset that stands for one of the paper's: a row a number, as text."""
     every = [(runs.dataset_name, gate(name, runs)) for name, runs in standing_for(settings) if name in REGIMES]
     tables = [table.assign(on=file_name(name)).rename_axis("gate") for name, table in every]
-    found = pd.concat(tables) if tables else pd.DataFrame(columns=["passed"])
-    return found.assign(passed=found["passed"].map({True: "yes", False: "**no**"}))
+    found = pd.concat(tables) if tables else pd.DataFrame(columns=["ours", "passed"])
+    passed = found["passed"].map({True: "yes", False: "**no**"})
+    return found.assign(passed=passed.where(found["ours"] != "is missing", "not measured"))
 
 
 def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:

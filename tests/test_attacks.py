@@ -5,22 +5,33 @@ SettingsError in a notebook), and what the one message says. There is a row for 
 of file must be is held by the tests of its own module.
 """
 
+import hashlib
 import io
 import json
+import os
+import pickle
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from conftest import LONGEST_MESSAGE, write_npz
+from safetensors.torch import save
 
+from cascadetta_lib.data import load_dataset
+from cascadetta_lib.data.images import ImageOptions
+from cascadetta_lib.models import ImageNetwork
 from cascadetta_lib.networks import SHIPPED
+from cascadetta_lib.objectives import Training
+from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.settings import SettingsError, settings_from
 from workflow import run
 from workflow.command import main
+from workflow.pack import pack
 
 Give = Callable[[Path], object]
 
@@ -114,6 +125,52 @@ def with_networks(here: Path) -> None:
     """40 training images, and the shipped networks as a folder of somebody else's."""
     write_images()(here)
     (here / "nets").symlink_to(SHIPPED)
+
+
+def with_a_spoilt_network(spoil: Callable[[Path], object]) -> Give:
+    """40 training images of two classes, and two networks of them in `nets`: a sound `erm-0`, which the notebook's
+    methods start from, and a spoilt `meta-0`, which only some exhibits would."""
+
+    def write(here: Path) -> None:
+        write_images()(here)
+        dataset = load_dataset(f"npz:{here / 'mine'}", ImageOptions())
+        card: dict[str, Any] = {"network": ImageNetwork(depth=8, width=4), "training": Training(), "seed": 0}
+        card |= {"options": {"input_scaling": "symmetric"}, "provenance": {}}
+        for name in ("erm", "meta"):
+            model = new_network(dataset, card["network"], name, 0)
+            pack(here / "nets", model, pd.DataFrame({"epoch": [1]}), dataset, objective=name, **card)
+        spoil(here / "nets" / "meta-0.safetensors")
+
+    return write
+
+
+def hidden(content: bytes) -> Callable[[Path], object]:
+    """A network's file with another content, which its card says is right."""
+
+    def spoil(path: Path) -> None:
+        path.write_bytes(content)
+        change_card(path, weights_sha256=hashlib.sha256(content).hexdigest())
+
+    return spoil
+
+
+def change_card(path: Path, **values: object) -> None:
+    card = path.with_suffix(".json")
+    card.write_text(json.dumps(json.loads(card.read_text()) | values))
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("touch exploded",)
+
+
+def spoilt(spoil: Callable[[Path], object]) -> Give:
+    return images(with_a_spoilt_network(spoil), "image_weights=nets", "image_methods=[erm]", "seeds=[0]")
+
+
+def bomb(here: Path) -> None:
+    write_images()(here)
+    torch.save({"state_dict": {"module.fc.weight": Bomb()}}, here / "bomb.pt")
 
 
 def false_header(shape: str) -> bytes:
@@ -228,6 +285,21 @@ ATTACKS = [
            ("shiped", "There: none", "weights=train")),
     Attack("a release that is nowhere", images(write_images(), "image_weights=release:x.pth"), 2,
            ("x.pth", "no such file")),
+    Attack("a network cut short", spoilt(lambda path: path.write_bytes(path.read_bytes()[:-9])), 2,
+           ("meta-0.safetensors", "its card says", "damaged")),
+    Attack("a foreign network", spoilt(hidden(save({"a": torch.ones(1)}))), 2, ("meta-0", "does not fit the network")),
+    Attack("a network of another width",
+           spoilt(lambda path: change_card(path, network=ImageNetwork(depth=8, width=8).model_dump())), 2,
+           ("meta-0", "does not fit the network")),
+    Attack("a network of larger images", spoilt(lambda path: change_card(path, input_shape=[3, 64, 64])), 2,
+           ("meta-0", "inputs of shape (3, 64, 64)", "inputs of shape (3, 32, 32)")),
+    Attack("a network of speech", spoilt(lambda path: change_card(path, modality="speech")), 2,
+           ("meta-0", "a network of speech", "is image")),
+    Attack("another network's card", spoilt(lambda path: change_card(path, objective="erm")), 2,
+           ("is by its card erm-0",)),
+    Attack("code in place of a network", spoilt(hidden(pickle.dumps(Bomb()))), 2, ("meta-0", "no whole safetensors")),
+    Attack("code in a published file", images(bomb, "image_weights=robustbench:bomb.pt", "image_methods=[erm]"), 2,
+           ("bomb.pt", "read safely")),
     Attack("weights of another seed",
            images(with_networks, "image_weights=nets", "image_methods=[erm]", "seeds=[0, 7]"),
            2, ("no network erm-7", "erm-0")),

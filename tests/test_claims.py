@@ -166,6 +166,16 @@ def test_a_claim_of_the_paper_about_tent_has_a_reading_for_each_optimiser() -> N
             assert ("Tent (Adam)" in claim.labels + claim.rivals) == claim.identifier.endswith("-adam")
 
 
+def test_a_correction_that_leaves_a_claim_undecided_is_told() -> None:
+    barely, good = (-2.5, -2.2, -1.5), (1.0, 1.1, 0.9)
+    (of_three,) = decide([weighed(barely, good, good)], size=1)
+    assert of_three.outcome == "undecided" and of_three.reason == "p = 0.06 for its 3 parts, 0.06 among its family"
+    (alone,) = decide([weighed(barely)], size=4)
+    assert alone.outcome == "undecided" and alone.reason.endswith("alone, 0.08 among its family")
+    (unclear,) = decide([weighed((-1.0, 1.0, 0.1))], size=1)
+    assert unclear.outcome == "undecided" and not unclear.reason, "its interval contains the bound"
+
+
 def test_a_family_asks_more_of_each_of_its_claims() -> None:
     # In order of size times 4, 3, 2 and 1, and none below the one before it.
     assert holm([0.01, 0.04, 0.03, 0.005], size=4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
@@ -418,3 +428,4 @@ def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     text = (settings.figures_path / "verdicts.md").read_text()
     assert f"{len(CLAIMS)} not tested" in text
     assert "| E of AdaBN | 28 to 35 | 80.00 | **no** | digits |" in text and "| clean error of ERM | 0 to 12 |" in text
+    assert "| E of AdaBN at severity 5 less at 1 | 8 to 100 | is missing | not measured | digits |" in text

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from conftest import CLASSES, LONGEST_MESSAGE, same
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import nn
 
 from cascadetta_lib import networks
@@ -22,11 +22,12 @@ from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.models import Cascade, ImageNetwork
+from cascadetta_lib.models import Cascade, ImageNetwork, build_network
 from cascadetta_lib.networks import NetworkError
-from cascadetta_lib.objectives import Training
+from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.pretrain import new_network
-from cascadetta_lib.published import load_release
+from cascadetta_lib.published import load_into, load_release
+from cascadetta_lib.streams import Domain
 from workflow.pack import SAMPLE, pack
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
@@ -66,9 +67,27 @@ def test_other_data_than_a_network_was_trained_on_are_told(folder: Path, dataset
         networks.find(str(folder), "meta", 3, replace(dataset, source="pets", fingerprint="other"))
 
 
+class _Transformer(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise AssertionError("Expected 224 but got 32")
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (_Transformer(), "cannot take inputs of shape \\(2, 3, 32, 32\\): Expected 224"),
+        (nn.Identity(), "logits of shape"),
+    ],
+)
+def test_a_module_that_does_not_fit_is_refused(module: nn.Module, words: str, dataset: ImageDataset) -> None:
+    with pytest.raises(NetworkError, match=words):
+        networks.fitting(networks.bring(module, "mine"), dataset, Domain("fog", 5))
+
+
 def test_which_networks_are_there(folder: Path) -> None:
     assert networks.origins(str(folder), [0, 3, 4]) == [networks.origin(str(folder), "meta", 3)]
-    assert networks.origins("train", [0]) == []
+    assert networks.origins("train", [0]) == networks.present("train", 0) == networks.present(str(folder), 0) == []
+    assert networks.present(str(folder), 3) == ["meta"]
 
 
 def test_the_name_says_which_weights() -> None:
@@ -109,6 +128,7 @@ def _hide(path: Path, content: bytes) -> None:
         (lambda path: _change_card(path, options={}), ["input_scaling = None, not 'symmetric': its card does not say"]),
         (lambda path: _change_card(path, seed=4), ["is by its card meta-4"]),
         (lambda path: _change_card(path, objective="erm"), ["is by its card erm-3"]),
+        (lambda path: path.with_suffix(".csv").write_text(""), ["meta-3.csv is no table of epochs"]),
         (lambda path: path.with_suffix(".json").unlink(), ["has no card meta-3.json"]),
         (lambda path: path.with_suffix(".json").write_text("{"), ["is no card of a network"]),
         (lambda path: path.unlink(), ["no network meta-3", "There: none"]),
@@ -178,6 +198,16 @@ def test_a_shipped_network_is_what_its_card_says(path: Path, real_cifar10: Path)
     assert dataset.fingerprint == card.data_fingerprint
     x, y = dataset.plain_held_out.take(slice(SAMPLE))
     assert (METHODS["erm"](found.model)(dataset.prepare(x)).argmax(1) != y).sum() == card.sample_errors
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_network_is_whole(path: Path) -> None:
+    """Also where the data that it was trained on are not at hand."""
+    card = networks.read_card(path)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == card.weights_sha256
+    assert pd.read_csv(path.with_suffix(".csv"))["epoch"].tolist() == list(range(1, card.training.epochs + 1))
+    kind = {name: getattr(OBJECTIVES[card.objective], name) for name in ("parallel", "auxiliary")}
+    load_into(build_network(card.network, classes=card.classes, seed=0, **kind), load_file(path), path)
 
 
 def test_the_shipped_networks_are_small_and_listed() -> None:
