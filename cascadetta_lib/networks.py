@@ -107,8 +107,8 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
         raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
     table = path.with_suffix(".csv")
     try:
-        history = pd.read_csv(table) if table.exists() else None
-    except ValueError as error:
+        history = pd.read_csv(table).astype({"epoch": int, "held_out_accuracy": float}) if table.exists() else None
+    except (ValueError, KeyError) as error:
         raise NetworkError(f"{table} is no table of epochs: {error}") from None
     return Brought(built.eval(), history, described.model_dump(mode="json"), described.weights_sha256, place)
 
@@ -186,7 +186,7 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
         with torch.no_grad():
             logits = as_outputs(model(x)).main
     except Exception as error:  # A foreign module may raise anything; torchvision's transformers use assert.
-        raise NetworkError(f"{brought.origin} cannot take inputs of shape {tuple(x.shape)}: {error}") from None
+        raise NetworkError(f"{brought.origin} cannot take inputs of shape {tuple(x.shape)}: {error!r}") from None
     if logits.shape != (len(x), dataset.classes):
         shape = f"{brought.origin} returns logits of shape {tuple(logits.shape)} for {len(x)} examples"
         raise NetworkError(f"{shape}; {dataset.name} has {dataset.classes} classes")

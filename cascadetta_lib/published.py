@@ -23,7 +23,6 @@ SOURCES = {
     "more, without a published hash; its address is in robustbench/model_zoo/cifar10.py)",
 }
 RELEASE_NETWORK = ImageNetwork(depth=26, width=16, block="pre_activation", main_logits="relu")
-PRE_TRAINED = {"release": "meta-learning, by the authors", "robustbench": "cross-entropy, by RobustBench"}
 SERVES_AS = ("erm", "meta")
 """The pre-trainings that a published network may stand for: `meta`, from which most methods start, and `erm`."""
 
@@ -148,5 +147,9 @@ def load_published(kind: str, path: Path) -> tuple[Cascade, dict[str, Any]]:
     if isinstance(phi, WideResNet):
         network = {"architecture": "wide_resnet", "depth": 6 * len(phi.stage1) + 4, "widening": phi.features // 64}
     scaling, classes = "symmetric" if kind == "release" else "unit", theta_m.get_parameter("bias").numel()
-    card = {"source": SOURCES[kind], "data": "CIFAR-10's official training images", "objective": PRE_TRAINED[kind]}
-    return model, card | {"network": network, "classes": classes, "input_scaling": scaling}
+    card = {"source": SOURCES[kind], "network": network, "classes": classes, "input_scaling": scaling}
+    known = {
+        "data": "CIFAR-10's official training images",
+        "objective": "meta",
+    }  # Only of a file that is known by its hash.
+    return model, card | (known if kind == "release" else {})

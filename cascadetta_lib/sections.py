@@ -138,7 +138,7 @@ RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 
 class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     """Images. The training is the reading of the paper that the authors' release has (profiles/literal.yaml says where
-    they differ), because the literal one does not reach the paper's own ERM and AdaBN rows."""
+    they differ), because the literal one is not expected to reach the paper's own ERM and AdaBN rows."""
 
     modality = "image"
     defaults = {

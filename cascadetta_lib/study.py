@@ -130,7 +130,7 @@ class Study:
         return list(dict.fromkeys([*own, *self.section.objectives]))
 
     def check(self) -> None:
-        """Read the data; ValueError for what could fail later: a network missing or damaged, or too few of the data."""
+        """Read the data; ValueError for what could fail later: a network missing or damaged, or too few data."""
         for method in self.methods:
             self.request(method)
             METHODS[method].source_of(self.dataset)

@@ -73,8 +73,9 @@ def _curves(frame: pd.DataFrame) -> Part:
     """A curve a network, a line for a method that learns, and a mark for one that does so on a blend."""
     figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
     for objective, each in frame.groupby("objective", sort=False):
+        network = f", {NETWORKS[str(objective)]}" if frame["objective"].nunique() > 1 else ""
         curve, dash = each[~each["learns"]].groupby("share")["E"].mean(), "--" if objective == "erm" else "-"
-        axes.plot(curve, color="black", ls=dash, marker="o", label=f"statistics alone, {NETWORKS[str(objective)]}")
+        axes.plot(curve, color="black", ls=dash, marker="o", label=f"statistics alone{network}")
         for label, one in by_label(each[each["learns"]]).items():
             error, shade = one["E"].mean(), colour("tent" if one["method"].iloc[0].startswith("tent") else "cascade")
             if one["share"].isna().all():

@@ -50,8 +50,8 @@ class Uncertainty(Exhibit):
         legend(figure)
         note = "Batches come in one order: AdaBN, which adapts nothing, tells the images' difficulty from adaptation."
         means = tables["severity"].groupby(["label", "severity"], sort=False)[list(COLUMNS)].agg(spread, digits=3)
-        table = means.rename(columns=COLUMNS).reset_index("severity").rename_axis("method")
-        told = f"The lower panels' means, ± over seeds. {HEADS}"
+        table = means.rename(columns=COLUMNS).rename_axis(["method", "severity"])
+        told = f"Means of the panels on the right, over whole batches, ± over seeds. {HEADS}"
         return [
             Part("uncertainty", figure, f"{HEADS} {note} {reading(frame, COLUMNS)}"),
             Part("uncertainty-severity", table, told),

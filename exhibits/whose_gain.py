@@ -31,7 +31,9 @@ class WhoseGain(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Without F, since the table has E alone."""
+        """Without F, since the table has E alone. None of RobustBench's network, which was not meta-learned."""
+        if settings.image.weights.startswith("robustbench:"):
+            return []
         pairs = [(name, objective) for objective in networks_of(settings) for name in ON_BOTH] + [CASCADE]
         return [
             Point(label_of(name, objective), name, objective, {"forward_transfer": False})
@@ -44,17 +46,15 @@ class WhoseGain(Exhibit):
         table = sweep_table(frame.assign(label=labels, network=frame["objective"].map(NETWORKS)), "network")
         parts, pairs = by_label(frame), [(label_of(*one), label_of(*two)) for one, two in PAIRS]
         found = {f"{two} − {one}": (parts[one], parts[two]) for one, two in pairs if {one, two} <= parts.keys()}
-        note = (
-            "E (%) of every method on each network; a release is one that was meta-learned. Where n differs, compare "
-        )
-        note += "in the table of differences, which is on common seeds."
+        note = "E (%) of every method on each network; the authors' release is a meta-learned one. Where n differs, "
+        note += "compare in the table of differences, which is on common seeds."
         steps = _steps(frame, paper_main(frame["run"].iloc[0]))
         return [steps, Part("whose-gain", table, note), *differences("whose-gain-differences", found)]
 
 
 def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     """A waterfall from the paper's AdaBN row to its own method's: between these two the bar of a network or of a method
-    hangs from the error before it to its own, and Tent's beside them from that of AdaBN on the same network. Only of
+    leads from the error before it to its own, and Tent's beside them from that of AdaBN on the same network. Only of
     the seeds that have all of these, since networks of one kind differ by as much as the steps."""
     way = [label_of(*one) for one in (("adabn", "erm"), ADABN, CASCADE)]
     tents, base = [label_of(*one) for one in (TENT, TENT_ADAM)], label_of(*ADABN)
@@ -67,8 +67,8 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     first, last = theirs.filter(like="AdaBN"), theirs.filter(like="Cascade")
     fall = pd.concat([first, means[means.index.isin(way)], last])
     bars = pd.concat([fall, means[means.index.isin(tents)], theirs.filter(like="Tent")])
-    if len(fall) < 3 or base not in means:
-        return "No figure of fewer than three errors, or without AdaBN on the network of the cascade."
+    if not {base, label_of(*CASCADE)} <= set(means.index):
+        return "No figure: no seed has AdaBN and the cascade on one network beside all the others."
     before = fall.shift().reindex(bars.index)
     before[means.index.intersection(tents)] = means[base]
     start = before.where(~before.index.isin(theirs.index)).fillna(0)
@@ -82,11 +82,14 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     axes.tick_params(axis="x", labelsize=8)
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.max(), start.max())))
     axes.grid(visible=False)  # The numbers stand above the bars.
-    note = (
-        "A coloured bar hangs from the error before it, Tent's from that of AdaBN on the same network; in brackets the "
+    note = "A coloured bar leads from the error before it to the method's own, which is printed above it; Tent's leads "
+    note += (
+        "from that of AdaBN on the same network. In brackets: the step in points. Intervals of the steps between ours: "
     )
-    note += "step in points, at the paper's own method what our numbers leave unexplained. Intervals: in the table of "
-    note += f"differences. Seeds that have all of these bars: {', '.join(map(str, errors.index))}."
+    note += "in the table of differences. "
+    if len(last):
+        note += "The step to the paper's own row is what ours leave unexplained; the exhibit `released` has intervals. "
+    note += f"Seeds that have all of these bars: {', '.join(map(str, errors.index))}."
     drawn = frame["label"].isin(errors) & frame["seed"].isin(errors.index)
     return Part("whose-gain-figure", figure, note, list(frame[drawn]["run"]))
 

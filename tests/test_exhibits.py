@@ -140,6 +140,7 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
      ["50", "15.00 ± 0.00", "–", "60.00 ± 0.00", "2"]),
     ("source_statistics", "source-statistics-differences", "N = 32, plainly trained − AdaBN, plainly trained",
      DIFFERENCE, ["−25.00", "2"]),  # 15 % less 40 %
+    ("uncertainty", "uncertainty-severity", ("Cascade", 5), ["error (%)"], ["25.000 ± 0.000"]),
     ("whose_gain", "whose-gain", "Cascade", ..., ["–", "10.00 ± 0.00", "2"]),
     ("whose_gain", "whose-gain-differences", "Cascade, meta-learned − AdaBN, meta-learned", DIFFERENCE,
      ["−30.00", "2"]),
@@ -246,11 +247,48 @@ def test_the_long_stream_has_as_many_images_as_the_profile_says() -> None:
 
 def test_the_answer_says_which_rows_a_network_gives(shown: Show) -> None:
     found = released.answer(shown("updates"))
-    told = "**Cascade** errs on 10.00 ± 0.00 % –; the paper's row has 22.99 %, and there is no interval"
-    assert any(told in line for line in found)
+    told = "* **Cascade** errs on 10.00 ± 0.00 %; the paper's row has 22.99 %; by domain they are"
+    assert any(line.startswith(told) for line in found)
     assert any("**Cascade (Adam)**" in line and "the paper's row has 22.99 %" in line for line in found)
     assert "Tent +10.0" in found[-1] and "Cascade +30.0" in found[-1]
+    more = shown("updates").numbers.query(
+        "label != 'Cascade' or seed == 0"
+    )  # Tent is better at a seed that others lack.
+    more.loc[(more["label"] == "Cascade") & (more["seed"] == 0), "E"] += 5
+    more.loc[(more["label"] == "AdaBN") & (more["seed"] == 0), "E"] += 5
+    assert "Cascade +30.0" in released.answer(replace(shown("updates"), numbers=more))[-1], (
+        "at the seeds that both have"
+    )
     assert "No answer" in released.answer(Shown(EXHIBITS["updates"], "digits", []))[0]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"), [(22, 24, "yes"), (23, 24, "no"), (22, 22.9, "no"), (np.nan, np.nan, "–")]
+)
+def test_whether_an_interval_holds_the_papers_row(
+    low: float, high: float, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = made_up_runs(SETTINGS, world, points_of(SETTINGS, ["updates"]), (0,))
+    monkeypatch.setattr(released, "interval_over_images", lambda frame: (low, high))
+    shown = show("updates", stored(SETTINGS, made))
+    assert content(shown, "updates").loc["Cascade", "the paper's E in it"] == told
+    said = next(line for line in released.answer(shown) if line.startswith("* **Cascade**"))
+    assert (", inside" in said, ", outside" in said) == (told == "yes", told == "no")
+    monkeypatch.setattr(released, "_harder", lambda run: True)
+    row = content(show("updates", stored(SETTINGS, made)), "updates").loc["Cascade"]
+    assert set(row[["the paper's E in it", "E, distance", "by domain, mean distance"]]) == {"–"}, (
+        "levels do not compare"
+    )
+
+
+def test_the_batches_of_a_domain_are_counted_where_it_is_one_step() -> None:
+    def above(settings: Any) -> list[str]:
+        made = made_up_runs(settings, world, points_of(settings, ["updates"]), (0,))
+        axes = content(show("updates", stored(settings, made)), "updates-figure").axes[0]
+        return [tick.get_text() for each in axes.child_axes for tick in each.get_xticklabels()]
+
+    assert above(SETTINGS)[:2] == ["2", "4"] and above(SETTINGS)[-1] == "30", "two batches a domain"
+    assert above(quick(image_stream="gradual")) == [], "its domains come again and again"
 
 
 def test_numbers_of_the_paper_on_another_dataset(shown: Show) -> None:
@@ -315,8 +353,10 @@ def test_one_method_that_fails_leaves_the_others_colour() -> None:
     assert mesh.get_clim() == pytest.approx((-5, 5)), "Tent's 70 points are beyond the end"
 
 
-def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> None:
+def test_an_interval_over_images_draws_batches_of_the_same_images_together(monkeypatch: pytest.MonkeyPatch) -> None:
     long = [made_up_run(Study(SETTINGS), "tent", Numbers((wrong,) * 8, count=32)) for wrong in (8, 16)]
+    assert released.over_images(pd.DataFrame({"run": long})) == "–", "eight batches are too few"
+    monkeypatch.setattr(released, "LEAST_BATCHES", 8)
     assert released.over_images(pd.DataFrame({"run": long})) == "[37.5, 37.5]"
     mixed = made_up_run(Study(SETTINGS).varied(stream="mixed"), "tent", Numbers((8,) * 8, count=32))
     assert released.over_images(pd.DataFrame({"run": [*long, mixed]})) == "–", "whose batches hold other images"
@@ -471,6 +511,8 @@ def test_a_profile_of_fewer_methods_asks_for_less() -> None:
     brought = quick(image_weights="release:x.pth", image_dataset="cifar10")
     for name in ("whose_gain", "source_statistics"):
         assert {point.objective for point in EXHIBITS[name].points(brought)} == {"meta"}, "there is one network"
+    other = quick(image_weights="robustbench:x.pt", image_dataset="cifar10")
+    assert EXHIBITS["whose_gain"].points(other) == [], "which was not meta-learned"
     assert {point.method for point in EXHIBITS["batch_size"].points(settings)} == {"tent"}
     assert "Not asked for" in show("cascade_parts", stored(settings, [])).lines[0]
 

@@ -75,7 +75,7 @@ class _Transformer(nn.Module):
 @pytest.mark.parametrize(
     ("module", "words"),
     [
-        (_Transformer(), "cannot take inputs of shape \\(2, 3, 32, 32\\): Expected 224"),
+        (_Transformer(), "cannot take inputs of shape \\(2, 3, 32, 32\\): AssertionError..Expected 224"),
         (nn.Identity(), "logits of shape"),
     ],
 )
@@ -129,6 +129,7 @@ def _hide(path: Path, content: bytes) -> None:
         (lambda path: _change_card(path, seed=4), ["is by its card meta-4"]),
         (lambda path: _change_card(path, objective="erm"), ["is by its card erm-3"]),
         (lambda path: path.with_suffix(".csv").write_text(""), ["meta-3.csv is no table of epochs"]),
+        (lambda path: path.with_suffix(".csv").write_text("<html>"), ["meta-3.csv is no table of epochs"]),
         (lambda path: path.with_suffix(".json").unlink(), ["has no card meta-3.json"]),
         (lambda path: path.with_suffix(".json").write_text("{"), ["is no card of a network"]),
         (lambda path: path.unlink(), ["no network meta-3", "There: none"]),

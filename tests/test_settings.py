@@ -38,6 +38,7 @@ def test_the_profile_paper_is_the_defaults_and_literal_differs_in_the_training_o
     assert paper == make_settings({"device": "cuda", "image_precision": "bfloat16"})
     assert (literal.text, literal.speech) == (paper.text, paper.speech)
     assert literal.image.learning_rate == 0.001 and literal.image.outer_loss == "paper"
+    assert literal.image.training_batch_size == 32 and not literal.image.crop_and_flip
 
 
 @each_profile

@@ -21,9 +21,9 @@ corruption. 310 batches of 32 a domain are nearly the paper's 313 updates."""
 OFFICIAL = "e77557675fae79fa"
 """Fingerprint of the images, used VERSIONS times."""
 RECIPE = (
-    f"numpy.savez(FILE, x=data.data[:{DISTINCT}], y=numpy.array(data.targets[:{DISTINCT}])) of data = "
-    "torchvision.datasets.CIFAR10('data', train=False, download=True) writes it, 3,055,850 bytes with SHA-256 5444ae78"
-    "61d26abea95eff49da76558b11381f7647f4ff955fac141626eee02e"
+    "with data = torchvision.datasets.CIFAR10('data', train=False, download=True), "
+    f"numpy.savez(FILE, x=data.data[:{DISTINCT}], y=numpy.array(data.targets[:{DISTINCT}])) writes it, "
+    "3,055,850 bytes with SHA-256 5444ae7861d26abea95eff49da76558b11381f7647f4ff955fac141626eee02e"
 )
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
