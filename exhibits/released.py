@@ -10,7 +10,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from exhibits.base import Exhibit, Part, Shown, exhibit
-from exhibits.rendering import COPIES
+from exhibits.rendering import COPIES, warning
 from exhibits.runs import (
     LEAST_BATCHES,
     RESAMPLES,
@@ -166,7 +166,7 @@ def answer(shown: Shown) -> list[str]:
     found = {label: paired(each, labels[adabn]) for label, each in labels.items() if adabn in labels and label != adabn}
     gains = [f"{label} {number(gain.mean, 1, sign=True)}" for label, gain in found.items() if gain]
     told += [f"\nWhat each gains on {adabn}, in points of E, at the same seeds: {', '.join(gains)}."] if gains else []
-    return told
+    return [*told, f"\n{warning(shown.runs)}"]
 
 
 def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | str:

@@ -100,17 +100,22 @@ def provenance(runs: Sequence[Run]) -> str:
     severities = sorted({domain.severity for each in requests for domain in each.stream})
     levels = f" of severity {from_to(severities)}" if requests[0].checkpoint.modality == "image" else ""
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
+    return (
+        f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain{levels}, "
+        f"batch {batch}, {order} order{scaled}. Profile {made['profile']}, seeds {seeds}; networks: {networks}; "
+        f"prediction {predict} the update at the rate {rate}{optimizer}. Device: {made['device']}; torch "
+        f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code {made['code_revision']}. "
+        f"{warning(runs)}"
+    ).rstrip()
+
+
+def warning(runs: Sequence[Run]) -> str:
+    """How far the levels of these runs compare with the paper's; empty on the paper's own data."""
     official = all(run.provenance["official_data"] for run in runs)
     made_up = any(
         not entry(dataset).real or (dataset.startswith("npz") and said["fingerprint"] not in COPIES)
         for dataset, said in ((run.request.checkpoint.dataset, run.provenance) for run in runs)
     )
-    warning = "" if official else " Not the paper's data as published: levels compare with the paper's only roughly."
     if made_up:
-        warning = " **Not the paper's data: these numbers do not compare with the paper's.**"
-    return (
-        f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain{levels}, "
-        f"batch {batch}, {order} order{scaled}. Profile {made['profile']}, seeds {seeds}; networks: {networks}; "
-        f"prediction {predict} the update at the rate {rate}{optimizer}. Device: {made['device']}; torch "
-        f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code {made['code_revision']}.{warning}"
-    )
+        return "**Not the paper's data: these numbers do not compare with the paper's.**"
+    return "" if official else "Not the paper's data as published: levels compare with the paper's only roughly."
