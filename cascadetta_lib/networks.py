@@ -107,7 +107,8 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
         raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
     table = path.with_suffix(".csv")
     try:
-        history = pd.read_csv(table).astype({"epoch": int, "held_out_accuracy": float}) if table.exists() else None
+        if (history := pd.read_csv(table) if table.exists() else None) is not None:
+            history[["epoch", "held_out_accuracy"]].astype(float)
     except (ValueError, KeyError) as error:
         raise NetworkError(f"{table} is no table of epochs: {error}") from None
     return Brought(built.eval(), history, described.model_dump(mode="json"), described.weights_sha256, place)

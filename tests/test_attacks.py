@@ -138,7 +138,14 @@ def with_a_spoilt_network(spoil: Callable[[Path], object]) -> Give:
         card |= {"options": {"input_scaling": "symmetric"}, "provenance": {}}
         for name in ("erm", "meta"):
             model = new_network(dataset, card["network"], name, 0)
-            pack(here / "nets", model, pd.DataFrame({"epoch": [1]}), dataset, objective=name, **card)
+            pack(
+                here / "nets",
+                model,
+                pd.DataFrame({"epoch": [1], "held_out_accuracy": [0.5]}),
+                dataset,
+                objective=name,
+                **card,
+            )
         spoil(here / "nets" / "meta-0.safetensors")
 
     return write
