@@ -148,8 +148,6 @@ def load_published(kind: str, path: Path) -> tuple[Cascade, dict[str, Any]]:
         network = {"architecture": "wide_resnet", "depth": 6 * len(phi.stage1) + 4, "widening": phi.features // 64}
     scaling, classes = "symmetric" if kind == "release" else "unit", theta_m.get_parameter("bias").numel()
     card = {"source": SOURCES[kind], "network": network, "classes": classes, "input_scaling": scaling}
-    known = {
-        "data": "CIFAR-10's official training images",
-        "objective": "meta",
-    }  # Only of a file that is known by its hash.
-    return model, card | (known if kind == "release" else {})
+    # Of RobustBench's file no hash is known, so nothing is said of how it was trained.
+    known = {"data": "CIFAR-10's official training images", "objective": "meta"} if kind == "release" else {}
+    return model, card | known

@@ -63,7 +63,7 @@ def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str])
         apart = [(by_domain(seed) - theirs).abs().mean() for _, seed in each.groupby("seed") if compare]
         inside = "yes" if low <= theirs["E"] <= high else "no"
         rows[label] = {
-            "95 % of E, over images": over_images(each),
+            "95 % of E, over images": interval_text(low, high),
             "the paper's E in it": inside if compare and not np.isnan(low + theirs["E"]) else "–",
             "E, distance": number(each["E"].mean() - theirs["E"], sign=True) if compare else "–",
             "by domain, mean distance": number(np.mean(apart)) if compare else "–",
@@ -118,9 +118,8 @@ def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     return percentiles(100 * errors / count)
 
 
-def over_images(frame: pd.DataFrame) -> str:
-    """The same as text, a dash where there is none."""
-    low, high = interval_over_images(frame)
+def interval_text(low: float, high: float) -> str:
+    """An interval in percent as text, a dash where there is none."""
     return "–" if np.isnan(low) else f"[{number(low, 1)}, {number(high, 1)}]"
 
 

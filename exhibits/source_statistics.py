@@ -8,7 +8,7 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
-from exhibits.released import over_images
+from exhibits.released import interval_over_images, interval_text
 from exhibits.runs import Point, Runs, by_label
 from exhibits.style import WIDTH, colour, legend, number
 from exhibits.tables import differences, metrics_by_label
@@ -49,7 +49,8 @@ class SourceStatistics(Exhibit):
         table = metrics_by_label(frame)[["E", "A", "n"]].rename_axis("method")
         shares = frame.groupby("label")["share"].mean().map(lambda share: number(share, 0))
         table.insert(0, "the source's share (%)", shares)
-        table.insert(2, "95 %, over images", pd.Series({label: over_images(each) for label, each in labels.items()}))
+        intervals = {label: interval_text(*interval_over_images(each)) for label, each in labels.items()}
+        table.insert(2, "95 %, over images", pd.Series(intervals))
         table = table.loc[frame.sort_values(["objective", "learns", "share"], kind="stable")["label"].unique()]
         note = (
             "N: examples that the source counts against a batch; its share is that of a full one. All that were run "

@@ -354,13 +354,17 @@ def test_one_method_that_fails_leaves_the_others_colour() -> None:
     assert mesh.get_clim() == pytest.approx((-5, 5)), "Tent's 70 points are beyond the end"
 
 
+def over_images(frame: pd.DataFrame) -> str:
+    return released.interval_text(*released.interval_over_images(frame))
+
+
 def test_an_interval_over_images_draws_batches_of_the_same_images_together(monkeypatch: pytest.MonkeyPatch) -> None:
     long = [made_up_run(Study(SETTINGS), "tent", Numbers((wrong,) * 8, count=32)) for wrong in (8, 16)]
-    assert released.over_images(pd.DataFrame({"run": long})) == "–", "eight batches are too few"
+    assert over_images(pd.DataFrame({"run": long})) == "–", "eight batches are too few"
     monkeypatch.setattr(released, "LEAST_BATCHES", 8)
-    assert released.over_images(pd.DataFrame({"run": long})) == "[37.5, 37.5]"
+    assert over_images(pd.DataFrame({"run": long})) == "[37.5, 37.5]"
     mixed = made_up_run(Study(SETTINGS).varied(stream="mixed"), "tent", Numbers((8,) * 8, count=32))
-    assert released.over_images(pd.DataFrame({"run": [*long, mixed]})) == "–", "whose batches hold other images"
+    assert over_images(pd.DataFrame({"run": [*long, mixed]})) == "–", "whose batches hold other images"
 
 
 @pytest.mark.parametrize("stream", ["mixed", "correlated"])

@@ -21,7 +21,7 @@ from torchvision.datasets import CIFAR10, CIFAR100
 
 from cascadetta_lib.data import DATASETS, base, check_name, identity, images, load_dataset
 from cascadetta_lib.data.base import DataMissing, Options, Split, kept_array, mixed, split_source, write_atomically
-from cascadetta_lib.data.cifar10_sample import RECIPE
+from cascadetta_lib.data.cifar10_sample import FILE
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, corrupt
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 
@@ -393,7 +393,8 @@ def test_the_sample_of_cifar10_is_repeated_and_mirrored(folder: Path) -> None:
 
 def test_a_sample_that_is_missing_is_described(folder: Path) -> None:
     with pytest.raises(
-        DataMissing, match=r"there is no .*absent\.npz; with data = .* 3,055,850 bytes with SHA-256 5444"
+        DataMissing,
+        match=r"there is no .*absent\.npz; two lines in profiles/released\.yaml .*3,055,850 bytes, SHA-256 5444",
     ):
         load(f"cifar10_sample:{folder / 'absent.npz'}", folder)
     official = Path(__file__).resolve().parents[2] / "shared" / "data" / "release" / "official_test_sample.npz"
@@ -402,7 +403,7 @@ def test_a_sample_that_is_missing_is_described(folder: Path) -> None:
     first = {name: values[:992] for name, values in np.load(official).items() if name in ("x", "y")}
     np.savez(folder / "made.npz", **first)  # as the message says
     content = (folder / "made.npz").read_bytes()
-    assert f"{len(content):,} bytes with SHA-256 {hashlib.sha256(content).hexdigest()}" in RECIPE
+    assert f"{len(content):,} bytes, SHA-256 {hashlib.sha256(content).hexdigest()}" == FILE
 
 
 def test_folders_that_end_alike_have_different_identities(tmp_path: Path) -> None:

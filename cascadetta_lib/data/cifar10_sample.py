@@ -20,11 +20,8 @@ VERSIONS = 10
 corruption. 310 batches of 32 a domain are nearly the paper's 313 updates."""
 OFFICIAL = "e77557675fae79fa"
 """Fingerprint of the images, used VERSIONS times."""
-RECIPE = (
-    "with data = torchvision.datasets.CIFAR10('data', train=False, download=True), "
-    f"numpy.savez(FILE, x=data.data[:{DISTINCT}], y=numpy.array(data.targets[:{DISTINCT}])) writes it, "
-    "3,055,850 bytes with SHA-256 5444ae7861d26abea95eff49da76558b11381f7647f4ff955fac141626eee02e"
-)
+FILE = "3,055,850 bytes, SHA-256 5444ae7861d26abea95eff49da76558b11381f7647f4ff955fac141626eee02e"
+"""The file that the two lines in profiles/released.yaml write."""
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -36,7 +33,7 @@ def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
     """
     path = Path(argument).expanduser()
     if not path.is_file():
-        raise DataMissing(f"there is no {path}; {RECIPE}")
+        raise DataMissing(f"there is no {path}; two lines in profiles/released.yaml write it ({FILE})")
     images = read_images(path)
     if images.x.shape[-1] != 32 or len(images.x) < DISTINCT or images.y.max() >= len(CLASSES):
         raise ValueError(f"{path}: allowed are {DISTINCT} images or more of 32×32 pixels with labels 0..9")
