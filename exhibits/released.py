@@ -131,11 +131,13 @@ class Updates(Exhibit):
     question = "Does a method drift as the updates go on?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Beside the methods as they are, the cascade with the optimiser that makes Tent drift."""
+        """Beside the methods as they are, the cascade without θ_a, and with the optimiser that makes Tent drift."""
         methods = [name for name in settings.image.methods if name not in ("erm", "cotta", "ttt", "cascade_plus")]
         changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
-        adam = [Point("Cascade (Adam)", "cascade", None, changes | {"online_optimizer": "adam"})]
-        return points_for(methods, [changes]) + (adam if "cascade" in methods else [])
+        if "cascade" not in methods:
+            return points_for(methods, [changes])
+        adam = Point("Cascade (Adam)", "cascade", None, changes | {"online_optimizer": "adam"})
+        return [*points_for(list(dict.fromkeys([*methods, "cascade_same_weights"])), [changes]), adam]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper = paper_main(frame["run"].iloc[0])
@@ -180,10 +182,7 @@ def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | s
         added = errors_less(each, labels[adabn])
         method, objective = each[["method", "objective"]].iloc[0]
         look = line_of(method, objective, varied=label != METHODS[method].label)
-        if method == "adabn":  # It is 0 everywhere.
-            axes.axhline(0, color=look["color"], label=label)
-        else:
-            axes.plot(added, label=label, **look)
+        axes.plot(added, label=label, **look)
     for name in ("adabn", "tent", "cascade"):
         if (label := METHODS[name].label) in paper.index:
             theirs, line = paper.loc[label].reindex(base.index) - base, f"{label}, the paper's row"
