@@ -14,7 +14,7 @@ from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Study
 from exhibits.base import EXHIBITS
-from exhibits.released import over_images
+from exhibits.released import interval_over_images
 from exhibits.runs import Estimate, Point, Runs, bootstrap, errors_less, main_points, over_seeds, paired, points_for
 
 SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
@@ -172,11 +172,11 @@ def test_versions_of_an_image_in_a_long_stream_are_no_more_images() -> None:
         repeated = {(name, 0): np.tile(each, versions) for name, each in zip(("cascade", "tent"), wrong, strict=True)}
         frames = by_method(runs_of(repeated, settings, count=32), settings)
         intervals.append(bootstrap(*frames))
-        of_errors.append(over_images(frames[1]))
+        of_errors.append(interval_over_images(frames[1]))
     assert intervals[0] == intervals[1] and intervals[0] is not None and intervals[0].high > intervals[0].low
     assert of_errors[0] == of_errors[1]
     # Of 992 independent errors of variance 0.3·0.7: a standard error of 1.46 points.
-    low, high = map(float, of_errors[0].strip("[]").split(", "))
+    low, high = of_errors[0]
     assert high - low == pytest.approx(2 * 1.96 * 1.46, rel=0.3)
 
 
