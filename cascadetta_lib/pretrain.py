@@ -98,8 +98,7 @@ def pretrain(
         if accuracy == max(earlier["held_out_accuracy"] for earlier in history):
             best = {name: value.detach().clone() for name, value in model.state_dict().items()}
         if state_file is not None and time.monotonic() - saved >= SAVE_SECONDS:
-            weights = {"model": model.state_dict(), "best": best}
-            state = weights | {"optimizer": optimizer.state_dict(), "history": history}
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "best": best, "history": history}
             write_atomically(state_file, lambda file: torch.save(state, file))  # noqa: B023
             saved = time.monotonic()
     model.load_state_dict(best)

@@ -127,10 +127,14 @@ def test_difference_meta_gradient_against_the_exact_one(
     assert any(not torch.allclose(first_order[name], exact[name], rtol=1e-2) for name in exact)
 
 
+no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=no_gpu)])
 @both_inner_steps
-def test_difference_meta_gradient_of_a_resnet_in_float32(which: str, dataset: ImageDataset) -> None:
-    model = build_network(TINY, classes=4, seed=0).train()
-    x, y = dataset.prepare(dataset.train.x[:32]), dataset.train.y[:32]
+def test_difference_meta_gradient_of_a_resnet_in_float32(which: str, device: str, dataset: ImageDataset) -> None:
+    model = build_network(TINY, classes=4, seed=0).train().to(device)
+    x, y = dataset.prepare(dataset.train.x[:32]).to(device), dataset.train.y[:32].to(device)
     names = inner_parameter_names(model, which)
     problem = MetaProblem(Half(x[:16], y[:16]), Half(x[16:], y[16:]), names, 0.01, "paper", 0.1)
     exact, difference = (meta.flatten(route(model, problem)[1].values()) for route in meta.META_GRADIENTS.values())
