@@ -24,10 +24,9 @@ from cascadetta_lib.objectives import PAPER, Half, Objective, losses, self_super
 Gradients = dict[str, Tensor]  # by the parameter's name
 
 DIFFERENCE_NORM = 0.1
-"""Norm of the parameter step of the difference. On the trained ResNet-26, in float32, the whole gradient is then within
-1e-3 of the exact one, which ignores the kinks of the ReLU. The second-order term is no larger than 2e-3 there itself;
-it is off by 0.5 and 0.7 of its norm (two batches, inner step on BN and θ_m), or by all of it (on all of ψ). Ten and a
-hundred times smaller norms are worse."""
+"""Norm of the parameter step of the difference. On the trained ResNet-26 the second-order term is then off by about its
+own size (0.4 to 1.8 of it, by the exact route at most 0.06; benchmarks/meta_gradient.py), because the step passes kinks
+of the ReLU, which the exact route does not see. Larger norms are as bad, smaller ones are worse."""
 
 
 @dataclass(frozen=True)

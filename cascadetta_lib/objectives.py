@@ -44,7 +44,7 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     )
     entropy_weight: float = Field(0.1, ge=0, description="λ of Eq. 4")
     meta_gradient: Literal["exact", "difference"] = Field(
-        "difference", description="the second-order term by double backward, or by a difference of gradients"
+        "exact", description="the second-order term by double backward, or by a difference of gradients, mostly noise"
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32", description="of the convolutions and linear layers in training; bfloat16: autocast"

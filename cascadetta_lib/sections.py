@@ -190,7 +190,6 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
         "inner_learning_rate_ratio": 10.0,  # α is then the online learning rate, where the schedule begins
         "inner_parameters": "all",
         "outer_loss": "paper",
-        "meta_gradient": "exact",  # the faster one for this network
     }
 
     batch_size: int | None = Field(
@@ -212,7 +211,6 @@ class SpeechSection(SpeechOptions, SpeechNetwork, Training, Section):
         "final_learning_rate": 0.001,
         "inner_parameters": "all",
         "outer_loss": "paper",
-        "meta_gradient": "exact",  # the difference is off by as much as the second-order term of this network
     }
 
 
