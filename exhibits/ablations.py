@@ -20,8 +20,9 @@ CASCADE = METHODS["cascade"].label
 VARIANTS = ("cascade_no_auxiliary", "cascade_same_weights", "cascade_fixed_classifier")
 """Pre-trained and adapted without θ_a; θ_a left out at test time alone; θ_m fixed."""
 PAPER_SIZES = (128, 64, 32, 16)
-TRAININGS = {"ttt": {"no meta": "ttt", "meta": "meta_ttt"}, "cascade": {"no meta": "multi_task", "meta": "meta"}}
-"""By method, what the paper's variants are pre-trained for."""
+ALIKE = {"no meta": "multi_task", "meta": "meta"}
+TRAININGS = {"adabn": ALIKE, "ttt": {"no meta": "ttt", "meta": "meta_ttt"}, "cascade": ALIKE}
+"""By method, what the paper's variants are pre-trained for. AdaBN, which learns nothing, tells what the network does."""
 
 
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
