@@ -20,9 +20,8 @@ CASCADE = METHODS["cascade"].label
 VARIANTS = ("cascade_no_auxiliary", "cascade_same_weights", "cascade_fixed_classifier")
 """Pre-trained and adapted without θ_a; θ_a left out at test time alone; θ_m fixed."""
 PAPER_SIZES = (128, 64, 32, 16)
-ALIKE = {"no meta": "multi_task", "meta": "meta"}
-TRAININGS = {"adabn": ALIKE, "ttt": {"no meta": "ttt", "meta": "meta_ttt"}, "cascade": ALIKE}
-"""By method, what the paper's variants are pre-trained for. AdaBN, which learns nothing, tells what the network does."""
+TRAININGS = {"adabn": ("multi_task", "meta"), "ttt": ("ttt", "meta_ttt"), "cascade": ("multi_task", "meta")}
+"""By method, the pre-training without meta-learning and with it. AdaBN, which does not learn, tells of the network."""
 
 
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
@@ -167,7 +166,7 @@ class MetaLearning(Sweep):
         return [
             Point(f"{METHODS[method].label}, {variant}", method, objective, changes)
             for method in settings.image.methods
-            for variant, objective in TRAININGS.get(method, {}).items()
+            for variant, objective in zip(("no meta", "meta"), TRAININGS.get(method, ()), strict=False)
             for changes in of_sizes(settings, settings.image.batch_sizes)
         ]
 
