@@ -28,7 +28,7 @@ from workflow.notebooks import code_cells
 FORWARD = 1.2
 UPDATE = {"erm": 1.2, "adabn": 1.2, "tent": 2.9, "tent_adam": 2.9, "cascade": 3.0, "cascade_fixed_classifier": 2.9}
 UPDATE |= {"cascade_no_auxiliary": 2.8, "cascade_same_weights": 2.9, "cascade_plus": 4.9, "ttt": 3.3, "cotta": 35.0}
-META, ROTATION, PLAIN = 5.7, 6.9, 4.0
+META, ROTATION, PLAIN = {"exact": 9.1, "difference": 5.7}, 6.9, 4.0
 SIZES = {"cifar10": (50_000, 10_000, 32), "cifar100": (50_000, 10_000, 32), "tiny_imagenet": (100_000, 10_000, 64)}
 """Source images, images of a domain, pixels of a side."""
 
@@ -91,7 +91,7 @@ def hours(request: CheckpointRequest | RunRequest) -> float:
     share = 1 - float(request.options["held_out_fraction"] or 0)
     in_epochs = share * min(source, int(request.options["train_size"] or source)) * (training.epochs or 0)
     counted = training.training_batch_size * (training.iterations or 0)
-    each = META if kind.meta else ROTATION if kind.parallel else PLAIN
+    each = META[training.meta_gradient] if kind.meta else ROTATION if kind.parallel else PLAIN
     return hour * (in_epochs + counted) * each * (2 if kind.randomised == "both" else 1)
 
 
