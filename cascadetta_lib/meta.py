@@ -25,8 +25,8 @@ Gradients = dict[str, Tensor]  # by the parameter's name
 
 DIFFERENCE_NORM = 0.1
 """Norm of the parameter step of the difference. On the trained ResNet-26 the second-order term is then off by about its
-own size (0.4 to 1.8 of it, by the exact route at most 0.06; benchmarks/meta_gradient.py), because the step passes kinks
-of the ReLU, which the exact route does not see. Larger norms are as bad, smaller ones are worse."""
+own size (0.4 to 1.8 of it, by the exact route at most 0.06; benchmarks/meta_gradient.py), presumably since the step
+passes kinks of the ReLU, which the exact route does not see. Larger norms are as bad, smaller ones are worse."""
 
 
 @dataclass(frozen=True)

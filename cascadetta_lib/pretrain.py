@@ -68,7 +68,7 @@ def pretrain(
     done, saved = len(history), time.monotonic()
     description = f"pre-training {objective}, seed {seed}, batches"
     steps = iter(progress(range(done * batches, iterations), description, iterations, done * batches))
-    # The second-order term is a thousandth of the meta-gradient, and the error of bfloat16 in it eight times its size.
+    # The second-order term is at most a thousandth of the meta-gradient; in bfloat16 its error is eight times its size.
     rounded = training.precision == "bfloat16" and not kind.meta
     for epoch in range(done, math.ceil(iterations / batches)):
         started = time.perf_counter()

@@ -158,7 +158,7 @@ class BatchSize(Sweep):
 @exhibit
 class MetaLearning(Sweep):
     name, place, label, title = "meta_learning", 70, "tab:ablation-meta", "With and without meta-learning"
-    question = "What does meta-learning add to the same loss?"
+    question = "What does meta-learning add, and how much of it is there before anything adapts?"
     over, paper, reference = "batch_size", ("tab:ablation-meta", "row"), None
     contrasts = [(f"{METHODS[name].label}, meta", f"{METHODS[name].label}, no meta") for name in TRAININGS]
 
