@@ -144,6 +144,18 @@ def test_a_spoilt_network_is_refused_in_one_sentence(folder: Path, dataset: Imag
     assert len(message.replace(str(folder.parent), "")) <= LONGEST_MESSAGE
 
 
+@pytest.mark.parametrize(
+    ("objective", "seed", "there"),
+    [("erm", 7, "There: erm-0, erm-1, erm-2."), ("meta_ttt", 0, "There: both_cross_entropy, both_supervised_")],
+)
+def test_a_network_that_is_not_shipped_is_told_beside_the_nearest(
+    objective: str, seed: int, there: str, dataset: ImageDataset
+) -> None:
+    with pytest.raises(NetworkError, match=there) as error:
+        networks.find("shipped", objective, seed, dataset)
+    assert len(str(error.value)) <= LONGEST_MESSAGE
+
+
 class _Bomb:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.system, ("touch exploded",)
