@@ -20,8 +20,9 @@ CASCADE = METHODS["cascade"].label
 VARIANTS = ("cascade_no_auxiliary", "cascade_same_weights", "cascade_fixed_classifier")
 """Pre-trained and adapted without θ_a; θ_a left out at test time alone; θ_m fixed."""
 PAPER_SIZES = (128, 64, 32, 16)
-TRAININGS = {"adabn": ("multi_task", "meta"), "ttt": ("ttt", "meta_ttt"), "cascade": ("multi_task", "meta")}
-"""By method, the pre-training without meta-learning and with it. AdaBN, which does not learn, tells of the network."""
+CASCADED = {"no meta": "multi_task", "no meta, light entropy": "multi_task_light_entropy", "meta": "meta"}
+TRAININGS = {"adabn": CASCADED, "ttt": {"no meta": "ttt", "meta": "meta_ttt"}, "cascade": CASCADED}
+"""By method, the pre-trainings without meta-learning and with it. AdaBN, which does not learn, tells of the network."""
 
 
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
@@ -160,13 +161,18 @@ class MetaLearning(Sweep):
     name, place, label, title = "meta_learning", 70, "tab:ablation-meta", "With and without meta-learning"
     question = "What does meta-learning add, and how much of it is there before anything adapts?"
     over, paper, reference = "batch_size", ("tab:ablation-meta", "row"), None
-    contrasts = [(f"{METHODS[name].label}, meta", f"{METHODS[name].label}, no meta") for name in TRAININGS]
+    contrasts = [
+        (f"{METHODS[name].label}, meta", f"{METHODS[name].label}, {variant}")
+        for name, objectives in TRAININGS.items()
+        for variant in objectives
+        if variant != "meta"
+    ]
 
     def points(self, settings: Settings) -> list[Point]:
         return [
             Point(f"{METHODS[method].label}, {variant}", method, objective, changes)
             for method in settings.image.methods
-            for variant, objective in zip(("no meta", "meta"), TRAININGS.get(method, ()), strict=False)
+            for variant, objective in TRAININGS.get(method, {}).items()
             for changes in of_sizes(settings, settings.image.batch_sizes)
         ]
 
