@@ -131,13 +131,15 @@ class Updates(Exhibit):
     question = "Does a method drift as the updates go on?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Beside the methods as they are, the cascade without θ_a, and with the optimiser that makes Tent drift."""
+        """Beside the methods as they are, the cascade without θ_a, at test time alone and from the start (the authors
+        released no such network), and with the optimiser that makes Tent drift."""
         methods = [name for name in settings.image.methods if name not in ("erm", "cotta", "ttt", "cascade_plus")]
         changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
         if "cascade" not in methods:
             return points_for(methods, [changes])
         adam = Point("Cascade (Adam)", "cascade", None, changes | {"online_optimizer": "adam"})
-        return [*points_for(list(dict.fromkeys([*methods, "cascade_same_weights"])), [changes]), adam]
+        apart = [] if settings.image.weights.startswith("release:") else ["cascade_no_auxiliary"]
+        return [*points_for(list(dict.fromkeys([*methods, "cascade_same_weights", *apart])), [changes]), adam]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper = paper_main(frame["run"].iloc[0])
