@@ -70,11 +70,13 @@ def typeset(text: str) -> str:
 
 def line_of(method: str, objective: str, varied: bool = False) -> dict[str, Any]:
     """How the line of a method looks in every figure: in its colour, with its marker; dashed and above the others where
-    it is a variant (by a comma or a bracket in its label, or `varied`) or starts from a pre-training not its own."""
+    it is a variant (by a comma or a bracket in its label, or `varied`) or starts from a pre-training not its own, and
+    dotted where that is multi-task learning with the light entropy, which is always drawn beside the other."""
     own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
     dashed = varied or bool(re.search("[,(]", METHODS[method].label)) or objective not in own
     look = {"color": colour(method), "marker": MARKERS[place_of(method) % len(MARKERS)], "ms": 5, "mew": 0.3}
-    return look | ({"ls": "--", "zorder": 3} if dashed else {"ls": "-", "zorder": 2})
+    line = ":" if objective == "multi_task_light_entropy" else "--"
+    return look | ({"ls": line, "zorder": 3} if dashed else {"ls": "-", "zorder": 2})
 
 
 EACH_SEED = {"agreement", "entropy_auxiliary", "entropy_of_mean_auxiliary"}
@@ -90,9 +92,9 @@ def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
     each, said = "; of a's agreement and entropies, a line for each seed" if EACH_SEED & {*columns} else "", ""
     if frame["seed"].nunique() > 1:
         said = f"Bands and bars: one standard deviation over seeds{each}. "
-    lines = map(line_of, frame["method"], frame["objective"]) if "method" in frame else []
-    dashed = any(line["ls"] == "--" for line in lines)
-    return said + ("Dashed: variants, and pre-trainings that are not the method's own." if dashed else "")
+    lines = {look["ls"] for look in map(line_of, frame["method"], frame["objective"])} if "method" in frame else set()
+    name = "Dashed and dotted" if ":" in lines else "Dashed"
+    return said + (f"{name}: variants, and pre-trainings that are not the method's own." if "--" in lines else "")
 
 
 def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
