@@ -94,7 +94,7 @@ def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
         said = f"Bands and bars: one standard deviation over seeds{each}. "
     lines = {look["ls"] for look in map(line_of, frame["method"], frame["objective"])} if "method" in frame else set()
     name = "Dashed and dotted" if ":" in lines else "Dashed"
-    return said + (f"{name}: variants, and pre-trainings that are not the method's own." if "--" in lines else "")
+    return said + (f"{name}: variants, and pre-trainings that are not the method's own." if lines - {"-"} else "")
 
 
 def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
