@@ -168,9 +168,8 @@ def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
     folder = SHIPPED if weights == "shipped" else absolute(weights)
     path = folder / f"{objective}-{seed}.safetensors"
     if not path.is_file():
-        names = [found.stem for found in folder.glob("*.safetensors")]
-        of_it = [name for name in names if name.rpartition("-")[0] == objective]  # its other seeds, else all kinds
-        there = ", ".join(sorted(of_it or {name.rpartition("-")[0] for name in names})) or "none"
+        seeds = [found.stem for found in folder.glob(f"{objective}-*.safetensors")]  # its others, else all of this seed
+        there = ", ".join(sorted(seeds or present(weights, seed))) or "none"
         raise NetworkError(
             f"weights = {weights!r}: {folder} has no network {path.stem} (pre-training and seed). There: {there}. "
             f"weights=train trains one here; {nearest(weights, ['train', 'shipped'])}"

@@ -93,8 +93,7 @@ class Objective:
 OBJECTIVES: dict[str, Objective] = {
     "erm": Objective(auxiliary=False, self_supervised=False, randomised="none"),
     "multi_task": Objective(),
-    # In the release's reading of Algorithm 1 the entropy weighs 0.1 λ beside cross-entropies of 1 and 0.1: what it
-    # weighs there, with no meta-learning.
+    # With the weight that the entropy has in the release's reading of Algorithm 1, beside a cross-entropy of 1: 0.1 λ.
     "multi_task_light_entropy": Objective(recipe={"entropy_weight": 0.01}),
     "meta": Objective(meta=True),
     "meta_no_auxiliary": Objective(meta=True, auxiliary=False),

@@ -26,8 +26,7 @@ from cascadetta_lib.progress import progress
 from cascadetta_lib.provenance import code_revision
 
 SAVE_SECONDS = 20
-"""Seconds between two writings of a training's state. The text network has short epochs; writing after every one would
-be a tenth of its training."""
+"""Seconds between two writings of a training's state. After each epoch of text it would take a tenth of the time."""
 
 
 def pretrain(

@@ -112,8 +112,7 @@ class Study:
         )
 
     def request(self, method: str, objective: str | None = None) -> RunRequest:
-        """What stands for the run of a method at this seed. Needs no data. objective: of the pre-training that it
-        starts from; None is the method's own."""
+        """What stands for the run of a method at this seed. Needs no data. objective: None is the method's own."""
         return RunRequest(
             **self.section.protocol,
             checkpoint=self.checkpoint_request(objective or METHODS[method].objective_on(self.modality)),

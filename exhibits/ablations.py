@@ -22,7 +22,7 @@ VARIANTS = ("cascade_no_auxiliary", "cascade_same_weights", "cascade_fixed_class
 PAPER_SIZES = (128, 64, 32, 16)
 CASCADED = {"no meta": "multi_task", "no meta, light entropy": "multi_task_light_entropy", "meta": "meta"}
 TRAININGS = {"adabn": CASCADED, "ttt": {"no meta": "ttt", "meta": "meta_ttt"}, "cascade": CASCADED}
-"""By method, the pre-trainings without meta-learning and with it. AdaBN, which does not learn, tells of the network."""
+"""By method, pre-trainings without meta-learning, then with it. AdaBN, which does not learn, tells of the network."""
 
 
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
@@ -163,9 +163,8 @@ class MetaLearning(Sweep):
     over, paper, reference = "batch_size", ("tab:ablation-meta", "row"), None
     contrasts = [
         (f"{METHODS[name].label}, meta", f"{METHODS[name].label}, {variant}")
-        for name, objectives in TRAININGS.items()
-        for variant in objectives
-        if variant != "meta"
+        for name in TRAININGS
+        for variant in [*TRAININGS[name]][:-1]
     ]
 
     def points(self, settings: Settings) -> list[Point]:

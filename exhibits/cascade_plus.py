@@ -84,8 +84,7 @@ class Comparison(OnSource):
 
     def points(self, settings: Settings) -> list[Point]:
         """Every contestant on the test domains at the rate chosen for it, read off the stored runs of the choice; those
-        that adapt and have none are left out. Cascade+ besides at other batch sizes, and on the gradual stream beside
-        AdaBN."""
+        that adapt without one are left out. Cascade+ also at other batch sizes, and with AdaBN where it is gradual."""
         image, points, rates = settings.image, [], choice(Runs(settings)).idxmin(axis=1)
         whole = {"test_size": image.comparison_test_size, "forward_transfer": image.forward_transfer}
         gradual = {"stream": "gradual", "test_size": image.gradual_test_size, "forward_transfer": False}

@@ -102,8 +102,7 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
 
 def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     """The 95 % interval of E in percent over the images of the stream: batches that hold the same images, in whatever
-    domain, version or seed, are drawn together. NaN where there are fewer than LEAST_BATCHES of them, and where no two
-    batches hold the same images."""
+    domain, version or seed, are drawn together. NaN if they are fewer than LEAST_BATCHES, or no two hold the same."""
     if any(run.request.order for run in frame["run"]):
         return np.nan, np.nan
     sums = []
@@ -131,8 +130,7 @@ class Updates(Exhibit):
     question = "Does a method drift as the updates go on?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Beside the methods as they are, the cascade without θ_a, at test time alone and from the start (the authors
-        released no such network), and with the optimiser that makes Tent drift."""
+        """Also the cascade without θ_a (of ours trained so, too) and with the optimiser that makes Tent drift."""
         methods = [name for name in settings.image.methods if name not in ("erm", "cotta", "ttt", "cascade_plus")]
         changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
         if "cascade" not in methods:

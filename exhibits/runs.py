@@ -191,8 +191,7 @@ def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
 
 
 def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
-    """E of `second` less that of `first` (two tables of `Runs.frame`, a run a seed each) over the seeds that both have;
-    None where they have none."""
+    """E of `second` less that of `first` (tables of `Runs.frame`, a run a seed), over the seeds of both, if any."""
     both = (second.set_index("seed")["E"] - first.set_index("seed")["E"]).dropna()
     return over_seeds(both) if len(both) else None
 

@@ -34,8 +34,7 @@ def trained(column: str) -> Callable[[Runs, Run], float]:
 
 
 def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
-    """A number of theorem.check_theorem as a share of the largest in size of others, of the network that a run started
-    from; NaN without them."""
+    """A number of theorem.check_theorem as a share of the largest in size of others, of a run's network; else NaN."""
 
     def value(runs: Runs, run: Run) -> float:
         found = runs.study.store.theorem(run)
@@ -67,14 +66,12 @@ VALUES: dict[str, Callable[[Runs, Run], float]] = {
     "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),
     "least_curvature": _theorem("smallest_curvature", "smallest_curvature", "largest_curvature"),
 }
-"""What claims speak of beside the METRICS: of a run, or of the network that it started from. Errors are in percent,
-entropies in thousandths of a nat."""
+"""What claims speak of beside the METRICS, of a run or of its network. Errors in percent, entropies in 0.001 nats."""
 
 
 @dataclass
 class Evidence:
-    """A statistic with what stands behind it. used: the runs. batches: of parts that compare E on the same networks,
-    the interval over the test batches."""
+    """A statistic, with the runs `used` and, where it compares E on the same networks, its interval over `batches`."""
 
     parts: pd.DataFrame
     used: list[Run] = field(default_factory=list)

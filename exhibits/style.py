@@ -70,8 +70,8 @@ def typeset(text: str) -> str:
 
 def line_of(method: str, objective: str, varied: bool = False) -> dict[str, Any]:
     """How the line of a method looks in every figure: in its colour, with its marker; dashed and above the others where
-    it is a variant (by a comma or a bracket in its label, or `varied`) or starts from a pre-training not its own, and
-    dotted where that is multi-task learning with the light entropy, which is always drawn beside the other."""
+    it is a variant (by a comma or a bracket in its label, or `varied`) or starts from a pre-training not its own; and
+    dotted where that is the one with the light entropy, to tell it from `multi_task`."""
     own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
     dashed = varied or bool(re.search("[,(]", METHODS[method].label)) or objective not in own
     look = {"color": colour(method), "marker": MARKERS[place_of(method) % len(MARKERS)], "ms": 5, "mew": 0.3}
@@ -110,8 +110,7 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
-    """The whole range of an entropy or of a share of agreement, and a dotted line where a head is in it that tells no
-    class from another."""
+    """The whole range of an entropy or of a share of agreement; dotted, where in it a head is that knows nothing."""
     if column.startswith("entropy") or column == "agreement":
         level = 1 / classes if column == "agreement" else math.log(classes)
         axes.axhline(level, color="0.4", lw=1.2, ls=(0, (1, 3)), label="a head that knows nothing")

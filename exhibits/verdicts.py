@@ -76,8 +76,7 @@ def _above_zero(margins: pd.Series) -> float:
 
 
 def holm(p_values: Sequence[float], size: int) -> list[float]:
-    """Holm's adjustment in a family of `size` tests, whose others have a p-value of 1: p-values that compare with the
-    level as if each were the only one."""
+    """Holm's adjustment in a family of `size` tests, whose others have a p-value of 1; compare each with the level."""
     ordered = pd.Series(p_values, dtype=float).sort_values()
     return list((ordered * (size - np.arange(len(ordered)))).cummax().clip(upper=1).sort_index())
 

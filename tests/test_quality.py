@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-LONGEST_FILE, MOST_LINES = 250, {"cascadetta_lib": 5932, "exhibits": 3005}
+LONGEST_FILE, MOST_LINES = 250, {"cascadetta_lib": 5927, "exhibits": 2994}
 """Lines. The library was to come down to 6,000; neither package grows beyond what has been reached
 (since then the library by 19, for messages on networks and files, and the exhibits by 309, for missing claims, faults
 that were found, the gate in print, Tent by rate, and a waterfall, distances from the paper's rows and 08's answer)."""
