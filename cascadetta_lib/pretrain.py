@@ -6,7 +6,6 @@ two halves (meta.py), every other objective the gradient of its losses (objectiv
 
 import math
 import time
-import warnings
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cascadetta_lib.data.base import Dataset, Split, write_atomically
+from cascadetta_lib.data.base import Dataset, Split, set_aside, write_atomically
 from cascadetta_lib.losses import at_least_float32, describe, rotate_randomly
 from cascadetta_lib.meta import META_GRADIENTS, MetaProblem, batch_statistics, flatten, inner_parameter_names
 from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
@@ -58,9 +57,7 @@ def pretrain(
             optimizer.load_state_dict(state["optimizer"])
             best, history = state["best"], state["history"]
         except Exception as error:  # a damaged file can make torch.load and load_state_dict raise nearly anything
-            aside = state_file.replace(state_file.with_name(f"{state_file.name}.damaged"))
-            reason = str(error).split("\n")[0]
-            warnings.warn(f"{state_file} cannot be used ({reason}): set aside as {aside.name}", stacklevel=2)
+            set_aside(state_file, f"{state_file} cannot be used ({str(error).partition(chr(10))[0]})")
             return pretrain(dataset, network, objective, training, seed, state_file)
     batches = count // size
     iterations = training.iterations or (training.epochs or 0) * batches

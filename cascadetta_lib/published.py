@@ -74,12 +74,14 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
 
 
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Give a network its weights. NetworkError unless the tensors are exactly its own."""
+    """Give a network its weights. NetworkError unless the tensors are exactly its own, and finite."""
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         fault = shorten(str(error).splitlines()[-1], 200)  # it names every tensor that is foreign
         raise NetworkError(f"{path} does not fit the network that it should hold: {fault}") from None
+    if broken := [name for name, value in tensors.items() if not value.isfinite().all()]:
+        raise NetworkError(f"{path} holds values in {broken[0]} that are no finite numbers")
 
 
 def _renamed(state: Mapping[str, Tensor], parts: Mapping[str, str]) -> dict[str, Tensor]:

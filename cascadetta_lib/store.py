@@ -7,7 +7,6 @@ file that was cut short or changed afterwards is noticed and never used.
 
 import errno
 import hashlib
-import itertools
 import json
 import os
 import shutil
@@ -23,7 +22,7 @@ from filelock import FileLock, Timeout
 from pooch import file_hash
 from pydantic import BaseModel, ValidationError
 
-from cascadetta_lib.data.base import Modality
+from cascadetta_lib.data.base import Modality, set_aside
 from cascadetta_lib.models import Network
 from cascadetta_lib.objectives import Training
 from cascadetta_lib.sections import Protocol
@@ -140,7 +139,7 @@ class Store:
             held = lock.acquire()
         with held:  # whoever waited for another maker finds the entry there
             if path.exists() and not _sound(path):
-                _set_aside(path)
+                set_aside(path, f"{path} is damaged")
             if not path.exists():
                 part = path.with_suffix(".part")
                 part.mkdir(exist_ok=True)
@@ -220,12 +219,6 @@ def _sound(path: Path) -> Entry | None:
         return read_entry(path)
     except Damaged:
         return None
-
-
-def _set_aside(path: Path) -> None:
-    names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
-    aside = path.replace(next(name for name in names if not name.exists()))
-    warnings.warn(f"{path} is damaged: it is kept as {aside.name} and made again", stacklevel=3)
 
 
 def _seal(folder: Path, described: dict[str, Any]) -> None:

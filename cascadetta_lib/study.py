@@ -158,16 +158,13 @@ class Study:
 
     def _provenance(self, seconds: float, **more: Any) -> dict[str, Any]:
         """What made a result, beside its request."""
-        dataset = self.dataset
+        dataset, alike = self.dataset, ("fingerprint", "domain_source", "compare_with", "unit")
         return {
             "profile": self.settings.profile,
             "data_source": dataset.source,
-            "fingerprint": dataset.fingerprint,
-            "domain_source": dataset.domain_source,
             "official_data": dataset.official,
-            "compare_with": dataset.compare_with,
             "class_names": list(dataset.class_names),
-            "unit": dataset.unit,
+            **{name: getattr(dataset, name) for name in alike},
             **provenance(self.device, seconds),
             **more,
         }

@@ -289,7 +289,9 @@ ATTACKS = [
            ("image_training_batch_size = 37", "36 source examples")),
     # ------------------------------------------------------------ weights
     Attack("weights that are nowhere", images(write_images(), "image_weights=shiped"), 2,
-           ("shiped", "There: none", "weights=train")),
+           ("there is no folder", "shiped; allowed are train", "did you mean 'shipped'")),
+    Attack("a kind of weights that is none", images(write_images(), "image_weights=releas:x.pth"), 2,
+           ("weights = 'releas:", "did you mean 'release:FILE'")),
     Attack("a release that is nowhere", images(write_images(), "image_weights=release:x.pth"), 2,
            ("x.pth", "no such file")),
     Attack("a network cut short", spoilt(lambda path: path.write_bytes(path.read_bytes()[:-9])), 2,

@@ -437,9 +437,9 @@ def test_a_damaged_kept_array_is_set_aside_and_made_again(tmp_path: Path) -> Non
     damaged = bytearray(path.read_bytes())
     damaged[4000] ^= 1
     path.write_bytes(damaged)
-    with pytest.warns(UserWarning, match=r"array\.npz.*set aside and made again"):
+    with pytest.warns(UserWarning, match=r"array\.npz.*kept as array\.npz\.damaged-1 and made again"):
         assert np.array_equal(kept_array(path, lambda: array + 1), array + 1)
-    assert path.with_name("array.npz.damaged").read_bytes() == damaged
+    assert path.with_name("array.npz.damaged-1").read_bytes() == damaged
     assert np.array_equal(kept_array(path, lambda: array), array + 1)
 
 

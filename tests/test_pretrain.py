@@ -173,12 +173,12 @@ def test_a_damaged_state_is_set_aside(dataset: ImageDataset, tmp_path: Path) -> 
         kill_after(1, patch)
         pretrain(dataset, TINY.model_copy(update={"width": 6}), "erm", SHORT, seed=0, state_file=state_file)
     of_another_network = state_file.read_bytes()
-    for damaged in (of_another_network, of_another_network[:2000], b""):
+    for number, damaged in enumerate((of_another_network, of_another_network[:2000], b""), 1):
         state_file.write_bytes(damaged)
-        with pytest.warns(UserWarning, match="training.pt.damaged"):
+        with pytest.warns(UserWarning, match=f"cannot be used .*training.pt.damaged-{number} and made again"):
             model, history = pretrain(dataset, TINY, "erm", SHORT, seed=0, state_file=state_file)
         assert same(model.state_dict(), whole.state_dict())
-        assert len(history) == 3 and (tmp_path / "training.pt.damaged").read_bytes() == damaged
+        assert len(history) == 3 and (tmp_path / f"training.pt.damaged-{number}").read_bytes() == damaged
 
 
 def test_progress_counts_batches(

@@ -1,9 +1,11 @@
 """Pack the networks that a profile has trained into weights/: `./run_all.sh python workflow/pack.py [PROFILE]`. Of a
 run with --set, PROFILE is the profile.yaml in its folder of results.
 
-A network that is there already stays. The table in weights/README.md is written anew from all cards.
+A network that is there already stays, and one that learned from other data than those that are there is refused. The
+table in weights/README.md is written anew from all cards.
 """
 
+import argparse
 import hashlib
 import json
 import math
@@ -19,11 +21,11 @@ from safetensors.torch import save
 from torch import nn
 
 from cascadetta_lib import networks
-from cascadetta_lib.data.base import Dataset, fingerprint, write_atomically
+from cascadetta_lib.data.base import DataMissing, Dataset, fingerprint, write_atomically
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.pretrain import held_out_accuracy
-from cascadetta_lib.settings import load_profile
+from cascadetta_lib.settings import SettingsError, load_profile
 from cascadetta_lib.study import Study
 from exhibits.rendering import markdown
 from exhibits.style import number
@@ -83,14 +85,22 @@ def table() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("network")
 
 
-def main(profile: str = "networks") -> None:
-    """Pack every network of the profile, at each of its seeds, that has been trained."""
+def main(profile: str) -> None:
+    """Pack every network of the profile, at each of its seeds, that has been trained. Raises ValueError for a profile
+    that cannot be used and for other data than those of the networks that are there, and DataMissing."""
     study = Study(load_profile(profile))
+    for path in networks.SHIPPED.glob("*.safetensors"):
+        if (known := networks.read_card(path)).data_fingerprint != study.dataset.fingerprint:
+            here = f"{study.dataset_name} ({study.dataset.source})"
+            raise ValueError(
+                f"{path} learned from {known.data}, not from {here}: move what is in {path.parent} away first"
+            )
     for seed in study.settings.seeds:
         for objective in study.objectives:
             request = study.at_seed(seed).checkpoint_request(objective)
             trained = study.store.folder / "checkpoints" / request.key(study.dataset.fingerprint)
             if (networks.SHIPPED / f"{objective}-{seed}.safetensors").exists():
+                print(f"there already: {objective}-{seed}")
                 continue
             if not trained.exists():
                 print(f"not trained: {objective}-{seed}")
@@ -108,4 +118,9 @@ def main(profile: str = "networks") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description="Pack the networks that a profile has trained into weights/.")
+    parser.add_argument("profile", nargs="?", default="networks", help="its name, or a YAML file (default: networks)")
+    try:
+        main(parser.parse_args().profile)
+    except (SettingsError, ValueError, DataMissing) as error:
+        parser.exit(2, f"pack.py: {error}\n")

@@ -5,6 +5,7 @@ to a stored form, and `prepare` maps it to the network's input.
 """
 
 import hashlib
+import itertools
 import os
 import sys
 import uuid
@@ -175,6 +176,13 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def set_aside(path: Path, reason: str) -> None:
+    """Keep a damaged file or folder as PATH.damaged-1, or the next number that is free, and warn of it."""
+    names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
+    aside = path.replace(next(name for name in names if not name.exists()))
+    warnings.warn(f"{reason}: it is kept as {aside.name} and made again", stacklevel=3)
+
+
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of an .npz file, without unpickling anything. ValueError where the file cannot be read."""
     try:
@@ -186,13 +194,12 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The arrays that an earlier call kept in the .npz file `path`, or those that `make` returns and that are kept
-    from then on. A damaged file is renamed to PATH.damaged with a warning, and made again."""
+    from then on. A damaged file is set aside and made again."""
     if path.is_file():
         try:
             return read_arrays(path)  # the .npz format has a checksum for each array
         except ValueError as error:
-            warnings.warn(f"{error}; it is set aside and made again", stacklevel=2)
-            os.replace(path, path.with_name(f"{path.name}.damaged"))
+            set_aside(path, str(error))
     made = dict(make())
     write_atomically(path, lambda file: np.savez(file, **made))  # type: ignore[arg-type]
     return made
