@@ -104,9 +104,7 @@ class Comparison(OnSource):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         is_held = frame["label"].str.contains(", batch|, gradual")
         main, held = frame[~is_held], frame[is_held]
-        table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
-        table["rate"] = chosen_rates(main)
+        table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method").assign(rate=chosen_rates(main))
         errors = held.groupby("label", sort=False)["E"].agg(spread).to_frame("E (%)").rename_axis("method")
-        holding = Part("comparison-holding", errors, "At other batch sizes, and on the long stream.")
-        contrasts = method_differences("comparison-differences", main, PLUS)
-        return [Part("comparison", table, DEFINED), *contrasts, *([holding] if len(held) else [])]
+        holding = [Part("comparison-holding", errors, "Other batch sizes; the gradual stream.")] if len(held) else []
+        return [Part("comparison", table, DEFINED), *method_differences("comparison-differences", main, PLUS), *holding]

@@ -164,5 +164,7 @@ class Theorem(Exhibit):
             return ["Missing: the decomposition was not checked."]
         table = pd.DataFrame(rows).T.map(lambda value: f"{value:.2g}".replace("-", "−"))
         table = table.rename_axis("pre-training").rename(columns=lambda name: name.replace("_", " "))
-        note = "error …: relative error of the decomposition; curvature: Rayleigh quotients of the Hessian of ENT at ψ."
+        note = "Errors: of a formula for the meta-gradient, as a share of its norm. Chain rule: α and H at ψ; as"
+        note += " printed: β and H at ψ′; first order: no H; with α = β, moved point: H at ψ′, equal rates: no H."
+        note += " Curvatures: of H at ψ, the Hessian of ENT; one clearly below 0 refutes the theorem's assumption."
         return [Part("theorem", table, note)]
