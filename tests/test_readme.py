@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
@@ -18,7 +19,7 @@ from workflow.run import load_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "VERDICTS.md", "weights/README.md")
+PAGES = ("README.md", "RESULTS.md", "VERDICTS.md", "CONTRIBUTING.md", "CHANGELOG.md", "weights/README.md")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 LONGEST = 1300
 """Words that a newcomer is asked to read."""
@@ -96,6 +97,23 @@ def test_what_a_page_links_to_is_there(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\(([^)#\s]+)", path.read_text(encoding="utf-8"))
     assert not [link for link in links if "://" not in link and not (path.parent / link).exists()]
+
+
+def test_the_table_of_the_released_network_is_the_measured_one() -> None:
+    official, copies = (
+        pd.read_csv(ROOT / "figures" / "released" / f"{name}-updates.csv", index_col="method")
+        for name in ("cifar10_sample", "npz-cifar10-jpeg")
+    )
+    rows = [line.strip("| ").split(" | ") for line in README.splitlines() if re.match(r"\| .* \| \d+\.\d \[", line)]
+    assert len(rows) == 5
+    for name, *shown in rows:
+        ours = {name.lower(): name for name in official.index}[
+            name.lower().replace("same weights", "cascade, same weights")
+        ]
+        row, of_its_own = official.loc[ours], ours != "Cascade, same weights without θ_a"  # the paper has no such row
+        wanted = [f"{row['E']:.1f} {row['95 % of E, over images']}", row["the paper's E"] if of_its_own else "–"]
+        wanted += [row["A"], row["the paper's A"] if of_its_own else "–", copies.loc[ours, "E"]]
+        assert shown == [value if isinstance(value, str) else f"{value:.1f}" for value in wanted]
 
 
 @pytest.mark.parametrize(("name", "file"), re.findall(r"`([\w-]+)` in \[`[^`]+`\]\(([^)]+)\)", CONTRIBUTING))
