@@ -156,10 +156,12 @@ def read_card(path: Path) -> Card:
     except FileNotFoundError:
         raise NetworkError(f"{path} has no card {card.name} beside it, which says what it is") from None
     except ValidationError as error:
-        # Of a wrong `network` every kind of network complains, and those that are not meant call its fields extra.
-        fault = min(error.errors(), key=lambda each: each["type"] == "extra_forbidden")
-        place = f"{'.'.join(map(str, fault['loc'])) or 'its text'} = {reprlib.repr(fault['input'])}"
-        raise NetworkError(f"{card} is no card of a network: {place}: {fault['msg']}") from None
+        fault = error.errors()[
+            -1
+        ]  # of a wrong `network` every kind of network complains, and that of images comes last
+        place = ".".join(map(str, fault["loc"])) or "its text"
+        told = "" if fault["type"] == "missing" else f" = {reprlib.repr(fault['input'])}"
+        raise NetworkError(f"{card} is no card of a network: {place}{told}: {fault['msg']}") from None
 
 
 def _published(weights: str) -> tuple[str, Path] | None:
@@ -174,11 +176,11 @@ def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
     if not path.is_file():
         seeds = [found.stem for found in folder.glob(f"{objective}-*.safetensors")]  # its others, else all of this seed
         there = ", ".join(sorted(seeds or present(weights, seed))) or "none"
-        lacks = f"{folder} has no network {path.stem} (pre-training and seed). There: {there}"
-        told = lacks if folder.is_dir() else f"there is no folder {folder}"
+        lacks = f"{folder} has no network {path.stem} (pre-training and seed). There: {there}. `train` trains one here"
         known = ["train", "shipped", "release:FILE", "robustbench:FILE", "FOLDER"]
         allowed = nearest(Path(weights.partition(":")[0]).name, known)
-        raise NetworkError(f"weights = {weights!r}: {told}; {allowed}")
+        told = lacks if folder.is_dir() else f"there is no folder {folder}; {allowed}"
+        raise NetworkError(f"weights = {weights!r}: {told}")
     card = read_card(path)
     if (card.objective, card.seed) != (objective, seed):
         raise NetworkError(f"{path} is by its card {card.objective}-{card.seed}: one of the two was renamed")

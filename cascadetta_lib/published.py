@@ -63,8 +63,7 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)[key]
         return {name: value for name, value in state.items() if isinstance(value, Tensor)}
     except Exception as error:  # torch raises a dozen kinds, and its own messages advise to load the file unsafely
-        with path.open("rb") as file:
-            zipped = file.read(2) == b"PK"
+        zipped = path.read_bytes()[:2] == b"PK"
         # The table of contents of a zip archive, which torch.save writes, stands at its end.
         if (zipped and not zipfile.is_zipfile(path)) or isinstance(error, EOFError) or "EOF" in str(error):
             fault = f"is cut short after {path.stat().st_size:,} bytes: download it again"
@@ -80,7 +79,7 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> No
     except RuntimeError as error:
         fault = shorten(str(error).splitlines()[-1], 200)  # it names every tensor that is foreign
         raise NetworkError(f"{path} does not fit the network that it should hold: {fault}") from None
-    if broken := [name for name, value in tensors.items() if not value.isfinite().all()]:
+    if broken := [name for name, value in model.state_dict().items() if not value.isfinite().all()]:
         raise NetworkError(f"{path} holds values in {broken[0]} that are no finite numbers")
 
 

@@ -51,8 +51,7 @@ class Study:
         self.settings, self.modality, self.section = settings, modality, settings.section(modality)
         datasets = settings.datasets(modality)
         if len(datasets) != 1:
-            advice = f"a notebook works on one dataset; add -p {modality}_dataset {datasets[0]}"
-            raise SettingsError(f"{modality}_dataset = {list(datasets)!r}: {advice}")
+            raise SettingsError(f"{modality}_dataset = {list(datasets)!r}: one is needed here, such as {datasets[0]}")
         self.dataset_name = datasets[0]
         self.methods, self.stream = self.section.methods, self.section.domains
         self.batch_size = self.section.batch_size or entry(self.dataset_name).batch_size

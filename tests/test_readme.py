@@ -77,6 +77,16 @@ def test_the_examples_run_one_after_the_other(
             assert (found.profile == asked.profile) == (not asked.set), "other values have results of their own"
 
 
+def test_the_example_of_a_shipped_network_runs() -> None:
+    text = (ROOT / "weights" / "README.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    found: dict[str, Any] = {}
+    with pytest.warns(UserWarning, match="networks trained on .* meet 5,000 MNIST digits"):
+        exec(compile(block, "weights/README.md", "exec"), found)
+    main, auxiliary = found["model"](found["study"].dataset.prepare(found["study"].dataset.held_out.x[:4]))
+    assert main.shape == auxiliary.shape == (4, 10)
+
+
 def test_the_papermill_command_means_what_it_says() -> None:
     assert commands(".venv/bin/papermill")
     for arguments in commands(".venv/bin/papermill"):

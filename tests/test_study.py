@@ -306,7 +306,7 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
         ("image", {"image_training_batch_size": 50}, ValueError, "image_training_batch_size = 50.*42 source examples"),
         ("image", {"image_held_out_fraction": 0.999}, ValueError, "held_out_fraction = 0.999.*none is left"),
         ("image", {"image_weights": "nowhere"}, ValueError, "nowhere"),
-        ("image", {"image_dataset": ["digits", "cifar10"]}, SettingsError, "-p image_dataset digits"),
+        ("image", {"image_dataset": ["digits", "cifar10"]}, SettingsError, "one is needed here, such as digits"),
         ("text", {"text_test_size": 33}, ValueError, "dvd with 33 examples ends in a batch of one.*text_batch_size"),
     ],
 )

@@ -85,16 +85,19 @@ def table() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("network")
 
 
-def main(profile: str) -> None:
-    """Pack every network of the profile, at each of its seeds, that has been trained. Raises ValueError for a profile
-    that cannot be used and for other data than those of the networks that are there, and DataMissing."""
+def study_of(profile: str) -> Study:
+    """The study of a profile. Raises SettingsError and DataMissing; ValueError for other data than those that the
+    networks that are there learned from."""
     study = Study(load_profile(profile))
     for path in networks.SHIPPED.glob("*.safetensors"):
         if (known := networks.read_card(path)).data_fingerprint != study.dataset.fingerprint:
-            here = f"{study.dataset_name} ({study.dataset.source})"
-            raise ValueError(
-                f"{path} learned from {known.data}, not from {here}: move what is in {path.parent} away first"
-            )
+            here, advice = f"{study.dataset_name} ({study.dataset.source})", "move all networks there away first"
+            raise ValueError(f"{path} learned from {known.data}, not from {here}: {advice} (README.md stays)")
+    return study
+
+
+def pack_all(study: Study) -> None:
+    """Pack every network of the study, at each of its seeds, that has been trained."""
     for seed in study.settings.seeds:
         for objective in study.objectives:
             request = study.at_seed(seed).checkpoint_request(objective)
@@ -121,6 +124,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Pack the networks that a profile has trained into weights/.")
     parser.add_argument("profile", nargs="?", default="networks", help="its name, or a YAML file (default: networks)")
     try:
-        main(parser.parse_args().profile)
+        asked = study_of(parser.parse_args().profile)
     except (SettingsError, ValueError, DataMissing) as error:
         parser.exit(2, f"pack.py: {error}\n")
+    pack_all(asked)
