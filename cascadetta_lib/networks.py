@@ -156,9 +156,8 @@ def read_card(path: Path) -> Card:
     except FileNotFoundError:
         raise NetworkError(f"{path} has no card {card.name} beside it, which says what it is") from None
     except ValidationError as error:
-        fault = error.errors()[
-            -1
-        ]  # of a wrong `network` every kind of network complains, and that of images comes last
+        # Of a wrong `network` every kind of network complains, and that of images, which most are, comes last.
+        fault = error.errors()[-1]
         place = ".".join(map(str, fault["loc"])) or "its text"
         told = "" if fault["type"] == "missing" else f" = {reprlib.repr(fault['input'])}"
         raise NetworkError(f"{card} is no card of a network: {place}{told}: {fault['msg']}") from None

@@ -63,7 +63,8 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
         state = torch.load(path, map_location="cpu", weights_only=True)[key]
         return {name: value for name, value in state.items() if isinstance(value, Tensor)}
     except Exception as error:  # torch raises a dozen kinds, and its own messages advise to load the file unsafely
-        zipped = path.read_bytes()[:2] == b"PK"
+        with path.open("rb") as file:
+            zipped = file.read(2) == b"PK"
         # The table of contents of a zip archive, which torch.save writes, stands at its end.
         if (zipped and not zipfile.is_zipfile(path)) or isinstance(error, EOFError) or "EOF" in str(error):
             fault = f"is cut short after {path.stat().st_size:,} bytes: download it again"
