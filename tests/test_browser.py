@@ -142,10 +142,16 @@ class Tab:
             pass
         return answer["result"]
 
-    def wait(self, expression: str) -> Any:
+    def wait(self, expression: str, seconds: float = 120) -> Any:
         """The value of an expression when it has one."""
-        asked = {"expression": expression, "returnByValue": True}
-        return wait_for(lambda: self.ask("Runtime.evaluate", **asked)["result"].get("value"), expression)
+
+        def value_of(expression: str) -> Any:
+            return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+        try:
+            return wait_for(lambda: value_of(expression), expression, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\nThe page then:\n{value_of('document.body.innerText')}") from None
 
     def click(self, kind: str, start: str, on: str = "", times: int = 1) -> None:
         """Click on the text `on` in the element of a CSS `kind` whose text begins with `start`."""
@@ -166,7 +172,7 @@ class Tab:
         self.click(".lm-MenuBar-itemLabel", "Run")
         self.click(".lm-Menu-itemLabel", "Run All Cells")
         finished = f"every(prompt => /[0-9]/.test(prompt) && Number(prompt.match(/[0-9]+/)[0]) > {before})"
-        self.wait(f"{PROMPTS}.{finished}")
+        self.wait(f"{PROMPTS}.{finished}", seconds=600)  # a busy machine takes ten times what an idle one does
         return str(self.wait(TABLE))
 
 
@@ -230,6 +236,7 @@ def lab(tab: Tab, tmp_path: Path) -> Iterator[Tab]:
 @needs_chromium
 def test_a_notebook_runs_in_jupyterlab_and_its_table_follows_the_parameters(lab: Tab) -> None:
     lab.wait("document.querySelector('.jp-KernelName, .jp-Toolbar-kernelName')?.innerText == 'CascadeTTA'")
+    lab.wait("document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status == 'idle'")
     first = lab.run_all()
     lab.click(".jp-CodeCell .cm-line", "image_severity", "None", times=2)
     lab.ask("Input.insertText", text="1")
