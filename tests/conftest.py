@@ -123,11 +123,15 @@ def real_cifar10() -> Path:
     return real_data("cifar10-jpeg/train.npz").parent
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 120) -> Any:
+PATIENCE = 600
+"""Seconds that tests wait for another process. A busy machine takes ten times as long as an idle one."""
+
+
+def wait_for(condition: Callable[[], object], what: str) -> Any:
     """The value of the condition as soon as it holds."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE
     while not (value := condition()):
-        assert time.monotonic() < end, f"waited {seconds} s for {what}"
+        assert time.monotonic() < end, f"waited {PATIENCE} s for {what}"
         time.sleep(0.2)
     return value
 

@@ -21,7 +21,7 @@ import nbformat
 import pytest
 import websocket
 import yaml
-from conftest import wait_for
+from conftest import PATIENCE, wait_for
 from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
 from matplotlib.figure import Figure
 
@@ -45,7 +45,8 @@ def opened(page: Path, folder: Path) -> tuple[str, list[str]]:
     assert CHROMIUM is not None
     dump = ["--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom"]
     command = [CHROMIUM, *OPTIONS, *dump, f"--user-data-dir={folder}", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | {"HOME": str(folder)})
+    home = os.environ | {"HOME": str(folder)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=home)
     assert done.returncode == 0, done.stderr
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
@@ -132,7 +133,7 @@ class Tab:
     def __init__(self, port: int) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
             (page,) = [each for each in json.load(answer) if each["type"] == "page"]
-        self.socket = websocket.create_connection(page["webSocketDebuggerUrl"], timeout=60, suppress_origin=True)
+        self.socket = websocket.create_connection(page["webSocketDebuggerUrl"], timeout=PATIENCE, suppress_origin=True)
         self.numbers = itertools.count()
 
     def ask(self, method: str, **values: Any) -> Any:
@@ -142,14 +143,14 @@ class Tab:
             pass
         return answer["result"]
 
-    def wait(self, expression: str, seconds: float = 120) -> Any:
+    def wait(self, expression: str) -> Any:
         """The value of an expression when it has one."""
 
         def value_of(expression: str) -> Any:
             return self.ask("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
         try:
-            return wait_for(lambda: value_of(expression), expression, seconds)
+            return wait_for(lambda: value_of(expression), expression)
         except AssertionError as error:
             raise AssertionError(f"{error}\nThe page then:\n{value_of('document.body.innerText')}") from None
 
@@ -172,7 +173,7 @@ class Tab:
         self.click(".lm-MenuBar-itemLabel", "Run")
         self.click(".lm-Menu-itemLabel", "Run All Cells")
         finished = f"every(prompt => /[0-9]/.test(prompt) && Number(prompt.match(/[0-9]+/)[0]) > {before})"
-        self.wait(f"{PROMPTS}.{finished}", seconds=600)  # a busy machine takes ten times what an idle one does
+        self.wait(f"{PROMPTS}.{finished}")
         return str(self.wait(TABLE))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import stored_numbers
+from conftest import PATIENCE, stored_numbers
 from test_workflow import command_line, write_notebook
 
 from workflow.command import DONE
@@ -47,7 +47,7 @@ def start(notebooks: Path, results: Path) -> subprocess.Popen[str]:
 
 def finish(notebooks: Path, results: Path) -> None:
     process = start(notebooks, results)
-    told, _ = process.communicate(timeout=300)
+    told, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == DONE, told
 
 
@@ -81,7 +81,7 @@ def test_a_study_killed_at_random_moments_ends_in_the_same_results_and_makes_not
             victim = draws.choice(family)
             print("killed:", victim.cmdline()[:4])
             victim.kill()
-        process.communicate(timeout=300)
+        process.communicate(timeout=PATIENCE)
         after = made(tmp_path)
         assert before.items() <= after.items(), "an entry that was whole was made again"
         before = after

@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import CLASSES, LONGEST_MESSAGE, same
+from conftest import CLASSES, LONGEST_MESSAGE, PATIENCE, same
 from safetensors.torch import load_file, save
 from torch import nn
 
@@ -107,7 +107,7 @@ def test_the_name_says_which_weights() -> None:
 
 def test_a_profile_that_cannot_be_packed_is_told_in_a_sentence() -> None:
     command = [sys.executable, networks.SHIPPED.parent / "workflow" / "pack.py", "nonexist"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "") and "Traceback" not in done.stderr
     assert "pack.py: profile 'nonexist': no such profile or file; allowed are field," in done.stderr
 

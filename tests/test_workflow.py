@@ -14,7 +14,7 @@ from typing import Any
 import nbformat
 import pytest
 import yaml
-from conftest import wait_for
+from conftest import PATIENCE, wait_for
 
 from cascadetta_lib import networks
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
@@ -213,7 +213,7 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
     path = write_notebook(study.notebooks / "01_pretrain.ipynb", "seed = 0", f"{wait}; time.sleep(0 if seed else 600)")
     process = start(study)
     try:
-        wait_for(running.exists, "the notebook", 180)
+        wait_for(running.exists, "the notebook")
     except AssertionError:
         process.kill()
         raise
@@ -221,7 +221,7 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
     if number == signal.SIGINT:
         time.sleep(0.3)
         process.send_signal(number)  # an impatient user changes nothing
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == (command.STOPPED if number == signal.SIGINT else -number)
     if number == signal.SIGINT:
         assert output.count("goes on from here") == 1
