@@ -124,7 +124,7 @@ def real_cifar10() -> Path:
 
 
 PATIENCE = 600
-"""Seconds that tests wait for another process. A busy machine takes ten times as long as an idle one."""
+"""Seconds that tests wait for another process. A busy machine may take many times as long as an idle one."""
 
 
 def wait_for(condition: Callable[[], object], what: str) -> Any:
