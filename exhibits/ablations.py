@@ -9,7 +9,6 @@ import pandas as pd
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
-from cascadetta_lib.store import Run
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.rendering import from_to
 from exhibits.runs import Point, Runs, points_for, reduced
@@ -219,7 +218,7 @@ class Speed(Exhibit):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper = paper_values("tab:speed", frame["run"].iloc[0]).set_index("method")["value"]
         timed = frame.assign(
-            seconds=[seconds_per_domain(run) for run in frame["run"]],
+            seconds=[run.batches.groupby("step")["seconds"].sum().mean() for run in frame["run"]],
             work=[run.provenance["cost"]["work"] for run in frame["run"]],
             device=[run.provenance["device"] for run in frame["run"]],
         ).groupby(["label", "device"], sort=False)
@@ -236,8 +235,3 @@ class Speed(Exhibit):
         table = pd.DataFrame(columns).rename_axis(["method", "device"])
         note = "Adapting and predicting, without measuring A and F. Seconds change with the load; work is counted."
         return [Part("speed", table, note)]
-
-
-def seconds_per_domain(run: Run) -> float:
-    """Mean seconds of the online pass over one domain."""
-    return float(run.batches.groupby("step")["seconds"].sum().mean())

@@ -20,6 +20,7 @@ from exhibits.tables import DEFINED, F_NAMES, method_differences, metrics_by_lab
 
 PLUS, CONTROL, ALIKE = METHODS["cascade_plus"].label, "both_cross_entropy", ("adabn", "tent", "tent_adam")
 UNADAPTED, *SAME_NETWORK = (f"{METHODS[name].label} on {PLUS}'s network" for name in ALIKE)
+ALIKE_NOTE = f"On {PLUS}'s network and the control all have its memory of statistics, both Tents its diversity, too."
 SIZES = (128, 16, 4)
 """Of batches at which Cascade+ is measured besides."""
 ON_CONTROL = [f"{METHODS[name].label} on the control" for name in ALIKE]
@@ -107,4 +108,5 @@ class Comparison(OnSource):
         table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method").assign(rate=chosen_rates(main))
         errors = held.groupby("label", sort=False)["E"].agg(spread).to_frame("E (%)").rename_axis("method")
         holding = [Part("comparison-holding", errors, "Other batch sizes; the gradual stream.")] if len(held) else []
-        return [Part("comparison", table, DEFINED), *method_differences("comparison-differences", main, PLUS), *holding]
+        own = Part("comparison", table, f"{DEFINED} {ALIKE_NOTE}")
+        return [own, *method_differences("comparison-differences", main, PLUS), *holding]

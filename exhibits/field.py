@@ -74,7 +74,8 @@ class Field(OnSource):
         how = {"E": "mean", "work": "mean", "seconds": "min", "memory": "mean"}
         means = costs.groupby("label").agg(how).sort_values("E")
         table = table.join(means.rename(columns=COSTS)[list(COSTS.values())].map(number)).loc[means.index]
-        sizes = {name: run.request.test_size for name, run in zip(frame["setting"], frame["run"], strict=True)}
+        shown = zip(frame["setting"], frame["run"], strict=True)
+        sizes = {name: run.batches.groupby("step")["count"].sum().max() for name, run in shown}
         counts = ", ".join(f"{count} ({name})" for name, count in sizes.items())
         note = f"E (%) at the same rates; gradual: at the severities 1 to 5. Images of each domain: {counts}."
         return [

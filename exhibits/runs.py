@@ -224,7 +224,7 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
     replacement, since what a method has learned from one batch shows in the next; the same ones in all domains of
     images and of speech, which hold the same examples in one order. Errors are averaged over the common seeds first,
     which share the test examples. The interval is given these networks: it says nothing of others. None without a
-    common seed; NaN as limits where a domain has fewer than LEAST_BATCHES, and where domains have orders of their own.
+    common seed; NaN as limits where a domain has fewer than LEAST_BATCHES, and on mixed and correlated streams.
     """
     both = first.merge(second, on="seed")
     if both.empty:

@@ -69,9 +69,9 @@ def metrics_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
 
 def domains_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The paper's layout: methods × domains, then E, A, F and n. Means over seeds; the best of each column in bold,
-    ours and the paper's each among themselves."""
-    metrics = frame.groupby("label", sort=False)[["E", "A", "F"]].mean()
+    """The paper's layout: methods × domains, then E, A, F and n. Means over all seeds, else a dash; the best of each
+    column in bold, ours and the paper's each among themselves."""
+    metrics = frame.groupby("label", sort=False)[["E", "A", "F"]].mean(skipna=False)
     ours = pd.DataFrame({label: by_domain(each) for label, each in by_label(frame).items()}).T.join(metrics)
     seeds = frame.groupby("label")["seed"].nunique().astype(str)
     paper = paper_main(frame["run"].iloc[0])

@@ -14,7 +14,7 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.settings import Settings
 from exhibits.base import EXHIBITS, file_name
 from exhibits.claims import CLAIMS, Claim
-from exhibits.regime import REGIMES, gate, hindrance_of_runs, hindrance_of_study, not_held_out
+from exhibits.regime import RATE, REGIMES, gate, hindrance_of_runs, hindrance_of_study, not_held_out
 from exhibits.rendering import each_once, markdown
 from exhibits.runs import CONFIDENCE, Estimate, Runs, over_seeds
 from exhibits.statistics import Evidence, NotTestedError, measure
@@ -128,7 +128,8 @@ def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
         if doubt := next(filter(None, map(not_held_out, evidence.used)), ""):
             return doubt
     if claim.section == "ours":
-        return ""
+        rate = runs.study.section.online_learning_rate  # On images each method has the rate chosen for it.
+        return "" if rate == RATE or runs.modality == "image" else f"online_learning_rate {rate} instead of {RATE}"
     lacks = hindrance_of_runs(claim.dataset, evidence.used) or hindrance_of_study(claim.dataset, runs)
     return f"regime: {lacks}" if lacks else ""
 

@@ -22,7 +22,7 @@ from exhibits.runs import Point, Runs
 class Numbers:
     """What a made-up run shows: errors of the `count` examples of each batch, the same in every domain or a row a
     domain; accuracy after the domains, and of a source model that was adapted to a domain alone, in [0, 1]; entropies
-    of a in nats, one a batch; seconds a domain."""
+    of a in nats, one a batch; seconds a domain; the work of a step, in forward passes."""
 
     errors: Sequence[int] | np.ndarray = (2, 0)
     accuracy: float = 0.5
@@ -30,6 +30,7 @@ class Numbers:
     entropies: Sequence[float] = (1.0, 1.0)
     seconds: float = 1.0
     count: int = 10
+    work: float = 3.0
 
 
 def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | None = None, **provenance: Any) -> Run:
@@ -65,7 +66,7 @@ def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | No
         "device": "a CPU",
         "packages": {"torch": "2"},
         "seconds": 1.0,
-        "cost": {"work": 3.0, "memory": 0.5},
+        "cost": {"work": numbers.work, "memory": 0.5},
         "finished": "2026-01-01T00:00:00+00:00",
         "network": {"origin": "trained here", "sha256": None, "card": None, "code_revision": code_revision()},
     }

@@ -91,6 +91,18 @@ def test_the_main_table(shown: Show) -> None:
     assert differences.loc["Tent − Cascade"].tolist() == ["+20.00", "[20.00, 20.00]", differences.iloc[2, 2], "2"]
 
 
+def test_a_mean_by_domain_is_of_all_seeds_or_a_dash() -> None:
+    settings = quick(image_methods=["tent", "cascade"], seeds=(0, 1))
+    made = made_up_runs(settings, world, points_of(settings, ["main_image"]), (0, 1))
+    last = next(run for run in made if (run.method, run.seed) == ("tent", 1))
+    lacks = replace(last, accuracies=last.accuracies[last.accuracies["kind"] == "stream"])
+    found = content(
+        show("main_image", stored(settings, [lacks if run is last else run for run in made])), "image-domains"
+    )
+    assert found.loc[("Tent", "ours"), ["E", "A", "F", "n"]].tolist() == ["30.0", "**60.0**", "–", "2"]
+    assert found.loc[("Cascade", "ours"), "F"] == "**10.0**"
+
+
 def test_the_papers_numbers_are_those_of_the_same_severity_stream_and_batch_size(runs: Runs) -> None:
     def cascade(**changes: Any) -> pd.Series:
         run = made_up_run(Study(SETTINGS).varied(**changes), "cascade", Numbers())
