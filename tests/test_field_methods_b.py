@@ -285,6 +285,25 @@ def test_rotta_updates_wherever_in_a_batch_the_64th_example_is() -> None:
     assert updates == [64, 128, 192, 256]
 
 
+@pytest.mark.parametrize("place", ["teacher", "optimizer"])
+def test_rotta_starts_anew_after_an_update_that_was_interrupted(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    method, batches = make("rotta"), [numbers(count, count) for count in (32, 64, 64)]
+    with monkeypatch.context() as patch:
+        if place == "optimizer":
+            patch.setattr(method.optimizer, "step", interrupt)
+        else:  # It is in training for as long as it sees the memory.
+            patch.setattr(method, "copies_of", lambda x: lambda x, count, generator: [x])
+            patch.setattr(method.teacher.last, "forward", lambda x: interrupt() if method.teacher.norm.training else x)
+        with pytest.raises(KeyboardInterrupt):
+            method(numbers(64))
+    method.reset()
+    fresh = make("rotta")
+    assert all(torch.equal(method(x), fresh(x)) for x in batches)
+
+
 # ---------------------------------------------------------------- LAME
 
 

@@ -45,7 +45,7 @@ def network(objective: str, modality: Modality = "image") -> Any:
 
 def make(name: str, modality: Modality = "image", **options: Any) -> Method:
     """The method on a fresh network, whose running statistics are those of no batch."""
-    model = network(METHODS[name].objective_on(modality), modality)
+    model = options.pop("model", None) or network(METHODS[name].objective_on(modality), modality)
     copies = "image" if modality == "image" else noisy_copies
     source = made_up(modality) if METHODS[name].needs_source else None
     return METHODS[name](model, **({"learning_rate": 0.05, "copies": copies, "source": source} | options))
@@ -209,6 +209,24 @@ def test_train_and_eval_and_inference_mode_change_nothing(name: str, modality: M
         for _ in range(2):
             assert torch.equal(inside(batch.clone()), expected)
             inside.reset()
+
+
+@pytest.mark.parametrize(("name", "modality"), CASES)
+def test_a_method_can_be_made_inside_inference_mode(name: str, modality: Modality, batch: Tensor) -> None:
+    given = {"model": network(METHODS[name].objective_on(modality), modality), "source": made_up(modality)}
+    with torch.inference_mode():
+        method = make(name, modality, **given)
+        first = [method(x) for x in (batch, batch)]
+    method.reset()
+    assert all(torch.equal(method(batch), z) for z in first)
+
+
+@pytest.mark.parametrize(("name", "modality"), CASES)
+def test_every_method_works_under_autocast(name: str, modality: Modality, batch: Tensor) -> None:
+    method = make(name, modality)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert all(method(batch).isfinite().all() for _ in range(3))
+    assert all(value.dtype != torch.bfloat16 for value in method.state_dict().values())
 
 
 def convolutions(*last: nn.Module, norm: nn.Module | None = None) -> nn.Sequential:

@@ -60,6 +60,7 @@ class Method(nn.Module):
     memory_norm: ClassVar[type[MemoryBatchNorm]] = MemoryBatchNorm
     model: nn.Module
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         model: nn.Module,
@@ -100,15 +101,15 @@ class Method(nn.Module):
         return cls.objective_elsewhere.get(modality, cls.objective)
 
     @classmethod
-    def source_of(cls, dataset: Dataset) -> Tensor | None:
-        """What `source` is on a dataset: its first 2,000 held-out source examples, or None for a method that does
+    def source_of(cls, dataset: Dataset, most: int = 2000) -> Tensor | None:
+        """What `source` is on a dataset: its first `most` held-out source examples, or None for a method that does
         without. ValueError where the dataset has no source."""
         if not cls.needs_source:
             return None
         if not len(dataset.held_out.x):
             lack = f"{cls.label} needs {dataset.unit} of the source, and {dataset.name} has none"
             raise ValueError(f"{lack}; another dataset has them, or another method needs none")
-        return dataset.prepare(dataset.held_out.x[:2000])
+        return dataset.prepare(dataset.held_out.x[:most])
 
     def configure_model(self) -> None:
         """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters alone."""

@@ -21,7 +21,8 @@ class CascadeMethod(Method):
         if not isinstance(self.model, Cascade):
             raise ValueError(f"{self.label} needs a models.Cascade; use tent, or wrap φ, θ_m and θ_a in one")
         if self.uses_auxiliary and self.model.auxiliary_classifier is None:
-            raise ValueError(f"{self.label} was given a Cascade without θ_a; use cascade_no_auxiliary")
+            others = "cascade_no_auxiliary or cascade_same_weights"
+            raise ValueError(f"{self.label} was given a Cascade without θ_a; use {others}")
         super().configure_model()
 
     def adapted_parameters(self) -> list[nn.Parameter]:

@@ -9,7 +9,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
-from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
+from cascadetta_lib.losses import at_least_float32, averaging, entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs
@@ -48,7 +48,8 @@ class ETA(Tent):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))
-        prediction, unsure = outputs.main.detach().softmax(1), entropy(outputs.main)
+        z = at_least_float32(outputs.main)
+        prediction, unsure = z.detach().softmax(1), entropy(z)
         if self.mean_prediction is None:
             self.mean_prediction = torch.zeros_like(prediction[0])
         limit = SURE * math.log(prediction.shape[1])
@@ -57,7 +58,7 @@ class ETA(Tent):
         weights = averaging((unsure.detach() < limit) & unlike)
         follow(self.mean_prediction, (weights[:, None] * prediction).sum(0), weights)
         weights = weights * (limit - unsure.detach()).exp()
-        return (weights * unsure).sum() - self.diversity * entropy_of_mean(outputs.main), outputs
+        return (weights * unsure).sum() - self.diversity * entropy_of_mean(z), outputs
 
 
 @METHODS.add("eata")

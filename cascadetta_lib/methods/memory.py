@@ -33,12 +33,13 @@ class MemoryBatchNorm(nn.BatchNorm2d):
     def forward(self, x: Tensor) -> Tensor:
         """x, normalised by the blend; the gradient flows through the batch's part of it."""
         dimensions, shape = [0, *range(2, x.ndim)], (-1,) + (1,) * (x.ndim - 2)
-        mean = x.mean(dimensions)
-        variance = (x - mean.view(shape)).square().mean(dimensions)  # a tenth of the time of torch.var_mean on a CPU
+        exact = x.to(self.running_mean.dtype)  # Under autocast x is in half precision, and statistics never are.
+        mean = exact.mean(dimensions)
+        variance = (exact - mean.view(shape)).square().mean(dimensions)  # a tenth of torch.var_mean's time on a CPU
         mean, variance = self.blend(mean, variance, len(x))
         self.seen = mean.detach(), variance.detach()
         scale = self.weight * torch.rsqrt(variance + self.eps)
-        return torch.addcmul((self.bias - mean * scale).view(shape), x, scale.view(shape))
+        return torch.addcmul((self.bias - mean * scale).view(shape), exact, scale.view(shape)).to(x.dtype)
 
     def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """What is remembered, blended with mean and variance of a batch of `count` examples."""

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
-from cascadetta_lib.losses import entropy
+from cascadetta_lib.losses import at_least_float32, entropy
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.tent import TentAdam
 from cascadetta_lib.models import Outputs, as_outputs
@@ -61,11 +61,11 @@ class ROID(TentAdam):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         copies, outputs = self.copies_of(x), as_outputs(self.model(x))
-        z = outputs.main
+        z = at_least_float32(outputs.main)
         losses = soft_likelihood_ratio(z)
         if copies is not None:
             copy = next(iter(copies(x, 1, self.generator)))
-            losses = losses + symmetric_cross_entropy(z, as_outputs(self.model(copy)).main)
+            losses = losses + symmetric_cross_entropy(z, at_least_float32(as_outputs(self.model(copy)).main))
         return (self.weights(z) * losses).mean(), Outputs(corrected_by_prior(z), outputs.auxiliary)
 
     def update(self, x: Tensor) -> Outputs | None:

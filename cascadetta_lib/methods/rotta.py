@@ -117,4 +117,8 @@ class RoTTA(TentAdam):
     def reset(self) -> None:
         self.kept: list[Example] = []
         self.arrived, self.bank = 0, self.bank.new_empty(0)
+        # An update that was interrupted may have left the teacher in training, and statistics to remember.
+        self.teacher.eval()
+        for norm in memories(self):
+            norm.seen = None
         super().reset()

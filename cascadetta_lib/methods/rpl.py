@@ -13,7 +13,8 @@ Q = 0.8
 @METHODS.add("rpl")
 class RPL(Tent):
     """The mean of the generalised cross-entropy (1 − p^q)/q, where p is the probability of the predicted class. Its
-    release for ImageNet-C updates the same parameters by SGD with momentum 0.9, not Nesterov's."""
+    authors' example hands all parameters to plain SGD; the version in CCC's code updates these, by SGD with momentum
+    0.9, not Nesterov's."""
 
     label = "RPL"
 
