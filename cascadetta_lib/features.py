@@ -89,8 +89,7 @@ class LastStage(nn.Module):
 
     def __init__(self, blocks: nn.Module, bn: nn.Module) -> None:
         super().__init__()
-        self.blocks = blocks
-        self.bn = bn
+        self.blocks, self.bn = blocks, bn
 
     def forward(self, x: Tensor) -> Tensor:
         # Where the blocks end in a ReLU, bn is nn.Identity, and this ReLU changes nothing.

@@ -66,7 +66,7 @@ class Card(BaseModel, frozen=True, extra="forbid"):
 @dataclass(frozen=True)
 class Brought:
     """A network that was not trained here. history: a row an epoch, or None. origin: the kind of place and the
-    beginning of the SHA-256 of the weights, such as `shipped:1a2b3c4d5e6f`."""
+    beginning of a SHA-256, such as `shipped:1a2b3c4d5e6f`: of the weights, in a FOLDER also of their card."""
 
     model: nn.Module
     history: pd.DataFrame | None
@@ -130,7 +130,10 @@ def origin(weights: str, objective: str, seed: int) -> str:
     if published := _published(weights):
         return f"{published[0]}:{check_file(*published, objective)[:12]}"
     card = _shipped(weights, objective, seed)[1]
-    return f"{'shipped' if weights == 'shipped' else 'folder'}:{card.weights_sha256[:12]}"
+    if weights == "shipped":  # whose cards change with the code alone
+        return f"shipped:{card.weights_sha256[:12]}"
+    said = card.model_dump_json(include={"weights_sha256", "network", "training"})
+    return f"folder:{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
 def present(weights: str, seed: int) -> list[str]:

@@ -16,8 +16,5 @@ def progress(items: Iterable[Item], description: str, total: int, initial: int =
     """Iterate over `items` and show how far it is; CASCADETTA_HEADLESS=1 (set by run_all.sh) means plain lines."""
     if os.environ.get("CASCADETTA_HEADLESS") != "1":
         return tqdm.auto.tqdm(items, description, total, initial=initial, leave=False)
-    line = "{desc}: {n} of {total}, {remaining} left\n"
-    interval = HEADLESS_INTERVAL
-    return tqdm.tqdm(
-        items, description, total, True, initial=initial, mininterval=interval, delay=interval, bar_format=line
-    )
+    line, rest = "{desc}: {n} of {total}, {remaining} left\n", HEADLESS_INTERVAL
+    return tqdm.tqdm(items, description, total, True, initial=initial, mininterval=rest, delay=rest, bar_format=line)

@@ -135,7 +135,8 @@ def load_robustbench(path: str | Path) -> Cascade:
         widening, (classes, features) = len(state["block1.layer.0.conv1.weight"]) // 16, state["fc.weight"].shape
     except (KeyError, IndexError, TypeError, ValueError):
         raise NetworkError(f"{path} holds another network than {SOURCES['robustbench']}") from None
-    model = Cascade(WideResNet(6 * count + 4, widening), nn.Linear(features, classes), None)
+    with torch.random.fork_rng(devices=[]):  # The first weights are drawn from the global generator, and replaced.
+        model = Cascade(WideResNet(6 * count + 4, widening), nn.Linear(features, classes), None)
     own = {name.replace("convShortcut", "shortcut"): value for name, value in state.items()}
     load_into(model, _renamed(own, parts), Path(path))
     return model.to(memory_format=torch.channels_last).eval()

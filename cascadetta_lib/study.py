@@ -12,14 +12,14 @@ from typing import Any
 
 import pandas as pd
 from safetensors.torch import load_model, save_model
-from torch import nn
+from torch import Tensor, nn
 
 from cascadetta_lib import networks
 from cascadetta_lib.data import OPTIONS, entry, identity, load_dataset
 from cascadetta_lib.data.base import NOT_TRAINED_ON, Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.evaluate import Evaluator, batches_along
-from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.objectives import Training, training_for
 from cascadetta_lib.pretrain import new_network, pretrain
@@ -55,8 +55,7 @@ class Study:
         self.dataset_name = datasets[0]
         self.methods, self.stream = self.section.methods, self.section.domains
         self.batch_size = self.section.batch_size or entry(self.dataset_name).batch_size
-        self.device = choose_device(settings.device)
-        self.store = Store(settings.results_path)
+        self.device, self.store = choose_device(settings.device), Store(settings.results_path)
         self._loaded: dict[Options, Dataset] = {}
         self.brought: networks.Brought | None = None
 
@@ -128,10 +127,14 @@ class Study:
         return list(dict.fromkeys([*own, *self.section.objectives]))
 
     def check(self) -> None:
-        """Read the data; ValueError for what could fail later: a network missing or damaged, or too few data."""
+        """Read the data; ValueError for what could fail later: networks, methods that cannot use them, too few data."""
         for method in self.methods:
-            self.request(method)
-            METHODS[method].source_of(self.dataset)
+            asked = (request := self.request(method)).checkpoint
+            if asked.network:  # It is trained here later.
+                model: nn.Module = new_network(self.dataset, asked.network, asked.objective, asked.seed).to(self.device)
+            else:
+                model = self.checkpoint(asked.objective).model
+            self._method(request, model, METHODS[method].source_of(self.dataset, most=2))
         if (weights := self.section.weights) != "train" and not self.brought:
             for objective in dict.fromkeys([*self.objectives, *networks.present(weights, self.settings.seed)]):
                 networks.find(weights, objective, self.settings.seed, self.dataset)
@@ -150,10 +153,8 @@ class Study:
             sizes = [("the mixed stream", sum(n for _, n in sizes))] if self.section.stream == "mixed" else sizes
             single = [f"{name} with {size} examples" for name, size in sizes if size % self.batch_size == 1]
             if place := next(iter(single), "the held-out set" if trains and len(dataset.held_out.y) == 1 else ""):
-                raise ValueError(
-                    f"{place} ends in a batch of one, which has no variance for BatchNorm; another {prefix}batch_size, "
-                    f"{prefix}test_size or {prefix}held_out_fraction helps"
-                )
+                helps = f"another {prefix}batch_size, {prefix}test_size or {prefix}held_out_fraction helps"
+                raise ValueError(f"{place} ends in a batch of one, which has no variance for BatchNorm; {helps}")
 
     def _provenance(self, seconds: float, **more: Any) -> dict[str, Any]:
         """What made a result, beside its request."""
@@ -209,6 +210,21 @@ class Study:
 
         return self.store.make_once("theorem", request, (self.dataset.fingerprint,), make).found
 
+    def _method(self, request: RunRequest, model: nn.Module, source: Tensor | None) -> Method:
+        """The method of a run on `model`, which becomes its own; ValueError where the two do not go together."""
+        return METHODS[request.method](
+            model,
+            learning_rate=request.online_learning_rate,
+            predict=request.predict,
+            diversity=request.online_diversity,
+            memory=request.statistics_memory,
+            optimizer=request.online_optimizer,
+            copies=self.dataset.augmented_copies,
+            source=source,
+            **({"value_range": self.dataset.value_range} if isinstance(self.dataset, ImageDataset) else {}),
+            seed=request.checkpoint.seed,
+        )
+
     def run(self, method: str, objective: str | None = None) -> Run:
         """What `method` does on the stream at this seed, evaluated now if the store has no such run. One with F
         serves a request without. objective: see `request`. Raises ValueError for data that do not suffice."""
@@ -220,18 +236,7 @@ class Study:
 
         def make(folder: Path) -> dict[str, Any]:
             checkpoint, started = self.checkpoint(request.checkpoint.objective), time.perf_counter()
-            adapter = METHODS[method](
-                checkpoint.model,
-                learning_rate=request.online_learning_rate,
-                predict=request.predict,
-                diversity=request.online_diversity,
-                memory=request.statistics_memory,
-                optimizer=request.online_optimizer,
-                copies=dataset.augmented_copies,
-                source=METHODS[method].source_of(dataset),
-                **({"value_range": dataset.value_range} if isinstance(dataset, ImageDataset) else {}),
-                seed=request.checkpoint.seed,
-            )
+            adapter = self._method(request, checkpoint.model, METHODS[method].source_of(dataset))
             found = adapter.cost(batches_along(request.stream, dataset, request.batch_size))
             how = (request.order, request.dirichlet_delta, request.checkpoint.seed)
             evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, *how)

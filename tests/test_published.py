@@ -82,8 +82,10 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("legacy", [False, True])
 def test_the_network_is_the_one_that_the_keys_mean(tmp_path: Path, legacy: bool) -> None:
     path, x = write(tmp_path / "Standard.pt", made_up_state(), legacy), torch.rand(3, 3, 32, 32)
+    before = torch.get_rng_state()
     with torch.no_grad():
         found = load_robustbench(path)(x)
+    assert torch.equal(torch.get_rng_state(), before)
     assert torch.allclose(found.main, logits_by_hand(made_up_state(), x), rtol=1e-4, atol=1e-4)
     assert found.auxiliary is None
 

@@ -240,6 +240,11 @@ def test_committed_runs_are_whole_and_are_those_behind_the_committed_numbers(fol
             packed.extractall(tmp_path, filter="data")
     entries = [read_entry(path) for path in tmp_path.glob("runs/*")]  # raises where a file is not as it was written
     assert entries
+    for entry in entries:  # The key of a shipped network is the hash of its weights alone.
+        card = (entry.provenance.get("network") or {}).get("card") or {}
+        if "weights_sha256" in card:
+            now = json.loads((ROOT / "weights" / f"{card['objective']}-{card['seed']}.json").read_text())
+            assert (now["weights_sha256"], now["network"]) == (card["weights_sha256"], card["network"])
     assert not any(str(value).startswith("/") for entry in entries for value in entry.provenance.values())
     errors = {f"{100 * mean_online_error(load_run(entry).batches):.4f}" for entry in entries}
     tables = {path.name: pd.read_csv(path, dtype=str) for path in folder.glob("*-numbers.csv")}

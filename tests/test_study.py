@@ -289,6 +289,10 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
         again = same.run("cascade").batches.drop(columns="seconds")
         pd.testing.assert_frame_equal(run.batches.drop(columns="seconds"), again)
     assert other.store.history(run) is None and not_held_out(run) == ""
+    card = tmp_path / "weights" / "meta-0.json"  # The same weights behind another ReLU are another network.
+    card.write_text(card.read_text().replace('"main_logits": "plain"', '"main_logits": "relu"'))
+    assert other.request("cascade").checkpoint.weights not in (run.request.checkpoint.weights, "train")
+    card.write_text(card.read_text().replace('"main_logits": "relu"', '"main_logits": "plain"'))
     other_split = other.varied(held_out_fraction=0.5).run("adabn")
     assert not_held_out(other_split).startswith("the network may know the held-out source images")
     with pytest.raises(ValueError, match="erm-0"):
@@ -307,6 +311,16 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
         ("image", {"image_held_out_fraction": 0.999}, ValueError, "held_out_fraction = 0.999.*none is left"),
         ("image", {"image_weights": "nowhere"}, ValueError, "nowhere"),
         ("image", {"image_dataset": ["digits", "cifar10"]}, SettingsError, "one is needed here, such as digits"),
+        (
+            "image",
+            {"image_statistics_memory": 8, "image_methods": ["adabn", "tema"]},
+            ValueError,
+            "leave memory = 8 out",
+        ),
+        (
+            *("image", {"image_statistics_memory": 8, "image_predict": "before", "image_methods": ["erm", "cotta"]}),
+            *(ValueError, "memory needs predict='after'"),
+        ),
         ("text", {"text_test_size": 33}, ValueError, "dvd with 33 examples ends in a batch of one.*text_batch_size"),
     ],
 )

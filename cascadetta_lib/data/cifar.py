@@ -18,16 +18,6 @@ CORRUPTED = {
 }
 
 
-@dataset("cifar10", "image")
-def load_cifar10(argument: str, options: ImageOptions) -> ImageDataset:
-    return load_cifar("CIFAR-10", options)
-
-
-@dataset("cifar100", "image")
-def load_cifar100(argument: str, options: ImageOptions) -> ImageDataset:
-    return load_cifar("CIFAR-100", options)
-
-
 def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
     """DataMissing if the clean images are missing or altered; without the -C archive it warns and generates."""
     from torchvision import datasets  # takes seconds, and the look-up of any dataset imports this module
@@ -55,6 +45,10 @@ def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
     )
 
 
+dataset("cifar10", "image")(lambda _, options: load_cifar("CIFAR-10", options))
+dataset("cifar100", "image")(lambda _, options: load_cifar("CIFAR-100", options))
+
+
 def read_cifar_c(folder: Path, size: int, corruption: str, severity: int, count: int | None) -> Split:
     """The first `count` images of a domain, from an array that holds `size` images of each of the five severities."""
     try:  # the arrays stay on the disk until rows of them are read
@@ -62,8 +56,7 @@ def read_cifar_c(folder: Path, size: int, corruption: str, severity: int, count:
         if (images.dtype, images.shape, len(labels)) != (np.uint8, (5 * size, 32, 32, 3), 5 * size):
             raise ValueError(f"{images.dtype} {images.shape} beside {len(labels)} labels, not uint8 of 5 × {size}")
     except (OSError, ValueError, EOFError) as error:
-        raise DataMissing(
-            f"{folder}: {corruption}.npy or labels.npy cannot be read ({error}); unpack it again"
-        ) from None
+        fault = f"{corruption}.npy or labels.npy cannot be read ({error})"
+        raise DataMissing(f"{folder}: {fault}; unpack it again") from None
     rows = slice((severity - 1) * size, severity * size)
     return Split(channels_first(images[rows][:count]), torch.from_numpy(labels[rows][:count].astype(np.int64)))

@@ -22,10 +22,7 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions, channels_firs
 URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 HASH = "md5:90528d7ca1a48142e341f4ef8d21d0de"
 CONTENTS = ("words.txt", "train", "val/val_annotations.txt")
-CORRUPTED_URLS = (
-    "https://zenodo.org/record/8206060/files/Tiny-ImageNet-C.tar",
-    "https://zenodo.org/record/2536630/files/Tiny-ImageNet-C.tar",
-)
+CORRUPTED_URLS = [f"https://zenodo.org/record/{record}/files/Tiny-ImageNet-C.tar" for record in (8206060, 2536630)]
 CORRUPTED_HASH = "md5:f9c9a9dbdc11469f0b850190f7ad8be1"
 
 
