@@ -31,7 +31,7 @@ fingerprint() { echo "$root $(cat "$root/pyproject.toml" "$root/$1" | cksum)"; }
 
 # Make .venv, or bring it up to date, with requirements.txt or requirements-test.txt ($1).
 make_venv() {
-  local base stamp=$venv/made-from install=("$venv/bin/python" -m pip install --quiet)
+  local base before stamp=$venv/made-from install=("$venv/bin/python" -m pip install --quiet)
   made() { grep -qsxF "$(fingerprint "$1")" "$stamp" && works "$venv/bin/python" -c ''; }
   if made "$1"; then return; fi
   echo "making the environment in $venv (once; some minutes and some GB, most of it PyTorch)" >&2
@@ -43,7 +43,8 @@ make_venv() {
     return 1
   fi
   if works uv --version; then install=(uv pip install --quiet --compile-bytecode --python "$venv/bin/python"); fi
-  # With an empty stamp an environment is half made. So the stamp is emptied first and filled last.
+  # With an empty stamp an environment is half made. So the stamp is emptied first and filled last; it is filled as it
+  # was where the installer gives up on an addition, as without a network, which leaves what is there as it is.
   if [[ ! -s $stamp ]] || ! works "$venv/bin/python" -c ''; then
     mkdir -p "$venv"
     : >"$stamp"
@@ -55,9 +56,12 @@ make_venv() {
       "$base" -m venv "$venv" || { echo "run_all.sh: install python3-venv or uv, then try again" >&2; return 1; }
     fi
   fi
+  before=$(cat "$stamp")
   : >"$stamp"
-  "${install[@]}" -r "$root/$1"
-  "${install[@]}" --no-deps -e "$root"
+  if ! { "${install[@]}" -r "$root/$1" && "${install[@]}" --no-deps -e "$root"; }; then
+    printf '%s' "${before:+$before$'\n'}" >"$stamp"
+    return 1
+  fi
   { fingerprint requirements.txt; fingerprint "$1"; } >"$stamp" # the tests' requirements include the others
 }
 

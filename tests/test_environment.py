@@ -110,6 +110,16 @@ def test_the_environment_is_made_once_and_again_when_half_made(tmp_path: Path) -
     assert checkout() == ("ran", made[1:])
 
 
+def test_an_addition_that_fails_leaves_the_environment_as_it_was(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    assert checkout()[0] == "ran"
+    checkout.fails.touch()  # as without a network
+    assert checkout("python", "-c", "print('hello')") == ("", ["pip install"])
+    assert checkout() == ("ran", []), "what was there does as before"
+    checkout.fails.unlink()
+    assert checkout("python", "-c", "print('hello')") == ("hello", ["pip install", "pip install"])
+
+
 def test_an_environment_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path)
     own = checkout.root / ".venv" / "own"
