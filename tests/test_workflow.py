@@ -23,7 +23,7 @@ from cascadetta_lib.study import Study as CoreStudy
 from workflow import command, run
 from workflow.estimate import FORWARD, UPDATE, estimate, hours, images_of
 from workflow.execute import FAILURE, PARTIAL, take_gpu
-from workflow.notebooks import make_jobs
+from workflow.notebooks import make_jobs, outdated_reports
 
 ROOT = Path(__file__).resolve().parents[1]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -319,6 +319,35 @@ def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) 
     jobs = jobs_of(study.notebooks, seeds=[3, 0])
     run.write_plan(load_profile("quick", {"seeds": [3, 0]}), jobs, study.folder, {})
     assert {job["stands_on"][0] for job in jobs.values()} == {3}
+
+
+def test_other_exhibits_or_another_format_of_the_store_are_other_jobs(
+    notebooks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def texts() -> set[str]:
+        return {job["sha256"] for job in jobs_of(notebooks).values()}
+
+    first = texts()
+    assert texts() == first
+    monkeypatch.setattr("workflow.notebooks.STORE_FORMAT", 99)
+    other = texts()
+    assert not other & first
+    (tmp_path / "exhibits").mkdir()
+    monkeypatch.setattr("workflow.notebooks.ROOT", tmp_path)
+    assert not texts() & (first | other)
+
+
+def test_a_report_since_which_a_run_has_come_is_made_again(tmp_path: Path) -> None:
+    jobs = {name: {"report": name == "10_report"} for name in ("02_adapt_image", "10_report")}
+    runs = tmp_path / "runs"
+    assert outdated_reports(jobs, tmp_path, runs) == set()
+    for path in (runs, report := tmp_path / "notebooks" / "10_report.ipynb"):
+        path.mkdir(parents=True)
+    os.utime(runs, (0, 0))
+    assert outdated_reports(jobs, tmp_path, runs) == set()
+    os.utime(report, (0, 0))
+    (runs / "of another seed").mkdir()
+    assert outdated_reports(jobs, tmp_path, runs) == {"10_report"}
 
 
 def test_another_network_in_the_folder_of_weights_is_another_job(

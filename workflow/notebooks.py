@@ -16,6 +16,8 @@ from urllib.parse import quote
 
 from cascadetta_lib import networks
 from cascadetta_lib.registry import nearest
+from cascadetta_lib.settings import ROOT
+from cascadetta_lib.store import STORE_FORMAT
 from workflow.command import Refusal
 
 AXES = ("image_dataset", "text_dataset", "speech_dataset", "seed")
@@ -62,10 +64,12 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
     """The jobs of the notebooks `NN_name.ipynb` in `folder` by name, as the Snakefile reads them.
 
     `values` are the flat settings as JSON has them: a job is given those that its notebook names and those of its
-    modalities, and is done again if they change; the rest it reads from the profile. `after` names jobs before it: of
+    modalities, and is done again if they, its text, the exhibits or the store's format change; the rest it reads from
+    the profile. `after` names jobs before it: of
     a notebook that chooses learning rates, which is done at the first seed alone, the other seeds wait for that one.
     """
     jobs: dict[str, dict[str, Any]] = {}
+    shown_by = b"".join(path.read_bytes() for path in sorted((ROOT / "exhibits").glob("[!.]*.*")))
     for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
         names = read_parameters(path, values)
         report, chooses = "seeds" in names, any('make("choice"' in cell["source"] for cell in code_cells(path))
@@ -83,7 +87,7 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
             jobs["-".join([path.stem, *map(slug, point)])] = {
                 "notebook": path.stem,
                 "path": str(path),
-                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "sha256": hashlib.sha256(path.read_bytes() + shown_by + bytes([STORE_FORMAT])).hexdigest(),
                 "report": report,
                 "chooses": chooses,
                 "networks": [origin for each in weights for origin in networks.origins(each, seeds)],
@@ -99,3 +103,10 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
                 ],
             }
     return jobs
+
+
+def outdated_reports(jobs: Mapping[str, Any], folder: Path, runs: Path) -> set[str]:
+    """The reports since which a run has come into the store, such as one of another seed, which they show as well."""
+    made = {name: folder / "notebooks" / f"{name}.ipynb" for name, job in jobs.items() if job["report"]}
+    latest = runs.stat().st_mtime if runs.exists() else 0.0
+    return {name for name, report in made.items() if report.exists() and report.stat().st_mtime < latest}

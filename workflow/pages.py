@@ -38,6 +38,8 @@ def read(path: Path) -> NotebookNode:
     label = Path(given.get("profile", "")).parent.name  # run.py wrote the profile into the folder of its name
     if (ROOT / "profiles" / f"{label}.yaml").exists():
         given["profile"] = label
+    for name, value in given.items():  # npz:/home/me/pets is npz:pets
+        given[name] = re.sub(r"^(\w+:).*/(?=.)", r"\1", value) if isinstance(value, str) else value
 
     def used(line: re.Match[str]) -> str:
         return f"{line[1]} = {given[line[1]]!r}{line[2] or ''}" if line[1] in given else line[0]

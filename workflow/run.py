@@ -24,7 +24,7 @@ from cascadetta_lib.study import Study
 from workflow.command import BAD_ARGUMENTS, DATA_MISSING, FAILED, NOTEBOOK_FAILED, ROOT, Refusal
 from workflow.estimate import estimate
 from workflow.execute import FAILURE, PARTIAL
-from workflow.notebooks import make_jobs, slug
+from workflow.notebooks import make_jobs, outdated_reports, slug
 
 PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
 """What gives a job's results no other place: they are the same numbers, or more of them. Another first seed does."""
@@ -217,7 +217,8 @@ def run(options: argparse.Namespace, folder_of_notebooks: Path) -> None:
     outputs = [folder / "notebooks" / f"{name}.ipynb" for name in jobs]
     outputs[0].parent.mkdir(parents=True, exist_ok=True)
     held = lock(folder)
-    forced = [f"notebooks/{name}.ipynb" for name in jobs if jobs[name]["notebook"] in options.force]
+    late = outdated_reports(jobs, folder, settings.results_path / "runs")
+    forced = [f"notebooks/{name}.ipynb" for name in jobs if jobs[name]["notebook"] in options.force or name in late]
     again = ["--forcerun", *forced] if forced else []
     if options.dry_run:
         left = unfinished([*write_plan(settings, jobs, folder, {}), *again], list(jobs))
