@@ -47,7 +47,7 @@ class Request(BaseModel, frozen=True, extra="forbid"):
 
 
 class CheckpointRequest(Request):
-    """A network. weights: `train`, or where it comes from instead and the hash of its weights ("shipped:1a2b3c4d5e6f");
+    """A network. weights: `train`, or where it comes from instead and a hash of what it is ("shipped:1a2b3c4d5e6f");
     network and training are None then. options: those of the dataset that change what is learned."""
 
     modality: Modality

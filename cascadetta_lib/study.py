@@ -181,16 +181,18 @@ class Study:
         network, training = request.network, request.training
 
         def make(folder: Path) -> dict[str, Any]:
-            state_file = folder / "training.pt"
+            state_file = (
+                folder / ".training.pt"
+            )  # A dot file is no part of the entry, so it can stay until that is whole.
             model, history = pretrain(self.dataset, network, objective, training, request.seed, state_file)
             save_model(model, str(folder / "weights.safetensors"))
             revisions = " then ".join(history.pop("code_revision").unique())
             history.to_csv(folder / "history.csv", index=False)
-            state_file.unlink(missing_ok=True)
             # Of a training that was resumed, the seconds and revisions of all its epochs count.
             return {"provenance": self._provenance(float(history["seconds"].sum()), code_revision=revisions)}
 
         entry = self.store.make_once("checkpoints", request, (self.dataset.fingerprint,), make)
+        (entry.folder / ".training.pt").unlink(missing_ok=True)
         model = new_network(self.dataset, network, objective, request.seed)
         load_model(model, entry.folder / "weights.safetensors")
         history = pd.read_csv(entry.folder / "history.csv")

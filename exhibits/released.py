@@ -102,12 +102,14 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
 
 def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     """The 95 % interval of E in percent over the images of the stream: batches that hold the same images, in whatever
-    domain, version or seed, are drawn together. NaN if they are fewer than LEAST_BATCHES, or no two hold the same."""
+    domain, version or seed, are drawn together. NaN if they are fewer than LEAST_BATCHES, or overlap in part."""
     if any(run.request.order for run in frame["run"]):
         return np.nan, np.nan
     sums = []
     for run in frame["run"]:
         image = images_at(run, run.batches["position"])
+        if (image % run.request.batch_size).any():  # a version begins within a batch, so batches overlap
+            return np.nan, np.nan
         sums.append(run.batches.groupby(image // run.request.batch_size)[["errors", "count"]].sum())
     blocks = pd.concat(sums).groupby(level=0).sum()
     if len(blocks) < LEAST_BATCHES:
@@ -143,8 +145,8 @@ class Updates(Exhibit):
         paper = paper_main(frame["run"].iloc[0])
         table = beside_its_row(frame, paper, ["E", "A"])
         run = frame["run"].iloc[0]
-        count = run.request.test_size or int(run.batches.groupby("step")["count"].sum().max())
-        images = int(images_at(run, run.batches["position"]).nunique() * run.request.batch_size)
+        count = int(run.batches.groupby("step")["count"].sum().max())
+        images = images_at(run, pd.Series(range(count))).nunique()
         versions = f": {images} in {count // images} versions" if images < count else ""
         note = f"On {count:,} images of each domain{versions}."
         domains = Part("updates-by-domain", domains_table(frame), "Online error (%) by domain, over the paper's rows.")

@@ -14,7 +14,7 @@ from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Checkpoint, Study
 from exhibits.ablations import MetaLearning
-from exhibits.base import Exhibit, Part, Shown, exhibit
+from exhibits.base import Exhibit, Part, Shown, exhibit, file_name
 from exhibits.regime import card_of
 from exhibits.runs import Point, Runs, main_points
 from exhibits.style import colour, draw_level, legend, line_over, number, panels, reading, typeset
@@ -77,7 +77,7 @@ def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: str) -> Sh
             known = each.provenance.get("class_names")  # Of a network that was trained here; others have a card.
             histories.append(table.assign(classes=len(known) if known else each.provenance["card"]["classes"]))
     parts = training_parts("training", pd.concat(histories) if histories else pd.DataFrame())
-    return Shown(TrainingImage(), dataset_name, parts)
+    return Shown(TrainingImage(), file_name(dataset_name), parts)
 
 
 def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:

@@ -191,13 +191,13 @@ def test_a_killed_training_goes_on_in_the_store(study: Study, monkeypatch: pytes
         study.checkpoint("meta")
     monkeypatch.setattr(module, "save_model", real)
     (part,) = study.store.folder.glob("checkpoints/*.part")
-    state = torch.load(part / "training.pt", weights_only=True)
+    state = torch.load(part / ".training.pt", weights_only=True)
     state["history"] = [row | {"code_revision": "earlier"} for row in state["history"]]
-    torch.save(state, part / "training.pt")
+    torch.save(state, part / ".training.pt")
     found = study.checkpoint("meta")
     assert found.history is not None and len(found.history) == 2 and not part.exists()
     assert found.provenance["code_revision"] == "earlier", "that of the code which trained it, not of the last session"
-    assert not list(study.store.folder.glob("checkpoints/*/training.pt"))
+    assert not list(study.store.folder.glob("checkpoints/*/.training.pt"))
 
 
 def test_the_stored_network_is_the_trained_one(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
