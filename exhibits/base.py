@@ -205,8 +205,7 @@ class Shown:
                 text.append(rendering.markdown(part.content))
             text.append(self.caption(part))
         if self.numbers is not None:
-            table = self.numbers.to_csv(index=False, float_format=lambda x: f"{x:{'.4f' if abs(x) > 0.01 else 'g'}}")
-            (folder / f"{self.anchor}-numbers.csv").write_text(table, encoding="utf-8")  # 'g': a rate may be tiny
+            self.numbers.to_csv(folder / f"{self.anchor}-numbers.csv", index=False, float_format="%.7g")
         content = "\n\n".join([*text, self.provenance]).rstrip() + "\n"
         (folder / f"{self.anchor}.md").write_text(content, encoding="utf-8")
 
