@@ -547,6 +547,10 @@ def test_exhibits_are_saved_with_what_made_them(tmp_path: Path, shown: Show) -> 
     assert "do not compare" in text and "seeds 0, 1" in text and "prediction after the update" in text
     assert pd.read_csv(tmp_path / "digits-image-domains.csv")["E"].astype(str).str.contains("*", regex=False).sum() == 0
     assert set(pd.read_csv(tmp_path / "digits-main_image-numbers.csv")["seed"]) == {0, 1}
+    numbers = shown("main_image").numbers
+    assert numbers is not None
+    replace(shown("main_image"), numbers=numbers.assign(online_learning_rate=0.00003)).save(tmp_path)
+    assert set(pd.read_csv(tmp_path / "digits-main_image-numbers.csv")["online_learning_rate"]) == {0.00003}
 
 
 @pytest.mark.parametrize("name", OURS)
