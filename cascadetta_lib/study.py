@@ -181,9 +181,7 @@ class Study:
         network, training = request.network, request.training
 
         def make(folder: Path) -> dict[str, Any]:
-            state_file = (
-                folder / ".training.pt"
-            )  # A dot file is no part of the entry, so it can stay until that is whole.
+            state_file = folder / ".training.pt"  # no part of the entry, so it can stay until that is whole
             model, history = pretrain(self.dataset, network, objective, training, request.seed, state_file)
             save_model(model, str(folder / "weights.safetensors"))
             revisions = " then ".join(history.pop("code_revision").unique())
