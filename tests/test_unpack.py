@@ -1,0 +1,72 @@
+"""The raw runs behind committed figures are drawn again on another machine, with its data in another folder."""
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cascadetta_lib.settings import load_profile
+from cascadetta_lib.store import Damaged
+from cascadetta_lib.study import Study
+from exhibits.runs import Runs, main_points
+from workflow.unpack import unpack
+
+ROOT = Path(__file__).resolve().parents[1]
+LAPTOP = ROOT / "figures" / "laptop"
+ARCHIVE = LAPTOP / "runs.tar.xz"
+
+
+def study_of(folder: Path, tmp_path: Path) -> Study:
+    changes = {"image_dataset": f"npz:{folder}", "results_folder": str(tmp_path / "results")}
+    return Study(load_profile("laptop", changes | {"data_folder": str(tmp_path)}))
+
+
+def test_the_main_table_is_drawn_again_without_the_data(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "elsewhere", tmp_path)
+    for _ in range(2):  # what is there already stays
+        assert unpack(ARCHIVE, study) == 8
+    frame = Runs(study.settings).frame(main_points(study.settings, "image"))
+    [numbers] = LAPTOP.glob("*-main_image-numbers.csv")
+    wanted = pd.read_csv(numbers).set_index("label")["E"]
+    assert np.allclose(frame.set_index("label")["E"][wanted.index], wanted, atol=1e-4) and len(wanted) == 8
+    assert all("made on the same data in another folder, npz:" in run.provenance["filed"] for run in frame["run"])
+    assert not Runs(study_of(tmp_path / "a third", tmp_path).settings).stored
+
+
+def test_runs_on_other_data_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "others"
+    folder.mkdir()
+    for split in ("train", "test"):
+        pixels = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
+        np.savez(folder / f"{split}.npz", x=pixels, y=np.arange(20) % 10)
+    study = study_of(folder, tmp_path)
+    with pytest.raises(ValueError, match="npz:.*others holds other data than npz:cifar10-jpeg-"):
+        unpack(ARCHIVE, study)
+    assert not list(study.store.runs())
+
+
+@pytest.mark.parametrize("damage", ["cut short", "changed", "no archive"])
+def test_an_archive_that_is_not_whole_is_refused(damage: str, tmp_path: Path) -> None:
+    archive = tmp_path / "runs.tar.xz"
+    archive.write_bytes({"cut short": ARCHIVE.read_bytes()[:20_000], "no archive": b"runs"}.get(damage, b""))
+    if damage == "changed":
+        with tarfile.open(ARCHIVE) as packed:
+            packed.extractall(tmp_path / "content", filter="data")
+        next((tmp_path / "content").glob("runs/*/batches.csv")).write_text("step\n")
+        with tarfile.open(archive, "w:xz") as packed:
+            packed.add(tmp_path / "content", ".")
+    with pytest.raises(Damaged, match="not the one that was written" if damage == "changed" else "no whole .tar.xz"):
+        unpack(archive, study_of(tmp_path / "elsewhere", tmp_path))
+    assert not (tmp_path / "results").exists()
+
+
+def test_the_command_says_in_one_line_which_archive_is_bad(tmp_path: Path) -> None:
+    command = [sys.executable, "workflow/unpack.py", "npz:elsewhere", "README.md", "--results", str(tmp_path)]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert told.returncode == 2 and not told.stdout
+    said = "unpack.py: README.md: it is no whole .tar.xz file ("
+    assert told.stderr.startswith(said) and told.stderr.count("\n") == 1
