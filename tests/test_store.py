@@ -253,7 +253,7 @@ def test_committed_runs_are_whole_and_are_those_behind_the_committed_numbers(fol
     assert kept
     for name, table in kept.items():
         off = np.abs(table["E"].astype(float).to_numpy()[:, None] - errors).min(axis=1)
-        assert off.max() < 1e-4, name  # older tables have four decimals, newer ones seven digits
+        assert off.max() < 5.1e-5, name  # half of the last of the four decimals that older tables have
 
 
 def test_the_shipped_cascade_does_again_what_was_kept_of_laptop(real_cifar10: Path, tmp_path: Path) -> None:
