@@ -29,7 +29,7 @@ class Judgement:
 
     part: of `count` parts the one that decides, and `estimate` its mean and 95 % interval over seeds, not corrected.
     p_value: of the claim, its parts counted, as if it were the only one of its family.
-    networks: where those behind it come from, such as `shipped`.
+    networks: where those behind it come from, such as `shipped`, and the fewest test examples of a domain.
     """
 
     claim: Claim
@@ -64,6 +64,8 @@ def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
     deciding, p_value = order.sort_values(["p", "margin"]).index[0], min(1.0, 2 * min(all_meet, any_misses))
     reason = "the interval over the test batches contains the bound" if deciding in unsure else reason
     networks = each_once(run.request.checkpoint.weights.partition(":")[0] for run in evidence.used)
+    sizes = [int(run.batches.groupby("step")["count"].sum().min()) for run in evidence.used]
+    networks += f"; {min(sizes):,} a domain" if sizes else ""
     estimate = over_seeds(evidence.parts[deciding])
     return Judgement(claim, dataset, outcome, reason, str(deciding), len(misses), estimate, p_value, networks)
 

@@ -1,6 +1,8 @@
 """Whether a gain is the network's, the adaptation's or the optimiser's: every method on a plain and on a meta-learned
 network, and the way from the paper's AdaBN row to its own method's."""
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -17,10 +19,8 @@ NETWORKS = {"erm": "plainly trained", "meta": "meta-learned"}
 """Pre-trainings and what they are called here."""
 ON_BOTH = ("erm", "adabn", "tent", "tent_adam", "cotta")
 """The methods that run on either network; the cascade needs the θ_a of the meta-learned one."""
-ADABN, TENT, CASCADE = ("adabn", "meta"), ("tent", "meta"), ("cascade", "meta")
-TENT_ADAM = ("tent_adam", "meta")
-PAIRS = [((name, "erm"), (name, "meta")) for name in ON_BOTH]
-PAIRS += [(ADABN, CASCADE), (TENT, CASCADE), (TENT, TENT_ADAM)]
+ADABN, TENT, TENT_ADAM, CASCADE = ((name, "meta") for name in ("adabn", "tent", "tent_adam", "cascade"))
+PAIRS = [*(((name, "erm"), (name, "meta")) for name in ON_BOTH), (ADABN, CASCADE), (TENT, CASCADE), (TENT, TENT_ADAM)]
 """The steps of a gain: the network's for each method, then the adaptation's, that of θ_a, the optimiser's."""
 
 
@@ -48,22 +48,24 @@ class WhoseGain(Exhibit):
         found = {f"{two} − {one}": (parts[one], parts[two]) for one, two in pairs if {one, two} <= parts.keys()}
         note = "E (%) of every method on each network; the authors' release is a meta-learned one. Where n differs, "
         note += "compare in the table of differences, which is on common seeds."
-        steps = _steps(frame, paper_main(frame["run"].iloc[0]))
+        paper, size = paper_main(frame["run"].iloc[0]), {"test_size": runs.settings.image.long_test_size}
+        long = runs.frame([replace(point, changes={**point.changes, **size}) for point in self.points(runs.settings)])
+        steps = _steps(long if label_of(*CASCADE) in set(long["label"]) else frame, paper)
         return [steps, Part("whose-gain", table, note), *differences("whose-gain-differences", found)]
 
 
 def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     """A waterfall from the paper's AdaBN row to its own method's: between these two the bar of a network or of a method
     leads from the error before it to its own, and Tent's beside them from that of AdaBN on the same network. Only of
-    the seeds that have all of these, since networks of one kind differ by as much as the steps."""
+    the seeds that have all of these, since networks of one kind differ by as much as the steps. On the long stream of
+    the exhibit `updates` where it was run, on one network, because drift takes updates."""
     way = [label_of(*one) for one in (("adabn", "erm"), ADABN, CASCADE)]
     tents, base = [label_of(*one) for one in (TENT, TENT_ADAM)], label_of(*ADABN)
     errors = frame.pivot_table("E", "seed", "label")
     errors = errors[[label for label in (*way, *tents) if label in errors]].dropna()
-    means = errors.mean().dropna()
-    theirs = (
-        paper.reindex(["AdaBN", "Cascade", "Tent"], columns=["E"])["E"].dropna().rename("{}, the paper's row".format)
-    )
+    means, run = errors.mean().dropna(), frame["run"].iloc[0]
+    theirs = paper.reindex(["AdaBN", "Cascade", "Tent"], columns=["E"])["E"].dropna()
+    theirs = theirs.rename("{}, the paper's row".format)
     first, last = theirs.filter(like="AdaBN"), theirs.filter(like="Cascade")
     fall = pd.concat([first, means[means.index.isin(way)], last])
     bars = pd.concat([fall, means[means.index.isin(tents)], theirs.filter(like="Tent")])
@@ -82,14 +84,11 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     axes.tick_params(axis="x", labelsize=8)
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.max(), start.max())))
     axes.grid(visible=False)  # The numbers stand above the bars.
-    note = "A coloured bar leads from the error before it to the method's own, which is printed above it; Tent's leads "
-    note += (
-        "from that of AdaBN on the same network. In brackets: the step in points. Intervals of the steps between ours: "
-    )
-    note += "in the table of differences. "
-    if len(last):
-        note += "The step to the paper's own row is what ours leave unexplained; the exhibit `released` has intervals. "
-    note += f"Seeds that have all of these bars: {', '.join(map(str, errors.index))}."
+    note = f"On {int(run.batches.groupby('step')['count'].sum().max()):,} images a domain. A coloured bar leads from "
+    note += "the error before it to the method's own, which is printed above it; Tent's leads from that of AdaBN on "
+    note += "the same network. In brackets: the step in points. "
+    note += "The step to the paper's own row is what ours leave unexplained. " if len(last) else ""
+    note += f"Intervals: `released`, `updates`. Seeds that have all of these bars: {', '.join(map(str, errors.index))}."
     drawn = frame["label"].isin(errors) & frame["seed"].isin(errors.index)
     return Part("whose-gain-figure", figure, note, list(frame[drawn]["run"]))
 

@@ -1,6 +1,7 @@
 """Verdicts: every claim in a world where the paper is right and in one where it is wrong, and what is no verdict."""
 
 import math
+import re
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -28,6 +29,7 @@ from exhibits.verdicts import Judgement, decide, holm, judge, judge_all, save, w
 BY_NAME = {claim.identifier: claim for claim in CLAIMS}
 IMAGE_EXHIBITS = ("main_image", "gradual", "batch_size", "meta_learning", "cascade_parts", "severity", "theorem")
 SEEDS = (0, 1, 2)
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def claimed(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
@@ -418,10 +420,28 @@ def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert table.loc["c10-error", "ours"].startswith("45.00 [45.00, 45.00] (3 seeds)")
     conditions = table.loc[["batch-cotta", "c10-error"], "supported if"].tolist()
     assert conditions == ["> 5 (our bound)", "> 0"]
-    assert table.loc["c10-error", "networks"] == "train" and table.loc["c100-error", "networks"] == "–"
+    assert table.loc["c10-error", "networks"] == "train; 20 a domain" and table.loc["c100-error", "networks"] == "–"
     save(judgements, settings)
     assert {path.name for path in settings.figures_path.iterdir()} == {"verdicts.md", "verdicts.csv"}
     text = (settings.figures_path / "verdicts.md").read_text()
     assert f"{len(CLAIMS)} not tested" in text
     assert "| E of AdaBN | 28 to 35 | 80.00 | **no** | digits |" in text and "| clean error of ERM | 0 to 12 |" in text
     assert "| E of AdaBN at severity 5 less at 1 | 8 to 100 | is missing | not measured | digits |" in text
+
+
+def test_what_the_papers_rows_say_of_one_domain_is_computed_from_them() -> None:
+    """The table of VERDICTS.md: 100 − E − F and A − F."""
+    text, names = (ROOT / "VERDICTS.md").read_text(encoding="utf-8"), ("Tent", "CoTTA", "TTT", "Ours")
+    rows = re.findall(r"^\| ([\w -]+)(?:, (?:severity )?(\w+))?((?: \| (?:–|\d+ / \d+)){4}) \|$", text, re.MULTILINE)
+    values = pd.read_csv(ROOT / "exhibits" / "paper_results.csv", dtype={"severity": str})
+    with_transfer = set(values["table"][values["metric"] == "forward_transfer"])
+    values = values[(values["domain"] == "all") & values["table"].isin(with_transfer)]
+    assert len(rows) == 8
+    for dataset, which, cells in rows:
+        here = (values["dataset"] == dataset) & ((values["setup"] == "gradual") == (which == "gradual"))
+        here &= values["severity"] == which if which.isdigit() else True
+        table = values[here].pivot(index="method", columns="metric", values="value").reindex(names)
+        by_equation = 100 - table["online_error"] - table["forward_transfer"]
+        by_final = table["average_accuracy"] - table["forward_transfer"]
+        expected = [f"{e:.0f} / {f:.0f}" if e == e else "–" for e, f in zip(by_equation, by_final, strict=True)]
+        assert cells.strip(" |").split(" | ") == expected, (dataset, which)

@@ -475,6 +475,11 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
     assert ends[:5] == [(0, 30.8), (30.8, 30.0), (30.0, 25.0), (25.0, 15.0), (0, 23.0)], "a bar begins where one ended"
     assert ends[5:] == [(25.0, 25.0), (0, 35.7)]
     assert list(content(shown, "whose-gain").loc["AdaBN"]) == ["37.50 ± 10.61", "25.00", "1–2"]
+    size = {"test_size": SETTINGS.image.long_test_size}
+    long = [replace(one, changes={**one.changes, **size}) for one in points if one.objective == "meta"]
+    shown = EXHIBITS["whose_gain"].show(stored(SETTINGS, made + made_up_runs(SETTINGS, by_seed, long, [1])))
+    texts = [text.get_text() for text in content(shown, "whose-gain-figure").axes[0].texts]
+    assert texts[:3] == ["30.8", "40.0\n(+9.2)", "30.0\n(−10.0)"], "the long stream, where it was run"
 
 
 def test_text_by_the_step_at_test_time() -> None:

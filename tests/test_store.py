@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -254,6 +255,18 @@ def test_committed_runs_are_whole_and_are_those_behind_the_committed_numbers(fol
     for name, table in kept.items():
         off = np.abs(table["E"].astype(float).to_numpy()[:, None] - errors).min(axis=1)
         assert off.max() < 5.1e-5, name  # half of the last of the four decimals that older tables have
+
+
+def test_the_hashes_of_the_second_laptop_are_those_of_the_runs_that_are_kept(tmp_path: Path) -> None:
+    with tarfile.open(ROOT / "figures" / "laptop" / "runs.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    found = set()
+    for path in tmp_path.glob("runs/*"):
+        batches, accuracies = ((path / f"{name}.csv").read_text() for name in ("batches", "accuracies"))
+        text = re.sub(r",[^,\n]*$", "", batches, flags=re.MULTILINE) + accuracies
+        found.add(hashlib.sha256(text.encode()).hexdigest()[:16])
+    told = re.findall(r"\| ([0-9a-f]{16}) \|", (ROOT / "figures" / "laptop" / "again.md").read_text())
+    assert len(told) == 8 and set(told) <= found
 
 
 def test_the_shipped_cascade_does_again_what_was_kept_of_laptop(real_cifar10: Path, tmp_path: Path) -> None:
