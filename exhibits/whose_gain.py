@@ -58,7 +58,7 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     """A waterfall from the paper's AdaBN row to its own method's: between these two the bar of a network or of a method
     leads from the error before it to its own, and Tent's beside them from that of AdaBN on the same network. Only of
     the seeds that have all of these, since networks of one kind differ by as much as the steps. On the long stream of
-    the exhibit `updates` where it was run, on one network, because drift takes updates."""
+    the exhibit `updates` where it was run, because drift takes updates."""
     way = [label_of(*one) for one in (("adabn", "erm"), ADABN, CASCADE)]
     tents, base = [label_of(*one) for one in (TENT, TENT_ADAM)], label_of(*ADABN)
     errors = frame.pivot_table("E", "seed", "label")
