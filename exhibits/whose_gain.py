@@ -84,11 +84,11 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     axes.tick_params(axis="x", labelsize=8)
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.max(), start.max())))
     axes.grid(visible=False)  # The numbers stand above the bars.
-    note = f"On {int(run.batches.groupby('step')['count'].sum().max()):,} images a domain. A coloured bar leads from "
-    note += "the error before it to the method's own, which is printed above it; Tent's leads from that of AdaBN on "
-    note += "the same network. In brackets: the step in points. "
+    note = f"On {int(run.batches.groupby('step')['count'].sum().max()):,} images a domain; the tables below are of the "
+    note += "profile's own stream. A coloured bar leads from the error before it to the method's own, which is printed "
+    note += "above it; Tent's leads from that of AdaBN on the same network. In brackets: the step in points. "
     note += "The step to the paper's own row is what ours leave unexplained. " if len(last) else ""
-    note += f"Intervals: `released`, `updates`. Seeds that have all of these bars: {', '.join(map(str, errors.index))}."
+    note += f"`updates` has intervals of E. Seeds that have all of these bars: {', '.join(map(str, errors.index))}."
     drawn = frame["label"].isin(errors) & frame["seed"].isin(errors.index)
     return Part("whose-gain-figure", figure, note, list(frame[drawn]["run"]))
 
