@@ -11,7 +11,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.rendering import from_to
-from exhibits.runs import Point, Runs, points_for, reduced
+from exhibits.runs import Point, Runs, points_for, points_with_transfer, reduced
 from exhibits.style import draw_lines, legend, number, panels, reading, spread
 from exhibits.tables import beside_paper, differences, domains_table, paper_values
 
@@ -93,10 +93,9 @@ class Sweep(Exhibit):
 
 
 def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
-    """These methods at every severity; F, where the profile measures it, of the profile's own methods alone."""
-    own = settings.image.methods if settings.image.forward_transfer else ()
-    levels = [(name, {"severity": level, "forward_transfer": name in own}) for level in range(1, 6) for name in methods]
-    return [point for name, level in levels for point in points_for([name], [reduced(settings, **level)])]
+    """These methods at every severity."""
+    several = [reduced(settings, severity=level) for level in range(1, 6)]
+    return [point for changes in several for point in points_with_transfer(settings, methods, changes)]
 
 
 @exhibit
@@ -201,9 +200,8 @@ class LearningRate(Exhibit):
         parts, over = list[Part | str](), "online_learning_rate"
         for size, rows in frame.sort_values(over, kind="stable").groupby("batch_size", sort=False):
             shown = [metric for metric in ("E", "A", "F") if rows[metric].notna().any()]
-            note = f"E (%) by online learning rate, batch {size}."
             parts.append(sweep_figure(f"learning-rate-{size}-figure", rows, over, metrics=shown))
-            parts.append(Part(f"learning-rate-{size}", sweep_table(rows, over), note))
+            parts.append(Part(f"learning-rate-{size}", sweep_table(rows, over), f"E (%) by rate, batch {size}."))
         return parts
 
 

@@ -31,9 +31,7 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "inner step on BN and θ_m": {"inner_parameters": "batchnorm_and_classifier"},
 }
 """How the paper's pre-training is varied, one value at a time."""
-CANDIDATES = [
-    name for name, kind in OBJECTIVES.items() if kind.auxiliary and kind.self_supervised and not kind.parallel
-]
+CANDIDATES = [name for name, one in OBJECTIVES.items() if one.auxiliary and one.self_supervised and not one.parallel]
 """The pre-trainings that compete for Cascade+, the paper's own among them."""
 COLUMNS = PANELS | {"gradient_ratio": "‖∇ENT‖ / ‖∇CE‖ on φ, θ_m"}
 """Of the history, and what they are called here."""

@@ -88,9 +88,8 @@ class Field(OnSource):
 
 def _standing(means: pd.DataFrame, frame: pd.DataFrame) -> Part:
     """Every method's error, the best on top, and its work beside it."""
-    figure, (error, work) = plt.subplots(
-        1, 2, figsize=(WIDTH, 0.8 + 0.24 * len(means)), sharey=True, width_ratios=(3, 2)
-    )
+    size = (WIDTH, 0.8 + 0.24 * len(means))
+    figure, (error, work) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(3, 2))
     shades = [colour(method) for method in frame.groupby("label")["method"].first()[means.index]]
     spreads, places = frame.groupby("label")["E"].std()[means.index], range(len(means))
     error.errorbar(means["E"], places, xerr=spreads, fmt="none", ecolor=shades)

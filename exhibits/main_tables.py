@@ -7,10 +7,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 
+from cascadetta_lib.evaluate import online_errors
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
-from exhibits.runs import Point, Runs, by_label, errors_less, main_points, points_for, reduced
+from exhibits.runs import Point, Runs, by_label, main_points, points_with_transfer, reduced
 from exhibits.style import WIDTH, name_domains, number, reading, typeset
 from exhibits.tables import DEFINED, domains_table, method_differences, metrics_table, paper_main, paper_values
 from exhibits.uncertainty import ENTROPIES, HEADS, entropy_figure
@@ -64,9 +65,8 @@ class Gradual(Exhibit):
     question = "Does a method that is never reset hold over a long stream?"
 
     def points(self, settings: Settings) -> list[Point]:
-        image = settings.image
-        changes = {"forward_transfer": image.forward_transfer, "test_size": image.gradual_test_size}
-        return points_for(image.methods, [reduced(settings, stream="gradual", **changes)])
+        changes = reduced(settings, stream="gradual", test_size=settings.image.gradual_test_size)
+        return points_with_transfer(settings, settings.image.methods, changes)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         values = paper_values("tab:gradual-c10", frame["run"].iloc[0])
@@ -104,3 +104,12 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     note += f" Only methods that adapt are shown. E of AdaBN: {number(base['E'].mean())} %."
     shown = pd.concat([base, *(labels[label] for label in added.index)])
     return Part(name, figure, note, list(shown["run"]))
+
+
+def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
+    """Online error (points) in the domains of the stream, in their order, less that of `base` (a run a seed each): the
+    mean over the seeds that both have; empty where they have none."""
+    both = frame.merge(base, on="seed")
+    runs = zip(both["run_x"], both["run_y"], strict=True)
+    apart = [100 * (online_errors(one.batches) - online_errors(two.batches)) for one, two in runs]
+    return pd.concat(apart, axis=1).mean(axis=1).droplevel(["step", "severity"]) if apart else pd.Series(dtype=float)

@@ -1,7 +1,5 @@
 """Whose numbers are whose: a network that was brought, such as the authors' own, beside the paper's rows."""
 
-from dataclasses import replace
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -10,19 +8,21 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from exhibits.base import Exhibit, Part, Shown, exhibit
+from exhibits.main_tables import errors_less
 from exhibits.rendering import COPIES, warning
 from exhibits.runs import (
     LEAST_BATCHES,
+    PUBLISHED,
     RESAMPLES,
     TRANSFERS,
     Point,
     Runs,
     by_label,
-    errors_less,
     images_at,
     paired,
     percentiles,
     points_for,
+    points_with_transfer,
 )
 from exhibits.style import WIDTH, colour, legend, line_of, name_domains, number, panels
 from exhibits.tables import by_domain, domains_table, metrics_by_label, paper_main
@@ -42,9 +42,7 @@ class Released(Exhibit):
     question = "Does a network give the paper's rows, domain by domain?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """The main study without CoTTA's F, which costs as much as everything else together."""
-        points = points_for(settings.image.methods)
-        return [replace(one, changes={"forward_transfer": False}) if one.method == "cotta" else one for one in points]
+        return points_with_transfer(settings, settings.image.methods, {})
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper = paper_main(frame["run"].iloc[0])
@@ -75,8 +73,7 @@ def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str])
 
 def _harder(run: Run) -> bool:
     """Whether a network that others trained on originals was run on JPEG copies of them."""
-    published = run.request.checkpoint.weights.startswith(("release:", "robustbench:"))
-    return published and run.provenance["fingerprint"] in COPIES
+    return run.request.checkpoint.weights.startswith(PUBLISHED) and run.provenance["fingerprint"] in COPIES
 
 
 def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:

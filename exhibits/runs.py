@@ -16,7 +16,7 @@ from cascadetta_lib import networks
 from cascadetta_lib.data import identity
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.data.cifar10_sample import DISTINCT
-from cascadetta_lib.evaluate import Transfer, average_accuracy, forward_transfer, mean_online_error, online_errors
+from cascadetta_lib.evaluate import Transfer, average_accuracy, forward_transfer, mean_online_error
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run, RunRequest, Store
@@ -26,6 +26,8 @@ from exhibits.style import number
 CONFIDENCE, RESAMPLES, LEAST_BATCHES = 0.95, 2000, 10
 """Of every interval, and of the bootstrap, which draws from at least so many batches of a domain."""
 TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_release": "release"}
+PUBLISHED = ("release:", "robustbench:")
+"""What `image_weights` begins with where others trained the network, on their own images."""
 METRICS = ("E", "A", *TRANSFERS)
 """Online error and average accuracy in percent; forward transfer, by three definitions, in points."""
 
@@ -44,6 +46,15 @@ class Point:
 def points_for(methods: Sequence[str], several: Iterable[Mapping[str, Any]] = ({},)) -> list[Point]:
     """A point for each method under its own label and on its own pre-training, with each of `several` changes."""
     return [Point(METHODS[name].label, name, None, changes) for changes in several for name in methods]
+
+
+def points_with_transfer(settings: Settings, methods: Iterable[str], changes: Mapping[str, Any]) -> list[Point]:
+    """A point for each method, with F if the profile measures it and has this method; but not of CoTTA on a published
+    network, where it costs as much as everything else together."""
+    image = settings.image
+    measured = set(image.methods if image.forward_transfer else ())
+    measured -= {"cotta"} if image.weights.startswith(PUBLISHED) else set()
+    return [Point(METHODS[one].label, one, None, {**changes, "forward_transfer": one in measured}) for one in methods]
 
 
 def main_points(settings: Settings, modality: Modality) -> list[Point]:
@@ -194,15 +205,6 @@ def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
     """E of `second` less that of `first` (tables of `Runs.frame`, a run a seed), over the seeds of both, if any."""
     both = (second.set_index("seed")["E"] - first.set_index("seed")["E"]).dropna()
     return over_seeds(both) if len(both) else None
-
-
-def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
-    """Online error (points) in the domains of the stream, in their order, less that of `base` (a run a seed each): the
-    mean over the seeds that both have; empty where they have none."""
-    both = frame.merge(base, on="seed")
-    runs = zip(both["run_x"], both["run_y"], strict=True)
-    apart = [100 * (online_errors(one.batches) - online_errors(two.batches)) for one, two in runs]
-    return pd.concat(apart, axis=1).mean(axis=1).droplevel(["step", "severity"]) if apart else pd.Series(dtype=float)
 
 
 def images_at(run: Run, positions: pd.Series) -> pd.Series:

@@ -9,7 +9,7 @@ from cascadetta_lib.settings import Settings
 from exhibits.ablations import sweep_table
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.main_tables import Gradual
-from exhibits.runs import Point, Runs, points_for, reduced
+from exhibits.runs import Point, Runs, points_for, points_with_transfer, reduced
 from exhibits.style import colour, legend, panels, reading
 
 
@@ -20,9 +20,9 @@ class Streams(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         """The first and the last are runs of the exhibits `severity` and `gradual`, too."""
-        methods, transfer = settings.image.methods, settings.image.forward_transfer
-        several: list[dict[str, Any]] = [{"forward_transfer": transfer}, {"stream": "mixed"}, {"stream": "correlated"}]
-        return points_for(methods, [reduced(settings, **changes) for changes in several]) + Gradual().points(settings)
+        image, several = settings.image, [reduced(settings, stream=name) for name in ("mixed", "correlated")]
+        own = points_with_transfer(settings, image.methods, reduced(settings))
+        return own + points_for(image.methods, several) + Gradual().points(settings)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         cells = frame.melt(["label", "seed", "stream"], ["E", "A"], "metric")

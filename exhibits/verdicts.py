@@ -16,7 +16,7 @@ from exhibits.base import EXHIBITS, file_name
 from exhibits.claims import CLAIMS, Claim
 from exhibits.regime import RATE, REGIMES, gate, hindrance_of_runs, hindrance_of_study, not_held_out
 from exhibits.rendering import each_once, markdown
-from exhibits.runs import CONFIDENCE, Estimate, Runs, over_seeds
+from exhibits.runs import CONFIDENCE, PUBLISHED, Estimate, Runs, over_seeds
 from exhibits.statistics import Evidence, NotTestedError, measure
 
 LEAST_SEEDS = 3
@@ -120,7 +120,7 @@ def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
     """What forbids a verdict whatever the number is; for claims of the paper's also that it is another regime."""
     if len(evidence.parts) < LEAST_SEEDS and claim.then != "one refutes":
         return f"{len(evidence.parts)} of {LEAST_SEEDS} seeds"
-    if any(run.request.checkpoint.weights.startswith(("release:", "robustbench:")) for run in evidence.used):
+    if any(run.request.checkpoint.weights.startswith(PUBLISHED) for run in evidence.used):
         return "one network, whatever the seed"
     if not entry(runs.dataset_name).real:
         return "regime: data: a stand-in, which tests the machinery alone"

@@ -11,7 +11,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.ablations import sweep_table
 from exhibits.base import Exhibit, Part, exhibit
-from exhibits.runs import Point, Runs, by_label
+from exhibits.runs import PUBLISHED, Point, Runs, by_label
 from exhibits.style import WIDTH, colour, number
 from exhibits.tables import differences, paper_main
 
@@ -35,11 +35,8 @@ class WhoseGain(Exhibit):
         if settings.image.weights.startswith("robustbench:"):
             return []
         pairs = [(name, objective) for objective in networks_of(settings) for name in ON_BOTH] + [CASCADE]
-        return [
-            Point(label_of(name, objective), name, objective, {"forward_transfer": False})
-            for name, objective in pairs
-            if name in settings.image.methods
-        ]
+        asked = [pair for pair in pairs if pair[0] in settings.image.methods]
+        return [Point(label_of(*pair), *pair, {"forward_transfer": False}) for pair in asked]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         labels = [METHODS[name].label for name in frame["method"]]
@@ -95,7 +92,7 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
 
 def networks_of(settings: Settings) -> list[str]:
     """The pre-trainings to compare. A file that holds one network gives the same for every one, so it counts once."""
-    return ["meta"] if settings.image.weights.startswith(("release:", "robustbench:")) else [*NETWORKS]
+    return ["meta"] if settings.image.weights.startswith(PUBLISHED) else [*NETWORKS]
 
 
 def label_of(method: str, objective: str) -> str:

@@ -391,6 +391,15 @@ def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(stream: str
     assert f"batch 32, {stream} order" in shown["main_image"].provenance
 
 
+@pytest.mark.parametrize(("weights", "measured"), [("shipped", True), ("release:FILE", False)])
+def test_f_of_cotta_is_not_asked_for_on_a_published_network(weights: str, measured: bool) -> None:
+    settings = quick(image_weights=weights, image_methods=("tent", "cotta"))
+    for name in ("released", "severity", "gradual", "streams"):
+        points = [one for one in EXHIBITS[name].points(settings) if one.changes.get("forward_transfer") is not None]
+        asked = [one.method for one in points if one.changes["forward_transfer"]]
+        assert "tent" in asked and ("cotta" in asked) == measured, name
+
+
 @pytest.mark.parametrize("method", ["adabn", "cascade"])
 def test_every_exhibit_stands_where_one_method_alone_has_run(runs: Runs, method: str) -> None:
     found = stored(runs.settings, [run for run in runs.stored if run.method == method])

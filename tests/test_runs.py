@@ -14,8 +14,9 @@ from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.study import Study
 from exhibits.base import EXHIBITS
+from exhibits.main_tables import errors_less
 from exhibits.released import interval_over_images
-from exhibits.runs import Estimate, Point, Runs, bootstrap, errors_less, main_points, over_seeds, paired, points_for
+from exhibits.runs import Estimate, Point, Runs, bootstrap, main_points, over_seeds, paired, points_for
 
 SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
 
