@@ -1,6 +1,6 @@
 """The pre-trainings that compete for cascade_plus on text or speech, judged on held-out source examples alone.
 
-`python benchmarks/choose_pretraining.py --profile laptop --modality speech --set speech_dataset=speech_commands`
+`./run_all.sh python benchmarks/choose_pretraining.py --modality speech --set speech_dataset=speech_commands`
 
 Prints a row a candidate: its error (%) on the held-out examples as they are, and on augmented versions of them, which
 no target domain has a part in (reviews outside the training have none, so that both are one); and how often a agrees

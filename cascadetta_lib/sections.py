@@ -1,6 +1,6 @@
 """The parameters of one modality: those of its data, its network and its training, and how methods are run on it.
 
-The defaults are the paper's values. A name here has the prefix of the modality in a profile: `image_severity`.
+The defaults are those of the profile `paper`. A name here has the prefix of the modality there: `image_severity`.
 """
 
 from collections.abc import Mapping
@@ -159,7 +159,7 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     trial_epochs: int = Field(75, ge=1, description="epochs of each network that 07_collapse tries")
     trial_training_batch_size: int = Field(200, ge=4, description="batch of the pre-trainings that 07_collapse tries")
     trial_schedule: Literal["linear", "steps"] = Field("steps", description="of the learning rate in 07_collapse")
-    choice_learning_rates: Rates = Field(RATES, description="online ones that 07_collapse chooses from, on the source")
+    choice_learning_rates: Rates = Field(RATES, description="online ones that 07_collapse and 09_field choose from")
     choice_size: int | None = Field(
         None, ge=1, description="held-out images under each of the four corruptions that choose; null: all"
     )

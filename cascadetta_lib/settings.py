@@ -1,8 +1,8 @@
 """The parameters of a study, checked as a whole before any work starts.
 
 A profile is a YAML file of flat names (`image_depth: 26`) that papermill can inject as it is. The names are split here,
-and nowhere else, into one section for each modality: `image_depth` is `settings.image.depth`. The defaults are the
-paper's values; a profile lists only what differs from them.
+and nowhere else, into one section for each modality: `image_depth` is `settings.image.depth`. The defaults are
+those of `paper`; a profile lists only what differs from them.
 """
 
 import difflib
