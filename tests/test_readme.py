@@ -87,6 +87,14 @@ def test_the_example_of_a_shipped_network_runs() -> None:
     assert main.shape == auxiliary.shape == (4, 10)
 
 
+def test_the_example_of_a_training_moves_every_parameter() -> None:
+    [block] = re.findall(r"^```python\n(.*?)^```", CONTRIBUTING, flags=re.DOTALL | re.MULTILINE)
+    found: dict[str, Any] = {}
+    exec(compile(block, "CONTRIBUTING.md", "exec"), found)
+    assert found["loss"].isfinite() and not found["cascade"].training
+    assert all(parameter.grad.abs().sum() > 0 for parameter in found["cascade"].parameters())
+
+
 def test_the_papermill_command_means_what_it_says() -> None:
     assert commands(".venv/bin/papermill")
     for arguments in commands(".venv/bin/papermill"):
