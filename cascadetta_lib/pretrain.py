@@ -201,7 +201,8 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
     """
     psi = [*model.feature_extractor.parameters(), *model.main_classifier.parameters()]
     with batch_statistics(model):
-        values = describe(model(half.x))
+        with torch.no_grad():  # A graph of the whole batch would take more memory than a training step.
+            values = describe(model(half.x))
         both = losses(model, half)
         main, self_supervised = (
             flatten(torch.autograd.grad(loss, psi, retain_graph=True, materialize_grads=True)) for loss in both

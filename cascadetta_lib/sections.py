@@ -160,9 +160,7 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     trial_training_batch_size: int = Field(200, ge=4, description="batch of the pre-trainings that 07_collapse tries")
     trial_schedule: Literal["linear", "steps"] = Field("steps", description="of the learning rate in 07_collapse")
     choice_learning_rates: Rates = Field(RATES, description="online ones that 07_collapse and 09_field choose from")
-    choice_size: int | None = Field(
-        None, ge=1, description="held-out images under each of the four corruptions that choose; null: all"
-    )
+    choice_size: int | None = Field(None, ge=1, description="held-out images under each of four corruptions; null: all")
     comparison_batch_sizes: Sizes = Field((200, 16, 4, 1), description="of the comparison in 09_field")
     comparison_test_size: int | None = Field(None, ge=1, description="images of each domain of 07 and 09; null: all")
 

@@ -46,8 +46,8 @@ class Training(Exhibit):
     elsewhere = ("cifar100", "tiny_imagenet")
 
     def points(self, settings: Settings) -> list[Point]:
-        more = MetaLearning().points(settings) if self.modality == "image" else []
-        return main_points(settings, self.modality) + more
+        made = self.modality == "image" and all(map(MetaLearning().made_on, settings.datasets("image")))
+        return main_points(settings, self.modality) + (MetaLearning().points(settings) if made else [])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         return training_parts(f"{self.modality}-training", runs.histories(frame))

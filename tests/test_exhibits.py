@@ -29,7 +29,7 @@ from exhibits.ablations import sweep_figure
 from exhibits.base import Shown, file_name, show_all
 from exhibits.base import show as show_of
 from exhibits.rendering import COPIES, markdown, provenance, seeds_of, table_html, to_html
-from exhibits.runs import Runs
+from exhibits.runs import Runs, main_points
 from exhibits.style import draw_lines
 from exhibits.tables import PAPER_RESULTS, paper_main
 
@@ -389,6 +389,13 @@ def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(stream: str
     metrics = content(shown["main_image"], "image-metrics")
     assert "paper" not in metrics.index.get_level_values("source"), "the paper has no such stream"
     assert f"batch 32, {stream} order" in shown["main_image"].provenance
+
+
+def test_trainings_are_those_of_the_exhibits_that_are_made_on_a_dataset() -> None:
+    settings = {name: quick(image_dataset=name) for name in ("cifar10", "cifar100", "tiny_imagenet")}
+    own = {name: len(main_points(each, "image")) for name, each in settings.items()}
+    asked = {name: len(EXHIBITS["training_image"].points(each)) for name, each in settings.items()}
+    assert asked["cifar10"] > own["cifar10"] and all(asked[name] == own[name] for name in ("cifar100", "tiny_imagenet"))
 
 
 @pytest.mark.parametrize(("weights", "measured"), [("shipped", True), ("release:FILE", False)])

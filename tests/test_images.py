@@ -22,7 +22,7 @@ from torchvision.datasets import CIFAR10, CIFAR100
 from cascadetta_lib.data import DATASETS, base, check_name, identity, images, load_dataset
 from cascadetta_lib.data.base import DataMissing, Options, Split, kept_array, mixed, split_source, write_atomically
 from cascadetta_lib.data.cifar10_sample import FILE
-from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, corrupt
+from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 
 pytestmark = pytest.mark.usefixtures("offline")
@@ -84,7 +84,7 @@ def write_tiny_imagenet(folder: Path) -> None:
 def write_tiny_imagenet_c(folder: Path) -> None:
     """Four images a class; their pixels are 10 × class + severity."""
     for corruption in CORRUPTIONS:
-        for severity in (1, 5) if corruption == "fog" else (5,):
+        for severity in SEVERITIES:
             for wnid in WNIDS:
                 for index in range(4):
                     path = folder / "Tiny-ImageNet-C" / corruption / str(severity) / wnid / f"val_{index}.JPEG"
@@ -241,8 +241,9 @@ def test_cifar_with_and_without_its_corruptions(folder: Path, name: str, title: 
         with pytest.raises(DataMissing, match=r"fog\.npy .* beside 100 labels, not uint8 of 5 × 20\)"):
             whole.domain("fog", 5)
     (folder / f"{title}-C" / "fog.npy").write_bytes(b"half")
-    with pytest.raises(DataMissing, match=r"fog\.npy or labels\.npy cannot be read"):
-        whole.domain("fog", 1)
+    for read in (lambda: whole.domain("fog", 1), lambda: load(name, folder)):  # before anything is trained
+        with pytest.raises(DataMissing, match=r"fog\.npy or labels\.npy cannot be read"):
+            read()
 
 
 def test_what_an_editor_leaves_beside_the_code_is_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,6 +294,14 @@ def test_tiny_imagenet(folder: Path) -> None:
     assert torch.equal(first.y, whole.domain("snow", 5).y[:6])
     assert torch.equal(first.y, cut.domain("fog", 5).y), "one order for all domains"
     assert len(first.y.unique()) > 1, "the first images are not all of the first classes"
+
+    archive = folder / "Tiny-ImageNet-C"
+    (archive / "fog" / "5" / WNIDS[0]).rename(folder / "a class")
+    with pytest.raises(DataMissing, match=r"5 has 8 images of 2 classes, not 12 of 3; unpack"):
+        whole.domain("fog", 5)
+    (archive / "snow" / "3").rename(folder / "a severity")
+    with pytest.warns(UserWarning, match="lacks snow/3; .* the corruptions are generated"):
+        assert not load_dataset("tiny_imagenet", ImageOptions(folder=str(folder))).official
 
 
 @pytest.mark.parametrize(

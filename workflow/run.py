@@ -81,7 +81,7 @@ def check_data(settings: Settings, axes: set[str]) -> dict[str, str]:
         for name in settings.datasets(modality) if f"{modality}_dataset" in axes else ():
             try:
                 study = Study(settings.vary(modality, {"dataset": name}).model_copy(update={"device": "cpu"}), modality)
-                print(f"data: {study.dataset.source}, {len(study.stream)} domains", flush=True)
+                print(f"data: {study.dataset.source}; {study.dataset.domain_source}", flush=True)
                 for seed in settings.seeds:
                     study.at_seed(seed).check()
                 found[slug(name)] = f"{study.dataset.fingerprint} {study.dataset.domain_source}"

@@ -81,9 +81,7 @@ def _files(folder: Path, domain: str) -> list[Path]:
 def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
     """The reviews of some files, and the number of those that are skipped, which have no word or no rating. ValueError
     for a file without a usable review."""
-    texts: list[str] = []
-    labels: list[int] = []
-    skipped = 0
+    texts, labels, skipped = list[str](), list[int](), 0
     for path in files:
         known = len(texts)
         for raw in path.read_bytes().split(b"<review>")[1:]:
@@ -113,7 +111,6 @@ def _field(review: str, tag: str) -> str:
 def wordnet_synonyms(data_folder: str) -> FindSynonyms:
     """A function from a word to its synonyms in alphabetical order; a stop word has none. It opens WordNet, which takes
     seconds, or downloads it at the first question, because features that are kept need none."""
-
     folder = Path(data_folder).expanduser().resolve() / "nltk_data"
 
     @cache

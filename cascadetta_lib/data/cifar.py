@@ -33,6 +33,9 @@ def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
     url, known_hash = CORRUPTED[title]
     contents = [f"{stem}.npy" for stem in ("labels", *CORRUPTIONS)]
     corrupted = fetch_corruptions(f"{title}-C", [url], options.folder, known_hash, "2.9 GB", contents)
+    if corrupted:
+        for corruption in CORRUPTIONS:  # One that was cut short would else be noticed after hours of training.
+            read_cifar_c(corrupted, len(test.data), corruption, severity=1, count=1)
     return make_image_dataset(
         name=name.lower(),
         source=title,
@@ -56,7 +59,8 @@ def read_cifar_c(folder: Path, size: int, corruption: str, severity: int, count:
         if (images.dtype, images.shape, len(labels)) != (np.uint8, (5 * size, 32, 32, 3), 5 * size):
             raise ValueError(f"{images.dtype} {images.shape} beside {len(labels)} labels, not uint8 of 5 × {size}")
     except (OSError, ValueError, EOFError) as error:
-        fault = f"{corruption}.npy or labels.npy cannot be read ({error})"
-        raise DataMissing(f"{folder}: {fault}; unpack it again") from None
+        raise DataMissing(
+            f"{folder}: {corruption}.npy or labels.npy cannot be read ({error}); unpack it again"
+        ) from None
     rows = slice((severity - 1) * size, severity * size)
     return Split(channels_first(images[rows][:count]), torch.from_numpy(labels[rows][:count].astype(np.int64)))

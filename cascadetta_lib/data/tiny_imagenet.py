@@ -15,7 +15,7 @@ from PIL import Image
 
 from cascadetta_lib.data import dataset
 from cascadetta_lib.data.base import DataMissing, Split, kept_arrays, mixed
-from cascadetta_lib.data.corruptions import CORRUPTIONS
+from cascadetta_lib.data.corruptions import CORRUPTIONS, SEVERITIES
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, channels_first, fetch_corruptions, make_image_dataset
 
@@ -31,7 +31,8 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
     """DataMissing if the clean images are missing; without the -C archive it warns and generates."""
     folder = Path(options.folder).expanduser()
     clean = kept_arrays(folder / "tiny-imagenet-200.npz", lambda: _read_clean(options.folder))
-    corrupted = fetch_corruptions("Tiny-ImageNet-C", CORRUPTED_URLS, folder, CORRUPTED_HASH, "about 3 GB", CORRUPTIONS)
+    contents = [f"{corruption}/{severity}" for corruption in CORRUPTIONS for severity in SEVERITIES]
+    corrupted = fetch_corruptions("Tiny-ImageNet-C", CORRUPTED_URLS, folder, CORRUPTED_HASH, "1.8 GB", contents)
     return make_image_dataset(
         name="tiny_imagenet",
         source="Tiny-ImageNet",
@@ -40,7 +41,7 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
         train=mixed(Split(torch.from_numpy(clean["train_x"]), torch.from_numpy(clean["train_y"]))),
         test=Split(torch.from_numpy(clean["test_x"]), torch.from_numpy(clean["test_y"])),
         options=options,
-        archive=corrupted and partial(_read_domain, corrupted),
+        archive=corrupted and partial(_read_domain, corrupted, (len(clean["test_x"]), len(clean["class_names"]))),
         architecture="resnet34",
         input_size=224,
     )
@@ -64,14 +65,17 @@ def _read_clean(data_folder: str) -> dict[str, np.ndarray]:
     }
 
 
-def _read_domain(folder: Path, corruption: str, severity: int, count: int | None) -> Split:
-    """The first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in one order, drawn once, for all domains."""
-    from torchvision.datasets import ImageFolder
-
-    samples = ImageFolder(folder / corruption / str(severity)).samples
-    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(0))[:count].tolist()
-    x = _decode(samples[index][0] for index in order)
-    return Split(torch.from_numpy(x), torch.tensor([samples[index][1] for index in order]))
+def _read_domain(folder: Path, whole: tuple[int, int], corruption: str, severity: int, count: int | None) -> Split:
+    """The first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in one order, drawn once, for all domains. whole:
+    how many images of how many classes there must be, since a label is the place of a class among them."""
+    paths = sorted((folder / corruption / str(severity)).glob("*/*.JPEG"))
+    places = {wnid: place for place, wnid in enumerate(sorted({path.parent.name for path in paths}))}
+    if (found := (len(paths), len(places))) != whole:
+        fault = "{} images of {} classes, not {} of {}".format(*found, *whole)
+        raise DataMissing(f"{folder / corruption / str(severity)} has {fault}; unpack its archive again")
+    order = torch.randperm(len(paths), generator=torch.Generator().manual_seed(0))[:count].tolist()
+    x = _decode(paths[index] for index in order)
+    return Split(torch.from_numpy(x), torch.tensor([places[paths[index].parent.name] for index in order]))
 
 
 def _decode(paths: Iterable[str | Path]) -> np.ndarray:
