@@ -11,7 +11,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.settings import Settings
 from exhibits.base import Exhibit, Part, exhibit
 from exhibits.rendering import from_to
-from exhibits.runs import Point, Runs, points_for, points_with_transfer, reduced
+from exhibits.runs import PUBLISHED, Point, Runs, points_for, points_with_transfer, reduced
 from exhibits.style import draw_lines, legend, number, panels, reading, spread
 from exhibits.tables import beside_paper, differences, domains_table, paper_values
 
@@ -126,7 +126,8 @@ class CascadeParts(Sweep):
     note = "E (%). The paper has numbers of this on Tiny-ImageNet-C alone."
 
     def points(self, settings: Settings) -> list[Point]:
-        return severity_points(settings, ("cascade", *VARIANTS)) if "cascade" in settings.image.methods else []
+        own = VARIANTS[settings.image.weights.startswith(PUBLISHED) :]  # A published network has none without θ_a.
+        return severity_points(settings, ("cascade", *own)) if "cascade" in settings.image.methods else []
 
 
 def of_sizes(settings: Settings, sizes: Sequence[int], **changes: Any) -> list[dict[str, Any]]:

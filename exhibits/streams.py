@@ -36,6 +36,5 @@ class Streams(Exhibit):
             axes.set(title=f"{metric} (%)", xlabel="", ylabel="")
         legend(figure)
         delta = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream."
-        gradual = "The gradual one has its own number of images, and the severities 1 to 5."
-        note = f"{delta} It changes nothing of a domain of one batch. {gradual}"
+        note = f"{delta} It changes nothing of a domain of one batch. The gradual one has images of its own."
         return [Part("streams", table, note), Part("streams-figure", figure, f"{delta} {reading(frame[['seed']])}")]
