@@ -37,6 +37,7 @@ SETTINGS = quick(
     image_methods=("erm", "adabn", "tent", "cotta", "ttt", "cascade"),
     image_batch_size=32,
     image_batch_sizes=(32, 16),
+    image_long_test_size=128,
     image_learning_rates=(0.001, 0.01),
     image_learning_rate_batch_sizes=(16,),
     seeds=(0, 1),
