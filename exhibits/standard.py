@@ -9,7 +9,7 @@ from cascadetta_lib.settings import Settings
 from cascadetta_lib.store import Run
 from cascadetta_lib.streams import make_stream
 from exhibits.base import Exhibit, Part, exhibit
-from exhibits.runs import Point, Runs, by_label, main_points
+from exhibits.runs import Point, Runs, by_label, points_with_transfer
 from exhibits.style import SHORT, number
 from exhibits.tables import by_domain
 
@@ -38,7 +38,7 @@ class Standard(Exhibit):
     question = "Does this study give the numbers that others publish of the same methods, network and images?"
 
     def points(self, settings: Settings) -> list[Point]:
-        return main_points(settings, "image")
+        return points_with_transfer(settings, settings.image.methods, {})
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         if faults := incomparable(frame["run"].iloc[0]):

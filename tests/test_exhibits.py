@@ -402,7 +402,7 @@ def test_trainings_are_those_of_the_exhibits_that_are_made_on_a_dataset() -> Non
 @pytest.mark.parametrize(("weights", "measured"), [("shipped", True), ("release:FILE", False)])
 def test_what_is_not_asked_for_on_a_published_network(weights: str, measured: bool) -> None:
     settings = quick(image_weights=weights, image_methods=("tent", "cotta"))
-    for name in ("released", "severity", "gradual", "streams"):
+    for name in ("released", "standard", "severity", "gradual", "streams"):
         points = [one for one in EXHIBITS[name].points(settings) if one.changes.get("forward_transfer") is not None]
         asked = [one.method for one in points if one.changes["forward_transfer"]]
         assert "tent" in asked and ("cotta" in asked) == measured, name
