@@ -135,7 +135,7 @@ class Updates(Exhibit):
         if "cascade" not in methods:
             return points_for(methods, [changes])
         adam = Point("Cascade (Adam)", "cascade", None, changes | {"online_optimizer": "adam"})
-        apart = [] if settings.image.weights.startswith("release:") else ["cascade_no_auxiliary"]
+        apart = [] if settings.image.weights.startswith(PUBLISHED) else ["cascade_no_auxiliary"]
         return [*points_for(list(dict.fromkeys([*methods, "cascade_same_weights", *apart])), [changes]), adam]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

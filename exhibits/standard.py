@@ -13,7 +13,7 @@ from exhibits.runs import Point, Runs, by_label, points_with_transfer
 from exhibits.style import SHORT, number
 from exhibits.tables import by_domain
 
-PUBLISHED = Path(__file__).with_name("standard.csv")
+BENCHMARK = Path(__file__).with_name("standard.csv")
 """Online errors (%) by corruption and their mean E, from benchmark.md of mariodoebler/test-time-adaptation: means of
 five seeds. Its Source is our ERM, its BN our AdaBN; of some methods it has E alone. Its SAR (by SGD, 20.4) and its LAME
 (with another affinity, 64.3) are other methods than ours under this protocol."""
@@ -43,7 +43,7 @@ class Standard(Exhibit):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         if faults := incomparable(frame["run"].iloc[0]):
             return [f"Nothing is set beside published numbers, because {' and '.join(faults)}."]
-        published, rows = pd.read_csv(PUBLISHED, index_col="method"), {}
+        published, rows = pd.read_csv(BENCHMARK, index_col="method"), {}
         frame = frame[frame["method"].isin(published.index)]
         if frame.empty:
             return ["None of these methods is published."]

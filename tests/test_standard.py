@@ -13,9 +13,9 @@ from cascadetta_lib.settings import Settings, load_profile
 from cascadetta_lib.study import Study
 from exhibits import EXHIBITS, Shown
 from exhibits.runs import main_points
-from exhibits.standard import NETWORK, PUBLISHED
+from exhibits.standard import BENCHMARK, NETWORK
 
-THEIRS = pd.read_csv(PUBLISHED, index_col="method")
+THEIRS = pd.read_csv(BENCHMARK, index_col="method")
 METHODS = ["erm", "adabn", "tent", "cotta", "cascade_same_weights"]
 OFFICIAL = {"official_data": True, "network": {"card": {"network": NETWORK}}}
 
