@@ -9,10 +9,7 @@ import copy
 import hashlib
 import reprlib
 import warnings
-from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -140,15 +137,6 @@ def present(weights: str, seed: int) -> list[str]:
     """The pre-trainings of which a folder has a file at this seed, be it whole or damaged. Reads no data."""
     folder = SHIPPED if weights == "shipped" else absolute(weights)
     return [objective for objective in OBJECTIVES if (folder / f"{objective}-{seed}.safetensors").is_file()]
-
-
-def origins(weights: str, seeds: Iterable[int]) -> list[str]:
-    """What stands for every network, of any objective, that `weights` has at these seeds. Reads no data."""
-    found = []
-    for objective, seed in product(OBJECTIVES, seeds):
-        with suppress(NetworkError):
-            found.append(origin(weights, objective, seed))
-    return found
 
 
 def read_card(path: Path) -> Card:

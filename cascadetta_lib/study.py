@@ -5,6 +5,7 @@ What is asked for is loaded from the store where it is there; else it is made no
 
 import copy
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from cascadetta_lib.data import OPTIONS, entry, identity, load_dataset
 from cascadetta_lib.data.base import NOT_TRAINED_ON, Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.evaluate import Evaluator, batches_along
-from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods import METHODS, Method, code_of
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.objectives import Training, training_for
 from cascadetta_lib.pretrain import new_network, pretrain
@@ -42,10 +43,8 @@ class Checkpoint:
 
 
 class Study:
-    """What to ask for checkpoints and runs. Data are read when they are first needed.
-
-    Raises SettingsError unless the settings name a single dataset, and ValueError for a device that is not there.
-    """
+    """What to ask for checkpoints and runs. Data are read when they are first needed. Raises SettingsError unless the
+    settings name a single dataset, and ValueError for a device that is not there."""
 
     def __init__(self, settings: Settings, modality: Modality = "image") -> None:
         self.settings, self.modality, self.section = settings, modality, settings.section(modality)
@@ -94,10 +93,8 @@ class Study:
     def checkpoint_request(self, objective: str) -> CheckpointRequest:
         """What stands for the network of an objective at this seed. Needs no data."""
         weights, seed = self.section.weights, self.settings.seed
-        if self.brought:
-            weights = self.brought.origin
-        elif weights != "train":
-            weights = networks.origin(weights, objective, seed)
+        if self.brought or weights != "train":
+            weights = self.brought.origin if self.brought else networks.origin(weights, objective, seed)
         return CheckpointRequest(
             modality=self.modality,
             dataset=identity(self.dataset_name),
@@ -229,15 +226,15 @@ class Study:
         """What `method` does on the stream at this seed, evaluated now if the store has no such run. One with F
         serves a request without. objective: see `request`. Raises ValueError for data that do not suffice."""
         request, dataset = self.request(method, objective), self.dataset
-        data = (dataset.fingerprint, dataset.domain_source)
+        data, code = (dataset.fingerprint, dataset.domain_source), code_of(method)
         if (self.store.folder / "runs" / request.with_transfer.key(*data)).is_dir():
             request = request.with_transfer
         self._check_data()
 
         def make(folder: Path) -> dict[str, Any]:
-            checkpoint, started = self.checkpoint(request.checkpoint.objective), time.perf_counter()
+            checkpoint, began = self.checkpoint(request.checkpoint.objective), time.perf_counter()
             adapter = self._method(request, checkpoint.model, METHODS[method].source_of(dataset))
-            found = adapter.cost(batches_along(request.stream, dataset, request.batch_size))
+            cost = adapter.cost(batches_along(request.stream, dataset, request.batch_size))
             how = (request.order, request.dirichlet_delta, request.checkpoint.seed)
             evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, *how)
             result = evaluator.run(transfer=request.forward_transfer)
@@ -245,6 +242,9 @@ class Study:
             result.accuracies.to_csv(folder / "accuracies.csv", index=False)
             told = ("origin", "sha256", "card", "code_revision")
             network = {name: value for name, value in checkpoint.provenance.items() if name in told}
-            return {"provenance": self._provenance(time.perf_counter() - started, network=network, cost=found)}
+            return {"provenance": self._provenance(time.perf_counter() - began, network=network, cost=cost, code=code)}
 
-        return load_run(self.store.make_once("runs", request, data, make))
+        stored = self.store.make_once("runs", request, data, make)
+        if stored.provenance.get("code", code) != code:
+            warnings.warn(f"{stored.folder}: {method}'s code has changed since; remove it to run again", stacklevel=2)
+        return load_run(stored)

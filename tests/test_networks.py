@@ -32,6 +32,7 @@ from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.published import load_into, load_release
 from cascadetta_lib.streams import Domain
 from exhibits.rendering import markdown
+from workflow.notebooks import origins
 from workflow.pack import BEGIN, SAMPLE, pack, study_of, table
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
@@ -89,8 +90,8 @@ def test_a_module_that_does_not_fit_is_refused(module: nn.Module, words: str, da
 
 
 def test_which_networks_are_there(folder: Path) -> None:
-    assert networks.origins(str(folder), [0, 3, 4]) == [networks.origin(str(folder), "meta", 3)]
-    assert networks.origins("train", [0]) == networks.present("train", 0) == networks.present(str(folder), 0) == []
+    assert origins(str(folder), [0, 3, 4]) == [networks.origin(str(folder), "meta", 3)]
+    assert origins("train", [0]) == networks.present("train", 0) == networks.present(str(folder), 0) == []
     assert networks.present(str(folder), 3) == ["meta"]
 
 

@@ -1,5 +1,7 @@
 """Studies: from the data to checkpoints and runs, through the store."""
 
+import importlib
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +77,27 @@ def test_a_run_is_made_once_and_carries_its_provenance(study: Study, monkeypatch
     (stored,) = study.store.runs()
     assert stored.request == first.request
     assert study.store.history(stored) is not None
+
+
+def test_a_run_that_other_code_of_its_method_made_is_used_with_a_warning(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    source = "from cascadetta_lib.methods.tent import Tent\nclass Mine(Tent):\n    label = 'Mine'\n"
+    (tmp_path / "my_method.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(METHODS._entries, "mine", importlib.import_module("my_method").Mine)
+    study.run("mine")
+    assert study.run("mine").method == "mine" and not recwarn
+    (tmp_path / "my_method.py").write_text(f"{source}    learning_rate = 1\n")
+    with pytest.warns(UserWarning, match=r"runs/[0-9a-f]{16}: mine's code has changed since; remove it to run again"):
+        study.run("mine")
+    monkeypatch.delattr(sys.modules["my_method"], "__file__")  # as in a notebook's cell
+    with pytest.warns(UserWarning, match="mine's code has changed"):  # Tent's file is all that is left of it
+        study.run("mine")
+    shutil.rmtree(study.store.folder / "runs")
+    recwarn.clear()
+    study.run("mine")
+    assert not recwarn
 
 
 def test_a_run_with_transfer_serves_a_request_without(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

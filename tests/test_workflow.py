@@ -321,7 +321,7 @@ def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) 
     assert {job["stands_on"][0] for job in jobs.values()} == {3}
 
 
-def test_other_exhibits_or_another_format_of_the_store_are_other_jobs(
+def test_other_exhibits_or_methods_or_another_format_of_the_store_are_other_jobs(
     notebooks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def texts() -> set[str]:
@@ -332,9 +332,12 @@ def test_other_exhibits_or_another_format_of_the_store_are_other_jobs(
     monkeypatch.setattr("workflow.notebooks.STORE_FORMAT", 99)
     other = texts()
     assert not other & first
-    (tmp_path / "exhibits").mkdir()
     monkeypatch.setattr("workflow.notebooks.ROOT", tmp_path)
-    assert not texts() & (first | other)
+    for folder in ("exhibits", "cascadetta_lib/methods"):
+        (tmp_path / folder).mkdir(parents=True)
+        before = texts()
+        (tmp_path / folder / "mine.py").write_text("1")
+        assert not texts() & (before | first | other)
 
 
 def test_a_report_since_which_a_run_has_come_is_made_again(tmp_path: Path) -> None:

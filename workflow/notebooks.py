@@ -9,12 +9,14 @@ import ast
 import hashlib
 import itertools
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from cascadetta_lib import networks
+from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.settings import ROOT
 from cascadetta_lib.store import STORE_FORMAT
@@ -60,16 +62,26 @@ def slug(value: object) -> str:
     return f"seed{value}" if isinstance(value, int) else quote(f"{kind}{'-' * len(colon)}{Path(folder).name}", safe="")
 
 
+def origins(weights: str, seeds: Iterable[int]) -> list[str]:
+    """What stands for every network, of any objective, that `weights` has at these seeds. Reads no data."""
+    found = []
+    for objective, seed in itertools.product(OBJECTIVES, seeds):
+        with suppress(networks.NetworkError):
+            found.append(networks.origin(weights, objective, seed))
+    return found
+
+
 def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The jobs of the notebooks `NN_name.ipynb` in `folder` by name, as the Snakefile reads them.
 
     `values` are the flat settings as JSON has them: a job is given those that its notebook names and those of its
-    modalities, and is done again if they, its text, the exhibits or the store's format change; the rest it reads from
-    the profile. `after` names jobs before it: of
-    a notebook that chooses learning rates, which is done at the first seed alone, the other seeds wait for that one.
+    modalities, and is done again if they, its text, the exhibits, the methods or the store's format change; the rest
+    it reads from the profile. `after` names jobs before it: of a notebook that chooses learning rates, which is done at
+    the first seed alone, the other seeds wait for that one.
     """
     jobs: dict[str, dict[str, Any]] = {}
-    shown_by = b"".join(path.read_bytes() for path in sorted((ROOT / "exhibits").glob("[!.]*.*")))
+    code = [path for part in ("exhibits", "cascadetta_lib/methods") for path in (ROOT / part).glob("[!.]*.*")]
+    shown_by = b"".join(path.read_bytes() for path in sorted(code))
     for path in sorted(folder.glob("[0-9][0-9]_*.ipynb")):
         names = read_parameters(path, values)
         report, chooses = "seeds" in names, any('make("choice"' in cell["source"] for cell in code_cells(path))
@@ -90,7 +102,7 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
                 "sha256": hashlib.sha256(path.read_bytes() + shown_by + bytes([STORE_FORMAT])).hexdigest(),
                 "report": report,
                 "chooses": chooses,
-                "networks": [origin for each in weights for origin in networks.origins(each, seeds)],
+                "networks": [origin for each in weights for origin in origins(each, seeds)],
                 "gpu": int(values["device"] == "cuda" and not report),
                 "axes": axes,
                 "parameters": given | axes,
