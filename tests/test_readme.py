@@ -118,9 +118,9 @@ def test_what_a_page_links_to_is_there(page: str) -> None:
 
 
 def test_the_table_of_the_released_network_is_the_measured_one() -> None:
-    official, copies = (
-        pd.read_csv(ROOT / "figures" / "released" / f"{name}-updates.csv", index_col="method")
-        for name in ("cifar10_sample", "npz-cifar10-jpeg")
+    official, *copies = (
+        pd.read_csv(ROOT / "figures" / "released" / f"{name}.csv", index_col="method")
+        for name in ("cifar10_sample-updates", "npz-cifar10-jpeg-updates", "npz-cifar10-jpeg-released")
     )
     rows = [line.strip("| ").split(" | ") for line in README.splitlines() if re.match(r"\| .* \| \d+\.\d \[", line)]
     assert len(rows) == 5
@@ -130,7 +130,7 @@ def test_the_table_of_the_released_network_is_the_measured_one() -> None:
         ]
         row, of_its_own = official.loc[ours], ours != "Cascade, same weights without θ_a"  # the paper has no such row
         wanted = [f"{row['E']:.1f} {row['95 % of E, over images']}", row["the paper's E"] if of_its_own else "–"]
-        wanted += [copies.loc[ours, "E"]]
+        wanted += [", ".join(dict.fromkeys(f"{one_cpu.loc[ours, 'E']:.1f}" for one_cpu in copies))]
         assert shown == [value if isinstance(value, str) else f"{value:.1f}" for value in wanted]
 
 
