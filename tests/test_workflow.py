@@ -16,7 +16,6 @@ import pytest
 import yaml
 from conftest import PATIENCE, wait_for
 
-from cascadetta_lib import networks
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.settings import flat, load_profile
 from cascadetta_lib.study import Study as CoreStudy
@@ -362,7 +361,7 @@ def test_another_network_in_the_folder_of_weights_is_another_job(
         return [jobs[f"02_adapt_image-digits-seed{seed}"]["stands_on"] for seed in (0, 1)]
 
     there = {(str(tmp_path), 1): ["folder:0123"]}
-    monkeypatch.setattr(networks, "origins", lambda weights, seeds: there.get((weights, *seeds), []))
+    monkeypatch.setattr("workflow.notebooks.origins", lambda weights, seeds: there.get((weights, *seeds), []))
     assert stands_on() == [[0], [0, "folder:0123"]]
     there[str(tmp_path), 1] = ["folder:4567"]
     assert stands_on() == [[0], [0, "folder:4567"]], "the job of the other seed stays as it is"
