@@ -33,7 +33,7 @@ from cascadetta_lib.progress import progress
 from cascadetta_lib.streams import Domain, Order, draw_order
 
 Record = dict[str, Any]
-Transfer = Literal["paper", "final", "release"]
+Transfer = Literal["paper", "final", "unadapted"]
 ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement")
 
 
@@ -222,11 +222,12 @@ def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -
 
     paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted to T_t alone.
     final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
-    release: R(T_t | T_1:N) less the accuracy of the unadapted model, because the release's second model is never
-        updated: its optimiser owns the tensors of another copy.
+    unadapted: R(T_t | T_1:N) less the accuracy of the unadapted model. So does the release, whose second model is never
+        updated because its optimiser owns the tensors of another copy; but that model keeps running statistics of the
+        domain, where ours has the method's BatchNorm mode.
     """
     later = accuracies[accuracies["step"] > 0].set_index("step")
-    compared = later[later["kind"] == ("source" if definition == "release" else "alone")]
+    compared = later[later["kind"] == ("source" if definition == "unadapted" else "alone")]
     if compared.empty:
         return None
     stream = later[later["kind"] == "stream"]

@@ -14,7 +14,6 @@ from exhibits.runs import (
     LEAST_BATCHES,
     PUBLISHED,
     RESAMPLES,
-    TRANSFERS,
     Point,
     Runs,
     by_label,
@@ -25,7 +24,7 @@ from exhibits.runs import (
     points_with_transfer,
 )
 from exhibits.style import WIDTH, colour, legend, line_of, name_domains, number, panels
-from exhibits.tables import by_domain, domains_table, metrics_by_label, paper_main
+from exhibits.tables import DEFINED, F_NAMES, by_domain, domains_table, metrics_by_label, paper_main
 
 PAPER_ROWS = {"tent_adam": "tent", "cascade_same_weights": "cascade", "cascade_fixed_classifier": "cascade"}
 """The method of the paper beside whose row a variant is shown."""
@@ -46,8 +45,8 @@ class Released(Exhibit):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         paper = paper_main(frame["run"].iloc[0])
-        table = beside_its_row(frame, paper, ["E", "A", *TRANSFERS])
-        return [_beside_the_rows(frame, paper), Part("released", table, BESIDE_ITS_ROW)]
+        table = beside_its_row(frame, paper, ["E", "A", *F_NAMES]).rename(columns=F_NAMES)
+        return [_beside_the_rows(frame, paper), Part("released", table, f"{BESIDE_ITS_ROW} {DEFINED}")]
 
 
 def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:

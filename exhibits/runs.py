@@ -25,7 +25,7 @@ from exhibits.style import number
 
 CONFIDENCE, RESAMPLES, LEAST_BATCHES = 0.95, 2000, 10
 """Of every interval, and of the bootstrap, which draws from at least so many batches of a domain."""
-TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_release": "release"}
+TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_unadapted": "unadapted"}
 PUBLISHED = ("release:", "robustbench:")
 """What `image_weights` begins with where others trained the network, on their own images."""
 METRICS = ("E", "A", *TRANSFERS)

@@ -22,8 +22,8 @@ OUR_NAMES = {
     "domain": {"dvds": "dvd"},
     "variant": {"with theta_a": METHODS["cascade"].label, "without theta_a": METHODS["cascade_no_auxiliary"].label},
 }
-F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_release": "F (release)"}
-DEFINED = "F of Eq. 2; of the final model, R(T_t|T_1:N) − R(T_t|T_t); and as the release computes it."
+F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
+DEFINED = "F of Eq. 2; of the final model, R(T_t|T_1:N) − R(T_t|T_t); and of the final model less the unadapted one."
 
 
 def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:

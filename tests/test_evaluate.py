@@ -80,7 +80,7 @@ def test_metrics_against_a_brute_force_recomputation_for_every_method(dataset: I
             alone.append(accuracy_by_hand(fresh, dataset, domain))
         assert forward_transfer(result.accuracies) == pytest.approx((sum(reached[1:]) - sum(alone)) / 3)
         assert forward_transfer(result.accuracies, "final") == pytest.approx((sum(final[1:]) - sum(alone)) / 3)
-        assert forward_transfer(result.accuracies, "release") == pytest.approx((sum(final[1:]) - sum(source)) / 3)
+        assert forward_transfer(result.accuracies, "unadapted") == pytest.approx((sum(final[1:]) - sum(source)) / 3)
 
 
 @pytest.mark.parametrize("name", ["adabn", "cascade", "ttt"])
@@ -190,10 +190,10 @@ def test_forward_transfer_by_hand() -> None:
     assert average_accuracy(accuracies) == pytest.approx(0.8)
     assert forward_transfer(accuracies) == pytest.approx((0.1 + 0.2) / 2)
     assert forward_transfer(accuracies, "final") == pytest.approx((0.3 + 0.2) / 2)
-    assert forward_transfer(accuracies, "release") == pytest.approx((0.6 + 0.6) / 2)
+    assert forward_transfer(accuracies, "unadapted") == pytest.approx((0.6 + 0.6) / 2)
     unmeasured = accuracies[accuracies["kind"] == "stream"]
     first_alone = accuracies[accuracies["step"] == 0]
-    for definition in ("paper", "final", "release"):
+    for definition in ("paper", "final", "unadapted"):
         assert forward_transfer(unmeasured, definition) is None and forward_transfer(first_alone, definition) is None
 
 

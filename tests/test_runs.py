@@ -38,7 +38,7 @@ def test_a_row_is_a_run_with_its_numbers(runs: Runs) -> None:
     assert frame[["label", "method", "objective", "seed"]].to_numpy().tolist() == [[*tent, 0], [*tent, 1], [*ours, 0]]
     # 6, 7 and 2 of 20 examples; A 0.5; R(T_2|T_1:2) 0.5 less the source's 0.4, and less 0.5 of a model adapted alone.
     assert frame["E"].tolist() == pytest.approx([30, 35, 10]) and frame["A"].tolist() == pytest.approx([50, 50, 50])
-    assert frame["F"].tolist() == pytest.approx([0, 0, 0]) and frame["F_release"].tolist() == pytest.approx([10] * 3)
+    assert frame["F"].tolist() == pytest.approx([0, 0, 0]) and frame["F_unadapted"].tolist() == pytest.approx([10] * 3)
 
 
 def test_a_change_is_a_column_and_part_of_what_is_found(runs: Runs) -> None:

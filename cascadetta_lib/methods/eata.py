@@ -35,8 +35,8 @@ def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
 class ETA(Tent):
     """The mean of exp(E₀ − H)·H over the examples with entropy H < E₀ whose prediction is unlike the moving mean.
 
-    Where no example is chosen the loss is 0, and only the optimiser's momentum moves. Its authors use SGD with momentum
-    0.9, not Nesterov's, and a learning rate of 0.00025 on ImageNet.
+    Where no example is chosen the loss is 0, and only the optimiser's momentum moves; the release takes no step. Its
+    authors use SGD with momentum 0.9, not Nesterov's, and a learning rate of 0.00025 on ImageNet.
     """
 
     label = "ETA"

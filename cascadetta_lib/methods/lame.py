@@ -19,8 +19,9 @@ device, and at the fixed point an iteration changes nothing."""
 
 @METHODS.add("lame")
 class LAME(ERM):
-    """As in the release, the network keeps its running statistics, and the affinity w_ij, which is not symmetric, is 1
-    where j is one of the five nearest neighbours of i, else 0.
+    """The network keeps its running statistics, as in the release. The affinity w_ij, which is not symmetric, is 1
+    where j is one of the five nearest neighbours of i, else 0. It is one of the three in the release, whose default is
+    a Gaussian kernel.
 
     Near are features at a small angle. They are the inputs of that nn.Linear of the model, or of θ_m in a Cascade,
     which is called last.
