@@ -218,6 +218,7 @@ class Speed(Exhibit):
         paper = paper_values("tab:speed", frame["run"].iloc[0]).set_index("method")["value"]
         timed = frame.assign(
             seconds=[run.batches.groupby("step")["seconds"].sum().mean() for run in frame["run"]],
+            images=[run.batches.groupby("step")["count"].sum().max() for run in frame["run"]],
             work=[run.provenance["cost"]["work"] for run in frame["run"]],
             device=[run.provenance["device"] for run in frame["run"]],
         ).groupby(["label", "device"], sort=False)
@@ -225,7 +226,7 @@ class Speed(Exhibit):
         labels = means.index.get_level_values("label")
         cascade = means["seconds"].where(labels == CASCADE).groupby("device").transform("max")
         columns = {
-            "seconds a domain": means["seconds"].map(number),
+            f"seconds a domain, {timed['images'].max().max():,}": means["seconds"].map(number),
             "times the cascade's": (means["seconds"] / cascade).map(lambda times: number(times, 1)),
             "work, in forward passes": means["work"].map(number),
             "paper, 10,000 on an RTX 2080 Ti": [number(paper.get(label, np.nan), 0) for label in labels],

@@ -104,16 +104,17 @@ class Runs:
                 rows.append(start | dict(point.changes) | self._measured(run) | {"run": run})
         return pd.DataFrame(rows, columns=["label", "method", "objective", "seed", *names, *METRICS, "run"])
 
-    def missing(self, points: Sequence[Point], seeds: Iterable[int]) -> list[str]:
+    def missing(self, points: Sequence[Point], seeds: Sequence[int]) -> list[str]:
         """What the store lacks of these points and seeds: no line, or one that says it."""
         if not points:
             return ["Not asked for: the profile has none of its methods."]
-        asked = [(point, seed) for point in points for seed in seeds]
-        lacking = [f"{point.label} (seed {seed})" for point, seed in asked if not self._find(point, [seed], whole=True)]
-        if len(lacking) == len(asked):
-            return [f"Missing: none of its {len(asked)} runs is stored."]
-        named = ", ".join(dict.fromkeys(lacking[:4]))
-        return [f"Partial: {len(lacking)} of {len(asked)} runs are missing, such as {named}."] if lacking else []
+        lacking = [(point, seed) for point in points for seed in seeds if not self._find(point, [seed], whole=True)]
+        count, for_f = len(points) * len(seeds), sum(bool(self._find(point, [seed])) for point, seed in lacking)
+        if len(lacking) - for_f == count:
+            return [f"Missing: none of its {count} runs is stored."]
+        named = ", ".join(dict.fromkeys(f"{point.label} (seed {seed})" for point, seed in lacking[:4]))
+        told = f"{len(lacking)} of {count} runs are missing" + f", {for_f} of them for F alone" * (for_f > 0)
+        return [f"Partial: {told}, such as {named}."] if lacking else []
 
     def history(self, run: Run) -> pd.DataFrame | None:
         """How the network of `run` was trained, a row an epoch; None where that is not known."""
@@ -209,8 +210,7 @@ def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
 
 def images_at(run: Run, positions: pd.Series) -> pd.Series:
     """Which images stand at these positions of a domain: the places where they came first, in a long stream."""
-    is_sample = run.request.checkpoint.dataset.startswith("cifar10_sample")
-    return positions % DISTINCT if is_sample else positions
+    return positions % DISTINCT if run.request.checkpoint.dataset.startswith("cifar10_sample") else positions
 
 
 def percentiles(draws: np.ndarray) -> tuple[float, float]:

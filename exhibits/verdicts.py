@@ -59,7 +59,7 @@ def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
     unsure = [part for part, seen in evidence.batches.items() if seen.low <= claim.bound <= seen.high]
     meets[unsure] = misses[unsure] = 1.0
     all_meet, any_misses = meets.max(), min(1.0, len(misses) * misses.min())
-    outcome: Outcome = "supported" if all_meet < any_misses else "contradicted"
+    outcome: Outcome = "supported" if all_meet <= any_misses else "contradicted"
     order = pd.DataFrame({"p": -meets if outcome == "supported" else misses, "margin": margins.mean()})
     deciding, p_value = order.sort_values(["p", "margin"]).index[0], min(1.0, 2 * min(all_meet, any_misses))
     reason = "the interval over the test batches contains the bound" if deciding in unsure else reason

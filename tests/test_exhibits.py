@@ -21,15 +21,16 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from cascadetta_lib.data.base import Split
+from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.store import RunRequest
 from cascadetta_lib.study import Checkpoint, Study
-from exhibits import EXHIBITS, released, style, training, uncertainty
+from exhibits import EXHIBITS, released, style, tables, training, uncertainty
 from exhibits.ablations import sweep_figure
 from exhibits.base import Shown, file_name, show_all
 from exhibits.base import show as show_of
 from exhibits.rendering import COPIES, markdown, provenance, seeds_of, table_html, to_html
-from exhibits.runs import Runs, main_points
+from exhibits.runs import METRICS, Runs, main_points
 from exhibits.style import draw_lines
 from exhibits.tables import PAPER_RESULTS, paper_main
 
@@ -288,11 +289,33 @@ def test_whether_an_interval_holds_the_papers_row(
     assert content(shown, "updates").loc["Cascade", "the paper's E in it"] == told
     said = next(line for line in released.answer(shown) if line.startswith("* **Cascade**"))
     assert (", inside" in said, ", outside" in said) == (told == "yes", told == "no")
-    monkeypatch.setattr(released, "_harder", lambda run: True)
-    row = content(show("updates", stored(SETTINGS, made)), "updates").loc["Cascade"]
-    assert set(row[["the paper's E in it", "E, distance", "by domain, mean distance"]]) == {"–"}, (
-        "levels do not compare"
-    )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "fingerprint", "weights", "compares"),
+    [
+        ("npz:copies", "0", "shipped:0", True),
+        ("npz:copies", "0", "release:0", False),
+        ("cifar10_sample:copies", "0", "release:0", False),
+        ("cifar10_sample:originals", OFFICIAL, "release:0", True),
+        ("cifar10", "0", "release:0", True),
+    ],
+)
+def test_a_published_network_on_other_images_has_no_row_of_the_papers(
+    dataset: str, fingerprint: str, weights: str, compares: bool
+) -> None:
+    request = SimpleNamespace(checkpoint=SimpleNamespace(dataset=dataset, weights=weights), batch_size=32)
+    run: Any = SimpleNamespace(request=request, provenance={"compare_with": "CIFAR-10-C", "fingerprint": fingerprint})
+    assert tables.paper_values("tab:main-result", run).empty != compares
+
+
+def test_a_mean_over_fewer_seeds_than_the_others_says_so() -> None:
+    frame = pd.DataFrame({"label": "Tent", "seed": [0, 1], **dict.fromkeys(METRICS, 1.0)})
+    frame.loc[1, "F"] = np.nan
+    row = tables.metrics_by_label(frame).loc["Tent"]
+    assert (row["E"], row["F"], row["n"]) == ("1.00 ± 0.00", "1.00 (1 of them)", "2")
+    frame["F"] = np.nan
+    assert tables.metrics_by_label(frame).loc["Tent", "F"] == "–"
 
 
 def test_the_batches_of_a_domain_are_counted_where_it_is_one_step() -> None:

@@ -57,6 +57,9 @@ def test_what_is_missing_is_named(runs: Runs) -> None:
     assert line == "Partial: 3 of 6 runs are missing, such as AdaBN (seed 0), AdaBN (seed 1), Cascade (seed 1)."
     assert "none of its 2 runs" in runs.missing(points[:1], (0, 1))[0]
     assert "Not asked for" in runs.missing([], (0,))[0]
+    without_f = [made_up_run(runs.study.varied(forward_transfer=False), "adabn", Numbers((1, 1)))]
+    (line,) = stored(SETTINGS, [*runs.stored, *without_f]).missing(points, (0, 1))
+    assert line.startswith("Partial: 3 of 6 runs are missing, 1 of them for F alone, such as AdaBN (seed 0)")
 
 
 def test_a_run_without_its_transfer_is_read_and_said_to_be_partial() -> None:
@@ -65,7 +68,7 @@ def test_a_run_without_its_transfer_is_read_and_said_to_be_partial() -> None:
     runs, points = stored(SETTINGS, [run]), points_for(["tent"])
     row = runs.frame(points).iloc[0]
     assert row["E"] == pytest.approx(30) and row["A"] == pytest.approx(50) and math.isnan(row["F"])
-    assert "Missing: none of its 1 runs" in runs.missing(points, (0,))[0]
+    assert "Partial: 1 of 1 runs are missing, 1 of them for F alone" in runs.missing(points, (0,))[0]
     assert runs.missing(points_for(["tent"], [{"forward_transfer": False}]), (0,)) == []
 
 
