@@ -145,7 +145,7 @@ def test_the_interval_over_the_test_batches_has_a_say() -> None:
     assert weighed(good, batches=unsure).reason and not weighed(good, worse, batches=unsure).reason
     # Shown is the part that stands in the way of support, though the mean of another is nearer to the bound.
     blocked = weighed((5, 5.1, 4.9), good, batches=unsure)
-    assert (blocked.deciding, bool(blocked.reason)) == ("0", True)
+    assert (blocked.part, bool(blocked.reason)) == ("0", True)
 
 
 def test_a_claim_on_several_parts_is_one_on_all() -> None:
