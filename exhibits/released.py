@@ -138,7 +138,7 @@ class Updates(Exhibit):
         images = images_at(run, pd.Series(range(count))).nunique()
         versions = f": {images} in {count // images} versions" if images < count else ""
         note = f"On {count:,} images of each domain{versions}."
-        domains = Part("updates-by-domain", domains_table(frame), "Online error (%) by domain, over the paper's rows.")
+        domains = Part("updates-by-domain", domains_table(frame), "E (%) by domain, over the paper's, if any.")
         return [_less_adabn(frame, paper, note), Part("updates", table, f"{note} {BESIDE_ITS_ROW}"), domains]
 
 
