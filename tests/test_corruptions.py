@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import hsv_to_rgb, rgb_to_hsv
 from PIL import Image
+from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, PARAMETERS, SEVERITIES, corrupt
@@ -84,6 +86,41 @@ def test_images_of_64_pixels_end_as_jpeg_files() -> None:
     for image, found in zip(raised.permute(0, 2, 3, 1).numpy(), corrupt(images, "brightness", 1), strict=True):
         Image.fromarray(image).save(file := io.BytesIO(), "JPEG", quality=85)
         assert np.array_equal(np.asarray(Image.open(file)), found.permute(1, 2, 0).numpy())
+
+
+@pytest.mark.parametrize("severity", SEVERITIES)
+def test_the_held_out_corruptions_are_those_of_their_definitions(severity: int) -> None:
+    """They choose learning rates, and the reference has no statistics of them; each is held to its definition."""
+    images = torch.cat([made_images(40, 32), torch.full((1, 3, 32, 32), 90, dtype=torch.uint8)])  # grey turns red
+    before = (images / 255).permute(0, 2, 3, 1).numpy()
+
+    def found(corruption: str) -> np.ndarray:
+        return corrupt(images, corruption, severity).permute(0, 2, 3, 1).numpy() / 255
+
+    def parameters(corruption: str) -> list[float]:
+        return PARAMETERS[corruption][32][severity - 1]
+
+    level = pytest.approx(0, abs=1.01 / 255)  # what truncation to grey levels takes away
+    factor, increase = parameters("saturate")
+    hue, saturation, value = np.moveaxis(rgb_to_hsv(before), -1, 0)
+    expected = hsv_to_rgb(np.stack([hue, (saturation * factor + increase).clip(0, 1), value], axis=-1))
+    assert np.abs(found("saturate") - expected).max() == level
+    sigma = parameters("gaussian_blur")
+    assert np.abs(found("gaussian_blur") - gaussian_filter(before, (0, sigma, sigma, 0), mode="nearest")).max() == level
+    # Speckle is a share of the pixel: none on black, and of middle tones, which are not clipped, about this much.
+    noise, middle = found("speckle_noise") - before, (before > 0.2) & (before < 0.4)
+    assert (noise[before == 0] == 0).all()
+    assert (noise[middle] / before[middle]).std() == pytest.approx(parameters("speckle_noise"), rel=0.05)
+    # Water lightens where its drops are and nothing else; mud (severities 4 and 5) covers with its own brown.
+    change = found("spatter") - before
+    drops = np.abs(change).max(axis=-1) > 1.01 / 255
+    assert 0.005 < drops.mean() < 0.5
+    if parameters("spatter")[-1] == "water":
+        assert change.min() > -1.01 / 255
+        assert change.max() == pytest.approx(parameters("spatter")[4] * 238 / 255, abs=0.02)  # the brightest drop
+    else:
+        covered = found("spatter")[drops & (np.abs(change).max(axis=-1) > 0.9 * np.abs(change).max())]
+        assert np.abs(covered - np.array((63, 42, 20)) / 255).mean() < 0.1
 
 
 @pytest.mark.parametrize("corruption", CORRUPTIONS + HELD_OUT_CORRUPTIONS)
