@@ -123,7 +123,7 @@ def test_the_fisher_information_is_that_of_one_example_at_a_time() -> None:
         logits = model(x[None])[0]
         loss = logits.exp().sum().log() - logits.max()
         total += torch.cat(torch.autograd.grad(loss, [model[0].weight, model[0].bias])) ** 2
-    method = METHODS["eata"](model, source=source)
+    method = METHODS["eata"](model.train(), source=source)  # In whichever mode it comes, the source's statistics count.
     assert close(method.fisher, total / 60) and (method.fisher > 1e-4).all()
     assert close(method.anchor, torch.cat([model[0].weight, model[0].bias]).detach().numpy())
 
