@@ -43,12 +43,12 @@ def choose_device(name: str) -> str:
 
 
 def provenance(device: str, seconds: float) -> dict[str, Any]:
-    """What a result that took so many seconds on `device` is described by, beside its data."""
-    cuda, threads = device.startswith("cuda"), torch.get_num_threads()
-    cpu = f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}"
+    """What describes a result beside its data. With other instructions than, say, AVX2 a CPU rounds otherwise."""
+    threads, instructions = torch.get_num_threads(), torch.backends.cpu.get_cpu_capability()
+    cpu = f"{platform.machine()} CPU, {instructions}, {threads} thread{'s' if threads > 1 else ''}"
     return {
         "code_revision": code_revision(),
-        "device": torch.cuda.get_device_name(device) if cuda else cpu,
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else cpu,
         "threads": threads,
         "python": platform.python_version(),
         "packages": {name: version(name) for name in PACKAGES},

@@ -227,6 +227,7 @@ def test_provenance_names_code_device_threads_and_versions(monkeypatch: pytest.M
     assert "notebooks" not in module.CODE, "an editor that saves the outputs of a notebook does not change the code"
     described = module.provenance("cpu", 1.5)
     assert described["threads"] >= 1 and "thread" in described["device"] and described["packages"]["torch"]
+    assert module.torch.backends.cpu.get_cpu_capability() in described["device"], "CPUs of one name can round otherwise"
     monkeypatch.setattr(module.torch.cuda, "is_available", lambda: False)
     assert module.choose_device("auto") == "cpu"
 
