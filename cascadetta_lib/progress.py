@@ -8,8 +8,7 @@ import tqdm
 import tqdm.auto
 
 Item = TypeVar("Item")
-HEADLESS_INTERVAL = 60.0
-"""Seconds between two lines of a headless run."""
+HEADLESS_INTERVAL = 60.0  # seconds between two lines
 
 
 def progress(items: Iterable[Item], description: str, total: int, initial: int = 0) -> Iterable[Item]:

@@ -88,9 +88,9 @@ class Section(Protocol):
         several = (names,) if isinstance(names, str) else different(names)
         for name in several:
             check_name(name, cls.modality)
-        called = [(kind, Path(folder).name) for kind, _, folder in (name.partition(":") for name in several)]
+        called = [(kind, kind == "npz" and Path(at).name) for kind, _, at in (name.partition(":") for name in several)]
         if len(set(called)) < len(called):
-            raise ValueError("two folders have one name, by which tables and files would call both: rename one")
+            raise ValueError("two of them have one name, by which tables and files would call both: rename one folder")
         return names
 
     @field_validator("methods")

@@ -246,5 +246,5 @@ class Study:
 
         stored = self.store.make_once("runs", request, data, make)
         if stored.provenance.get("code", code) != code:
-            warnings.warn(f"{stored.folder}: {method}'s code has changed since; remove it to run again", stacklevel=2)
+            warnings.warn(f"{stored.folder}: {method}'s code may be another now; remove it to run again", stacklevel=2)
         return load_run(stored)

@@ -121,7 +121,7 @@ class CascadeParts(Sweep):
     name, place, label, title = "cascade_parts", 60, "fig:cascade, tab:effect-theta-a", "What θ_a and θ_m do"
     question = "What is lost without θ_a, and what with θ_m fixed?"
     elsewhere = ("tiny_imagenet",)
-    over, paper, reference = "severity", ("tab:effect-theta-a", "variant"), CASCADE
+    over, paper, reference, of_several = "severity", ("tab:effect-theta-a", "variant"), CASCADE, True
     contrasts = [(CASCADE, METHODS[name].label) for name in VARIANTS]
     note = "E (%). The paper has numbers of this on Tiny-ImageNet-C alone."
 
@@ -159,7 +159,7 @@ class BatchSize(Sweep):
 class MetaLearning(Sweep):
     name, place, label, title = "meta_learning", 70, "tab:ablation-meta", "With and without meta-learning"
     question = "What does meta-learning add, and how much of it is there before anything adapts?"
-    over, paper, reference = "batch_size", ("tab:ablation-meta", "row"), None
+    over, paper, reference, of_several = "batch_size", ("tab:ablation-meta", "row"), None, True
     contrasts = [
         (f"{METHODS[name].label}, meta", f"{METHODS[name].label}, {variant}")
         for name in TRAININGS

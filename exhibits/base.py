@@ -46,7 +46,7 @@ class Exhibit(ABC):
     name: what notebooks call it. place: where it stands on the page. label: the paper's, or `beyond: …`. question:
     what it answers. elsewhere: on which of CIFAR-100 and Tiny-ImageNet it is made too, for which the paper has little
     more than the main table. once: whether it is made at the profile's first seed alone. of_several: whether it
-    compares networks of the profile's own, so that it cannot be made of a module that was brought.
+    compares networks of several pre-trainings, so that it cannot be made of a module that was brought.
     """
 
     name: ClassVar[str]

@@ -29,13 +29,13 @@ class SourceStatistics(Exhibit):
         points, objectives = [], networks_of(settings)
         for objective in objectives:
             network = f", {NETWORKS[objective]}" if len(objectives) > 1 else ""
-            named = [name for name in ("tent", "cascade") if name in settings.image.methods]
-            learning = [name for name in named if (name, objective) != ("cascade", "erm")]
-            points += [Point(METHODS[name].label + network, name, objective) for name in ("adabn", "erm", *learning)]
+            named = ("tent",) if objective == "erm" else ("tent", "cascade")
+            learning = [name for name in named if name in settings.image.methods]
+            for name in ("adabn", "erm", *learning):
+                points.append(Point(METHODS[name].label + network, name, objective, {"statistics_memory": None}))
             blended = [(f"N = {count}", "source_prior", count) for count in PRIORS]
             for name in learning:
-                label = f"{METHODS[name].label}, N = {LEARNING_PRIOR}"
-                blended.append((label, f"{name}_source_prior", LEARNING_PRIOR))
+                blended.append((f"{METHODS[name].label}, N = {LEARNING_PRIOR}", f"{name}_source_prior", LEARNING_PRIOR))
             for label, method, count in blended:
                 changes = {"statistics_memory": count, "forward_transfer": False}
                 points.append(Point(label + network, method, objective, changes))

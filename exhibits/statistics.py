@@ -111,7 +111,7 @@ def _rows(claim: Claim, runs: Runs, label: str, setting: Mapping[str, Any], evid
     """The runs of a label at a setting with their `value`, a row a seed; of a domain, of their batches there alone."""
     frame = _frame(runs, claim.exhibit)
     frame = frame[frame["label"] == label]
-    for column in setting.keys() - {"domain"}:
+    for column in setting.keys() - {"domain"} if len(frame) else ():  # The table of no run has no columns of settings.
         frame = frame[frame[column] == setting[column]]
     if "severity" in frame and "severity" not in setting:
         frame = frame[frame["severity"].isna()]  # the run of the main study, not those by severity

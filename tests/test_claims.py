@@ -432,6 +432,17 @@ def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "| E of AdaBN at severity 5 less at 1 | 8 to 100 | is missing | not measured | digits |" in text
 
 
+@pytest.mark.parametrize("methods", [("erm",), ("erm", "adabn", "tent")])
+def test_methods_without_the_cascade_leave_its_claims_without_a_verdict(
+    methods: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exhibit that has no runs at all then has no column of severities or batch sizes either."""
+    settings, runs = quick(results_folder=str(tmp_path), image_methods=methods), main_runs().stored
+    monkeypatch.setattr(Store, "runs", lambda store, wanted: (run for run in runs if wanted(run.request)))
+    judgements = judge_all(settings)
+    assert len(judgements) == len(CLAIMS) and {each.outcome for each in judgements} == {"not tested"}
+
+
 def test_what_the_papers_rows_say_of_one_domain_is_computed_from_them() -> None:
     """The table of VERDICTS.md: 100 − E − F and A − F."""
     text, names = (ROOT / "VERDICTS.md").read_text(encoding="utf-8"), ("Tent", "CoTTA", "TTT", "Ours")

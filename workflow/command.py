@@ -75,7 +75,7 @@ def main(arguments: Sequence[str], notebooks: Path = ROOT / "notebooks") -> int:
         from workflow.run import run
 
         run(options, notebooks)
-    except (Refusal, OSError) as error:  # such as a results folder that cannot be written to
+    except (Refusal, ValueError, OSError) as error:  # such as a results folder that cannot be written to
         print(f"run_all.sh: {error}", file=sys.stderr)
         return error.code if isinstance(error, Refusal) else BAD_ARGUMENTS
     except KeyboardInterrupt:

@@ -71,7 +71,7 @@ def table() -> pd.DataFrame:
     cards = [networks.read_card(path) for path in sorted(networks.SHIPPED.glob("*.safetensors"))]
     rows = {
         f"{card.objective}-{card.seed}": {
-            "epochs": str(card.training.epochs),
+            "epochs": str(card.training.epochs or f"{card.training.iterations} batches"),
             "precision": card.training.precision,
             "clean error (%)": f"{card.clean_error:.2f}",
             "with batch statistics (%)": f"{card.clean_error_batch_statistics:.2f}",

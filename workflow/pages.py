@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import nbformat
@@ -38,8 +39,8 @@ def read(path: Path) -> NotebookNode:
     label = Path(given.get("profile", "")).parent.name  # run.py wrote the profile into the folder of its name
     if (ROOT / "profiles" / f"{label}.yaml").exists():
         given["profile"] = label
-    for name, value in given.items():  # npz:/home/me/pets is npz:pets
-        given[name] = re.sub(r"^(\w+:).*/(?=.)", r"\1", value) if isinstance(value, str) else value
+    for name, value in given.items():
+        given[name] = [_without_folder(item) for item in value] if isinstance(value, list) else _without_folder(value)
 
     def used(line: re.Match[str]) -> str:
         return f"{line[1]} = {given[line[1]]!r}{line[2] or ''}" if line[1] in given else line[0]
@@ -52,6 +53,11 @@ def read(path: Path) -> NotebookNode:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     return notebook
+
+
+def _without_folder(value: Any) -> Any:
+    """`npz:pets` of `npz:/home/me/pets`, and any other value as it is."""
+    return re.sub(r"^(\w+:).*/(?=.)", r"\1", value) if isinstance(value, str) else value
 
 
 def write_html(notebook: Path, output: Path) -> None:

@@ -34,10 +34,10 @@ PATIENCE = 20
 """Seconds in which what a killed run leaves behind sees that it was, and ends."""
 
 
-def _from_folder(name: str, value: Any, folder: Path) -> Any:
+def from_folder(name: str, value: Any, folder: Path) -> Any:
     """`value` with the relative paths in it taken from `folder`: npz:FOLDER, release:FILE, names ending in _folder."""
     if isinstance(value, list):
-        return [item if isinstance(item, list) else _from_folder(name, item, folder) for item in value]
+        return [item if isinstance(item, list) else from_folder(name, item, folder) for item in value]
     kind, _, path = value.partition(":") if isinstance(value, str) else ("", "", "")
     if path and name.endswith(("_dataset", "_weights")):
         return f"{kind}:{folder / Path(path).expanduser()}"
@@ -57,7 +57,7 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
                 raise ValueError("allowed is NAME=VALUE, such as image_epochs=2")
             if name == "seed" or name in changes:
                 raise ValueError("it is given twice" if name in changes else "each job has its own seed; use --seeds")
-            changes[name] = _from_folder(name, parse_yaml(text), caller)
+            changes[name] = from_folder(name, parse_yaml(text), caller)
         except (ValueError, RuntimeError) as error:
             raise Refusal(f"--set {pair[:200]}: {error}") from None
     try:
@@ -189,11 +189,11 @@ def place(options: argparse.Namespace, settings: Settings, caller: Path) -> tupl
         jobs = ["--jobs", str(options.jobs)] if options.jobs else []
         return ["--workflow-profile", str(folder), *jobs], variables, f"by {folder}"
     try:
-        choose_device(settings.device)
+        device = choose_device(settings.device)
     except ValueError as error:
         raise Refusal(f"{error}; --set device=auto takes what there is, --cluster runs the jobs elsewhere") from None
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+    named = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
+    gpus = [] if device == "cpu" else named.split(",")
     count = options.jobs or len(gpus) or min(2, os.cpu_count() or 1)
     variables = os.environ | {"CASCADETTA_RUNNER": "1", "CASCADETTA_GPUS": ",".join((gpus * count)[:count])}
     return ["--cores", str(count)], variables, f"{count} at a time"

@@ -24,6 +24,7 @@ from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.settings import SettingsError, load_profile
 from cascadetta_lib.store import DESCRIPTION, CheckpointRequest, Damaged, Entry, read_entry
 from cascadetta_lib.study import Study
+from workflow.run import from_folder
 
 
 def unpack(archive: Path, study: Study) -> int:
@@ -69,11 +70,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="File the raw runs behind committed figures in the store.")
     parser.add_argument("dataset", help="KIND:FOLDER, the data as this machine has them, or any name where it has none")
     parser.add_argument("archives", nargs="+", type=Path, help="figures/NAME/*runs.tar.xz")
-    parser.add_argument("--results", default="results", help="the folder of the store (default: results)")
+    parser.add_argument("--results", help="the folder of the store (default: results, beside this folder)")
     asked = parser.parse_args()
     where = ""
     try:
-        study = Study(load_profile("study", {"image_dataset": asked.dataset, "results_folder": asked.results}))
+        values = {"image_dataset": asked.dataset} | ({"results_folder": asked.results} if asked.results else {})
+        # As in run_all.sh --set, what is relative lies in the caller's folder.
+        study = Study(load_profile("study", {name: from_folder(name, values[name], Path.cwd()) for name in values}))
         for archive in asked.archives:
             where = f"{archive}: "
             print(f"{where}{unpack(archive, study)} entries")

@@ -142,8 +142,7 @@ def split_source(source: Split, options: Options) -> tuple[Split, Split]:
     The draw has its own seed: all seeds of a study share one held-out split. ValueError where none is left to train on.
     """
     order = torch.randperm(len(source.y), generator=torch.Generator().manual_seed(0))[: options.train_size]
-    share = options.held_out_fraction
-    held = max(1, round(len(order) * share))
+    held = max(1, round(len(order) * (share := options.held_out_fraction)))
     if held >= len(order):
         raise ValueError(f"held_out_fraction = {share}: of {len(order)} examples none is left to train on")
     return source.take(order[:-held].sort().values), source.take(order[-held:].sort().values)
@@ -195,14 +194,17 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The arrays that an earlier call kept in the .npz file `path`, or those that `make` returns and that are kept
-    from then on. A damaged file is set aside and made again."""
+    from then on, with a warning where they cannot be. A damaged file is set aside and made again."""
     if path.is_file():
         try:
             return read_arrays(path)  # the .npz format has a checksum for each array
         except ValueError as error:
             set_aside(path, str(error))
     made = dict(make())
-    write_atomically(path, lambda file: np.savez(file, **made))  # type: ignore[arg-type]
+    try:
+        write_atomically(path, lambda file: np.savez(file, **made))  # type: ignore[arg-type]
+    except OSError as error:  # such as in a folder of data that many share, and only one may write to
+        warnings.warn(f"{path} cannot be kept ({error.strerror}): it is made anew each time", stacklevel=2)
     return made
 
 

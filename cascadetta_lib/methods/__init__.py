@@ -1,13 +1,10 @@
 """Test-time methods by name. A new file in this folder is all that a new method needs; the contract tests find it.
 
-A method can be used alone, in a loop of your own:
-
-    method = METHODS["tent"](model, learning_rate=1e-3)
-    for x in stream:
-        logits = method(x)      # adapts to the batch, then predicts it
-    method.reset()
+A method can be used alone, in a loop of your own: with `method = METHODS["tent"](model, learning_rate=1e-3)` each
+`logits = method(x)` adapts to a batch, then predicts it; `method.reset()` goes back to the source.
 """
 
+import os
 import sys
 
 from cascadetta_lib.data.base import code_version
@@ -15,9 +12,11 @@ from cascadetta_lib.methods.base import Method
 from cascadetta_lib.registry import Registry
 
 METHODS: Registry[type[Method]] = Registry("method", __name__)
+SESSION = os.urandom(4).hex()  # the code of a method in a notebook's cell, which in another session may be another
 
 
 def code_of(name: str) -> str:
-    """A hash of the files that define a method, without what all methods share; one in a notebook's cell has none."""
+    """A hash of the files that define a method, without what all methods share, or SESSION where there is no file."""
     modules = {part.__module__ for part in METHODS[name].__mro__ if issubclass(part, Method) and part is not Method}
-    return code_version(*sorted(module for module in modules if hasattr(sys.modules[module], "__file__")))
+    in_files = all(hasattr(sys.modules[module], "__file__") for module in modules)
+    return code_version(*sorted(modules)) if in_files else SESSION
