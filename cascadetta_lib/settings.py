@@ -18,11 +18,9 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.sections import SECTIONS, ImageSection, Section, SpeechSection, TextSection, different
 
-ROOT = Path(__file__).resolve().parents[1]
-"""Relative folders in a profile start here, wherever a notebook is opened from."""
+ROOT = Path(__file__).resolve().parents[1]  # where relative folders in a profile start, whatever opens a notebook
 PROFILES = ROOT / "profiles"
-RESERVED = ("checkpoints", "runs", "theorem")
-"""What the results folder holds beside the folders of the profiles."""
+RESERVED = ("checkpoints", "runs", "theorem")  # what the results folder holds beside the folders of the profiles
 PLAIN = str | int | float | None
 
 

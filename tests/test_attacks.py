@@ -267,6 +267,7 @@ ATTACKS = [
     Attack("results of a long name", values(f"results_folder={'r' * 300}"), 2, ("File name too long",)),
     Attack("results in a file", values("results_folder=mine/x", prepare=lambda here: (here / "mine").touch()), 2,
            ("mine/x", "Not a directory")),
+    Attack("data in a device", line("--only", "03_adapt_text", "--set", "data_folder=/dev/null/x"), 2, ("/dev/null",)),
     Attack("two folders of one name", values("image_dataset=['npz:a/pets', 'npz:b/pets']", prepare=two_pets), 2,
            ("image_dataset", "two of them have one name")),
     Attack("two files of one name in tables", values("text_dataset=[amazon, 'amazon:other']"), 2,

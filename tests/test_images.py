@@ -1,5 +1,6 @@
 """Image datasets and the user's own files: made-up data in the layouts of the public archives, without a network."""
 
+import errno
 import hashlib
 import pickle
 import re
@@ -452,11 +453,15 @@ def test_a_damaged_kept_array_is_set_aside_and_made_again(tmp_path: Path) -> Non
     assert np.array_equal(kept_array(path, lambda: array), array + 1)
 
 
-def test_an_array_that_cannot_be_kept_is_made_each_time(tmp_path: Path) -> None:
-    (tmp_path / "shared").touch()  # a file where the folder should be stops root, too, unlike a folder's permissions
+def test_an_array_that_cannot_be_kept_is_made_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("cascadetta_lib.data.base.write_atomically", refuse)
+    told = r"array\.npz cannot be kept \(Read-only file system\): it is made anew each time"
     for count in (1, 2):
-        with pytest.warns(UserWarning, match=r"shared/array\.npz cannot be kept \(.+\): it is made anew each time"):
-            assert len(kept_array(tmp_path / "shared" / "array.npz", lambda: np.ones(count))) == count  # noqa: B023
+        with pytest.warns(UserWarning, match=told):
+            assert len(kept_array(tmp_path / "array.npz", lambda: np.ones(count))) == count  # noqa: B023
 
 
 def test_digits(tmp_path: Path) -> None:

@@ -203,6 +203,8 @@ def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dic
     made = dict(make())
     try:
         write_atomically(path, lambda file: np.savez(file, **made))  # type: ignore[arg-type]
+    except NotADirectoryError:
+        raise
     except OSError as error:  # such as in a folder of data that many share, and only one may write to
         warnings.warn(f"{path} cannot be kept ({error.strerror}): it is made anew each time", stacklevel=2)
     return made
