@@ -4,6 +4,7 @@ import importlib
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -91,16 +92,32 @@ def test_a_run_that_other_code_of_its_method_made_is_used_with_a_warning(
     (tmp_path / "my_method.py").write_text(f"{source}    learning_rate = 1\n")
     with pytest.warns(UserWarning, match=r"runs/[0-9a-f]{16}: mine's code may be another now; remove it to run again"):
         study.run("mine")
-    monkeypatch.delattr(sys.modules["my_method"], "__file__")  # as in a notebook's cell
-    with pytest.warns(UserWarning, match="mine's code may be another"):
+
+
+def test_a_method_of_a_notebooks_cell_can_be_defined_again(
+    study: Study, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    cell = types.ModuleType("cell")  # without a file, as a notebook's own module is
+    monkeypatch.setitem(sys.modules, "cell", cell)
+    monkeypatch.setattr(METHODS, "_entries", {name: METHODS[name] for name in METHODS})
+    source = "from cascadetta_lib.methods import METHODS\nfrom cascadetta_lib.methods.tent import Tent\n"
+    source += "@METHODS.add('mine')\nclass Mine(Tent):\n    label = 'Mine'\n"
+    exec(source, vars(cell))
+    study.run("mine")
+    assert study.run("mine").method == "mine" and not recwarn
+    exec(source.replace("label = 'Mine'", "label = 'Mine again'"), vars(cell))
+    assert METHODS["mine"].label == "Mine again"
+    with pytest.warns(UserWarning, match=r"runs/[0-9a-f]{16}: mine's code may be another now; remove it to run again"):
         study.run("mine")
     shutil.rmtree(study.store.folder / "runs")
     recwarn.clear()
     study.run("mine")
-    assert not recwarn
-    monkeypatch.setattr("cascadetta_lib.methods.SESSION", "another")  # after the kernel was restarted
+    assert study.run("mine").method == "mine" and not recwarn
+    monkeypatch.setattr("cascadetta_lib.methods.CELLS", {})  # after the kernel was restarted
     with pytest.warns(UserWarning, match="mine's code may be another"):
         study.run("mine")
+    with pytest.raises(ValueError, match="two methods are named 'tent'"):
+        exec(source.replace("'mine'", "'tent'"), vars(cell))
 
 
 def test_a_run_with_transfer_serves_a_request_without(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

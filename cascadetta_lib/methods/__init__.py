@@ -12,11 +12,11 @@ from cascadetta_lib.methods.base import Method
 from cascadetta_lib.registry import Registry
 
 METHODS: Registry[type[Method]] = Registry("method", __name__)
-SESSION = os.urandom(4).hex()  # the code of a method in a notebook's cell, which in another session may be another
+CELLS: dict[type[Method], str] = {}  # what stands for the code of a method in a notebook's cell, anew at each execution
 
 
 def code_of(name: str) -> str:
-    """A hash of the files that define a method, without what all methods share, or SESSION where there is no file."""
+    """A hash of the files that define a method, without what all methods share; of a notebook's cell one of CELLS."""
     modules = {part.__module__ for part in METHODS[name].__mro__ if issubclass(part, Method) and part is not Method}
     in_files = all(hasattr(sys.modules[module], "__file__") for module in modules)
-    return code_version(*sorted(modules)) if in_files else SESSION
+    return code_version(*sorted(modules)) if in_files else CELLS.setdefault(METHODS[name], os.urandom(4).hex())
