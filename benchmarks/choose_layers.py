@@ -8,14 +8,15 @@ that the store lacks is trained.
 """
 
 import argparse
+from pathlib import Path
 
 import pandas as pd
-import yaml
 
 from cascadetta_lib.pretrain import kept_epoch
 from cascadetta_lib.provenance import provenance
-from cascadetta_lib.settings import load_profile
 from cascadetta_lib.study import Study
+from workflow.command import Refusal
+from workflow.run import load_settings
 
 LAYERS = (1, 2, 3)
 
@@ -33,13 +34,14 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2,3,4", help="such as 0,1,2 (default 0,1,2,3,4)")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="as in run_all.sh")
     arguments = parser.parse_args()
-    pairs = (text.split("=", 1) for text in arguments.set)
-    overrides = {name: yaml.safe_load(value) for name, value in pairs}
+    try:
+        settings = load_settings(arguments, Path.cwd())
+    except Refusal as error:
+        parser.error(str(error))
     errors: dict[int, dict[str, float]] = {}
     for layers in LAYERS:
-        study = Study(load_profile(arguments.profile, overrides | {"text_msda_layers": layers}), "text")
-        seeds = map(int, arguments.seeds.split(","))
-        errors[layers] = {f"seed {seed}": held_out_error(study.at_seed(seed)) for seed in seeds}
+        study = Study(settings, "text").varied(msda_layers=layers)
+        errors[layers] = {f"seed {seed}": held_out_error(study.at_seed(seed)) for seed in settings.seeds}
     table = pd.DataFrame.from_dict(errors, orient="index").rename_axis("layers")
     print(table.assign(mean=table.mean(axis=1)).round(1).to_markdown())
     made = provenance(study.device, 0)

@@ -9,18 +9,19 @@ error on the augmented versions. A candidate that the store lacks is trained.
 """
 
 import argparse
+from pathlib import Path
 
 import pandas as pd
 import torch
-import yaml
 
 from cascadetta_lib.data.base import Dataset, Split
 from cascadetta_lib.meta import batch_statistics
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.provenance import provenance
-from cascadetta_lib.settings import load_profile
 from cascadetta_lib.study import Study
 from exhibits.collapse import CANDIDATES
+from workflow.command import Refusal
+from workflow.run import load_settings
 
 DRAWS = 5
 """How often the held-out examples are augmented."""
@@ -61,11 +62,12 @@ def main() -> None:
     parser.add_argument("--objectives", nargs="+", choices=CANDIDATES, default=CANDIDATES, help="default: all")
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="as in run_all.sh")
     arguments = parser.parse_args()
-    pairs = (text.split("=", 1) for text in arguments.set)
-    overrides = {name: yaml.safe_load(value) for name, value in pairs}
-    seeds = [int(seed) for seed in arguments.seeds.split(",")]
-    study = Study(load_profile(arguments.profile, overrides), arguments.modality)
-    studies = [study.at_seed(seed) for seed in seeds]
+    try:
+        settings = load_settings(arguments, Path.cwd())
+    except Refusal as error:
+        parser.error(str(error))
+    study = Study(settings, arguments.modality)
+    studies = [study.at_seed(seed) for seed in settings.seeds]
     rows = [row(study, objective) for objective in arguments.objectives for study in studies]
     table = pd.DataFrame(rows).groupby("objective", sort=False).mean()
     holding = table[table["agreement"] >= LEAST_AGREEMENT]
@@ -73,7 +75,7 @@ def main() -> None:
     print(f"\nchosen: {holding['error, augmented'].idxmin() if len(holding) else 'none, no a agrees with z'}")
     made = provenance(study.device, 0)
     where = f"{made['device']}, code {made['code_revision']}"
-    print(f"\n{study.dataset.source}; profile {arguments.profile}, seeds {seeds}, {where}")
+    print(f"\n{study.dataset.source}; profile {arguments.profile}, seeds {list(settings.seeds)}, {where}")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
 
     def value(runs: Runs, run: Run) -> float:
         found = runs.study.store.theorem(run)
-        return found[number] / max(abs(found[name]) for name in others) if found else math.nan
+        return found[number] / (max(abs(found[name]) for name in others) or math.nan) if found else math.nan
 
     return value
 

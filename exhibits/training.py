@@ -146,14 +146,14 @@ class Theorem(Exhibit):
     question = "How large is the term that aligns the two gradients, and how large is what the theorem leaves out?"
 
     def points(self, settings: Settings) -> list[Point]:
-        objectives = ("meta", "multi_task") if "cascade" in settings.image.methods else ()
-        return [Point(objective, "cascade", objective) for objective in objectives]
+        return [Point(one, "cascade", one) for one in ("meta", "multi_task") if "cascade" in settings.image.methods]
 
     def make(self, study: Study) -> list[Run]:
-        """Also the check of the decomposition, where it is known how a network was trained."""
+        """Also the check of the decomposition, where it is known how a network was trained, and on what."""
         made = super().make(study)
-        for run in (run for run in made if run.request.checkpoint.training or card_of(run).get("training")):
-            study.theorem(run.request.checkpoint.objective)
+        for run in made if len(study.dataset.train.y) > 1 else ():
+            if run.request.checkpoint.training or card_of(run).get("training"):
+                study.theorem(run.request.checkpoint.objective)
         return made
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

@@ -284,6 +284,13 @@ def test_a_fall_is_between_the_halves_of_the_domains(method: str, entropies: Any
     assert math.isnan(VALUES["error_fall"](stored(settings, [whole]), whole)), "a single batch"
 
 
+def test_a_saturated_auxiliary_classifier_has_no_curvature_to_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = quick()
+    run = made_up_run(Study(settings), "cascade", Numbers([4]))
+    monkeypatch.setattr(Store, "theorem", lambda store, run: {"smallest_curvature": 0.0, "largest_curvature": 0.0})
+    assert math.isnan(VALUES["least_curvature"](stored(settings, [run]), run))
+
+
 def test_text_and_speech_are_judged_at_the_images_learning_rate() -> None:
     for rate, reason in ((0.001, "gate: "), (0.0001, "protocol: online_learning_rate 0.0001 instead of 0.001")):
         settings = quick(text_dataset="amazon", text_online_learning_rate=rate, text_batch_size=None)

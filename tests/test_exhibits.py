@@ -499,6 +499,20 @@ def test_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert content(show("theorem", found), "theorem").loc["meta, seed 0", "error as printed"] == "0.12"
 
 
+@pytest.mark.parametrize(("examples", "checked"), [(2, ["meta", "multi_task"]), (1, [])])
+def test_theorem_needs_source_examples(monkeypatch: pytest.MonkeyPatch, examples: int, checked: list[str]) -> None:
+    settings = quick(image_methods=("cascade",), seeds=(0,))
+    found = stored(settings, made_up_runs(settings, world, points_of(settings, ["theorem"]), (0,)))
+    asked: list[str] = []
+    monkeypatch.setattr(
+        Study, "run", lambda study, *asked: next(r for r in found.stored if r.request == study.request(*asked))
+    )
+    monkeypatch.setattr(Study, "theorem", lambda study, objective: asked.append(objective))
+    monkeypatch.setattr(Study, "dataset", SimpleNamespace(train=SimpleNamespace(y=torch.zeros(examples))))
+    EXHIBITS["theorem"].make(Study(settings))
+    assert asked == checked
+
+
 def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
     def by_seed(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
         gain = 2 if method == "cascade" else 0

@@ -20,7 +20,7 @@ from conftest import LONGEST_MESSAGE, make_blobs, write_npz
 from PIL import Image
 from torchvision.datasets import CIFAR10, CIFAR100
 
-from cascadetta_lib.data import DATASETS, base, check_name, identity, images, load_dataset
+from cascadetta_lib.data import DATASETS, base, check_name, identity, images, load_dataset, tiny_imagenet
 from cascadetta_lib.data.base import DataMissing, Options, Split, kept_array, mixed, split_source, write_atomically
 from cascadetta_lib.data.cifar10_sample import FILE
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
@@ -98,6 +98,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_cifar(tmp_path, CIFAR10, 10, monkeypatch)
     write_cifar(tmp_path, CIFAR100, 100, monkeypatch)
     write_tiny_imagenet(tmp_path)
+    monkeypatch.setattr(tiny_imagenet, "WHOLE", (24, 12, 3))
     write_npz(tmp_path / "own")
     np.savez(tmp_path / "sample.npz", x=random_images(1000, 32), y=np.arange(1000) % 10)
     return tmp_path
@@ -298,11 +299,22 @@ def test_tiny_imagenet(folder: Path) -> None:
 
     archive = folder / "Tiny-ImageNet-C"
     (archive / "fog" / "5" / WNIDS[0]).rename(folder / "a class")
-    with pytest.raises(DataMissing, match=r"5 has 8 images of 2 classes, not 12 of 3; unpack"):
-        whole.domain("fog", 5)
+    for use in (lambda: whole.domain("fog", 5), lambda: load("tiny_imagenet", folder)):
+        with pytest.raises(DataMissing, match=r"fog/5: \(8, 2\) images and classes, not \(12, 3\); unpack"):
+            use()
     (archive / "snow" / "3").rename(folder / "a severity")
     with pytest.warns(UserWarning, match="lacks snow/3; .* the corruptions are generated"):
         assert not load_dataset("tiny_imagenet", ImageOptions(folder=str(folder))).official
+
+
+def test_tiny_imagenet_with_images_missing_is_refused_until_they_are_there(folder: Path) -> None:
+    train, image = folder / "tiny-imagenet-200" / "train" / WNIDS[0], f"images/{WNIDS[0]}_0.JPEG"
+    for lacks, found in ((image, r"\(23, 12, 3\)"), ("", r"\(16, 12, 2\)")):
+        (train / lacks).rename(folder / "away")
+        with pytest.raises(DataMissing, match=rf"{found} .* classes, not \(24, 12, 3\); remove it"):
+            load("tiny_imagenet", folder)
+        (folder / "away").rename(train / lacks)
+    assert len(load("tiny_imagenet", folder).train.y) == 22
 
 
 @pytest.mark.parametrize(

@@ -173,8 +173,8 @@ def small_dataset(folder: Path, synonyms: Synonyms = SYNONYMS, **changes: Any) -
 def test_dataset_holds_rows(tmp_path: Path) -> None:
     data = small_dataset(tmp_path, features="counts")
     assert data.train.x.dtype == torch.int64 and len(data.train.x) == 36 and len(data.held_out.x) == 4
-    assert data.bank.shape == (36 * 4 + 4 + 3 * 12, data.input_features) and data.bank.dtype == torch.float32
-    assert data.network_facts == {"classes": 2, "inputs": data.input_features} and data.official
+    assert len(data.bank) == 36 * 4 + 4 + 3 * 12 and data.bank.dtype == torch.float32
+    assert data.network_facts == {"classes": 2, "inputs": data.bank.shape[1]} and data.official
     torch.testing.assert_close(data.prepare(data.train.x[3:5]), data.bank[3:5])
     assert (
         data.vocabulary.standard == DOMAINS and data.source == "made up by the tests, EDA with synonyms from the tests"
@@ -409,7 +409,7 @@ def test_wordnet(real: Path) -> None:
 
 def test_real_reviews(real: Path) -> None:
     data = load("amazon", real, vocabulary_size=5000, eda_copies=1, features="counts", test_size=300)
-    assert "skipped" not in data.source and data.input_features == 5000
+    assert "skipped" not in data.source and data.bank.shape[1] == 5000
     assert len(data.train.x) == 1800 and len(data.held_out.x) == 200
     different = (data.prepare(data.train.x) != data.prepare(data.randomise(data.train.x, seeded()))).any(1)
     assert different.float().mean() > 0.7, "the others' changes are outside the vocabulary"

@@ -39,7 +39,9 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     device: str = Field("cpu", description="where the examples are kept: cpu or cuda")
     train_size: int | None = Field(None, ge=2, description="number of source examples, drawn once; null: all")
     test_size: int | None = Field(None, ge=1, description="number of examples of each target domain; null: all")
-    held_out_fraction: float = Field(0.1, gt=0, lt=1, description="share of the source examples set aside")
+    held_out_fraction: float = Field(
+        0.1, gt=0, lt=1, description="share of the source examples set aside; speech has a split of its own"
+    )
 
 
 NOT_TRAINED_ON = {"folder", "device", "test_size"}

@@ -22,8 +22,7 @@ def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
     """DataMissing if the clean images are missing or altered; without the -C archive it warns and generates."""
     from torchvision import datasets  # takes seconds, and the look-up of any dataset imports this module
 
-    name = title.replace("-", "")
-    reader = getattr(datasets, name)
+    reader = getattr(datasets, title.replace("-", ""))
     unpacked = fetch(title, [reader.url], options.folder, f"md5:{reader.tgz_md5}", "170 MB", reader.base_folder)
     try:  # torchvision checks the hash of each file
         train, test = (reader(root=unpacked.parent, train=part) for part in (True, False))
@@ -37,7 +36,7 @@ def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
         for corruption in CORRUPTIONS:  # One that was cut short would else be noticed after hours of training.
             read_cifar_c(corrupted, len(test.data), corruption, severity=1, count=1)
     return make_image_dataset(
-        name=name.lower(),
+        name=reader.__name__.lower(),
         source=title,
         compare_with=f"{title}-C",
         class_names=tuple(train.classes),

@@ -85,13 +85,8 @@ class TextDataset(Dataset):
     synonyms: Synonyms
 
     @property
-    def input_features(self) -> int:
-        """D, the length of the network's input."""
-        return self.bank.shape[1]
-
-    @property
     def network_facts(self) -> dict[str, Any]:
-        return {"classes": self.classes, "inputs": self.input_features}
+        return {"classes": self.classes, "inputs": self.bank.shape[1]}
 
     def domain(self, name: str, severity: int = 1) -> Split:
         """The first `options.test_size` reviews of a target domain in a fixed mixed order, or of the held-out source
