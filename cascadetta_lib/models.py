@@ -174,7 +174,7 @@ def build_network(
                 phi, classifier = speech_features(), nn.Sequential(*lenet)
             model = Cascade(phi, classifier, nn.Linear(classes, classes) if auxiliary else None)
     # The convolutions of a CPU are faster with the channels last; values and results stay what they are.
-    return model.to(memory_format=torch.channels_last)
+    return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last)
 
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d

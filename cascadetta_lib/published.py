@@ -139,7 +139,7 @@ def load_robustbench(path: str | Path) -> Cascade:
         model = Cascade(WideResNet(6 * count + 4, widening), nn.Linear(features, classes), None)
     own = {name.replace("convShortcut", "shortcut"): value for name, value in state.items()}
     load_into(model, _renamed(own, parts), Path(path))
-    return model.to(memory_format=torch.channels_last).eval()
+    return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last).eval()
 
 
 def load_published(kind: str, path: Path) -> tuple[Cascade, dict[str, Any]]:

@@ -211,7 +211,7 @@ def test_train_and_eval_and_inference_mode_change_nothing(name: str, modality: M
             inside.reset()
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", list(METHODS))
 def test_a_method_can_be_made_inside_inference_mode(name: str, images: Tensor) -> None:
     given = {"model": network(METHODS[name].objective), "source": made_up("image")}
     with torch.inference_mode():
@@ -221,7 +221,7 @@ def test_a_method_can_be_made_inside_inference_mode(name: str, images: Tensor) -
     assert all(torch.equal(method(images), z) for z in first)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_works_under_autocast(name: str, images: Tensor) -> None:
     method = make(name)
     with torch.autocast("cpu", torch.bfloat16):
