@@ -149,9 +149,9 @@ class BatchSize(Sweep):
         return points_for(methods, of_sizes(settings, settings.image.batch_sizes))
 
     def table(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Also the mean and the standard deviation over batch sizes."""
         wide = frame.pivot_table("E", ["label", "seed"], "batch_size").reindex(columns=PAPER_SIZES)
-        over_sizes = wide.dropna().groupby("label").mean().agg(["mean", "std"], axis=1)
+        means = wide.dropna().groupby("label").mean()
+        over_sizes = pd.DataFrame({"mean": means.mean(axis=1), "std": means.std(axis=1)})
         return super().table(frame).join(over_sizes.map(number).astype(str)).fillna("–")
 
 
