@@ -6,6 +6,7 @@ import math
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -93,6 +94,18 @@ def test_which_networks_are_there(folder: Path) -> None:
     assert origins(str(folder), [0, 3, 4]) == [networks.origin(str(folder), "meta", 3)]
     assert origins("train", [0]) == networks.present("train", 0) == networks.present(str(folder), 0) == []
     assert networks.present(str(folder), 3) == ["meta"]
+
+
+def test_a_copy_of_a_shipped_network_is_that_network(tmp_path: Path) -> None:
+    """So a folder with the shipped ones and one's own finds the stored runs of the former."""
+    for file in networks.SHIPPED.glob("erm-0.*"):
+        shutil.copy(file, tmp_path)
+    shipped = networks.origin("shipped", "erm", 0)
+    assert networks.origin(str(tmp_path), "erm", 0) == shipped and shipped.startswith("shipped:")
+    card = networks.read_card(tmp_path / "erm-0.safetensors")
+    retold = card.model_copy(update={"data": "other images"}).model_dump_json()
+    (tmp_path / "erm-0.json").write_text(retold, encoding="utf-8")
+    assert networks.origin(str(tmp_path), "erm", 0).startswith("folder:")
 
 
 def test_the_name_says_which_weights() -> None:
