@@ -245,7 +245,10 @@ def test_committed_runs_are_whole_and_are_those_behind_the_committed_numbers(fol
     for entry in entries:  # The key of a shipped network is the hash of its weights alone.
         card = (entry.provenance.get("network") or {}).get("card") or {}
         if "weights_sha256" in card:
-            now = json.loads((ROOT / "weights" / f"{card['objective']}-{card['seed']}.json").read_text())
+            name = f"{card['objective']}-{card['seed']}.json"
+            # The card of a network that is not shipped is kept beside the numbers that came of it.
+            [path] = [path for path in (ROOT / "weights" / name, *folder.glob(f"*/{name}")) if path.exists()]
+            now = json.loads(path.read_text())
             assert (now["weights_sha256"], now["network"]) == (card["weights_sha256"], card["network"])
     assert not any(str(value).startswith("/") for entry in entries for value in entry.provenance.values())
     errors = np.array([100 * mean_online_error(load_run(entry).batches) for entry in entries])
