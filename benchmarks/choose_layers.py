@@ -2,17 +2,25 @@
 
 `./run_all.sh python benchmarks/choose_layers.py --set text_dataset=amazon`
 
-Prints a row a number of layers: the error (%) of ERM on the held-out reviews, in the epoch that was kept, at each seed
-and on average. All seeds share the held-out reviews, so what chance does to them is in all columns alike. A network
-that the store lacks is trained.
+Prints a row a number of layers, once for the features of the last layer, which are the study's, and once for those of
+all layers and the n-gram counts side by side, as Chen et al. (2012) use them: the error (%) of ERM on the held-out
+reviews, in the epoch that is kept, at each seed and on average. All seeds share the held-out reviews, so what chance
+does to them is in all columns alike.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pandas as pd
+import torch
+from torch import Tensor
 
-from cascadetta_lib.pretrain import kept_epoch
+from cascadetta_lib.data.base import Split
+from cascadetta_lib.data.msda import apply_msda, fit_msda
+from cascadetta_lib.data.reviews import TextDataset
+from cascadetta_lib.pretrain import kept_epoch, pretrain
 from cascadetta_lib.provenance import provenance
 from cascadetta_lib.study import Study
 from workflow.command import Refusal
@@ -21,10 +29,26 @@ from workflow.run import load_settings
 LAYERS = (1, 2, 3)
 
 
-def held_out_error(study: Study) -> float:
+def with_features(counts: TextDataset) -> dict[str, TextDataset]:
+    """The dataset under each kind of features, its training and held-out reviews alone; `counts` has n-gram counts."""
+    sizes = [len(counts.train.y), len(counts.held_out.y)]
+    rows = torch.cat([counts.train.x, counts.held_out.x])
+    outputs = [counts.bank[rows]]
+    fitted = outputs[0][: sizes[0]]
+    for weight in fit_msda(fitted, layers=max(LAYERS), probability=counts.options.msda_probability):
+        outputs.append(apply_msda(outputs[-1], [weight]))
+    banks: dict[str, Tensor] = {f"{layers}, the last": outputs[layers] for layers in LAYERS}
+    banks |= {f"{layers}, all and the counts": torch.cat(outputs[: layers + 1], 1) for layers in LAYERS}
+    train, held_out = torch.arange(len(rows), device=rows.device).split(sizes)
+    splits = {"train": Split(train, counts.train.y), "held_out": Split(held_out, counts.held_out.y)}
+    return {name: replace(counts, bank=bank, **splits) for name, bank in banks.items()}
+
+
+def held_out_error(study: Study, dataset: TextDataset) -> float:
     """Of ERM at the study's seed, in percent."""
-    history = study.checkpoint("erm").history
-    assert history is not None
+    request = study.checkpoint_request("erm")
+    assert request.network is not None and request.training is not None
+    _, history = pretrain(dataset, request.network, "erm", request.training, request.seed)
     return 100 * (1 - float(kept_epoch(history)["held_out_accuracy"]))
 
 
@@ -38,10 +62,11 @@ def main() -> None:
         settings = load_settings(arguments, Path.cwd())
     except Refusal as error:
         parser.error(str(error))
-    errors: dict[int, dict[str, float]] = {}
-    for layers in LAYERS:
-        study = Study(settings, "text").varied(msda_layers=layers)
-        errors[layers] = {f"seed {seed}": held_out_error(study.at_seed(seed)) for seed in settings.seeds}
+    study = Study(settings, "text")
+    errors = {
+        name: {f"seed {seed}": held_out_error(study.at_seed(seed), dataset) for seed in settings.seeds}
+        for name, dataset in with_features(cast(TextDataset, study.varied(features="counts").dataset)).items()
+    }
     table = pd.DataFrame.from_dict(errors, orient="index").rename_axis("layers")
     print(table.assign(mean=table.mean(axis=1)).round(1).to_markdown())
     made = provenance(study.device, 0)
