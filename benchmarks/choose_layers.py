@@ -39,9 +39,9 @@ def with_features(counts: TextDataset) -> dict[str, TextDataset]:
         outputs.append(apply_msda(outputs[-1], [weight]))
     banks: dict[str, Tensor] = {f"{layers}, the last": outputs[layers] for layers in LAYERS}
     banks |= {f"{layers}, all and the counts": torch.cat(outputs[: layers + 1], 1) for layers in LAYERS}
-    train, held_out = torch.arange(len(rows), device=rows.device).split(sizes)
-    splits = {"train": Split(train, counts.train.y), "held_out": Split(held_out, counts.held_out.y)}
-    return {name: replace(counts, bank=bank, **splits) for name, bank in banks.items()}
+    places = torch.arange(len(rows), device=rows.device).split(sizes)
+    train, held_out = (Split(x, split.y) for x, split in zip(places, (counts.train, counts.held_out), strict=True))
+    return {name: replace(counts, bank=bank, train=train, held_out=held_out) for name, bank in banks.items()}
 
 
 def held_out_error(study: Study, dataset: TextDataset) -> float:
