@@ -20,24 +20,25 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import nn
 
-from cascadetta_lib.data.base import Dataset, Modality
+from cascadetta_lib.data.base import Dataset, Modality, fingerprint
 from cascadetta_lib.models import Network, as_outputs
 from cascadetta_lib.objectives import OBJECTIVES, Training
-from cascadetta_lib.pretrain import new_network
+from cascadetta_lib.pretrain import held_out_accuracy, new_network
 from cascadetta_lib.published import SOURCES, NetworkError, check_file, load_into, load_published
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.settings import absolute
 from cascadetta_lib.streams import Domain
 
+SAMPLE, ROUNDING = 256, 2  # examples on which a network is held to its card, and what another machine may differ by
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
 FITTED = ("features", "vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
 SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {"image": ("input_scaling",), "text": FITTED, "speech": ()}
 """The options of a dataset by which a network sees it; it means something only where they are as in its training."""
 
 
-class Card(BaseModel, frozen=True, extra="forbid"):
+class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What made a network, and how good it is. Errors are in percent, on clean held-out source examples; sample_errors
-    counts those among the first 256, and corrupted_error is the E of AdaBN under four corruptions of severity 5,
+    counts those among the first SAMPLE, and corrupted_error is the E of AdaBN under four corruptions of severity 5,
     where they are defined. options: how the source was cut, scaled and augmented."""
 
     modality: Modality
@@ -103,6 +104,12 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
         load_into(built, load(content), path)
     except SafetensorError as error:
         raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
+    sample = dataset.plain_held_out.take(slice(SAMPLE))
+    if fingerprint([*sample]) == described.sample_fingerprint:  # else its data are not at hand
+        built, count, told = built.to(sample.y.device), len(sample.y), described.sample_errors
+        right = held_out_accuracy(built, dataset, running_statistics=True, batch_size=SAMPLE, held_out=sample)
+        if abs((wrong := round(count * (1 - right))) - told) > ROUNDING:
+            raise NetworkError(f"{path} errs on {wrong} of {count} examples, by its card (of another?) on {told}")
     table = path.with_suffix(".csv")
     try:
         if (history := pd.read_csv(table) if table.exists() else None) is not None:
@@ -164,8 +171,8 @@ def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
     folder = SHIPPED if weights == "shipped" else absolute(weights)
     path = folder / f"{objective}-{seed}.safetensors"
     if not path.is_file():
-        seeds = [found.stem for found in folder.glob(f"{objective}-*.safetensors")]  # its others, else all of this seed
-        there = ", ".join(sorted(seeds or present(weights, seed))) or "none"
+        seeds = [file.stem for file in folder.glob(f"{objective}-*.safetensors") if file.is_file()]
+        there = ", ".join(sorted(seeds or present(weights, seed))) or "none"  # its others, else all of this seed
         lacks = f"{folder} has no network {path.stem} (pre-training and seed). There: {there}. `train` trains one here"
         known = ["train", "shipped", "release:FILE", "robustbench:FILE", "FOLDER"]
         allowed = nearest(Path(weights.partition(":")[0]).name, known)

@@ -16,7 +16,7 @@ from cascadetta_lib.data.reviews import TextOptions
 from cascadetta_lib.data.utterances import SpeechOptions
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import OptimizerName
-from cascadetta_lib.models import Depth, ImageNetwork, SpeechNetwork, TextNetwork
+from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.streams import Domain, Order, make_stream
@@ -154,11 +154,8 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
     batch_sizes: Sizes = Field((128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size")
     learning_rates: Rates = Field(RATES, description="online ones, of the ablation by learning rate and batch size")
     learning_rate_batch_sizes: Sizes = Field((128, 32, 8), description="batch sizes of the ablation by learning rate")
-    trial_depth: Depth = Field(26, ge=8, le=200, description="of the networks on which 07_collapse tries objectives")
-    trial_train_size: int | None = Field(None, ge=20, description="source images of 07_collapse; null: all")
-    trial_epochs: int = Field(75, ge=1, description="epochs of each network that 07_collapse tries")
-    trial_training_batch_size: int = Field(200, ge=4, description="batch of the pre-trainings that 07_collapse tries")
-    trial_schedule: Literal["linear", "steps"] = Field("steps", description="of the learning rate in 07_collapse")
+    trial_train_size: int | None = Field(None, ge=20, description="source images of 07_collapse's trials; null: all")
+    trial_epochs: int = Field(75, ge=1, description="epochs of the networks that 07_collapse trains to try conditions")
     choice_learning_rates: Rates = Field(RATES, description="online ones that 07_collapse and 09_field choose from")
     choice_size: int | None = Field(None, ge=1, description="held-out images under each of four corruptions; null: all")
     comparison_batch_sizes: Sizes = Field((200, 16, 4, 1), description="of the comparison in 09_field")

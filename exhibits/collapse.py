@@ -71,16 +71,15 @@ class Conditions(OnSource):
     once = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Of smaller networks that are trained here for a shorter time, on all held-out images."""
+        """Of the networks that are there, else of the profile's, trained for `trial_epochs` on `trial_train_size`."""
         image, points = settings.image, []
+        trial = on_source(settings, online_learning_rate=image.online_learning_rate)
         if "cascade" not in image.methods:
             return []
-        names = ("depth", "train_size", "epochs", "training_batch_size", "schedule")
-        trial = on_source(settings) | {name: getattr(image, f"trial_{name}") for name in names}
-        trial |= {"test_size": None, "weights": "train"}
-        for label, changes in CONDITIONS.items():
+        if trains := image.weights == "train":
+            trial |= {"test_size": None, "train_size": image.trial_train_size, "epochs": image.trial_epochs}
+        for label, changes in CONDITIONS.items() if trains else ():
             if any(getattr(image, name) != value for name, value in changes.items()):
-                changes = changes | {"online_learning_rate": image.online_learning_rate}
                 points.append(Point(label, "cascade", "meta", trial | changes))
         for name in CANDIDATES:
             label = name.replace("_", " ")
@@ -101,11 +100,10 @@ class Conditions(OnSource):
         adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
         errors = adapted.pivot_table(index="label", columns="on", values="E", aggfunc=spread, sort=False)
         table = kept.join(errors).fillna("–").rename_axis("pre-training")
-        by_epoch = f"By epoch, {ONE_BATCH}."
         in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. meta: as in the profile."
         figure: Part | str = "No figure of one epoch."
         if epochs["epoch"].nunique() > 1:
             drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta"])]
             told = {name: COLUMNS[name] for name in list(COLUMNS)[2:] if name != "gradient_cosine"}
-            figure = Part("conditions-figure", curves(drawn, "label", told), by_epoch)
+            figure = Part("conditions-figure", curves(drawn, "label", told), f"By epoch, {ONE_BATCH}.")
         return [figure, Part("conditions", table, f"{in_kept} {MEASURED}")]

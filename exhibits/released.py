@@ -25,6 +25,7 @@ from exhibits.runs import (
 from exhibits.style import WIDTH, colour, legend, line_of, name_domains, number, panels
 from exhibits.tables import DEFINED, F_NAMES, by_domain, domains_table, metrics_by_label, paper_main
 
+ADAM = "Cascade (Adam)"
 PAPER_ROWS = {"tent_adam": "tent", "cascade_same_weights": "cascade", "cascade_fixed_classifier": "cascade"}
 """The method of the paper beside whose row a variant is shown."""
 BESIDE_ITS_ROW = (
@@ -76,10 +77,9 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     figure, grid = panels(len(shown), 2.7, columns=3, sharey=True)
     for axes, (label, each) in zip(grid, shown.items(), strict=True):
         errors = by_domain(each)
-        places = range(len(errors))
-        axes.plot(places, errors, color=colour(each["method"].iloc[0]), marker="o", ms=3)
-        theirs = paper.loc[label].reindex(errors.index)
-        axes.plot(places, theirs, "D", mfc="white", mec="black", ms=4, label="the paper's row")
+        axes.plot(errors.to_numpy(), color=colour(each["method"].iloc[0]), marker="o", ms=3)
+        theirs = paper.loc[label].reindex(errors.index).to_numpy()
+        axes.plot(theirs, "D", mfc="white", mec="black", ms=4, label="the paper's row")
         mean, published = number(each["E"].mean(), 1), number(paper.loc[label, "E"], 1)
         axes.set(title=f"{label}: {mean}, paper {published}", ylim=(0, None))
         name_domains(axes, map(str, errors.index))
@@ -126,14 +126,13 @@ class Updates(Exhibit):
         changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
         if "cascade" not in methods:
             return points_for(methods, [changes])
-        adam = Point("Cascade (Adam)", "cascade", None, changes | {"online_optimizer": "adam"})
+        adam = Point(ADAM, "cascade", None, changes | {"online_optimizer": "adam"})
         apart = [] if settings.image.weights.startswith(PUBLISHED) else ["cascade_no_auxiliary"]
         return [*points_for(list(dict.fromkeys([*methods, "cascade_same_weights", *apart])), [changes]), adam]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        paper = paper_main(frame["run"].iloc[0])
-        table = beside_its_row(frame, paper, ["E", "A"])
         run = frame["run"].iloc[0]
+        table = beside_its_row(frame, paper := paper_main(run), ["E", "A"])
         count = int(run.batches.groupby("step")["count"].sum().max())
         images = images_at(run, pd.Series(range(count))).nunique()
         versions = f": {images} in {count // images} versions" if images < count else ""
@@ -144,7 +143,7 @@ class Updates(Exhibit):
 
 def answer(shown: Shown) -> list[str]:
     """What the long stream says in sentences: of each method whether the paper's row is within what the network gives,
-    and what each gains on AdaBN, over the seeds that both have."""
+    what each gains on AdaBN, over the seeds that both have, and which of the paper's rows the network gives."""
     table = {part.name: part.content for part in shown.parts}.get("updates")
     if not isinstance(table, pd.DataFrame) or shown.numbers is None:
         return ["No answer: the long stream was not run."]
@@ -152,12 +151,16 @@ def answer(shown: Shown) -> list[str]:
     for label, row in table[table["the paper's E"] != "–"].iterrows():
         ours = " ".join(text for text in (f"{row['E']} %", row["95 % of E, over images"]) if text != "–")
         theirs = "the paper's row has {} %".format(row["the paper's E"]) + place[row["the paper's E in it"]]
-        apart = row["by domain, mean distance"]
-        told.append(f"* **{label}** errs on {ours}; {theirs}; by domain they are {apart} points apart.")
+        theirs += f"; by domain they are {row['by domain, mean distance']} points apart"
+        told.append(f"* **{label}** errs on {ours}; {theirs}.")
     labels, adabn = by_label(shown.numbers), METHODS["adabn"].label
     found = {label: paired(each, labels[adabn]) for label, each in labels.items() if adabn in labels and label != adabn}
     gains = [f"{label} {number(gain.mean, 1, sign=True)}" for label, gain in found.items() if gain]
     told += [f"\nWhat each gains on {adabn}, in points of E, at the same seeds: {', '.join(gains)}."] if gains else []
+    own = table["the paper's E in it"].drop([*{METHODS[name].label for name in PAPER_ROWS}, ADAM], errors="ignore")
+    given, others = (", ".join(own.index[own == inside]) for inside in ("yes", "no"))
+    short = f"by E this network gives of the paper's rows: {given or 'none'}. It does not give: {others or 'none'}."
+    told += [f"\n**In short**, {short}"] if given or others else []
     return [*told, f"\n{warning(shown.runs)}"]
 
 
@@ -170,10 +173,9 @@ def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | s
     base = by_domain(labels[adabn])
     figure, axes = plt.subplots(figsize=(WIDTH, 4.2))
     for label, each in labels.items():
-        added = errors_less(each, labels[adabn])
         method, objective = each[["method", "objective"]].iloc[0]
         look = line_of(method, objective, varied=label != METHODS[method].label)
-        axes.plot(added, label=label, **look)
+        axes.plot(errors_less(each, labels[adabn]), label=label, **look)
     for name in ("adabn", "tent", "cascade"):
         if (label := METHODS[name].label) in paper.index:
             theirs, line = paper.loc[label].reindex(base.index) - base, f"{label}, the paper's row"

@@ -29,6 +29,7 @@ from exhibits import EXHIBITS, released, style, tables, training, uncertainty
 from exhibits.ablations import sweep_figure
 from exhibits.base import Shown, file_name, show_all
 from exhibits.base import show as show_of
+from exhibits.collapse import CANDIDATES
 from exhibits.rendering import COPIES, markdown, provenance, seeds_of, table_html, to_html
 from exhibits.runs import METRICS, Runs, main_points
 from exhibits.style import draw_lines
@@ -228,6 +229,13 @@ def test_what_is_made_once_says_at_which_seed(tmp_path: Path) -> None:
     assert "at seed 0 alone" in EXHIBITS["choice"].show(Runs(study.settings)).lines[-1]
 
 
+def test_conditions_train_nothing_where_networks_are_there() -> None:
+    shipped, own = (EXHIBITS["conditions"].points(quick(image_weights=weights)) for weights in ("shipped", "train"))
+    assert {point.label for point in shipped} == {name.replace("_", " ") for name in CANDIDATES}
+    assert all("epochs" not in point.changes and "train_size" not in point.changes for point in shipped)
+    assert {point.changes["epochs"] for point in own} == {1} and {"λ = 0", "meta"} < {point.label for point in own}
+
+
 def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     study = Study(quick())
     none = Split(torch.empty(0, 3, 32, 32), torch.empty(0))
@@ -289,6 +297,10 @@ def test_whether_an_interval_holds_the_papers_row(
     assert content(shown, "updates").loc["Cascade", "the paper's E in it"] == told
     said = next(line for line in released.answer(shown) if line.startswith("* **Cascade**"))
     assert (", inside" in said, ", outside" in said) == (told == "yes", told == "no")
+    found = [line for line in released.answer(shown) if "In short" in line]
+    given, others = ("Cascade", "") if told == "yes" else ("none", ", Cascade")
+    wanted = f"the paper's rows: {given}. It does not give: AdaBN, Tent{others}."
+    assert found == ([] if told == "–" else ["\n**In short**, by E this network gives of " + wanted])
 
 
 @pytest.mark.parametrize(

@@ -27,14 +27,14 @@ from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade, ImageNetwork, build_network
-from cascadetta_lib.networks import NetworkError
+from cascadetta_lib.networks import SAMPLE, NetworkError
 from cascadetta_lib.objectives import OBJECTIVES, Training
 from cascadetta_lib.pretrain import new_network
 from cascadetta_lib.published import load_into, load_release
 from cascadetta_lib.streams import Domain
 from exhibits.rendering import markdown
 from workflow.notebooks import origins
-from workflow.pack import BEGIN, SAMPLE, pack, study_of, table
+from workflow.pack import BEGIN, pack, study_of, table
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 RELEASE = Path(__file__).resolve().parents[2] / "shared" / "data" / "release"
@@ -162,6 +162,8 @@ def _hide(path: Path, content: bytes) -> None:
         (lambda path: _change_card(path, classes=10), ["has 10 classes", f"has {CLASSES} classes"]),
         (lambda path: _change_card(path, options={"input_scaling": "unit"}), ["'unit'", "'symmetric'"]),
         (lambda path: _change_card(path, options={}), ["input_scaling = None, not 'symmetric': its card does not say"]),
+        (lambda path: _change_card(path, sample_errors=9), ["errs on ", "by its card (of another?) on 9"]),
+        (lambda path: _change_card(path, clean_error=math.nan), ["clean_error = nan", "finite number"]),
         (lambda path: _change_card(path, seed=4), ["is by its card meta-4"]),
         (lambda path: _change_card(path, objective="erm"), ["is by its card erm-3"]),
         (lambda path: path.with_suffix(".csv").write_text(""), ["meta-3.csv is no table of epochs"]),

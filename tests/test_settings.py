@@ -66,7 +66,6 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
         ("image_iterations", 10, ["image_…", "one of the two"]),
         ("image_depth", 27, ["image_depth = 27", "6n + 2"]),
         ("image_depth", 6_000_000_002, ["image_depth", "less than"]),
-        ("image_trial_depth", 9, ["image_trial_depth = 9", "6n + 2"]),
         *(("image_width", width, [f"image_width = {width}"]) for width in (1, 10**9)),
         ("image_schedule", "cosine", ["image_schedule = 'cosine'", "ttt_steps"]),
         ("image_training_batch_size", 3, ["image_training_batch_size = 3"]),

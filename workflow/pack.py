@@ -30,8 +30,6 @@ from cascadetta_lib.study import Study
 from exhibits.rendering import markdown
 from exhibits.style import number
 
-SAMPLE = 256
-"""Held-out examples on which a test holds a shipped network to its card."""
 BEGIN = "<!-- The table below is written by workflow/pack.py. -->\n"
 
 
@@ -41,7 +39,7 @@ def pack(folder: Path, model: nn.Module, history: pd.DataFrame, dataset: Dataset
     content = save({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
     accuracy = partial(held_out_accuracy, model, dataset, batch_size=200)
     names = HELD_OUT_CORRUPTIONS if tuple(dataset.held_out.x.shape[-2:]) == (32, 32) else ()
-    sample = dataset.plain_held_out.take(slice(SAMPLE))
+    sample = dataset.plain_held_out.take(slice(networks.SAMPLE))
     corrupted = [accuracy(running_statistics=False, held_out=dataset.domain(name, 5)) for name in names]
     described = networks.Card(
         modality=dataset.modality,
