@@ -100,10 +100,10 @@ class Conditions(OnSource):
         adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
         errors = adapted.pivot_table(index="label", columns="on", values="E", aggfunc=spread, sort=False)
         table = kept.join(errors).fillna("–").rename_axis("pre-training")
-        in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. meta: as in the profile."
+        in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. meta: the paper's."
         figure: Part | str = "No figure of one epoch."
         if epochs["epoch"].nunique() > 1:
-            drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta"])]
+            drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta"])] if len(kept) > len(CANDIDATES) else epochs
             told = {name: COLUMNS[name] for name in list(COLUMNS)[2:] if name != "gradient_cosine"}
             figure = Part("conditions-figure", curves(drawn, "label", told), f"By epoch, {ONE_BATCH}.")
         return [figure, Part("conditions", table, f"{in_kept} {MEASURED}")]
