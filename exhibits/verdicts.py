@@ -56,6 +56,7 @@ def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
     if claim.then == "one refutes":
         meets[:], misses[:] = 1.0, float(margins.gt(0).all(axis=None))
         reason = "no network misses the bound, which cannot prove that none does"
+        evidence = replace(evidence, parts=evidence.parts.loc[[margins.min(axis=1).idxmin()]])  # the one is shown
     unsure = [part for part, seen in evidence.batches.items() if seen.low <= claim.bound <= seen.high]
     meets[unsure] = misses[unsure] = 1.0
     all_meet, any_misses = meets.max(), min(1.0, len(misses) * misses.min())
@@ -91,9 +92,7 @@ def decide(tested: Sequence[Judgement], size: int) -> list[Judgement]:
         parts = f"for its {each.count} parts" if each.count > 1 else "alone"
         corrected = f"p = {each.p_value:.2g} {parts}, {adjusted:.2g} among its family"
         # Where the interval that is shown excludes the bound, the correction is why nothing is decided.
-        seen = each.estimate is not None and (
-            each.estimate.low > each.claim.bound or each.estimate.high < each.claim.bound
-        )
+        seen = each.estimate is not None and not each.estimate.low <= each.claim.bound <= each.estimate.high
         undecided = replace(each, outcome="undecided", reason=each.reason or (corrected if seen else ""))
         decided.append(replace(each, reason="") if adjusted <= level else undecided)
     return decided
