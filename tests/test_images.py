@@ -25,9 +25,13 @@ from cascadetta_lib.data.base import DataMissing, Options, Split, kept_array, mi
 from cascadetta_lib.data.cifar10_sample import FILE
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
+from cascadetta_lib.settings import load_profile
+from cascadetta_lib.study import Study
+from exhibits.tables import paper_main
 
 pytestmark = pytest.mark.usefixtures("offline")
 RANDOM = np.random.default_rng(0)
+RELEASE = Path(__file__).resolve().parents[2] / "shared" / "data" / "release" / "069c8695_pretrained.pth"
 WNIDS = ("n02", "n01", "n03")
 
 
@@ -246,6 +250,21 @@ def test_cifar_with_and_without_its_corruptions(folder: Path, name: str, title: 
     for read in (lambda: whole.domain("fog", 1), lambda: load(name, folder)):  # before anything is trained
         with pytest.raises(DataMissing, match=r"fog\.npy or labels\.npy cannot be read"):
             read()
+
+
+def test_the_authors_network_on_the_archive_stands_beside_the_papers_rows(folder: Path, tmp_path: Path) -> None:
+    """As `--profile released` with the archive of a user, whose images are made up here."""
+    if not RELEASE.exists():
+        pytest.skip(f"the authors' checkpoint is not at {RELEASE}")
+    write_cifar_c(folder / "CIFAR-10-C")
+    changes = {"image_dataset": "cifar10", "image_weights": f"release:{RELEASE}", "image_test_size": None}
+    places = {"data_folder": str(folder), "results_folder": str(tmp_path / "results"), "device": "cpu"}
+    study = Study(load_profile("released", {**changes, **places, "image_methods": ["adabn", "cascade"]}))
+    study.check()
+    run = study.varied(forward_transfer=False).run("cascade")
+    assert run.provenance["official_data"] and run.provenance["network"]["origin"].startswith("release:")
+    assert run.batches["count"].tolist() == [20] * 15
+    assert paper_main(run).loc["Cascade", "E"] == 22.99
 
 
 def test_what_an_editor_leaves_beside_the_code_is_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
