@@ -159,7 +159,7 @@ def answer(shown: Shown) -> list[str]:
     told += [f"\nWhat each gains on {adabn}, in points of E, at the same seeds: {', '.join(gains)}."] if gains else []
     own = table["the paper's E in it"].drop([*{METHODS[name].label for name in PAPER_ROWS}, ADAM], errors="ignore")
     given, others = (", ".join(own.index[own == inside]) for inside in ("yes", "no"))
-    short = f"by E this network gives of the paper's rows: {given or 'none'}. It does not give: {others or 'none'}."
+    short = f"by E, of the paper's rows this network gives: {given or 'none'}. It does not give: {others or 'none'}."
     told += [f"\n**In short**, {short}"] if given or others else []
     return [*told, f"\n{warning(shown.runs)}"]
 

@@ -299,8 +299,8 @@ def test_whether_an_interval_holds_the_papers_row(
     assert (", inside" in said, ", outside" in said) == (told == "yes", told == "no")
     found = [line for line in released.answer(shown) if "In short" in line]
     given, others = ("Cascade", "") if told == "yes" else ("none", ", Cascade")
-    wanted = f"the paper's rows: {given}. It does not give: AdaBN, Tent{others}."
-    assert found == ([] if told == "–" else ["\n**In short**, by E this network gives of " + wanted])
+    wanted = f"the paper's rows this network gives: {given}. It does not give: AdaBN, Tent{others}."
+    assert found == ([] if told == "–" else ["\n**In short**, by E, of " + wanted])
 
 
 @pytest.mark.parametrize(
