@@ -31,7 +31,7 @@ class ImageNetwork(BaseModel, frozen=True, extra="forbid"):
     architecture: Literal["auto", "resnet26", "resnet34"] = Field(
         "auto", description="auto: the small ResNet for 32×32 pixels, ResNet-34 for Tiny-ImageNet"
     )
-    depth: Annotated[int, AfterValidator(_six_n_plus_two)] = Field(26, ge=8, le=1202, description="6n + 2")
+    depth: Annotated[int, AfterValidator(_six_n_plus_two)] = Field(26, ge=8, le=1202, description="small ResNet, 6n+2")
     width: int = Field(16, ge=2, le=256, description="channels of its first stage; the paper's ResNet-26 has 16")
     block: Literal["conv_bn_relu", "pre_activation"] = Field(
         "conv_bn_relu", description="residual block as the paper writes it, or as its release has it"
