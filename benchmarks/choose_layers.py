@@ -2,10 +2,10 @@
 
 `./run_all.sh python benchmarks/choose_layers.py --set text_dataset=amazon`
 
-Prints a row a number of layers, once for the features of the last layer, which are the study's, and once for those of
-all layers and the n-gram counts side by side, as Chen et al. (2012) use them: the error (%) of ERM on the held-out
-reviews, in the epoch that is kept, at each seed and on average. All seeds share the held-out reviews, so what chance
-does to them is in all columns alike.
+Prints a row a number of layers, once for the features of the last layer, and once for those of all layers and the
+n-gram counts side by side, as Chen et al. (2012) and this study use them: the error (%) of ERM on the held-out reviews,
+in the epoch that is kept, at each seed and on average. All seeds share the held-out reviews, so what chance does to
+them is in all columns alike.
 """
 
 import argparse
@@ -33,10 +33,9 @@ def with_features(counts: TextDataset) -> dict[str, TextDataset]:
     """The dataset under each kind of features, its training and held-out reviews alone; `counts` has n-gram counts."""
     sizes = [len(counts.train.y), len(counts.held_out.y)]
     rows = torch.cat([counts.train.x, counts.held_out.x])
-    outputs = [counts.bank[rows]]
-    fitted = outputs[0][: sizes[0]]
-    for weight in fit_msda(fitted, layers=max(LAYERS), probability=counts.options.msda_probability):
-        outputs.append(apply_msda(outputs[-1], [weight]))
+    x = counts.bank[rows]
+    weights = fit_msda(x[: sizes[0]], layers=max(LAYERS), probability=counts.options.msda_probability)
+    outputs = apply_msda(x, weights)
     banks: dict[str, Tensor] = {f"{layers}, the last": outputs[layers] for layers in LAYERS}
     banks |= {f"{layers}, all and the counts": torch.cat(outputs[: layers + 1], 1) for layers in LAYERS}
     places = torch.arange(len(rows), device=rows.device).split(sizes)
@@ -65,7 +64,7 @@ def main() -> None:
     study = Study(settings, "text")
     errors = {
         name: {f"seed {seed}": held_out_error(study.at_seed(seed), dataset) for seed in settings.seeds}
-        for name, dataset in with_features(cast(TextDataset, study.varied(features="counts").dataset)).items()
+        for name, dataset in with_features(cast(TextDataset, study.varied(msda_layers=0).dataset)).items()
     }
     table = pd.DataFrame.from_dict(errors, orient="index").rename_axis("layers")
     print(table.assign(mean=table.mean(axis=1)).round(1).to_markdown())

@@ -31,7 +31,7 @@ from cascadetta_lib.streams import Domain
 
 SAMPLE, ROUNDING = 256, 2  # examples on which a network is held to its card, and what another machine may differ by
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
-FITTED = ("features", "vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
+FITTED = ("vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
 SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {"image": ("input_scaling",), "text": FITTED, "speech": ()}
 """The options of a dataset by which a network sees it; it means something only where they are as in its training."""
 

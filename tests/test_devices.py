@@ -133,7 +133,7 @@ def make_dataset(modality: Modality, folder: Path, device: str) -> Dataset:
     return make_text_dataset(
         train=reviews, domains=dict.fromkeys(DOMAINS, reviews), name="two", source="made up", domain_source="made up",
         synonyms=Synonyms(lambda word: ("fine",), "the tests"), compare_with=None,
-        options=TextOptions(vocabulary_size=4, features="counts", **where),
+        options=TextOptions(vocabulary_size=4, msda_layers=0, **where),
     )  # fmt: skip
 
 

@@ -137,10 +137,9 @@ def test_msda_stacks() -> None:
     x = small_counts()
     weights = msda.fit_msda(x, layers=2, probability=0.3)
     first = torch.tanh(torch.cat([x, torch.ones(len(x), 1)], 1) @ weights[0].T)
-    torch.testing.assert_close(msda.apply_msda(x, weights[:1]), first)
+    second = torch.tanh(torch.cat([first, torch.ones(len(x), 1)], 1) @ weights[1].T)
+    torch.testing.assert_close(msda.apply_msda(x, weights), [x, first, second])
     torch.testing.assert_close(weights[1], msda.fit_msda(first, layers=1, probability=0.3)[0], atol=1e-4, rtol=1e-4)
-    second = msda.apply_msda(first, weights[1:])
-    torch.testing.assert_close(msda.apply_msda(x, weights), second)
 
 
 # The shared dataset -------------------------------------------------------------------------------------------------
@@ -171,7 +170,7 @@ def small_dataset(folder: Path, synonyms: Synonyms = SYNONYMS, **changes: Any) -
 
 
 def test_dataset_holds_rows(tmp_path: Path) -> None:
-    data = small_dataset(tmp_path, features="counts")
+    data = small_dataset(tmp_path, msda_layers=0)
     assert data.train.x.dtype == torch.int64 and len(data.train.x) == 36 and len(data.held_out.x) == 4
     assert len(data.bank) == 36 * 4 + 4 + 3 * 12 and data.bank.dtype == torch.float32
     assert data.network_facts == {"classes": 2, "inputs": data.bank.shape[1]} and data.official
@@ -189,18 +188,18 @@ def test_dataset_holds_rows(tmp_path: Path) -> None:
 
 def test_features_are_the_training_texts_own(tmp_path: Path) -> None:
     """Held-out texts, EDA versions and target domains add no feature; the counts are scikit-learn's."""
-    data = small_dataset(tmp_path, features="counts", vocabulary_size=1000)
+    data = small_dataset(tmp_path, msda_layers=0, vocabulary_size=1000)
     vectorizer = CountVectorizer(ngram_range=(1, 2), token_pattern=WORD)
     expected = vectorizer.fit_transform(data.texts).toarray()
     np.testing.assert_array_equal(data.prepare(data.train.x).numpy(), expected)
     target, names = data.domain("dvd"), vectorizer.get_feature_names_out().tolist()
     assert "dvd" not in names and (data.prepare(target.x)[:, names.index("good")] == target.y).all()
-    fewer, sums = small_dataset(tmp_path, features="counts", vocabulary_size=10), expected.sum(0)
+    fewer, sums = small_dataset(tmp_path, msda_layers=0, vocabulary_size=10), expected.sum(0)
     assert sorted(fewer.prepare(fewer.train.x).sum(0).tolist()) == sorted(sums[np.argsort(-sums)[:10]].tolist())
 
 
 def test_randomise_picks_a_version_of_the_same_review(tmp_path: Path) -> None:
-    data = small_dataset(tmp_path, features="counts", vocabulary_size=1000, eda_strength=0.0)
+    data = small_dataset(tmp_path, msda_layers=0, vocabulary_size=1000, eda_strength=0.0)
     drawn = torch.stack([data.randomise(data.train.x, seeded(seed)) for seed in range(30)])
     assert (drawn >= 36).all() and (drawn < 36 * 4).all()
     assert all(len(column.unique()) == 3 for column in drawn.T), "every version has its turn"
@@ -224,11 +223,11 @@ def test_domains(tmp_path: Path) -> None:
 
 def test_msda_is_fitted_on_the_training_text_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reviews, "CHUNK", 7)
-    data, raw = small_dataset(tmp_path), small_dataset(tmp_path, features="counts")
+    data, raw = small_dataset(tmp_path), small_dataset(tmp_path, msda_layers=0)
     mapped = []
     for rows in (len(raw.train.x), len(raw.bank)):
-        weights = msda.fit_msda(raw.bank[:rows], layers=2, probability=0.5)
-        mapped.append(msda.apply_msda(raw.bank, weights))
+        weights = msda.fit_msda(raw.bank[:rows], layers=1, probability=0.5)
+        mapped.append(torch.cat(msda.apply_msda(raw.bank, weights), 1))
     torch.testing.assert_close(data.bank, mapped[0])
     assert not torch.allclose(data.bank, mapped[1], atol=1e-2)
 
@@ -236,13 +235,13 @@ def test_msda_is_fitted_on_the_training_text_alone(tmp_path: Path, monkeypatch: 
 def test_features_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = small_dataset(tmp_path / "one")
     assert torch.equal(first.bank, small_dataset(tmp_path / "two").bank)
-    other = small_dataset(tmp_path / "one", features="counts")
+    other = small_dataset(tmp_path / "one", msda_layers=0)
     assert not torch.equal(other.bank, first.bank)
     different = small_dataset(tmp_path / "one", Synonyms(lambda word: ("other",), "other"))
     assert first.fingerprint != different.fingerprint and not torch.equal(first.bank, different.bank)
     monkeypatch.setattr(reviews, "_features", lambda *arguments: pytest.fail("the features were there"))
     assert torch.equal(first.bank, small_dataset(tmp_path / "one").bank)
-    assert torch.equal(other.bank, small_dataset(tmp_path / "one", features="counts").bank)
+    assert torch.equal(other.bank, small_dataset(tmp_path / "one", msda_layers=0).bank)
 
 
 # The composed reviews -----------------------------------------------------------------------------------------------
@@ -260,7 +259,7 @@ def accuracies(data: TextDataset) -> dict[str, float]:
 
 
 def test_composed_reviews_shift(tmp_path: Path) -> None:
-    data = load("reviews", tmp_path, features="counts", vocabulary_size=1000, eda_copies=1)
+    data = load("reviews", tmp_path, msda_layers=0, vocabulary_size=1000, eda_copies=1)
     assert not data.official and "synthetic" in data.source and data.compare_with == "Amazon Reviews"
     assert len(data.train.x) + len(data.held_out.x) == 1200
     assert any(data.texts[0] != text for _, text in data.augmented_texts(0, 8, seeded()))
@@ -408,7 +407,7 @@ def test_wordnet(real: Path) -> None:
 
 
 def test_real_reviews(real: Path) -> None:
-    data = load("amazon", real, vocabulary_size=5000, eda_copies=1, features="counts", test_size=300)
+    data = load("amazon", real, vocabulary_size=5000, eda_copies=1, msda_layers=0, test_size=300)
     assert "skipped" not in data.source and data.bank.shape[1] == 5000
     assert len(data.train.x) == 1800 and len(data.held_out.x) == 200
     different = (data.prepare(data.train.x) != data.prepare(data.randomise(data.train.x, seeded()))).any(1)

@@ -6,7 +6,7 @@ q = (1−p, …, 1−p, 1):
 
     E[Q]_ij = S_ij q_i q_j (i ≠ j),   E[Q]_ii = S_ii q_i,   E[P]_ij = S_ij q_j,   W = E[P] E[Q]⁻¹,   h = tanh(W x̄)
 
-Layers are stacked: the next one is fitted on h.
+Layers are stacked: the next one is fitted on h. The features of an example are x and the h of all layers, side by side.
 """
 
 from collections.abc import Sequence
@@ -23,15 +23,16 @@ def fit_msda(x: Tensor, *, layers: int, probability: float) -> list[Tensor]:
     weights: list[Tensor] = []
     for _ in range(layers):
         weights.append(_fit_layer(x, probability))
-        x = apply_msda(x, weights[-1:])
+        x = apply_msda(x, weights[-1:])[-1]
     return weights
 
 
-def apply_msda(x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """The last layer's features of the examples x, float32 (N, D) → (N, D)."""
+def apply_msda(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
+    """The examples x, float32 (N, D), and the h of each layer, of the same shape."""
+    outputs = [x]
     for weight in weights:
-        x = torch.addmm(weight[:, -1], x, weight[:, :-1].T).tanh_()
-    return x
+        outputs.append(torch.addmm(weight[:, -1], outputs[-1], weight[:, :-1].T).tanh_())
+    return outputs
 
 
 def _fit_layer(x: Tensor, probability: float) -> Tensor:

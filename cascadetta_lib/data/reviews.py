@@ -2,14 +2,14 @@
 
 The stored form of a review is its row, an int64, which `prepare` looks up. Each EDA version of a training review has a
 row too, so domain randomisation is the choice of another row. Features are the counts of the most frequent unigrams and
-bigrams of the source's training texts, or an mSDA of these counts that is fitted on the training rows alone.
+bigrams of the source's training texts and, beside them, their mSDA, which is fitted on the training rows alone.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,9 +32,8 @@ class TextOptions(Options):
     """How text becomes features. The defaults are the paper's values, where the paper gives them."""
 
     synthetic_shift: float = Field(0.5, ge=0, le=1, description="reviews: share of opinions in a domain's own words")
-    features: Literal["msda", "counts"] = Field("msda", description="mSDA of the n-gram counts, or the counts")
     vocabulary_size: int = Field(5000, ge=1, description="how many of the source's unigrams and bigrams are counted")
-    msda_layers: int = Field(2, ge=1, description="number of mSDA layers; not in the paper, chosen on held-out source")
+    msda_layers: int = Field(1, ge=0, description="mSDA layers beside the counts, 0 for none; not in the paper")
     msda_probability: float = Field(0.5, ge=0, lt=1, description="probability that mSDA drops a feature")
     eda_strength: float = Field(0.05, ge=0, le=1, description="α, share of words that change; EDA's for 2,000 texts")
     eda_copies: int = Field(8, ge=1, description="augmented versions of a review; EDA's for 2,000 texts")
@@ -172,7 +171,7 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions
     ]
     others = [text for part in parts[1:] for text in part.texts]
     counts = count_ngrams(list(parts[0].texts), [*versions, *others], options.vocabulary_size)
-    if options.features == "counts":
+    if not options.msda_layers:
         return counts.toarray()
 
     def dense(first: int, last: int) -> Tensor:
@@ -181,7 +180,7 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions
     fitted = dense(0, len(parts[0].labels))
     weights = msda.fit_msda(fitted, layers=options.msda_layers, probability=options.msda_probability)
     chunks = (dense(row, row + CHUNK) for row in range(0, counts.shape[0], CHUNK))
-    return torch.cat([msda.apply_msda(chunk, weights).cpu() for chunk in chunks]).numpy()
+    return torch.cat([torch.cat(msda.apply_msda(chunk, weights), 1).cpu() for chunk in chunks]).numpy()
 
 
 def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any:
