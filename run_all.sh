@@ -10,9 +10,9 @@ here=$(readlink -f "${BASH_SOURCE[0]}" 2>/dev/null || echo "${BASH_SOURCE[0]}") 
 root=$(cd "$(dirname "$here")" && pwd)
 venv=$root/.venv
 export PYTHONPATH=$root PYTHONNOUSERSITE=1 # the repository's own code, and no packages from the home folder
-# glibc hands the memory of every large tensor back and asks for it again, page by page: two fifths of the text
-# network's meta step. So it may keep 1 GB, and 32 MB is the size from which a tensor has pages of its own.
-export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824} MALLOC_MMAP_THRESHOLD_=${MALLOC_MMAP_THRESHOLD_:-33554432}
+# glibc hands the memory of every large tensor back and asks for it again, page by page: three fifths of the text
+# network's meta step (benchmarks/speed.py). So it may keep 1 GB, and no tensor has pages of its own.
+export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824} MALLOC_MMAP_MAX_=${MALLOC_MMAP_MAX_:-0}
 
 works() { "$@" >/dev/null 2>&1; }
 
