@@ -74,8 +74,9 @@ def profile(content: str | bytes) -> Give:
 
 def images(prepare: Give, *pairs: str) -> Give:
     """As npz:mine, for the one notebook that reads images."""
-    small = {"image_dataset": "npz:mine", "image_training_batch_size": "8"}
-    changed = small | {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+    changed = {name: value for name, _, value in (pair.partition("=") for pair in ("image_dataset=npz:mine", *pairs))}
+    if "image_weights" not in changed:
+        changed.setdefault("image_training_batch_size", "8")
     given = [f"{name}={value}" for name, value in changed.items()]
     return line("--only", "02_adapt_image", "--set", *given, prepare=prepare)
 
@@ -249,6 +250,10 @@ ATTACKS = [
     Attack("a profile with a line break", values(r'profile="a\nb"'), 2, (r"profile = 'a\nb'", "names a folder")),
     Attack("a device of somebody else", values("device=tpu"), 2, ("device = 'tpu'", "auto, cpu, cuda")),
     Attack("a GPU that is not there", values("device=cuda"), 2, ("device = 'cuda'", "allowed are auto and cpu")),
+    Attack("epochs without a training", line("--profile", "laptop", "--set", "image_epochs=3"), 2,
+           ("image_epochs=3", "image_weights = shipped", "change nothing")),
+    Attack("a depth of what is shipped", values("image_weights=shipped", "image_depth=14"), 2,
+           ("image_depth=14", "no network is trained")),
     # ------------------------------------------------------------ a profile of one's own
     Attack("a profile in UTF-16", profile("seed: 1\n".encode("utf-16")), 2, ("mine.yaml", "utf-8")),
     Attack("a profile that is a number", profile("26"), 2, ("mine.yaml", "no names and values")),

@@ -165,8 +165,8 @@ def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profil
     assert len(changed) == 2 and all(name.startswith("quick-") for name in changed)
     assert label("--seeds", "0,1") == label("--set", "image_epochs=4") == "quick", "this is what the profile says"
     assert label("--set", "image_epochs=2", "profile=mine") == "mine"
-    assert label("--profile", "study", "--set", "image_epochs=2").startswith("study-"), "which has a folder of figures"
-    assert label("--profile", "study", "--set", "image_epochs=2", "profile=mine") == "mine"
+    assert label("--profile", "study", "--set", "image_severity=2").startswith("study-"), "which has such a folder"
+    assert label("--profile", "study", "--set", "image_severity=2", "profile=mine") == "mine"
     assert label("--seeds", "5").startswith("quick-"), "the exhibits choose at the first seed"
     assert label("--seeds", "5") == label("--seeds", "5,6") != label("--seeds", "6,5")
 

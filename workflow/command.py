@@ -31,6 +31,18 @@ class Refusal(Exception):
         self.code = code
 
 
+def from_folder(name: str, value: Any, folder: Path) -> Any:
+    """`value` with the relative paths in it taken from `folder`: npz:FOLDER, release:FILE, names ending in _folder."""
+    if isinstance(value, list):
+        return [item if isinstance(item, list) else from_folder(name, item, folder) for item in value]
+    kind, _, path = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if path and name.endswith(("_dataset", "_weights")):
+        return f"{kind}:{folder / Path(path).expanduser()}"
+    if kind and (name.endswith("_folder") or (name.endswith("_weights") and kind not in ("train", "shipped"))):
+        return str(folder / Path(value).expanduser())
+    return value
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options; what stands after `--` is `snakemake`. A wrong one is told with the nearest."""
     usage = "%(prog)s [OPTIONS] [-- SNAKEMAKE OPTIONS]\n       %(prog)s test [PYTEST OPTIONS]"

@@ -17,33 +17,25 @@ import torch
 import yaml
 
 from cascadetta_lib.data.base import DataMissing, Modality, write_atomically
+from cascadetta_lib.objectives import Training
 from cascadetta_lib.provenance import choose_device
 from cascadetta_lib.registry import nearest
+from cascadetta_lib.sections import NETWORKS
 from cascadetta_lib.settings import Settings, SettingsError, flat, load_profile, parse_yaml
 from cascadetta_lib.study import Study
-from workflow.command import BAD_ARGUMENTS, DATA_MISSING, FAILED, NOTEBOOK_FAILED, ROOT, Refusal
+from workflow.command import BAD_ARGUMENTS, DATA_MISSING, FAILED, NOTEBOOK_FAILED, ROOT, Refusal, from_folder
 from workflow.estimate import estimate
 from workflow.execute import FAILURE, PARTIAL
 from workflow.notebooks import make_jobs, outdated_reports, slug
 
 PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
 """What gives a job's results no other place: they are the same numbers, or more of them. Another first seed does."""
+TRAINED = set(Training.model_fields).union(*(kind.model_fields for kind in NETWORKS.values()))
+"""Parameters, without the modality, that say something of networks that are trained here alone."""
 OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
 """Names of environment variables that a cluster's jobs do not inherit."""
 PATIENCE = 20
 """Seconds in which what a killed run leaves behind sees that it was, and ends."""
-
-
-def from_folder(name: str, value: Any, folder: Path) -> Any:
-    """`value` with the relative paths in it taken from `folder`: npz:FOLDER, release:FILE, names ending in _folder."""
-    if isinstance(value, list):
-        return [item if isinstance(item, list) else from_folder(name, item, folder) for item in value]
-    kind, _, path = value.partition(":") if isinstance(value, str) else ("", "", "")
-    if path and name.endswith(("_dataset", "_weights")):
-        return f"{kind}:{folder / Path(path).expanduser()}"
-    if kind and (name.endswith("_folder") or (name.endswith("_weights") and kind not in ("train", "shipped"))):
-        return str(folder / Path(value).expanduser())
-    return value
 
 
 def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
@@ -70,6 +62,11 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
             settings = load_profile(options.profile, own | changes)
     except SettingsError as error:
         raise Refusal(str(error)) from None
+    for name in changed:
+        modality, _, field = name.partition("_")
+        if field in TRAINED and (weights := flat(settings)[f"{modality}_weights"]) != "train":
+            does = f"no network is trained where {modality}_weights = {weights}, so it would change nothing"
+            raise Refusal(f"--set {name}={changed[name]}: {does}")
     return settings
 
 

@@ -24,7 +24,7 @@ from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.settings import SettingsError, load_profile
 from cascadetta_lib.store import DESCRIPTION, CheckpointRequest, Damaged, Entry, read_entry
 from cascadetta_lib.study import Study
-from workflow.run import from_folder
+from workflow.command import from_folder
 
 
 def unpack(archive: Path, study: Study) -> int:
