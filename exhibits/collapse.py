@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
+from cascadetta_lib.networks import present
 from cascadetta_lib.objectives import OBJECTIVES
 from cascadetta_lib.pretrain import kept_epoch
 from cascadetta_lib.settings import Settings
@@ -81,7 +82,7 @@ class Conditions(OnSource):
         for label, changes in CONDITIONS.items() if trains else ():
             if any(getattr(image, name) != value for name, value in changes.items()):
                 points.append(Point(label, "cascade", "meta", trial | changes))
-        for name in CANDIDATES:
+        for name in (name for name in CANDIDATES if trains or name in present(image.weights, settings.seeds[0])):
             label = name.replace("_", " ")
             points.append(Point(label, "adabn", name, trial))
             for rate in image.choice_learning_rates:
