@@ -3,9 +3,9 @@
 `./run_all.sh python benchmarks/choose_layers.py --set text_dataset=amazon`
 
 Prints a row a number of layers, once for the features of the last layer, and once for those of all layers and the
-n-gram counts side by side, as Chen et al. (2012) and this study use them: the error (%) of ERM on the held-out reviews,
-in the epoch that is kept, at each seed and on average. All seeds share the held-out reviews, so what chance does to
-them is in all columns alike.
+n-gram counts side by side, as Chen et al. (2012) and this study use them (0: the counts alone): the error (%) of ERM on
+the held-out reviews, in the epoch that is kept, at each seed and on average. All seeds share the held-out reviews, so
+what chance does to them is in all columns alike.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def with_features(counts: TextDataset) -> dict[str, TextDataset]:
     weights = fit_msda(x[: sizes[0]], layers=max(LAYERS), probability=counts.options.msda_probability)
     outputs = apply_msda(x, weights)
     banks: dict[str, Tensor] = {f"{layers}, the last": outputs[layers] for layers in LAYERS}
-    banks |= {f"{layers}, all and the counts": torch.cat(outputs[: layers + 1], 1) for layers in LAYERS}
+    banks |= {f"{layers}, all and the counts": torch.cat(outputs[: layers + 1], 1) for layers in (0, *LAYERS)}
     places = torch.arange(len(rows), device=rows.device).split(sizes)
     train, held_out = (Split(x, split.y) for x, split in zip(places, (counts.train, counts.held_out), strict=True))
     return {name: replace(counts, bank=bank, train=train, held_out=held_out) for name, bank in banks.items()}
