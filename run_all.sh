@@ -11,7 +11,8 @@ root=$(cd "$(dirname "$here")" && pwd)
 venv=$root/.venv
 export PYTHONPATH=$root PYTHONNOUSERSITE=1 # the repository's own code, and no packages from the home folder
 # glibc hands the memory of every large tensor back and asks for it again, page by page: three fifths of the text
-# network's meta step (benchmarks/speed.py). So it may keep 1 GB, and no tensor has pages of its own.
+# network's meta step (benchmarks/speed.py). So no tensor has pages of its own, and what is free stays with the program:
+# all of it below the last tensor in use, and up to 1 GB above.
 export MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-1073741824} MALLOC_MMAP_MAX_=${MALLOC_MMAP_MAX_:-0}
 
 works() { "$@" >/dev/null 2>&1; }

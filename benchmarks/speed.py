@@ -109,7 +109,7 @@ def meta_step(device: str) -> None:
 
 def text_meta_step(device: str) -> None:
     """The exact meta-gradient of the text network on 16 + 16 reviews. Its gradients are so large that it shows what
-    run_all.sh asks of glibc: MALLOC_MMAP_MAX_=65536 in front of the command gives glibc's own way."""
+    run_all.sh asks of glibc; `PYTHONPATH=. .venv/bin/python benchmarks/speed.py` is without."""
     model = build_network(TextNetwork(), classes=2, inputs=10_000, seed=0).to(device).train()
     x, y = torch.rand(32, 10_000, device=device), torch.arange(32, device=device) % 2
     moved = inner_parameter_names(model, "all")

@@ -107,7 +107,7 @@ class Runs:
     def missing(self, points: Sequence[Point], seeds: Sequence[int]) -> list[str]:
         """What the store lacks of these points and seeds: no line, or one that says it."""
         if not points:
-            return ["Not asked for: the profile has none of its methods."]
+            return ["Not asked for: the profile has none of its methods, or none of its networks is there."]
         lacking = [(point, seed) for point in points for seed in seeds if not self._find(point, [seed], whole=True)]
         count, for_f = len(points) * len(seeds), sum(bool(self._find(point, [seed])) for point, seed in lacking)
         if len(lacking) - for_f == count:

@@ -30,7 +30,9 @@ from workflow.notebooks import make_jobs, outdated_reports, slug
 
 PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
 """What gives a job's results no other place: they are the same numbers, or more of them. Another first seed does."""
-TRAINED = set(Training.model_fields).union(*(kind.model_fields for kind in NETWORKS.values()))
+TRAINED = {"trial_epochs", "trial_train_size"}.union(
+    Training.model_fields, *(kind.model_fields for kind in NETWORKS.values())
+)
 """Parameters, without the modality, that say something of networks that are trained here alone."""
 OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
 """Names of environment variables that a cluster's jobs do not inherit."""
