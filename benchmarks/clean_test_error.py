@@ -1,8 +1,8 @@
 """What the shipped networks err on where nothing is corrupted: beside the held-out images that each was chosen by, test
 images, which chose nothing.
 
-`./run_all.sh python benchmarks/clean_test_error.py npz:FOLDER` takes every network in weights/ that was trained on
-these images and prints its clean error (%) on both, by the source's statistics and without any adaptation.
+`./run_all.sh python benchmarks/clean_test_error.py npz:FOLDER` takes the images that the networks in weights/ were
+trained on, and prints the clean error (%) of each on both, by the source's statistics and without any adaptation.
 """
 
 import argparse
