@@ -68,7 +68,7 @@ make_venv() {
 
 # Add the kernel that the notebooks name; Jupyter reads "python" in it as the Python that Jupyter itself runs in.
 add_kernel() {
-  local from=$root/workflow/kernels/cascadetta to=${python%/bin/python}/share/jupyter/kernels
+  local from=$root/study/workflow/kernels/cascadetta to=${python%/bin/python}/share/jupyter/kernels
   if [[ -n ${CASCADETTA_PYTHON:-} ]] || works cmp "$from/kernel.json" "$to/cascadetta/kernel.json"; then return; fi
   works mkdir -p "$to" && works cp -R "$from" "$to" || echo "$to is not writable: JupyterLab lacks its kernel" >&2
 }
@@ -78,7 +78,7 @@ environment() {
   local prefix=${VIRTUAL_ENV:-${CONDA_PREFIX:-$venv}} lacking=
   python=${CASCADETTA_PYTHON:-$prefix/bin/python}
   if [[ -n ${CASCADETTA_PYTHON:-} ]]; then return; fi
-  if [[ $prefix != "$venv" || -x $python && ! -e $venv/made-from ]] && lacking=$("$python" "$root/workflow/environment.py" ${1:+"$1"}); then return; fi
+  if [[ $prefix != "$venv" || -x $python && ! -e $venv/made-from ]] && lacking=$("$python" "$root/study/workflow/environment.py" ${1:+"$1"}); then return; fi
   if [[ -n $lacking ]]; then echo "the activated environment $prefix lacks $lacking; using $venv" >&2; fi
   make_venv "requirements${1:+-$1}.txt"
   exec 9>&- # the next run_all.sh may see to the environment
@@ -98,5 +98,5 @@ case ${1:-} in
     cd "$root" && exec "$python" -m pytest "$@"
     ;;
   python) exec "$python" "${@:2}" ;;
-  *) exec "$python" -P -m workflow "$@" ;;
+  *) exec "$python" -P -m study.workflow "$@" ;;
 esac

@@ -20,11 +20,11 @@ from torch import Tensor
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.msda import apply_msda, fit_msda
 from cascadetta_lib.data.reviews import TextDataset
-from cascadetta_lib.pretrain import kept_epoch, pretrain
-from cascadetta_lib.provenance import provenance
-from cascadetta_lib.study import Study
-from workflow.command import Refusal
-from workflow.run import load_settings
+from cascadetta_lib.training.pretrain import kept_epoch, pretrain
+from study.provenance import provenance
+from study.study import Study
+from study.workflow.command import Refusal
+from study.workflow.run import load_settings
 
 LAYERS = (1, 2, 3)
 
@@ -34,13 +34,23 @@ def with_features(counts: TextDataset) -> dict[str, TextDataset]:
     sizes = [len(counts.train.y), len(counts.held_out.y)]
     rows = torch.cat([counts.train.x, counts.held_out.x])
     x = counts.bank[rows]
-    weights = fit_msda(x[: sizes[0]], layers=max(LAYERS), probability=counts.options.msda_probability)
+    weights = fit_msda(
+        x[: sizes[0]], layers=max(LAYERS), probability=counts.options.msda_probability
+    )
     outputs = apply_msda(x, weights)
     banks: dict[str, Tensor] = {f"{layers}, the last": outputs[layers] for layers in LAYERS}
-    banks |= {f"{layers}, all and the counts": torch.cat(outputs[: layers + 1], 1) for layers in (0, *LAYERS)}
+    banks |= {
+        f"{layers}, all and the counts": torch.cat(outputs[: layers + 1], 1)
+        for layers in (0, *LAYERS)
+    }
     places = torch.arange(len(rows), device=rows.device).split(sizes)
-    train, held_out = (Split(x, split.y) for x, split in zip(places, (counts.train, counts.held_out), strict=True))
-    return {name: replace(counts, bank=bank, train=train, held_out=held_out) for name, bank in banks.items()}
+    train, held_out = (
+        Split(x, split.y) for x, split in zip(places, (counts.train, counts.held_out), strict=True)
+    )
+    return {
+        name: replace(counts, bank=bank, train=train, held_out=held_out)
+        for name, bank in banks.items()
+    }
 
 
 def held_out_error(study: Study, dataset: TextDataset) -> float:
@@ -52,10 +62,14 @@ def held_out_error(study: Study, dataset: TextDataset) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--profile", default="laptop")
     parser.add_argument("--seeds", default="0,1,2,3,4", help="such as 0,1,2 (default 0,1,2,3,4)")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="as in run_all.sh")
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="as in run_all.sh"
+    )
     arguments = parser.parse_args()
     try:
         settings = load_settings(arguments, Path.cwd())
@@ -63,14 +77,20 @@ def main() -> None:
         parser.error(str(error))
     study = Study(settings, "text")
     errors = {
-        name: {f"seed {seed}": held_out_error(study.at_seed(seed), dataset) for seed in settings.seeds}
-        for name, dataset in with_features(cast(TextDataset, study.varied(msda_layers=0).dataset)).items()
+        name: {
+            f"seed {seed}": held_out_error(study.at_seed(seed), dataset) for seed in settings.seeds
+        }
+        for name, dataset in with_features(
+            cast(TextDataset, study.varied(msda_layers=0).dataset)
+        ).items()
     }
     table = pd.DataFrame.from_dict(errors, orient="index").rename_axis("layers")
     print(table.assign(mean=table.mean(axis=1)).round(1).to_markdown())
     made = provenance(study.device, 0)
     dataset = study.dataset
-    print(f"\n{len(dataset.held_out.y)} held-out reviews, {len(dataset.train.y)} to train on. {dataset.source};")
+    print(
+        f"\n{len(dataset.held_out.y)} held-out reviews, {len(dataset.train.y)} to train on. {dataset.source};"
+    )
     where = f"{made['device']}, torch {made['packages']['torch']}, code {made['code_revision']}"
     print(f"profile {arguments.profile}; {where}")
 

@@ -15,13 +15,13 @@ import pandas as pd
 import torch
 
 from cascadetta_lib.data.base import Dataset, Split
-from cascadetta_lib.meta import batch_statistics
 from cascadetta_lib.models import Cascade
-from cascadetta_lib.provenance import provenance
-from cascadetta_lib.study import Study
-from exhibits.collapse import CANDIDATES
-from workflow.command import Refusal
-from workflow.run import load_settings
+from cascadetta_lib.training.meta import batch_statistics
+from study.exhibits.beyond.collapse import CANDIDATES
+from study.provenance import provenance
+from study.study import Study
+from study.workflow.command import Refusal
+from study.workflow.run import load_settings
 
 DRAWS = 5
 """How often the held-out examples are augmented."""
@@ -30,11 +30,15 @@ LEAST_AGREEMENT = 80
 
 
 @torch.no_grad()
-def judged(model: Cascade, dataset: Dataset, examples: Split, batch_size: int) -> tuple[float, float]:
+def judged(
+    model: Cascade, dataset: Dataset, examples: Split, batch_size: int
+) -> tuple[float, float]:
     """Error and agreement of a and z, both in percent, with batch statistics."""
     wrong = agree = 0
     with batch_statistics(model):
-        for part in torch.arange(len(examples.y)).tensor_split(max(1, len(examples.y) // batch_size)):
+        for part in torch.arange(len(examples.y)).tensor_split(
+            max(1, len(examples.y) // batch_size)
+        ):
             x, y = examples.take(part.to(examples.y.device))
             z, a = model(dataset.prepare(x))
             wrong += int((z.argmax(1) != y).sum())
@@ -51,16 +55,27 @@ def row(study: Study, objective: str) -> dict[str, object]:
     error, agreement = judged(model, dataset, plain, study.batch_size)
     augmented = [Split(dataset.randomise(plain.x, generator), plain.y) for _ in range(DRAWS)]
     errors = [judged(model, dataset, each, study.batch_size)[0] for each in augmented]
-    return {"objective": objective, "error": error, "error, augmented": sum(errors) / DRAWS, "agreement": agreement}
+    return {
+        "objective": objective,
+        "error": error,
+        "error, augmented": sum(errors) / DRAWS,
+        "agreement": agreement,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--profile", default="laptop")
     parser.add_argument("--modality", choices=["text", "speech"], required=True)
     parser.add_argument("--seeds", default="0", help="such as 0,1,2 (default 0)")
-    parser.add_argument("--objectives", nargs="+", choices=CANDIDATES, default=CANDIDATES, help="default: all")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="as in run_all.sh")
+    parser.add_argument(
+        "--objectives", nargs="+", choices=CANDIDATES, default=CANDIDATES, help="default: all"
+    )
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="as in run_all.sh"
+    )
     arguments = parser.parse_args()
     try:
         settings = load_settings(arguments, Path.cwd())
@@ -72,10 +87,14 @@ def main() -> None:
     table = pd.DataFrame(rows).groupby("objective", sort=False).mean()
     holding = table[table["agreement"] >= LEAST_AGREEMENT]
     print(table.round(1).to_markdown())
-    print(f"\nchosen: {holding['error, augmented'].idxmin() if len(holding) else 'none, no a agrees with z'}")
+    print(
+        f"\nchosen: {holding['error, augmented'].idxmin() if len(holding) else 'none, no a agrees with z'}"
+    )
     made = provenance(study.device, 0)
     where = f"{made['device']}, code {made['code_revision']}"
-    print(f"\n{study.dataset.source}; profile {arguments.profile}, seeds {list(settings.seeds)}, {where}")
+    print(
+        f"\n{study.dataset.source}; profile {arguments.profile}, seeds {list(settings.seeds)}, {where}"
+    )
 
 
 if __name__ == "__main__":

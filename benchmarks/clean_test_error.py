@@ -11,17 +11,19 @@ from typing import cast
 import pandas as pd
 
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.networks import SHIPPED
-from cascadetta_lib.pretrain import held_out_accuracy
-from cascadetta_lib.provenance import provenance
-from cascadetta_lib.settings import load_profile
-from cascadetta_lib.study import Study
+from cascadetta_lib.training.pretrain import held_out_accuracy
+from study.provenance import provenance
+from study.settings import load_profile
+from study.study import Study
+from study.weights import SHIPPED
 
 BATCH = 500
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("dataset", help="as image_dataset of a profile")
     study = Study(load_profile("study", {"image_dataset": parser.parse_args().dataset}))
     dataset, made, errors = cast(ImageDataset, study.dataset), provenance(study.device, 0), {}
@@ -30,11 +32,22 @@ def main() -> None:
         model = study.at_seed(int(seed)).checkpoint(objective).model
         errors[path.stem] = {
             f"{len(split.y):,} {name} images": 100
-            * (1 - held_out_accuracy(model, dataset, running_statistics=True, batch_size=BATCH, held_out=split))
+            * (
+                1
+                - held_out_accuracy(
+                    model, dataset, running_statistics=True, batch_size=BATCH, held_out=split
+                )
+            )
             for name, split in (("held-out", dataset.plain_held_out), ("test", dataset.test))
         }
-    print(pd.DataFrame.from_dict(errors, orient="index").rename_axis("clean error (%)").to_markdown(floatfmt=".2f"))
-    print(f"\n{dataset.source}; {made['device']}; torch {made['packages']['torch']}; code {made['code_revision']}")
+    print(
+        pd.DataFrame.from_dict(errors, orient="index")
+        .rename_axis("clean error (%)")
+        .to_markdown(floatfmt=".2f")
+    )
+    print(
+        f"\n{dataset.source}; {made['device']}; torch {made['packages']['torch']}; code {made['code_revision']}"
+    )
 
 
 if __name__ == "__main__":

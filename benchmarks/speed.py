@@ -20,13 +20,13 @@ from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.corruptions import CORRUPTIONS, corrupt
 from cascadetta_lib.data.images import ImageOptions, make_image_dataset
 from cascadetta_lib.losses import entropy
-from cascadetta_lib.meta import META_GRADIENTS, MetaProblem, inner_parameter_names
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
-from cascadetta_lib.objectives import OBJECTIVES, Half, Training
-from cascadetta_lib.pretrain import pretrain
-from cascadetta_lib.provenance import choose_device, provenance
-from cascadetta_lib.settings import load_profile
+from cascadetta_lib.training.meta import META_GRADIENTS, MetaProblem, inner_parameter_names
+from cascadetta_lib.training.objectives import OBJECTIVES, Half, Training
+from cascadetta_lib.training.pretrain import pretrain
+from study.provenance import choose_device, provenance
+from study.settings import load_profile
 
 NETWORK = ImageNetwork(block="pre_activation")
 
@@ -60,12 +60,16 @@ def fastest(*functions: Callable[[], object], device: str, repeats: int = 3) -> 
 def pictures(count: int) -> Tensor:
     """Smooth random pictures, uint8 (count, 3, 32, 32)."""
     coarse = torch.rand(count, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    return (255 * torch.nn.functional.interpolate(coarse, (32, 32), mode="bilinear")).to(torch.uint8)
+    return (255 * torch.nn.functional.interpolate(coarse, (32, 32), mode="bilinear")).to(
+        torch.uint8
+    )
 
 
 def prepared(count: int, device: str) -> Tensor:
     """The pictures as a network's input."""
-    return (pictures(count).to(device).float() / 127.5 - 1).contiguous(memory_format=torch.channels_last)
+    return (pictures(count).to(device).float() / 127.5 - 1).contiguous(
+        memory_format=torch.channels_last
+    )
 
 
 def training(device: str) -> dict[str, float]:
@@ -75,14 +79,24 @@ def training(device: str) -> dict[str, float]:
     names = tuple(str(label) for label in range(10))
     options = ImageOptions(device=device, held_out_fraction=1 / 9)
     dataset = make_image_dataset(
-        name="pictures", source="drawn", compare_with=None, class_names=names, train=split, test=split, options=options
+        name="pictures",
+        source="drawn",
+        compare_with=None,
+        class_names=names,
+        train=split,
+        test=split,
+        options=options,
     )
     for objective in OBJECTIVES:
         rates = {}
         for precision in ("float32", "bfloat16"):
             how = Training(epochs=2, training_batch_size=200, precision=precision)
-            rates[precision] = 800 / pretrain(dataset, NETWORK, objective, how, seed=0)[1]["seconds"].min()
-        print(f"{objective}: {rates['float32']:.0f} images/s in float32, {rates['bfloat16']:.0f} asked for bfloat16")
+            rates[precision] = (
+                800 / pretrain(dataset, NETWORK, objective, how, seed=0)[1]["seconds"].min()
+            )
+        print(
+            f"{objective}: {rates['float32']:.0f} images/s in float32, {rates['bfloat16']:.0f} asked for bfloat16"
+        )
         found[objective] = rates["float32"]
     return found
 
@@ -100,7 +114,10 @@ def meta_step(device: str) -> None:
             outer_loss=outer,  # type: ignore[arg-type]
             entropy_weight=0.1,
         )
-        times = {name: fastest(partial(f, model, problem), device=device)[0] for name, f in META_GRADIENTS.items()}
+        times = {
+            name: fastest(partial(f, model, problem), device=device)[0]
+            for name, f in META_GRADIENTS.items()
+        }
         print(
             f"meta step of ResNet-26, inner step on {which}, outer loss of the {outer}: "
             + ", ".join(f"{name} {taken:.2f} s" for name, taken in times.items())
@@ -115,14 +132,22 @@ def text_meta_step(device: str) -> None:
     moved = inner_parameter_names(model, "all")
     problem = MetaProblem(Half(x[:16], y[:16]), Half(x[16:], y[16:]), moved, 0.001, "paper", 0.1)
     taken = fastest(partial(META_GRADIENTS["exact"], model, problem), device=device)[0]
-    print(f"meta step of text: {taken:.3f} s, MALLOC_MMAP_MAX_ is {os.environ.get('MALLOC_MMAP_MAX_')}")
+    print(
+        f"meta step of text: {taken:.3f} s, MALLOC_MMAP_MAX_ is {os.environ.get('MALLOC_MMAP_MAX_')}"
+    )
 
 
 def held_bytes() -> int:
     """The bytes of all tensors that are alive."""
     gc.collect()
-    tensors = [found for found in gc.get_objects() if issubclass(type(found), Tensor) and not found.is_meta]
-    return sum({(found.device, found.data_ptr()): found.untyped_storage().nbytes() for found in tensors}.values())
+    tensors = [
+        found for found in gc.get_objects() if issubclass(type(found), Tensor) and not found.is_meta
+    ]
+    return sum(
+        {
+            (found.device, found.data_ptr()): found.untyped_storage().nbytes() for found in tensors
+        }.values()
+    )
 
 
 def count_passes(method: Method, batches: list[Tensor]) -> tuple[float, float]:
@@ -135,7 +160,11 @@ def count_passes(method: Method, batches: list[Tensor]) -> tuple[float, float]:
             z.register_hook(lambda gradient: backward.__setitem__(0, backward[0] + len(gradient)))
 
     heads = ["main_classifier"] + ["auxiliary_classifier"] * isinstance(method.model, Parallel)
-    hooks = [head.register_forward_hook(count) for name, head in method.named_modules() if name.split(".")[-1] in heads]
+    hooks = [
+        head.register_forward_hook(count)
+        for name, head in method.named_modules()
+        if name.split(".")[-1] in heads
+    ]
     for x in batches:
         method(x)
     for hook in hooks:
@@ -144,14 +173,21 @@ def count_passes(method: Method, batches: list[Tensor]) -> tuple[float, float]:
     return (forward[0] - backward[0]) / images, backward[0] / images
 
 
-def bare_steps(method: Method, passes: tuple[float, float], batches: list[Tensor]) -> Callable[[], None]:
+def bare_steps(
+    method: Method, passes: tuple[float, float], batches: list[Tensor]
+) -> Callable[[], None]:
     """So many passes, and the optimiser's step where there is one, on networks like the method's, and nothing else."""
-    alone, trained = copy.deepcopy(getattr(method, "teacher", method.model)), copy.deepcopy(method.model)
+    alone, trained = (
+        copy.deepcopy(getattr(method, "teacher", method.model)),
+        copy.deepcopy(method.model),
+    )
     logits = trained.rotation_logits if isinstance(trained, Parallel) else lambda x: trained(x).main
     adapted = [parameter for parameter in trained.parameters() if parameter.requires_grad]
     optimizer = method.make_optimizer(adapted, lr=method.learning_rate) if method.adapts else None
     # Each pass takes a whole batch, but that RoTTA's memory may have less.
-    sizes = [[BATCH] * int(count) + [round(count % 1 * BATCH)] * bool(count % 1) for count in passes]
+    sizes = [
+        [BATCH] * int(count) + [round(count % 1 * BATCH)] * bool(count % 1) for count in passes
+    ]
 
     def steps() -> None:
         for x in batches:
@@ -196,9 +232,15 @@ def augmentations(device: str, cotta: float) -> None:
     (taken,) = fastest(lambda: augmix(x, generator, severity=-1), device=device)
     print(f"AugMix: {1000 / taken:,.0f} images/s in batches")
     inputs = prepared(BATCH, device)
-    (taken,) = fastest(lambda: list(cotta_copies(inputs, 32, generator, (-1.0, 1.0))), device=device)
-    print(f"CoTTA's 32 copies of 32 images: {1000 * taken:.0f} ms, {taken / cotta / BATCH:.1%} of its step")
-    (taken,) = fastest(lambda: [corrupt(x, name, 5, seed=0) for name in CORRUPTIONS], device=device, repeats=1)
+    (taken,) = fastest(
+        lambda: list(cotta_copies(inputs, 32, generator, (-1.0, 1.0))), device=device
+    )
+    print(
+        f"CoTTA's 32 copies of 32 images: {1000 * taken:.0f} ms, {taken / cotta / BATCH:.1%} of its step"
+    )
+    (taken,) = fastest(
+        lambda: [corrupt(x, name, 5, seed=0) for name in CORRUPTIONS], device=device, repeats=1
+    )
     print(f"15 corruptions at severity 5 of 1,000 images: {taken:.1f} s")
 
 
@@ -207,7 +249,10 @@ def column(trained: dict[str, float], adapted: dict[str, tuple[float, float]]) -
     images for each objective, and E, A and F of each method on 15 domains of 10,000 images."""
     names = load_profile("paper").image.methods
     objectives = {METHODS[name].objective for name in names}
-    minutes = {f"pre-training {objective}": 75 * 45_000 / trained[objective] / 60 for objective in objectives}
+    minutes = {
+        f"pre-training {objective}": 75 * 45_000 / trained[objective] / 60
+        for objective in objectives
+    }
     for name in names:
         # E; A, on all at the end; F, after each domain but the last, and by networks adapted to one domain and to none.
         # What is never updated predicts a domain once.

@@ -10,4 +10,6 @@ __version__ = "0.1.0"
 # small, so on a CPU several threads mostly wait for each other; OMP_NUM_THREADS chooses another number.
 if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
     torch.set_num_threads(1)
-torch.backends.cudnn.allow_tf32 = False  # with its ten bits a meta-gradient was off by 2.5 % (RESULTS.md)
+torch.backends.cudnn.allow_tf32 = (
+    False  # with its ten bits a meta-gradient was off by 2.5 % (RESULTS.md)
+)

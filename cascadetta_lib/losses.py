@@ -49,7 +49,10 @@ def describe(outputs: Outputs) -> dict[str, Tensor]:
     z, a = outputs
     found = {"entropy_main": entropy(z).mean()}
     if a is not None:
-        found["entropy_auxiliary"], found["entropy_of_mean_auxiliary"] = entropy(a).mean(), entropy_of_mean(a)
+        found["entropy_auxiliary"], found["entropy_of_mean_auxiliary"] = (
+            entropy(a).mean(),
+            entropy_of_mean(a),
+        )
         found["agreement"] = (a.argmax(1) == z.argmax(1)).float().mean()
     return found
 

@@ -21,7 +21,8 @@ def nearest(value: str, allowed: Iterable[str]) -> str:
 
 
 class Registry(Iterable[str], Generic[Entry]):
-    """Names to entries. With `package`, every module of that package is imported before the first look-up, so that a
+    """Names to entries. With `package`, every module of that package and of those
+    within it is imported before the first look-up, so that a
     new file in its folder is all that a new entry needs."""
 
     def __init__(self, kind: str, package: str | None = None) -> None:
@@ -30,7 +31,9 @@ class Registry(Iterable[str], Generic[Entry]):
 
     def add(self, name: str) -> Callable[[Entry], Entry]:
         def register(entry: Entry) -> Entry:
-            if repr(self._entries.get(name, entry)) != repr(entry):  # a notebook's cell may be run again: the same repr
+            if repr(self._entries.get(name, entry)) != repr(
+                entry
+            ):  # a notebook's cell may be run again: the same repr
                 raise ValueError(f"two {self.kind}s are named {name!r}")
             self._entries[name] = entry
             return entry
@@ -39,8 +42,9 @@ class Registry(Iterable[str], Generic[Entry]):
 
     def _loaded(self) -> dict[str, Entry]:
         if self.package is not None:
-            for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
-                importlib.import_module(f"{self.package}.{module.name}")
+            package = importlib.import_module(self.package)
+            for module in pkgutil.walk_packages(package.__path__, f"{self.package}."):
+                importlib.import_module(module.name)
             self.package = None
         return self._entries
 

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_dataset
-from cascadetta_lib.methods import cotta, rotta, sar
+from cascadetta_lib.methods import cotta
+from cascadetta_lib.methods.field import rotta, sar
 from cascadetta_lib.models import as_outputs
 
 CLASSES = 4
@@ -48,14 +49,19 @@ def make_blobs(folder: Path, **options: object) -> ImageDataset:
     )
 
 
-def write_npz(folder: Path, train: dict[str, Any] | None = None, test: dict[str, Any] | None = None) -> Path:
+def write_npz(
+    folder: Path, train: dict[str, Any] | None = None, test: dict[str, Any] | None = None
+) -> Path:
     """FOLDER/train.npz with 40 images and FOLDER/test.npz with 20, of ten classes; a value None leaves an array out."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
     for name, count, changes in (("train", 40, train or {}), ("test", 20, test or {})):
         x = generator.integers(0, 256, (count, 32, 32, 3), np.uint8)
         arrays = {"x": x, "y": np.arange(count) % 10} | changes
-        np.savez(folder / f"{name}.npz", **{key: value for key, value in arrays.items() if value is not None})
+        np.savez(
+            folder / f"{name}.npz",
+            **{key: value for key, value in arrays.items() if value is not None},
+        )
     return folder
 
 
@@ -83,7 +89,9 @@ def images(dataset: ImageDataset) -> Tensor:
 
 def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     """Whether two states have the same tensors, bit by bit."""
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    return first.keys() == second.keys() and all(
+        torch.equal(first[name], second[name]) for name in first
+    )
 
 
 def seeded(seed: int = 0) -> torch.Generator:

@@ -9,13 +9,13 @@ import pandas as pd
 
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.objectives import OBJECTIVES
-from cascadetta_lib.provenance import code_revision
-from cascadetta_lib.settings import Settings, load_profile
-from cascadetta_lib.store import Run
-from cascadetta_lib.study import Study
-from exhibits.base import EXHIBITS, Shown
-from exhibits.runs import Point, Runs
+from cascadetta_lib.training.objectives import OBJECTIVES
+from study.exhibits.kit.exhibit import EXHIBITS, Shown
+from study.exhibits.kit.runs import Point, Runs
+from study.provenance import code_revision
+from study.settings import Settings, load_profile
+from study.store import Run
+from study.study import Study
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Numbers:
     work: float = 3.0
 
 
-def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | None = None, **provenance: Any) -> Run:
+def made_up_run(
+    study: Study, method: str, numbers: Numbers, objective: str | None = None, **provenance: Any
+) -> Run:
     """A run of a method on the study's stream."""
     request = study.request(method, objective)
     errors = np.broadcast_to(numbers.errors, (len(request.stream), np.shape(numbers.errors)[-1]))
@@ -44,13 +46,29 @@ def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | No
         named = {"step": step, "domain": domain.name, "severity": domain.severity}
         for place, wrong in enumerate(errors[step]):
             entropy = numbers.entropies[place % len(numbers.entropies)] if has_a else float("nan")
-            batch = {"position": numbers.count * place, "count": numbers.count, "errors": wrong, "entropy_main": 1.0}
+            batch = {
+                "position": numbers.count * place,
+                "count": numbers.count,
+                "errors": wrong,
+                "entropy_main": 1.0,
+            }
             batch |= {"entropy_auxiliary": entropy, "entropy_of_mean_auxiliary": entropy}
-            batch |= {"agreement": 0.5 if has_a else float("nan"), "seconds": numbers.seconds / errors.shape[1]}
+            batch |= {
+                "agreement": 0.5 if has_a else float("nan"),
+                "seconds": numbers.seconds / errors.shape[1],
+            }
             batches.append(named | batch)
         last = len(request.stream)
-        rows += [named | {"kind": "stream", "after": j, "accuracy": numbers.accuracy} for j in sorted({step + 1, last})]
-        if request.forward_transfer and step and METHODS[method].adapts and numbers.alone is not None:
+        rows += [
+            named | {"kind": "stream", "after": j, "accuracy": numbers.accuracy}
+            for j in sorted({step + 1, last})
+        ]
+        if (
+            request.forward_transfer
+            and step
+            and METHODS[method].adapts
+            and numbers.alone is not None
+        ):
             rows.append(named | {"kind": "source", "after": 0, "accuracy": numbers.alone - 0.1})
             rows.append(named | {"kind": "alone", "after": 0, "accuracy": numbers.alone})
     made = {
@@ -59,7 +77,11 @@ def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | No
         "fingerprint": "0123456789abcdef",
         "domain_source": "made up by a test",
         "official_data": False,
-        "compare_with": {"image": "CIFAR-10-C", "text": "Amazon Reviews", "speech": "Google Commands"}[study.modality],
+        "compare_with": {
+            "image": "CIFAR-10-C",
+            "text": "Amazon Reviews",
+            "speech": "Google Commands",
+        }[study.modality],
         "class_names": list("abcdefghij"),
         "unit": "images",
         "code_revision": code_revision(),
@@ -68,7 +90,12 @@ def made_up_run(study: Study, method: str, numbers: Numbers, objective: str | No
         "seconds": 1.0,
         "cost": {"work": numbers.work, "memory": 0.5},
         "finished": "2026-01-01T00:00:00+00:00",
-        "network": {"origin": "trained here", "sha256": None, "card": None, "code_revision": code_revision()},
+        "network": {
+            "origin": "trained here",
+            "sha256": None,
+            "card": None,
+            "code_revision": code_revision(),
+        },
     }
     return Run(request, pd.DataFrame(batches), pd.DataFrame(rows), made | provenance)
 
@@ -83,7 +110,11 @@ def points_of(settings: Settings, names: Iterable[str]) -> list[Point]:
 
 
 def made_up_runs(
-    settings: Settings, world: World, points: Iterable[Point], seeds: Iterable[int], modality: Modality = "image"
+    settings: Settings,
+    world: World,
+    points: Iterable[Point],
+    seeds: Iterable[int],
+    modality: Modality = "image",
 ) -> list[Run]:
     """A run of the world for each point and seed, none twice."""
     study, runs = Study(settings, modality), {}
@@ -93,7 +124,9 @@ def made_up_runs(
             at_seed = varied.at_seed(seed)
             request = at_seed.request(point.method, point.objective)
             if request not in runs:
-                numbers = world(point.method, request.checkpoint.objective, dict(point.changes), seed)
+                numbers = world(
+                    point.method, request.checkpoint.objective, dict(point.changes), seed
+                )
                 runs[request] = made_up_run(at_seed, point.method, numbers, point.objective)
     return list(runs.values())
 

@@ -50,7 +50,9 @@ class Transformer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.words = nn.Embedding(50, 8)
-        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+        self.encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1
+        )
         self.head = nn.Linear(8, CLASSES)
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,9 +61,18 @@ class Transformer(nn.Module):
 
 
 def vision_transformer() -> nn.Module:
-    sizes = {"image_size": 32, "patch_size": 8, "num_layers": 1, "num_heads": 2, "hidden_dim": 8, "mlp_dim": 16}
+    sizes = {
+        "image_size": 32,
+        "patch_size": 8,
+        "num_layers": 1,
+        "num_heads": 2,
+        "hidden_dim": 8,
+        "mlp_dim": 16,
+    }
     model = VisionTransformer(**sizes, num_classes=CLASSES)
-    nn.init.normal_(model.heads.head.weight)  # torchvision's begins with zeros, by which nothing has a gradient
+    nn.init.normal_(
+        model.heads.head.weight
+    )  # torchvision's begins with zeros, by which nothing has a gradient
     return model
 
 
@@ -73,7 +84,12 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Modality]] = {
     "transformer": (Transformer, "text"),
 }
 WITH_BATCH_NORM = ("ResNet18", "MobileNetV3", "bag of words")
-CASES = [(kind, name) for kind, (_, of) in NETWORKS.items() for name in METHODS if of in METHODS[name].modalities]
+CASES = [
+    (kind, name)
+    for kind, (_, of) in NETWORKS.items()
+    for name in METHODS
+    if of in METHODS[name].modalities
+]
 TOKENS = torch.randint(50, (BATCH, 7), generator=seeded(1))
 PIXELS = torch.rand(BATCH, 3, 32, 32, generator=seeded(1)) * 2 - 1
 
@@ -93,7 +109,9 @@ def build(kind: str) -> tuple[nn.Module, Tensor]:
 def method_on(name: str, model: nn.Module, x: Tensor, **options: Any) -> Method:
     copies = "image" if x.ndim == 4 else None
     source = x if METHODS[name].needs_source else None
-    return METHODS[name](model, **({"learning_rate": 0.01, "copies": copies, "source": source} | options))
+    return METHODS[name](
+        model, **({"learning_rate": 0.01, "copies": copies, "source": source} | options)
+    )
 
 
 def adapts_and_returns(method: Method, x: Tensor) -> None:
@@ -101,7 +119,9 @@ def adapts_and_returns(method: Method, x: Tensor) -> None:
     before = [parameter.detach().clone() for parameter in method.adapted_parameters()]
     first = [method.train()(x), method.eval()(x)]
     assert all(logits.shape == (BATCH, CLASSES) and logits.isfinite().all() for logits in first)
-    changed = [not torch.equal(*pair) for pair in zip(before, method.adapted_parameters(), strict=True)]
+    changed = [
+        not torch.equal(*pair) for pair in zip(before, method.adapted_parameters(), strict=True)
+    ]
     assert any(changed) == method.adapts
     method.reset()
     assert all(torch.equal(method(x), logits) for logits in first)
@@ -116,22 +136,32 @@ def test_a_network_goes_through_a_method_or_is_refused(kind: str, name: str) -> 
         message = str(error)
         assert name in NEED_MORE or (kind not in WITH_BATCH_NORM and "use erm or cotta" in message)
         assert name not in ("erm", "cotta", "lame")
-        assert message.startswith(METHODS[name].label) and "\n" not in message and ". " not in message
+        assert (
+            message.startswith(METHODS[name].label) and "\n" not in message and ". " not in message
+        )
     else:
-        assert name not in NEED_MORE and (kind in WITH_BATCH_NORM or name in ("erm", "cotta", "lame"))
+        assert name not in NEED_MORE and (
+            kind in WITH_BATCH_NORM or name in ("erm", "cotta", "lame")
+        )
         adapts_and_returns(method, x)
 
 
 def test_a_method_that_was_made_works_on_in_double_precision() -> None:
     for name in ("cotta", "rotta", "roid"):
-        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 30 * 30, 3))
+        network = nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 30 * 30, 3)
+        )
         method = METHODS[name](network, copies="image").double()
         outputs = [method.step(torch.rand(64, 3, 32, 32, dtype=torch.float64)) for _ in range(2)]
-        assert all(each.main.dtype == torch.float64 and each.main.isfinite().all() for each in outputs), name
+        assert all(
+            each.main.dtype == torch.float64 and each.main.isfinite().all() for each in outputs
+        ), name
 
 
 @pytest.mark.parametrize("name", sorted(CASCADES))
 def test_a_cascade_on_somebodys_backbone(name: str) -> None:
     backbone, x = build("ResNet18")
     theta_m, backbone.fc = backbone.fc, nn.Identity()
-    adapts_and_returns(method_on(name, Cascade(backbone, theta_m, nn.Linear(CLASSES, CLASSES)), x), x)
+    adapts_and_returns(
+        method_on(name, Cascade(backbone, theta_m, nn.Linear(CLASSES, CLASSES)), x), x
+    )

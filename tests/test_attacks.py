@@ -25,13 +25,13 @@ from safetensors.torch import save
 from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.models import ImageNetwork
-from cascadetta_lib.networks import SHIPPED
-from cascadetta_lib.objectives import Training
-from cascadetta_lib.pretrain import new_network
-from cascadetta_lib.settings import SettingsError, settings_from
-from workflow import run
-from workflow.command import main
-from workflow.pack import pack
+from cascadetta_lib.training.objectives import Training
+from cascadetta_lib.training.pretrain import new_network
+from study.settings import SettingsError, settings_from
+from study.tools.pack import pack
+from study.weights import SHIPPED
+from study.workflow import run
+from study.workflow.command import main
 
 Give = Callable[[Path], object]
 
@@ -69,12 +69,17 @@ def values(*pairs: str, prepare: Give = lambda here: None) -> Give:
 def profile(content: str | bytes) -> Give:
     """In a profile of one's own."""
     text = content if isinstance(content, bytes) else content.encode()
-    return line("--profile", "mine.yaml", prepare=lambda here: (here / "mine.yaml").write_bytes(text))
+    return line(
+        "--profile", "mine.yaml", prepare=lambda here: (here / "mine.yaml").write_bytes(text)
+    )
 
 
 def images(prepare: Give, *pairs: str) -> Give:
     """As npz:mine, for the one notebook that reads images."""
-    changed = {name: value for name, _, value in (pair.partition("=") for pair in ("image_dataset=npz:mine", *pairs))}
+    changed = {
+        name: value
+        for name, _, value in (pair.partition("=") for pair in ("image_dataset=npz:mine", *pairs))
+    }
     if "image_weights" not in changed:
         changed.setdefault("image_training_batch_size", "8")
     given = [f"{name}={value}" for name, value in changed.items()]
@@ -83,7 +88,14 @@ def images(prepare: Give, *pairs: str) -> Give:
 
 def raw_reviews(prepare: Give) -> Give:
     """As amazon:mine."""
-    return line("--only", "03_adapt_text", "--set", "text_dataset=amazon:mine", "data_folder=HERE", prepare=prepare)
+    return line(
+        "--only",
+        "03_adapt_text",
+        "--set",
+        "text_dataset=amazon:mine",
+        "data_folder=HERE",
+        prepare=prepare,
+    )
 
 
 def cell(**variables: Any) -> Give:
@@ -107,8 +119,15 @@ def notebook(text: str) -> Give:
 
 def cells(*parameters: str) -> str:
     """A notebook of parameters cells, and of a cell that is none."""
-    cell = {"cell_type": "code", "metadata": {"tags": ["parameters"]}, "outputs": [], "execution_count": None}
-    several = [cell | {"source": source} for source in parameters] + [cell | {"source": "seed = 0", "metadata": {}}]
+    cell = {
+        "cell_type": "code",
+        "metadata": {"tags": ["parameters"]},
+        "outputs": [],
+        "execution_count": None,
+    }
+    several = [cell | {"source": source} for source in parameters] + [
+        cell | {"source": "seed = 0", "metadata": {}}
+    ]
     return json.dumps({"cells": several, "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
 
 
@@ -135,7 +154,11 @@ def with_a_spoilt_network(spoil: Callable[[Path], object]) -> Give:
     def write(here: Path) -> None:
         write_images()(here)
         dataset = load_dataset(f"npz:{here / 'mine'}", ImageOptions())
-        card: dict[str, Any] = {"network": ImageNetwork(depth=8, width=4), "training": Training(), "seed": 0}
+        card: dict[str, Any] = {
+            "network": ImageNetwork(depth=8, width=4),
+            "training": Training(),
+            "seed": 0,
+        }
         card |= {"options": {"input_scaling": "symmetric"}, "provenance": {}}
         for name in ("erm", "meta"):
             model = new_network(dataset, card["network"], name, 0)
@@ -173,7 +196,9 @@ class Bomb:
 
 
 def spoilt(spoil: Callable[[Path], object]) -> Give:
-    return images(with_a_spoilt_network(spoil), "image_weights=nets", "image_methods=[erm]", "seeds=[0]")
+    return images(
+        with_a_spoilt_network(spoil), "image_weights=nets", "image_methods=[erm]", "seeds=[0]"
+    )
 
 
 def bomb(here: Path) -> None:
@@ -337,7 +362,10 @@ ATTACKS = [
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=[attack.what for attack in ATTACKS])
 def test_a_bad_input_is_told_in_one_message_and_nothing_starts(
-    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    attack: Attack,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def started(*arguments: object) -> int:
         raise AssertionError("jobs are started")
@@ -358,6 +386,10 @@ def test_a_bad_input_is_told_in_one_message_and_nothing_starts(
             attack.give(tmp_path)
         message = str(error.value)
     assert [word for word in attack.words if word not in message] == [], message
-    assert len(message.replace(str(tmp_path), "")) <= LONGEST_MESSAGE and "Traceback" not in message, message
-    assert "\n" not in message.strip() or "not YAML" in message, "YAML shows the lines around a fault"
+    assert (
+        len(message.replace(str(tmp_path), "")) <= LONGEST_MESSAGE and "Traceback" not in message
+    ), message
+    assert "\n" not in message.strip() or "not YAML" in message, (
+        "YAML shows the lines around a fault"
+    )
     assert not (tmp_path / "exploded").exists() and not list(tmp_path.glob("results/**/*.ipynb"))

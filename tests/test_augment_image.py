@@ -10,7 +10,14 @@ from torch import Tensor
 from torchvision.transforms import functional as TF
 
 from cascadetta_lib.augment import image as module
-from cascadetta_lib.augment.image import COTTA_RANGES, OPERATIONS, PADDING, augmix, cotta_copies, crop_and_flip
+from cascadetta_lib.augment.image import (
+    COTTA_RANGES,
+    OPERATIONS,
+    PADDING,
+    augmix,
+    cotta_copies,
+    crop_and_flip,
+)
 
 
 @pytest.fixture
@@ -25,7 +32,9 @@ def pictures() -> Tensor:
 def one_operation(pictures: Tensor, name: str, magnitude: float) -> Tensor:
     """The pictures after that operation alone."""
     x = pictures.float()
-    module.apply_operations(x, torch.full((len(x),), OPERATIONS.index(name)), torch.full((len(x),), magnitude))
+    module.apply_operations(
+        x, torch.full((len(x),), OPERATIONS.index(name)), torch.full((len(x),), magnitude)
+    )
     return x
 
 
@@ -35,7 +44,9 @@ def by_pillow(pictures: Tensor, function: Any) -> Tensor:
 
 
 def affine(*matrix: float) -> Any:
-    return lambda image: image.transform((32, 32), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
+    return lambda image: image.transform(
+        (32, 32), Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,14 +69,19 @@ def test_operations_are_pillows(pictures: Tensor, name: str, function: Any, tole
 
 
 def test_autocontrast_reaches_white() -> None:
-    lowest, highest = torch.meshgrid(torch.arange(0.0, 100), torch.arange(101.0, 256), indexing="ij")
+    lowest, highest = torch.meshgrid(
+        torch.arange(0.0, 100), torch.arange(101.0, 256), indexing="ij"
+    )
     pairs = torch.stack([lowest, highest], -1).view(-1, 1, 1, 2).repeat(1, 3, 1, 1)
     assert set(one_operation(pairs, "autocontrast", 0.2).flatten().tolist()) == {0.0, 255.0}
 
 
 def test_rotation_is_by_30_degrees_times_the_magnitude(pictures: Tensor) -> None:
     ours = one_operation(pictures, "rotate", 0.3)[:, :, 8:24, 8:24]
-    angles = {a: TF.rotate(pictures, a, TF.InterpolationMode.BILINEAR)[:, :, 8:24, 8:24].float() for a in (-9, 0, 9)}
+    angles = {
+        a: TF.rotate(pictures, a, TF.InterpolationMode.BILINEAR)[:, :, 8:24, 8:24].float()
+        for a in (-9, 0, 9)
+    }
     errors = {angle: (ours - turned).abs().mean().item() for angle, turned in angles.items()}
     assert min(errors[-9], errors[9]) < 1 < errors[0]
 
@@ -79,15 +95,25 @@ def test_draws_are_in_range(monkeypatch: pytest.MonkeyPatch, severity: float) ->
         x.fill_(255)
 
     monkeypatch.setattr(module, "apply_operations", watch)
-    mixed = augmix(torch.zeros(3000, 3, 2, 2, dtype=torch.uint8), torch.Generator().manual_seed(0), severity=severity)
-    assert abs(mixed.float().mean() / 255 - 0.5) < 0.02, "the share of the chains, whose weights sum to 1"
+    mixed = augmix(
+        torch.zeros(3000, 3, 2, 2, dtype=torch.uint8),
+        torch.Generator().manual_seed(0),
+        severity=severity,
+    )
+    assert abs(mixed.float().mean() / 255 - 0.5) < 0.02, (
+        "the share of the chains, whose weights sum to 1"
+    )
     operation, magnitude = (torch.stack(part) for part in zip(*seen, strict=True))
     assert operation.unique().tolist() == list(range(-1, len(OPERATIONS)))
     acting = (operation >= 0).float().mean(1)
-    assert acting[0] == 1 and torch.allclose(acting, torch.tensor([1, 2 / 3, 1 / 3]), atol=0.02), "depth in 1..3"
+    assert acting[0] == 1 and torch.allclose(acting, torch.tensor([1, 2 / 3, 1 / 3]), atol=0.02), (
+        "depth in 1..3"
+    )
     colour, turned = magnitude[operation < 4], magnitude[operation >= 4]
     low, high = sorted((0.01, severity / 10))
-    assert low <= colour.min() < colour.max() <= high and colour.mean() == pytest.approx((low + high) / 2, abs=0.002)
+    assert low <= colour.min() < colour.max() <= high and colour.mean() == pytest.approx(
+        (low + high) / 2, abs=0.002
+    )
     assert 0.45 < (turned > 0).float().mean() < 0.55 and abs(turned.mean()) < 0.01, "to both sides"
 
 
@@ -118,10 +144,14 @@ def test_crop_and_flip_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("value_range", [(-1.0, 1.0), (0.0, 1.0)])
-def test_cotta_copies_stay_in_range_and_near_the_image(pictures: Tensor, value_range: tuple[float, float]) -> None:
+def test_cotta_copies_stay_in_range_and_near_the_image(
+    pictures: Tensor, value_range: tuple[float, float]
+) -> None:
     black, white = value_range
     x = pictures.float() / 255 * (white - black) + black
-    copies, again = (list(cotta_copies(x, 8, torch.Generator().manual_seed(0), value_range)) for _ in range(2))
+    copies, again = (
+        list(cotta_copies(x, 8, torch.Generator().manual_seed(0), value_range)) for _ in range(2)
+    )
     assert len(copies) == 8 and all(torch.equal(*pair) for pair in zip(copies, again, strict=True))
     for copy in copies:
         assert copy.shape == x.shape and copy.min() >= black and copy.max() <= white
@@ -138,7 +168,9 @@ def test_the_images_of_a_copy_share_all_but_the_noise(pictures: Tensor) -> None:
 
 def unchanged(**changes: float) -> dict[str, float]:
     """A draw that leaves the image as it is, but for `changes`."""
-    neutral = dict.fromkeys(COTTA_RANGES, 0.0) | dict.fromkeys(("brightness", "contrast", "saturation"), 1.0)
+    neutral = dict.fromkeys(COTTA_RANGES, 0.0) | dict.fromkeys(
+        ("brightness", "contrast", "saturation"), 1.0
+    )
     return neutral | {"gamma": 1.0, "scale": 1.0, "sigma": 0.001} | changes
 
 
@@ -153,10 +185,15 @@ def unchanged(**changes: float) -> dict[str, float]:
         ({"gamma": 0.8}, lambda x: TF.adjust_gamma(x, 0.8)),
         ({"sigma": 0.45}, lambda x: TF.gaussian_blur(x, [5, 5], [0.45, 0.45])),
         ({"right": 1 / 8}, lambda x: torch.cat([x[..., 4:], x[..., -1:].expand(-1, -1, -1, 4)], 3)),
-        ({"down": -1 / 8}, lambda x: torch.cat([x[..., :1, :].expand(-1, -1, 4, -1), x[..., :-4, :]], 2)),
+        (
+            {"down": -1 / 8},
+            lambda x: torch.cat([x[..., :1, :].expand(-1, -1, 4, -1), x[..., :-4, :]], 2),
+        ),
     ],
 )
-def test_each_part_of_a_cotta_copy(pictures: Tensor, changes: dict[str, float], expected: Any) -> None:
+def test_each_part_of_a_cotta_copy(
+    pictures: Tensor, changes: dict[str, float], expected: Any
+) -> None:
     x = pictures.float() / 255
     found = module._cotta_copy(x, unchanged(**changes), [0, 1, 2, 3, 4], False)
     assert torch.allclose(found, expected(x), atol=1e-5)
@@ -167,7 +204,9 @@ def test_the_hue_of_every_kind_of_colour_is_turned_as_by_torchvision(turns: floa
     """On all colours of five levels a channel: greys, black, white, two channels alike, each order of the three."""
     levels = torch.linspace(0, 1, 5)
     colours = torch.cartesian_prod(levels, levels, levels).T.reshape(1, 3, 5, 25)
-    assert torch.allclose(module._turn_hue(colours, turns), TF.adjust_hue(colours, turns), atol=1e-6)
+    assert torch.allclose(
+        module._turn_hue(colours, turns), TF.adjust_hue(colours, turns), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("mirror", [False, True])
@@ -186,6 +225,10 @@ def test_a_cotta_copy_moves_as_by_the_release(pictures: Tensor, mirror: bool) ->
 def test_the_order_of_cotta_s_colours_counts(pictures: Tensor) -> None:
     x, drawn = pictures.float() / 255, unchanged(brightness=0.6, gamma=0.7)
     brightness_first = module._cotta_copy(x, drawn, [0, 1, 2, 3, 4], False)
-    assert torch.allclose(brightness_first, TF.adjust_gamma(TF.adjust_brightness(x, 0.6), 0.7), atol=1e-4)
+    assert torch.allclose(
+        brightness_first, TF.adjust_gamma(TF.adjust_brightness(x, 0.6), 0.7), atol=1e-4
+    )
     gamma_first = module._cotta_copy(x, drawn, [4, 1, 2, 3, 0], False)
-    assert torch.allclose(gamma_first, TF.adjust_brightness(TF.adjust_gamma(x, 0.7), 0.6), atol=1e-4)
+    assert torch.allclose(
+        gamma_first, TF.adjust_brightness(TF.adjust_gamma(x, 0.7), 0.6), atol=1e-4
+    )

@@ -10,13 +10,13 @@ from made_up_runs import Numbers, content, made_up_runs, points_of, quick, store
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.settings import Settings
-from cascadetta_lib.store import Run, Store
-from exhibits import cascade_plus
-from exhibits.base import EXHIBITS
-from exhibits.cascade_plus import ON_CONTROL, PLUS, SAME_NETWORK, choice, contestants
-from exhibits.collapse import CANDIDATES
-from exhibits.runs import Runs
+from study.exhibits.beyond import cascade_plus
+from study.exhibits.beyond.cascade_plus import ON_CONTROL, PLUS, SAME_NETWORK, choice, contestants
+from study.exhibits.beyond.collapse import CANDIDATES
+from study.exhibits.kit.exhibit import EXHIBITS
+from study.exhibits.kit.runs import Runs
+from study.settings import Settings
+from study.store import Run, Store
 
 OF_PLUS = METHODS["cascade_plus"].objective
 
@@ -26,7 +26,9 @@ def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Nu
     small rate and Cascade+ at the large one; on the test domains it is the other way round, which must not count."""
     large, stream = changes.get("online_learning_rate") == 0.01, changes.get("stream")
     better = large == (method == "cascade_plus")
-    errors = {"erm": 9, "adabn": 8, "cascade_plus": 3}.get(method, 6) - (better == (stream == HELD_OUT_CORRUPTIONS))
+    errors = {"erm": 9, "adabn": 8, "cascade_plus": 3}.get(method, 6) - (
+        better == (stream == HELD_OUT_CORRUPTIONS)
+    )
     errors -= objective == OF_PLUS and method == "tent"
     errors += {16: 1, 4: 2}.get(changes.get("batch_size"), 0)  # type: ignore[call-overload]
     return Numbers((errors + 2 * (stream == "gradual"), 0), 0.6, 0.5)
@@ -37,14 +39,24 @@ def history(store: Store, run: Run) -> pd.DataFrame:
     training = run.request.checkpoint.training
     assert training is not None
     rows = {"epoch": [1, 2], "held_out_accuracy": [0.3, 0.5], "entropy_main": [2.0, 1.5]}
-    rows |= {"entropy_auxiliary": [1.0, 0.25 * training.entropy_weight], "entropy_of_mean_auxiliary": [2.0, 1.0]}
-    rows |= {"agreement": [0.1, 0.9], "gradient_norm_main": [1.0, 2.0], "gradient_norm_self_supervised": [0.5, 0.5]}
+    rows |= {
+        "entropy_auxiliary": [1.0, 0.25 * training.entropy_weight],
+        "entropy_of_mean_auxiliary": [2.0, 1.0],
+    }
+    rows |= {
+        "agreement": [0.1, 0.9],
+        "gradient_norm_main": [1.0, 2.0],
+        "gradient_norm_self_supervised": [0.5, 0.5],
+    }
     return pd.DataFrame(rows)
 
 
 @pytest.fixture(scope="module")
 def settings() -> Settings:
-    sizes = {"image_ablation_test_size": 16, "image_comparison_test_size": 32}  # Else some points would be the same.
+    sizes = {
+        "image_ablation_test_size": 16,
+        "image_comparison_test_size": 32,
+    }  # Else some points would be the same.
     return quick(seeds=[0, 1], image_choice_learning_rates=[0.001, 0.01], **sizes)
 
 
@@ -67,13 +79,22 @@ def runs(settings: Settings) -> Iterator[Runs]:
 def test_nothing_that_chooses_sees_a_test_domain(settings: Settings) -> None:
     for name in ("conditions", "choice"):
         points = EXHIBITS[name].points(settings)
-        assert points and all(point.changes["stream"] == HELD_OUT_CORRUPTIONS for point in points), name
+        assert points and all(
+            point.changes["stream"] == HELD_OUT_CORRUPTIONS for point in points
+        ), name
         assert EXHIBITS[name].seeds(settings) == (0,)
 
 
-def test_every_contestant_has_the_same_rates_and_rivals_have_the_same_terms(settings: Settings) -> None:
-    points = pd.DataFrame([(p.label, p.changes["online_learning_rate"]) for p in EXHIBITS["choice"].points(settings)])
-    rates, by_label = points.groupby(0)[1].agg(tuple), {one.label: one for one in contestants(settings)}
+def test_every_contestant_has_the_same_rates_and_rivals_have_the_same_terms(
+    settings: Settings,
+) -> None:
+    points = pd.DataFrame(
+        [(p.label, p.changes["online_learning_rate"]) for p in EXHIBITS["choice"].points(settings)]
+    )
+    rates, by_label = (
+        points.groupby(0)[1].agg(tuple),
+        {one.label: one for one in contestants(settings)},
+    )
     adapting = {label for label, one in by_label.items() if METHODS[one.method].adapts}
     assert set(rates) == {(0.001, 0.01)} and set(rates.index) == adapting
     plus = METHODS["cascade_plus"]
@@ -83,12 +104,16 @@ def test_every_contestant_has_the_same_rates_and_rivals_have_the_same_terms(sett
 
 
 def test_conditions(runs: Runs) -> None:
-    assert {"meta", OF_PLUS} <= set(CANDIDATES) and not {"ttt", "erm", "both_cross_entropy"} & set(CANDIDATES)
+    assert {"meta", OF_PLUS} <= set(CANDIDATES) and not {"ttt", "erm", "both_cross_entropy"} & set(
+        CANDIDATES
+    )
     cells = content(EXHIBITS["conditions"].show(runs), "conditions")
     assert set(cells.index) > {name.replace("_", " ") for name in CANDIDATES}
     # The kept epoch is the second: 0.25 λ nats, and a quarter of the other gradient's norm.
     assert cells.loc[["λ = 0", "λ = 1"], "entropy of a (nats)"].tolist() == ["0.00", "0.25"]
-    assert set(cells["‖∇ENT‖ / ‖∇CE‖ on φ, θ_m"]) == {"0.25"} and set(cells["held-out accuracy (share)"]) == {"0.50"}
+    assert set(cells["‖∇ENT‖ / ‖∇CE‖ on φ, θ_m"]) == {"0.25"} and set(
+        cells["held-out accuracy (share)"]
+    ) == {"0.50"}
     # 7 of 20 not adapted; the cascade 5 at the small rate, 6 at the large one.
     row = cells.loc["meta", ["E, not adapted", "E, rate 0.001", "E, rate 0.01"]]
     assert row.tolist() == ["35.00", "25.00", "30.00"] and cells.loc["λ = 0", "E, rate 0.01"] == "–"
@@ -96,7 +121,10 @@ def test_conditions(runs: Runs) -> None:
 
 def test_conditions_whose_trainings_are_gone(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Store, "history", lambda store, run: None)
-    assert "The trainings of these networks are not on record." in EXHIBITS["conditions"].show(runs).lines
+    assert (
+        "The trainings of these networks are not on record."
+        in EXHIBITS["conditions"].show(runs).lines
+    )
 
 
 def test_without_a_method_that_adapts_there_is_no_choice(tmp_path: Path) -> None:
@@ -109,10 +137,20 @@ def test_without_a_method_that_adapts_there_is_no_choice(tmp_path: Path) -> None
 def test_the_rate_of_least_error_on_the_source_is_chosen(settings: Settings, runs: Runs) -> None:
     errors = choice(runs)
     assert errors.loc["Tent"].to_dict() == {0.001: 25, 0.01: 30}
-    assert errors.idxmin(axis=1)[["Tent", PLUS]].tolist() == [0.001, 0.01] and "ERM" not in errors.index
+    assert (
+        errors.idxmin(axis=1)[["Tent", PLUS]].tolist() == [0.001, 0.01]
+        and "ERM" not in errors.index
+    )
     cells = content(EXHIBITS["choice"].show(runs), "choice")
-    assert cells.loc["Tent"].tolist() == ["**25.00**", "30.00"] and cells.loc[PLUS].tolist() == ["15.00", "**10.00**"]
-    some = [run for run in runs.stored if not (run.method == "ttt" and run.request.online_learning_rate == 0.001)]
+    assert cells.loc["Tent"].tolist() == ["**25.00**", "30.00"] and cells.loc[PLUS].tolist() == [
+        "15.00",
+        "**10.00**",
+    ]
+    some = [
+        run
+        for run in runs.stored
+        if not (run.method == "ttt" and run.request.online_learning_rate == 0.001)
+    ]
     labels = choice(stored(settings, some)).index  # A choice among a part of the rates is none.
     assert "TTT" not in labels and "Tent" in labels
 
@@ -128,4 +166,6 @@ def test_comparison(runs: Runs) -> None:
     assert differences.loc[f"Tent − {PLUS}", "difference of E (points)"] == "+15.00"
     holding = content(EXHIBITS["comparison"].show(runs), "comparison-holding")["E (%)"]
     expected = {"batch 128": 15, "batch 16": 20, "batch 4": 25, "gradual": 25}
-    assert all(holding[f"{PLUS}, {where}"] == f"{error}.00 ± 0.00" for where, error in expected.items())
+    assert all(
+        holding[f"{PLUS}, {where}"] == f"{error}.00 ± 0.00" for where, error in expected.items()
+    )

@@ -12,11 +12,26 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, PARAMETERS, SEVERITIES, corrupt
+from cascadetta_lib.data.corruptions import (
+    CORRUPTIONS,
+    HELD_OUT_CORRUPTIONS,
+    PARAMETERS,
+    SEVERITIES,
+    corrupt,
+)
 from cascadetta_lib.data.corruptions.common import Draws, truncate
 from cascadetta_lib.data.corruptions.weather import brightness
 
-RANDOM = {"gaussian_noise", "shot_noise", "impulse_noise", "glass_blur", "motion_blur", "snow", "frost", "fog"}
+RANDOM = {
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "glass_blur",
+    "motion_blur",
+    "snow",
+    "frost",
+    "fog",
+}
 RANDOM |= {"elastic_transform", "speckle_noise", "spatter"}
 with open(Path(__file__).parent / "data" / "corruption_stats.csv") as file:
     REFERENCE = {(row["corruption"], int(row["severity"])): row for row in csv.DictReader(file)}
@@ -52,14 +67,20 @@ def made_images(count: int, size: int) -> Tensor:
 
 
 @pytest.mark.parametrize(("corruption", "severity"), REFERENCE)
-def test_matches_the_statistics_of_the_original(real_images: Tensor, corruption: str, severity: int) -> None:
+def test_matches_the_statistics_of_the_original(
+    real_images: Tensor, corruption: str, severity: int
+) -> None:
     # The photographs behind the original's frost are not available: its texture is made, and may differ by more.
     decibels, share = (2, 0.2) if corruption == "frost" else (1, 0.1)
     expected = {name: float(REFERENCE[corruption, severity][name]) for name in STATISTICS}
     measured = measure(real_images, corrupt(real_images, corruption, severity))
-    assert measured.pop("median_psnr_db") == pytest.approx(expected.pop("median_psnr_db"), abs=decibels)
+    assert measured.pop("median_psnr_db") == pytest.approx(
+        expected.pop("median_psnr_db"), abs=decibels
+    )
     # Many shifts are those of truncation alone, half a grey level, of which 10 % is less than the noise of a seed.
-    assert measured.pop("mean_shift") == pytest.approx(expected.pop("mean_shift"), rel=share, abs=0.25)
+    assert measured.pop("mean_shift") == pytest.approx(
+        expected.pop("mean_shift"), rel=share, abs=0.25
+    )
     assert measured == pytest.approx(expected, rel=share)
 
 
@@ -71,7 +92,9 @@ AT_64 = [(name, 64) for name in CORRUPTIONS]
 def test_keeps_dtype_and_shape_and_changes_the_images(corruption: str, size: int) -> None:
     images = made_images(4, size)
     untouched = images.clone()
-    assert corrupt(images[:0], corruption, 1).shape == (0, 3, size, size), "an empty batch comes back empty"
+    assert corrupt(images[:0], corruption, 1).shape == (0, 3, size, size), (
+        "an empty batch comes back empty"
+    )
     for severity in SEVERITIES:
         corrupted = corrupt(images, corruption, severity)
         assert corrupted.dtype == torch.uint8 and corrupted.shape == images.shape
@@ -83,7 +106,9 @@ def test_images_of_64_pixels_end_as_jpeg_files() -> None:
     """As in Tiny-ImageNet-C."""
     images, (increase, *_) = made_images(4, 64), PARAMETERS["brightness"][64]
     raised = truncate(brightness(images.float() / 255, Draws(0, "", 1, images.device), increase))
-    for image, found in zip(raised.permute(0, 2, 3, 1).numpy(), corrupt(images, "brightness", 1), strict=True):
+    for image, found in zip(
+        raised.permute(0, 2, 3, 1).numpy(), corrupt(images, "brightness", 1), strict=True
+    ):
         Image.fromarray(image).save(file := io.BytesIO(), "JPEG", quality=85)
         assert np.array_equal(np.asarray(Image.open(file)), found.permute(1, 2, 0).numpy())
 
@@ -91,7 +116,9 @@ def test_images_of_64_pixels_end_as_jpeg_files() -> None:
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_the_held_out_corruptions_are_those_of_their_definitions(severity: int) -> None:
     """They choose learning rates, and the reference has no statistics of them; each is held to its definition."""
-    images = torch.cat([made_images(40, 32), torch.full((1, 3, 32, 32), 90, dtype=torch.uint8)])  # grey turns red
+    images = torch.cat(
+        [made_images(40, 32), torch.full((1, 3, 32, 32), 90, dtype=torch.uint8)]
+    )  # grey turns red
     before = (images / 255).permute(0, 2, 3, 1).numpy()
 
     def found(corruption: str) -> np.ndarray:
@@ -103,23 +130,36 @@ def test_the_held_out_corruptions_are_those_of_their_definitions(severity: int) 
     level = pytest.approx(0, abs=1.01 / 255)  # what truncation to grey levels takes away
     factor, increase = parameters("saturate")
     hue, saturation, value = np.moveaxis(rgb_to_hsv(before), -1, 0)
-    expected = hsv_to_rgb(np.stack([hue, (saturation * factor + increase).clip(0, 1), value], axis=-1))
+    expected = hsv_to_rgb(
+        np.stack([hue, (saturation * factor + increase).clip(0, 1), value], axis=-1)
+    )
     assert np.abs(found("saturate") - expected).max() == level
     sigma = parameters("gaussian_blur")
-    assert np.abs(found("gaussian_blur") - gaussian_filter(before, (0, sigma, sigma, 0), mode="nearest")).max() == level
+    assert (
+        np.abs(
+            found("gaussian_blur") - gaussian_filter(before, (0, sigma, sigma, 0), mode="nearest")
+        ).max()
+        == level
+    )
     # Speckle is a share of the pixel: none on black, and of middle tones, which are not clipped, about this much.
     noise, middle = found("speckle_noise") - before, (before > 0.2) & (before < 0.4)
     assert (noise[before == 0] == 0).all()
-    assert (noise[middle] / before[middle]).std() == pytest.approx(parameters("speckle_noise"), rel=0.05)
+    assert (noise[middle] / before[middle]).std() == pytest.approx(
+        parameters("speckle_noise"), rel=0.05
+    )
     # Water lightens where its drops are and nothing else; mud (severities 4 and 5) covers with its own brown.
     change = found("spatter") - before
     drops = np.abs(change).max(axis=-1) > 1.01 / 255
     assert 0.005 < drops.mean() < 0.5
     if parameters("spatter")[-1] == "water":
         assert change.min() > -1.01 / 255
-        assert change.max() == pytest.approx(parameters("spatter")[4] * 238 / 255, abs=0.02)  # the brightest drop
+        assert change.max() == pytest.approx(
+            parameters("spatter")[4] * 238 / 255, abs=0.02
+        )  # the brightest drop
     else:
-        covered = found("spatter")[drops & (np.abs(change).max(axis=-1) > 0.9 * np.abs(change).max())]
+        covered = found("spatter")[
+            drops & (np.abs(change).max(axis=-1) > 0.9 * np.abs(change).max())
+        ]
         assert np.abs(covered - np.array((63, 42, 20)) / 255).mean() < 0.1
 
 
@@ -152,20 +192,36 @@ def test_mild_operations_leave_constant_images_alone() -> None:
     blurs = ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur")
     for corruption in (*blurs, "contrast", "elastic_transform", "pixelate"):
         for severity in SEVERITIES:
-            assert torch.equal(corrupt(levels, corruption, severity), levels), (corruption, severity)
+            assert torch.equal(corrupt(levels, corruption, severity), levels), (
+                corruption,
+                severity,
+            )
 
 
 @pytest.mark.parametrize(
     ("images", "corruption", "severity", "message"),
     [
-        (made_images(2, 32), "gausian_noise", 1, r"'gausian_noise': allowed are .*fog.*did you mean 'gaussian_noise'"),
+        (
+            made_images(2, 32),
+            "gausian_noise",
+            1,
+            r"'gausian_noise': allowed are .*fog.*did you mean 'gaussian_noise'",
+        ),
         (made_images(2, 32), "fog", 0, "severity = 0: allowed are 1, 2, 3, 4, 5"),
         (made_images(2, 32), "fog", 6, "severity = 6: allowed are 1, 2, 3, 4, 5"),
         (made_images(2, 32).float(), "fog", 1, r"torch.float32 .*: allowed is torch.uint8"),
         (made_images(2, 32)[0], "fog", 1, r"\(3, 32, 32\): allowed is"),
-        (made_images(2, 48), "fog", 1, r"\(2, 3, 48, 48\): allowed is .* \(N, 3, 32, 32\) or \(N, 3, 64, 64\)$"),
+        (
+            made_images(2, 48),
+            "fog",
+            1,
+            r"\(2, 3, 48, 48\): allowed is .* \(N, 3, 32, 32\) or \(N, 3, 64, 64\)$",
+        ),
         (made_images(2, 32).permute(0, 2, 3, 1), "fog", 1, r"\(2, 32, 32, 3\): allowed is"),
-        *((made_images(2, 64), name, 1, r"allowed is torch.uint8 \(N, 3, 32, 32\)$") for name in HELD_OUT_CORRUPTIONS),
+        *(
+            (made_images(2, 64), name, 1, r"allowed is torch.uint8 \(N, 3, 32, 32\)$")
+            for name in HELD_OUT_CORRUPTIONS
+        ),
     ],
 )
 def test_errors_name_the_value_and_what_is_allowed(

@@ -19,30 +19,38 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from cascadetta_lib import theorem
 from cascadetta_lib.augment import change_chosen, generator_for
 from cascadetta_lib.augment.audio import augment, spectrogram_copies
 from cascadetta_lib.augment.image import augmix, cotta_copies, crop_and_flip
 from cascadetta_lib.data.base import Copies, Dataset, Modality, Split
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, corrupt
 from cascadetta_lib.data.reviews import DOMAINS, Reviews, Synonyms, TextOptions, make_text_dataset
+from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.data.utterances import SpeechOptions, make_speech_dataset
-from cascadetta_lib.evaluate import Evaluator
+from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.losses import rotate_randomly
 from cascadetta_lib.models import Cascade
-from cascadetta_lib.objectives import OBJECTIVES, Training
-from cascadetta_lib.pretrain import pretrain
-from cascadetta_lib.streams import Domain, Order
+from cascadetta_lib.training import theorem
+from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from cascadetta_lib.training.pretrain import pretrain
 
 BUDGET = {"cotta": (1, 0), "rotta": (1, 1)}
 """Results read and copies from the host in a step of a method; none for all others. CoTTA asks whether its anchor is
 sure. RoTTA's memory takes one example after the other, by classes and entropies, and gives their ages to the loss."""
 EPOCH_READS = 3
 """Results read in an epoch of pre-training: its losses, the held-out accuracy and, with two losses, diagnostics."""
-COPIES: dict[Modality, Copies | str | None] = {"image": "image", "text": None, "speech": spectrogram_copies}
+COPIES: dict[Modality, Copies | str | None] = {
+    "image": "image",
+    "text": None,
+    "speech": spectrogram_copies,
+}
 META, UNIT = torch.device("meta"), (0.0, 1.0)
 TRAINABLE = [(name, "image") for name in OBJECTIVES]
-TRAINABLE += [(name, modality) for name in ("erm", "meta", "both_cross_entropy") for modality in ("text", "speech")]
+TRAINABLE += [
+    (name, modality)
+    for name in ("erm", "meta", "both_cross_entropy")
+    for modality in ("text", "speech")
+]
 """Each objective, and each modality with each kind of randomisation."""
 
 
@@ -84,10 +92,18 @@ class Waits(TorchDispatchMode):
         on_meta, target = any(tensor.is_meta for tensor in tensors), kwargs.get("device")
         if on_meta and (func is aten._local_scalar_dense.default or target == torch.device("cpu")):
             self.reads += 1
-            read = torch.full(args[0].shape, self.answer, dtype=kwargs.get("dtype") or args[0].dtype)
+            read = torch.full(
+                args[0].shape, self.answer, dtype=kwargs.get("dtype") or args[0].dtype
+            )
             return read if target else read.item()
         # A scalar of the CPU goes along with the call of most operations.
-        whole = {aten._to_copy.default, aten.copy_.default, aten.index.Tensor, aten.index_put_.default, aten.where.self}
+        whole = {
+            aten._to_copy.default,
+            aten.copy_.default,
+            aten.index.Tensor,
+            aten.index_put_.default,
+            aten.where.self,
+        }
         from_host = any(not tensor.is_meta and (tensor.ndim or func in whole) for tensor in tensors)
         self.copies += from_host and (on_meta or target == META)
         return func(*args, **kwargs)
@@ -105,7 +121,9 @@ class Functions(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor, Tensor.new_tensor):
             self.waits.copies += result.is_meta
         if generator is not None:
-            assert generator.device.type == result.device.type, "a generator draws on its own device"
+            assert generator.device.type == result.device.type, (
+                "a generator draws on its own device"
+            )
         return result
 
 
@@ -142,7 +160,13 @@ def make_dataset(modality: Modality, folder: Path, device: str) -> Dataset:
 
 def test_what_is_counted_as_a_wait() -> None:
     x = torch.ones(3, 4, device=META)
-    reads: list[Callable[[], object]] = [x.sum().item, x.tolist, x.cpu, lambda: bool(x.sum() > 0), lambda: int(x.sum())]
+    reads: list[Callable[[], object]] = [
+        x.sum().item,
+        x.tolist,
+        x.cpu,
+        lambda: bool(x.sum() > 0),
+        lambda: int(x.sum()),
+    ]
     copies: list[Callable[[], object]] = [
         lambda: torch.tensor([1.0], device=META), lambda: x.new_tensor(1), lambda: torch.tensor(1.0).to(META),
         lambda: x[torch.tensor([0, 1])], lambda: x.copy_(torch.ones(3, 4)),
@@ -177,14 +201,36 @@ def test_a_generator_of_another_device_is_seeded_by_the_cpus() -> None:
     assert generator_for(x, first).device == META
 
 
-AUGMENTATIONS: dict[str, tuple[tuple[int, ...], torch.dtype, Callable[[Tensor, torch.Generator], Any]]] = {
+AUGMENTATIONS: dict[
+    str, tuple[tuple[int, ...], torch.dtype, Callable[[Tensor, torch.Generator], Any]]
+] = {
     "augmix": ((8, 3, 32, 32), torch.uint8, lambda x, generator: augmix(x, generator, severity=3)),
-    "augmix_shared": ((8, 3, 32, 32), torch.uint8, lambda x, generator: augmix(x, generator, severity=3, shared=True)),
+    "augmix_shared": (
+        (8, 3, 32, 32),
+        torch.uint8,
+        lambda x, generator: augmix(x, generator, severity=3, shared=True),
+    ),
     "crop_and_flip": ((8, 3, 32, 32), torch.uint8, crop_and_flip),
-    "rotate": ((8, 3, 32, 32), torch.float32, lambda x, generator: torch.stack(rotate_randomly(x, generator)[:1])),
-    "cotta": ((4, 3, 32, 32), torch.float32, lambda x, generator: torch.stack([*cotta_copies(x, 3, generator, UNIT)])),
-    "speech": ((8, 16_000), torch.float32, lambda x, generator: augment(x, generator, probability=0.5)),
-    "masks": ((4, 1, 32, 32), torch.float32, lambda x, generator: torch.stack([*spectrogram_copies(x, 3, generator)])),
+    "rotate": (
+        (8, 3, 32, 32),
+        torch.float32,
+        lambda x, generator: torch.stack(rotate_randomly(x, generator)[:1]),
+    ),
+    "cotta": (
+        (4, 3, 32, 32),
+        torch.float32,
+        lambda x, generator: torch.stack([*cotta_copies(x, 3, generator, UNIT)]),
+    ),
+    "speech": (
+        (8, 16_000),
+        torch.float32,
+        lambda x, generator: augment(x, generator, probability=0.5),
+    ),
+    "masks": (
+        (4, 1, 32, 32),
+        torch.float32,
+        lambda x, generator: torch.stack([*spectrogram_copies(x, 3, generator)]),
+    ),
 }
 
 
@@ -238,7 +284,9 @@ def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: f
         with Waits(answer) as waits:
             logits = method(x)
         assert logits.device == META and logits.shape == (8, NETWORKS[modality][1]["classes"])
-        assert (waits.reads, waits.copies) == ((0, 0) if COPIES[modality] is None else BUDGET.get(name, (0, 0)))
+        assert (waits.reads, waits.copies) == (
+            (0, 0) if COPIES[modality] is None else BUDGET.get(name, (0, 0))
+        )
     with Waits() as waits, method.measuring():
         assert method.predict(x).main.device == META
         method.remember()
@@ -261,7 +309,9 @@ def test_sar_takes_back_adams_steps_by_one_read() -> None:
 @pytest.mark.parametrize(
     ("name", "order", "passes"), [("erm", None, 2), ("erm", "mixed", 1), ("cascade_plus", None, 8)]
 )
-def test_the_evaluator_waits_once_a_domain(name: str, order: Order | None, passes: int, tmp_path: Path) -> None:
+def test_the_evaluator_waits_once_a_domain(
+    name: str, order: Order | None, passes: int, tmp_path: Path
+) -> None:
     """Cascade+ passes two domains online, the first after itself and both at the end for A, and the second by a network
     that is not adapted and by another before and after its own adaptation for F."""
     stream = [Domain("fog", 5), Domain("contrast", 3)]
@@ -272,12 +322,18 @@ def test_the_evaluator_waits_once_a_domain(name: str, order: Order | None, passe
     with Waits() as waits:
         result = evaluator.run()
     held = 1 if order else 2
-    assert len(result.batches) >= 4 and waits.reads == passes + held, "the results, and each domain's labels"
-    assert waits.copies == passes + held + len(stream), "which examples a batch has, their order, the images"
+    assert len(result.batches) >= 4 and waits.reads == passes + held, (
+        "the results, and each domain's labels"
+    )
+    assert waits.copies == passes + held + len(stream), (
+        "which examples a batch has, their order, the images"
+    )
 
 
 @pytest.mark.parametrize(("objective", "modality"), TRAINABLE)
-def test_a_pre_training_waits_once_an_epoch(objective: str, modality: Modality, tmp_path: Path) -> None:
+def test_a_pre_training_waits_once_an_epoch(
+    objective: str, modality: Modality, tmp_path: Path
+) -> None:
     dataset = make_dataset(modality, tmp_path, "meta")
     dataset.prepare(dataset.train.x)  # puts the tables of speech on the device
     with Waits() as waits:
@@ -289,10 +345,14 @@ def test_a_pre_training_waits_once_an_epoch(objective: str, modality: Modality, 
     assert (waits.reads, waits.copies) == (reads, order_and_network), "none of them in the step"
 
 
-def test_the_theorem_is_checked_on_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_theorem_is_checked_on_another_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 4))
     model = Cascade(small, torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).to(META)
     monkeypatch.setattr(theorem, "ITERATIONS", 1)
     with Waits():
-        found = theorem.check_theorem(model, make_dataset("image", tmp_path, "meta"), Training(), seed=0)
+        found = theorem.check_theorem(
+            model, make_dataset("image", tmp_path, "meta"), Training(), seed=0
+        )
     assert len(found) == 8

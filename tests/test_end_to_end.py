@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from exhibits import EXHIBITS
-from exhibits.base import Shown
-from exhibits.rendering import to_html
+from study.exhibits import EXHIBITS
+from study.exhibits.kit.exhibit import Shown
+from study.exhibits.kit.rendering import to_html
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_SHOWN = {
@@ -27,25 +27,46 @@ def test_quick_makes_the_report(tmp_path: Path) -> None:
         pytest.skip("only a git checkout knows its files")
     checkout = tmp_path / "end {to} end"  # blanks and braces in the path, because users have them
     results = checkout / "results" / "quick"
-    listing = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    for name in subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split("\0"):
+    listing = [
+        "git",
+        "-C",
+        str(ROOT),
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
+    for name in subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split(
+        "\0"
+    ):
         if (ROOT / name).is_file():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, checkout / name)
     sources = {path.stem for path in (checkout / "notebooks").glob("*.ipynb")}
     environment = os.environ | {"CASCADETTA_PYTHON": sys.executable}  # that of the tests
-    done = subprocess.run(["bash", "run_all.sh"], cwd=checkout, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "run_all.sh"], cwd=checkout, env=environment, capture_output=True, text=True
+    )
     print(done.stdout)  # pytest shows it when something below fails
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "report: results/quick/report.html"
     executed = {path.stem.split("-")[0] for path in (results / "notebooks").glob("*.ipynb")}
     assert executed == sources
     report = (results / "report.html").read_text()
-    assert "data:image/png;base64" in report and report.index("Findings") < report.index("The paper's exhibits")
-    assert re.search(r"<summary>\d+ claims not tested, and why</summary>", report), "what says little is folded"
-    missing = re.search(r"<summary>(\d+) of (\d+) exhibits, and why</summary>(.*?)</details>", report, re.DOTALL)
+    assert "data:image/png;base64" in report and report.index("Findings") < report.index(
+        "The paper's exhibits"
+    )
+    assert re.search(r"<summary>\d+ claims not tested, and why</summary>", report), (
+        "what says little is folded"
+    )
+    missing = re.search(
+        r"<summary>(\d+) of (\d+) exhibits, and why</summary>(.*?)</details>", report, re.DOTALL
+    )
     assert missing and (int(missing[1]), int(missing[2])) == (len(NOT_SHOWN), len(list(EXHIBITS)))
-    headings = {unescape(to_html(Shown(EXHIBITS[name], "digits", []).heading)) for name in NOT_SHOWN}
+    headings = {
+        unescape(to_html(Shown(EXHIBITS[name], "digits", []).heading)) for name in NOT_SHOWN
+    }
     assert set(re.findall("<th>(.+)</th>", unescape(missing[3]))) == headings | {"why"}
     for path in (results / "notebooks").glob("*.ipynb"):
         assert path.with_suffix(".html").exists() and f'href="notebooks/{path.stem}.html"' in report

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow.environment import lacking
+from study.workflow.environment import lacking
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -69,27 +69,43 @@ class Checkout:
     """run_all.sh in a folder of its own with a stand-in for uv and for the study."""
 
     def __init__(self, folder: Path) -> None:
-        self.root, self.calls, self.fails = folder / "a check out", folder / "calls", folder / "fails"
+        self.root, self.calls, self.fails = (
+            folder / "a check out",
+            folder / "calls",
+            folder / "fails",
+        )
         (self.root / "workflow").mkdir(parents=True)
         for name in ("run_all.sh", "pyproject.toml", "requirements.txt", "requirements-test.txt"):
             shutil.copy(ROOT / name, self.root)
         shutil.copy(ROOT / "workflow" / "environment.py", self.root / "workflow")
         shutil.copytree(ROOT / "workflow" / "kernels", self.root / "workflow" / "kernels")
-        (self.root / "workflow" / "__main__.py").write_text("import sys; print('ran', *sys.argv[1:])")
+        (self.root / "workflow" / "__main__.py").write_text(
+            "import sys; print('ran', *sys.argv[1:])"
+        )
         (folder / "bin").mkdir()
         (folder / "bin" / "uv").write_text(UV)
         (folder / "bin" / "uv").chmod(0o755)
         kept = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
         kept["PATH"] = f"{folder / 'bin'}{os.pathsep}{kept['PATH']}"
-        stand_in = {"UV_CALLS": str(self.calls), "UV_FAILS": str(self.fails), "UV_PYTHON": sys.executable}
+        stand_in = {
+            "UV_CALLS": str(self.calls),
+            "UV_FAILS": str(self.fails),
+            "UV_PYTHON": sys.executable,
+        }
         self.environment = kept | stand_in
 
     def __call__(self, *arguments: str, **environment: str) -> tuple[str, list[str]]:
         """What it printed, and what uv was asked to do."""
         self.calls.write_text("")
         command = ["bash", str(self.root / "run_all.sh"), *arguments]
-        done = subprocess.run(command, env=self.environment | environment, capture_output=True, text=True)
-        asked = [" ".join(call.split()[:2]) for call in self.calls.read_text().splitlines() if call != "--version"]
+        done = subprocess.run(
+            command, env=self.environment | environment, capture_output=True, text=True
+        )
+        asked = [
+            " ".join(call.split()[:2])
+            for call in self.calls.read_text().splitlines()
+            if call != "--version"
+        ]
         return done.stdout.strip(), asked
 
 
@@ -101,9 +117,12 @@ def test_the_environment_is_made_once_and_again_when_half_made(tmp_path: Path) -
     checkout.fails.unlink()
     assert checkout("--jobs", "2") == ("ran --jobs 2", made)
     assert checkout("--jobs", "2") == ("ran --jobs 2", [])
-    assert checkout("python", "-c", "print('hello')") == ("hello", made[1:])  # the tests' extras are added
+    assert checkout("python", "-c", "print('hello')") == (
+        "hello",
+        made[1:],
+    )  # the tests' extras are added
     assert checkout() == ("ran", [])
-    kernel = ROOT / "workflow/kernels/cascadetta/kernel.json"
+    kernel = ROOT / "study/workflow/kernels/cascadetta/kernel.json"
     assert (checkout.root / ".venv" / KERNEL).read_text() == kernel.read_text()
     with (checkout.root / "requirements.txt").open("a") as file:
         file.write("# changed\n")
@@ -133,8 +152,12 @@ def test_an_environment_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
     shutil.rmtree(own.parent / "bin")
     (link := tmp_path / "run_all.sh").symlink_to(checkout.root / "run_all.sh")
     (tmp_path / ".venv").mkdir()  # beside the link, where nothing of the study is
-    done = subprocess.run(["bash", str(link)], env=checkout.environment, capture_output=True, text=True)
-    assert f"did not make {own.parent}" in done.stderr and list((tmp_path / ".venv").iterdir()) == []
+    done = subprocess.run(
+        ["bash", str(link)], env=checkout.environment, capture_output=True, text=True
+    )
+    assert (
+        f"did not make {own.parent}" in done.stderr and list((tmp_path / ".venv").iterdir()) == []
+    )
 
 
 @pytest.mark.skipif(not shutil.which("flock"), reason="this system has no flock")
@@ -142,7 +165,10 @@ def test_two_at_once_make_one_environment(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path)
     command = ["bash", str(checkout.root / "run_all.sh"), "x"]
     environment = checkout.environment | {"UV_SECONDS": "1"}
-    both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
     assert [process.communicate()[0].strip() for process in both] == ["ran x", "ran x"]
     assert [call.split()[0] for call in checkout.calls.read_text().splitlines()].count("venv") == 1
 

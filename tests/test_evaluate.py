@@ -10,11 +10,17 @@ from test_methods import made_up
 from torch import Tensor
 
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.evaluate import Evaluator, average_accuracy, forward_transfer, mean_online_error, online_errors
+from cascadetta_lib.data.streams import Domain, draw_order
+from cascadetta_lib.evaluation.evaluator import (
+    Evaluator,
+    average_accuracy,
+    forward_transfer,
+    mean_online_error,
+    online_errors,
+)
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import ImageNetwork, Outputs, build_network
-from cascadetta_lib.objectives import OBJECTIVES
-from cascadetta_lib.streams import Domain, draw_order
+from cascadetta_lib.training.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.usefixtures("small_updates")
 STREAM = [Domain("fog", 5), Domain("contrast", 3), Domain("fog", 1)]
@@ -24,7 +30,12 @@ BATCH = 8  # the domains have 22 images, so the last batch is short
 def make(name: str, **options: Any) -> Method:
     """The method on a fresh network, which is less sure than that of the methods' tests and can take many updates."""
     kind = OBJECTIVES[METHODS[name].objective]
-    facts: dict[str, Any] = {"classes": 4, "parallel": kind.parallel, "auxiliary": kind.auxiliary, "seed": 0}
+    facts: dict[str, Any] = {
+        "classes": 4,
+        "parallel": kind.parallel,
+        "auxiliary": kind.auxiliary,
+        "seed": 0,
+    }
     model = build_network(ImageNetwork(depth=8, width=4), **facts)
     return METHODS[name](model, **({"learning_rate": 0.05, "source": made_up("image")} | options))
 
@@ -50,7 +61,9 @@ def accuracy_by_hand(method: Method, dataset: ImageDataset, domain: Domain) -> f
     return right / len(y)
 
 
-def test_metrics_against_a_brute_force_recomputation_for_every_method(dataset: ImageDataset) -> None:
+def test_metrics_against_a_brute_force_recomputation_for_every_method(
+    dataset: ImageDataset,
+) -> None:
     """The stream meets a domain twice, as the gradual one does: alone, that one is adapted to only once."""
     stream = [*STREAM, STREAM[1]]
     for name in METHODS:
@@ -70,7 +83,10 @@ def test_metrics_against_a_brute_force_recomputation_for_every_method(dataset: I
         assert mean_online_error(result.batches) == pytest.approx(sum(errors) / 4)
         assert average_accuracy(result.accuracies) == pytest.approx(sum(final) / 4)
         if not method.adapts:
-            assert set(result.accuracies["kind"]) == {"stream"} and forward_transfer(result.accuracies) is None
+            assert (
+                set(result.accuracies["kind"]) == {"stream"}
+                and forward_transfer(result.accuracies) is None
+            )
             continue
         source = [accuracy_by_hand(make(name), dataset, domain) for domain in stream[1:]]
         alone = []
@@ -78,9 +94,15 @@ def test_metrics_against_a_brute_force_recomputation_for_every_method(dataset: I
             fresh = make(name)
             adapt_by_hand(fresh, dataset, domain)
             alone.append(accuracy_by_hand(fresh, dataset, domain))
-        assert forward_transfer(result.accuracies) == pytest.approx((sum(reached[1:]) - sum(alone)) / 3)
-        assert forward_transfer(result.accuracies, "final") == pytest.approx((sum(final[1:]) - sum(alone)) / 3)
-        assert forward_transfer(result.accuracies, "unadapted") == pytest.approx((sum(final[1:]) - sum(source)) / 3)
+        assert forward_transfer(result.accuracies) == pytest.approx(
+            (sum(reached[1:]) - sum(alone)) / 3
+        )
+        assert forward_transfer(result.accuracies, "final") == pytest.approx(
+            (sum(final[1:]) - sum(alone)) / 3
+        )
+        assert forward_transfer(result.accuracies, "unadapted") == pytest.approx(
+            (sum(final[1:]) - sum(source)) / 3
+        )
 
 
 @pytest.mark.parametrize("name", ["adabn", "cascade", "ttt"])
@@ -93,14 +115,22 @@ def test_batchnorm_is_in_the_same_mode_for_e_a_and_f(name: str, dataset: ImageDa
         x, y = dataset.domain(*domain)
         logits = torch.cat([model(dataset.prepare(part)).main for part in x.split(BATCH)])
         right.append((logits.argmax(1) == y).float().mean().item())
-    assert online_errors(result.batches).tolist() == pytest.approx([1 - accuracy for accuracy in right])
-    assert set(result.accuracies["kind"]) == ({"stream"} if name == "adabn" else {"stream", "source", "alone"})
+    assert online_errors(result.batches).tolist() == pytest.approx(
+        [1 - accuracy for accuracy in right]
+    )
+    assert set(result.accuracies["kind"]) == (
+        {"stream"} if name == "adabn" else {"stream", "source", "alone"}
+    )
     for row in result.accuracies.itertuples():
         assert row.accuracy == pytest.approx(right[row.step])
 
 
-def test_what_forward_transfer_needs_is_measured_only_where_it_is_asked_for(dataset: ImageDataset) -> None:
-    whole, untransferred = (evaluate("cascade", dataset, transfer=asked).accuracies for asked in (True, False))
+def test_what_forward_transfer_needs_is_measured_only_where_it_is_asked_for(
+    dataset: ImageDataset,
+) -> None:
+    whole, untransferred = (
+        evaluate("cascade", dataset, transfer=asked).accuracies for asked in (True, False)
+    )
     assert set(untransferred["kind"]) == {"stream"} and forward_transfer(untransferred) is None
     stream = whole[whole["kind"] == "stream"].reset_index(drop=True)
     last = stream[stream["after"] == len(STREAM)].reset_index(drop=True)
@@ -112,8 +142,14 @@ def test_records_tell_entropies(dataset: ImageDataset) -> None:
     about_a = ["entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement"]
     cascade, erm = evaluate("cascade", dataset).batches, evaluate("erm", dataset).batches
     assert cascade[about_a].notna().all().all() and cascade["agreement"].between(0, 1).all()
-    assert (cascade["entropy_of_mean_auxiliary"] >= cascade["entropy_auxiliary"] - 1e-6).all(), "entropy is concave"
-    assert erm[about_a].isna().all().all() and (erm["entropy_main"] > 0).all() and (erm["seconds"] > 0).all()
+    assert (cascade["entropy_of_mean_auxiliary"] >= cascade["entropy_auxiliary"] - 1e-6).all(), (
+        "entropy is concave"
+    )
+    assert (
+        erm[about_a].isna().all().all()
+        and (erm["entropy_main"] > 0).all()
+        and (erm["seconds"] > 0).all()
+    )
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -131,61 +167,92 @@ def test_a_prediction_that_is_not_finite_is_an_error(bad: float, dataset: ImageD
         Evaluator(Broken(make("adabn").model), dataset, STREAM, BATCH).run()
 
 
-def assert_by_hand(result: Any, name: str, dataset: ImageDataset, batches: list[list[tuple[int, int]]]) -> None:
+def assert_by_hand(
+    result: Any, name: str, dataset: ImageDataset, batches: list[list[tuple[int, int]]]
+) -> None:
     """E and A, of batches given as (place of the domain in the stream, place of the example in the domain)."""
     method, found = make(name), []
     held = [dataset.domain(*domain) for domain in STREAM]
     for step in (method, lambda x: method.predict(x).main):
         wrong = {place: [] for place in range(len(STREAM))}
         for batch in batches:
-            predicted = step(dataset.prepare(torch.stack([held[domain].x[example] for domain, example in batch])))
+            predicted = step(
+                dataset.prepare(torch.stack([held[domain].x[example] for domain, example in batch]))
+            )
             for (domain, example), label in zip(batch, predicted.argmax(1).tolist(), strict=True):
                 wrong[domain].append(label != held[domain].y[example].item())
         found.append(sum(sum(each) / len(each) for each in wrong.values()) / len(STREAM))
-    assert [mean_online_error(result.batches), 1 - average_accuracy(result.accuracies)] == pytest.approx(found)
+    assert [
+        mean_online_error(result.batches),
+        1 - average_accuracy(result.accuracies),
+    ] == pytest.approx(found)
 
 
 @pytest.mark.parametrize("name", ["erm", "adabn", "cascade"])
 def test_a_mixed_stream_by_hand(name: str, dataset: ImageDataset) -> None:
     result = Evaluator(make(name), dataset, STREAM, BATCH, order="mixed", seed=3).run()
     order = np.random.default_rng(3).permutation(66)
-    batches = [[divmod(place, 22) for place in order[start : start + BATCH].tolist()] for start in range(0, 66, BATCH)]
+    batches = [
+        [divmod(place, 22) for place in order[start : start + BATCH].tolist()]
+        for start in range(0, 66, BATCH)
+    ]
     assert_by_hand(result, name, dataset, batches)
     assert result.batches.groupby("position")["count"].sum().tolist() == [8] * 8 + [2]
     assert result.batches.groupby("step")["count"].sum().tolist() == [22, 22, 22]
-    rows = sorted([8 * number, domain] for number, batch in enumerate(batches) for domain in dict(batch))
+    rows = sorted(
+        [8 * number, domain] for number, batch in enumerate(batches) for domain in dict(batch)
+    )
     assert result.batches[["position", "step"]].to_numpy().tolist() == rows
-    assert list(online_errors(result.batches).index) == [(0, "fog", 5), (1, "contrast", 3), (2, "fog", 1)]
+    assert list(online_errors(result.batches).index) == [
+        (0, "fog", 5),
+        (1, "contrast", 3),
+        (2, "fog", 1),
+    ]
     # Seconds of a domain sum to its share of those of the whole stream.
     mean = result.batches.groupby("position")["seconds"].sum()
     assert mean.to_numpy() == pytest.approx(mean[0]) and mean[0] > 0
-    assert result.accuracies[["step", "kind", "after"]].to_numpy().tolist() == [[s, "stream", 3] for s in range(3)]
+    assert result.accuracies[["step", "kind", "after"]].to_numpy().tolist() == [
+        [s, "stream", 3] for s in range(3)
+    ]
     assert forward_transfer(result.accuracies) is None, "no domain comes after another"
 
 
 def test_a_correlated_stream_by_hand(dataset: ImageDataset) -> None:
     """With δ near 0 a domain is its four labels in runs; its accuracy is measured in the same order."""
     how: dict[str, Any] = {"order": "correlated", "dirichlet_delta": 1e-9}
-    runs = [Evaluator(make("adabn"), dataset, STREAM, BATCH, **how, seed=seed).run() for seed in (3, 3, 4)]
+    runs = [
+        Evaluator(make("adabn"), dataset, STREAM, BATCH, **how, seed=seed).run()
+        for seed in (3, 3, 4)
+    ]
     generator, batches = np.random.default_rng(3), []
     for place, domain in enumerate(STREAM):
         labels = dataset.domain(*domain).y.numpy()
         order = draw_order("correlated", labels, 1e-9, generator)
         assert (np.diff(labels[order]) != 0).sum() == 3
-        batches += [[(place, example) for example in order[start : start + BATCH]] for start in range(0, 22, BATCH)]
+        batches += [
+            [(place, example) for example in order[start : start + BATCH]]
+            for start in range(0, 22, BATCH)
+        ]
     assert_by_hand(runs[0], "adabn", dataset, batches)
     first, same, other = (each.batches.drop(columns="seconds") for each in runs)
     assert first["count"].tolist() == [8, 8, 6] * 3 and first["position"].tolist() == [0, 8, 16] * 3
     pd.testing.assert_frame_equal(same, first, check_exact=True)
     assert not other.equals(same)
-    adapted = Evaluator(make("tent"), dataset, STREAM, BATCH, order="correlated", dirichlet_delta=0.1).run()
+    adapted = Evaluator(
+        make("tent"), dataset, STREAM, BATCH, order="correlated", dirichlet_delta=0.1
+    ).run()
     assert forward_transfer(adapted.accuracies) is not None
 
 
 def test_forward_transfer_by_hand() -> None:
     stream = [(0, 1, 0.5), (1, 2, 0.6), (2, 3, 0.9), (0, 3, 0.7), (1, 3, 0.8)]
     rows = [(step, "stream", after, accuracy) for step, after, accuracy in stream]
-    rows += [(1, "alone", 0, 0.5), (2, "alone", 0, 0.7), (1, "source", 0, 0.2), (2, "source", 0, 0.3)]
+    rows += [
+        (1, "alone", 0, 0.5),
+        (2, "alone", 0, 0.7),
+        (1, "source", 0, 0.2),
+        (2, "source", 0, 0.3),
+    ]
     accuracies = pd.DataFrame(rows, columns=["step", "kind", "after", "accuracy"])
     assert average_accuracy(accuracies) == pytest.approx(0.8)
     assert forward_transfer(accuracies) == pytest.approx((0.1 + 0.2) / 2)
@@ -194,15 +261,24 @@ def test_forward_transfer_by_hand() -> None:
     unmeasured = accuracies[accuracies["kind"] == "stream"]
     first_alone = accuracies[accuracies["step"] == 0]
     for definition in ("paper", "final", "unadapted"):
-        assert forward_transfer(unmeasured, definition) is None and forward_transfer(first_alone, definition) is None
+        assert (
+            forward_transfer(unmeasured, definition) is None
+            and forward_transfer(first_alone, definition) is None
+        )
 
 
-def test_what_never_changes_is_asked_once(dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_never_changes_is_asked_once(
+    dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The accuracies of AdaBN are those of its online predictions; a memory, which changes, is measured."""
     asked: list[Domain] = []
-    monkeypatch.setattr(Evaluator, "accuracies", lambda self, stretch: asked.extend(stretch) or {0: 0.5})
+    monkeypatch.setattr(
+        Evaluator, "accuracies", lambda self, stretch: asked.extend(stretch) or {0: 0.5}
+    )
     result = evaluate("adabn", dataset)
     assert not asked
-    assert 1 - result.accuracies["accuracy"][0] == pytest.approx(online_errors(result.batches).iloc[0])
+    assert 1 - result.accuracies["accuracy"][0] == pytest.approx(
+        online_errors(result.batches).iloc[0]
+    )
     Evaluator(make("adabn", memory=8), dataset, STREAM, BATCH).run()
     assert asked == STREAM

@@ -23,17 +23,20 @@ from torch import nn
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.store import RunRequest
-from cascadetta_lib.study import Checkpoint, Study
-from exhibits import EXHIBITS, released, style, tables, training, uncertainty
-from exhibits.ablations import sweep_figure
-from exhibits.base import Shown, file_name, show_all
-from exhibits.base import show as show_of
-from exhibits.collapse import CANDIDATES
-from exhibits.rendering import COPIES, markdown, provenance, seeds_of, table_html, to_html
-from exhibits.runs import METRICS, Runs, main_points
-from exhibits.style import draw_lines
-from exhibits.tables import PAPER_RESULTS, paper_main
+from study.exhibits import EXHIBITS
+from study.exhibits.beyond import released
+from study.exhibits.beyond.collapse import CANDIDATES
+from study.exhibits.kit import style, tables
+from study.exhibits.kit.exhibit import Shown, file_name, show_all
+from study.exhibits.kit.exhibit import show as show_of
+from study.exhibits.kit.rendering import COPIES, markdown, provenance, seeds_of, table_html, to_html
+from study.exhibits.kit.runs import METRICS, Runs, main_points
+from study.exhibits.kit.style import draw_lines
+from study.exhibits.kit.tables import PAPER_RESULTS, paper_main
+from study.exhibits.paper import training, uncertainty
+from study.exhibits.paper.ablations import sweep_figure
+from study.store import RunRequest
+from study.study import Checkpoint, Study
 
 SETTINGS = quick(
     image_methods=("erm", "adabn", "tent", "cotta", "ttt", "cascade"),
@@ -56,7 +59,9 @@ def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Nu
     errors += 1 if objective == "multi_task" or changes.get("online_optimizer") == "adam" else 0
     errors += {"mixed": 4, "correlated": 5}.get(changes.get("stream", ""), 0)
     errors += changes["severity"] - 2 if "severity" in changes else 0
-    errors += 1 if changes.get("online_learning_rate") == 0.01 and method in ("cascade", "tent") else 0
+    errors += (
+        1 if changes.get("online_learning_rate") == 0.01 and method in ("cascade", "tent") else 0
+    )
     return Numbers((min(errors, 10), 0), 0.6, 0.5, (1.0, 0.5), 6.0 if method == "cotta" else 2.0)
 
 
@@ -80,7 +85,8 @@ def shown(runs: Runs) -> Show:
 
 def test_the_main_table(shown: Show) -> None:
     metrics, domains, differences = (
-        content(shown("main_image"), f"image-{part}") for part in ("metrics", "domains", "differences")
+        content(shown("main_image"), f"image-{part}")
+        for part in ("metrics", "domains", "differences")
     )
     assert metrics.loc[("Cascade", "ours")].tolist() == [
         "10.00 ± 0.00", "60.00 ± 0.00", "10.00 ± 0.00", "10.00 ± 0.00", "20.00 ± 0.00", "2"]  # fmt: skip
@@ -90,8 +96,17 @@ def test_the_main_table(shown: Show) -> None:
     assert domains.loc[("Cascade", "ours"), ["fog", "E"]].tolist() == ["**10.0**", "**10.0**"]
     # The paper's, from its tab:main-result, severity 5; its best over all its methods is bold.
     assert domains.loc[("ERM", "paper"), "fog"] == "**19.5**"
-    assert domains.loc[("Cascade", "paper"), ["fog", "E", "F"]].tolist() == ["19.8", "**23.0**", "**0.6**"]
-    assert differences.loc["Tent − Cascade"].tolist() == ["+20.00", "[20.00, 20.00]", differences.iloc[2, 2], "2"]
+    assert domains.loc[("Cascade", "paper"), ["fog", "E", "F"]].tolist() == [
+        "19.8",
+        "**23.0**",
+        "**0.6**",
+    ]
+    assert differences.loc["Tent − Cascade"].tolist() == [
+        "+20.00",
+        "[20.00, 20.00]",
+        differences.iloc[2, 2],
+        "2",
+    ]
 
 
 def test_a_mean_by_domain_is_of_all_seeds_or_a_dash() -> None:
@@ -100,20 +115,32 @@ def test_a_mean_by_domain_is_of_all_seeds_or_a_dash() -> None:
     last = next(run for run in made if (run.method, run.seed) == ("tent", 1))
     lacks = replace(last, accuracies=last.accuracies[last.accuracies["kind"] == "stream"])
     found = content(
-        show("main_image", stored(settings, [lacks if run is last else run for run in made])), "image-domains"
+        show("main_image", stored(settings, [lacks if run is last else run for run in made])),
+        "image-domains",
     )
-    assert found.loc[("Tent", "ours"), ["E", "A", "F", "n"]].tolist() == ["30.0", "**60.0**", "–", "2"]
+    assert found.loc[("Tent", "ours"), ["E", "A", "F", "n"]].tolist() == [
+        "30.0",
+        "**60.0**",
+        "–",
+        "2",
+    ]
     assert found.loc[("Cascade", "ours"), "F"] == "**10.0**"
 
 
-def test_the_papers_numbers_are_those_of_the_same_severity_stream_and_batch_size(runs: Runs) -> None:
+def test_the_papers_numbers_are_those_of_the_same_severity_stream_and_batch_size(
+    runs: Runs,
+) -> None:
     def cascade(**changes: Any) -> pd.Series:
         run = made_up_run(Study(SETTINGS).varied(**changes), "cascade", Numbers())
         values = paper_main(run)
         return values.loc["Cascade"] if len(values) else pd.Series(dtype=float)
 
     assert cascade()["E"] == 22.99 and cascade(severity=4)["E"] == 19.43
-    assert cascade(stream=("fog", "snow")).empty and cascade(stream="gradual").empty and cascade(batch_size=16).empty
+    assert (
+        cascade(stream=("fog", "snow")).empty
+        and cascade(stream="gradual").empty
+        and cascade(batch_size=16).empty
+    )
     text = made_up_run(Study(SETTINGS, "text"), "cascade", Numbers())
     assert paper_main(text).loc["Cascade", "dvd"] == 19.19, "the paper's dvds are our dvd"
     assert len(pd.read_csv(PAPER_RESULTS)) == 862
@@ -163,7 +190,9 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("exhibit", "part", "row", "columns", "values"), CELLS)
-def test_cells(exhibit: str, part: str, row: Any, columns: Any, values: list[str], shown: Show) -> None:
+def test_cells(
+    exhibit: str, part: str, row: Any, columns: Any, values: list[str], shown: Show
+) -> None:
     found = content(shown(exhibit), part).loc[row]
     assert (found if columns is ... else found[columns]).tolist() == values
 
@@ -174,7 +203,9 @@ def test_the_mean_over_batch_sizes_is_over_all_of_the_papers() -> None:
     for lacking in ({}, {1}, {0, 1}):  # The seeds that have no run at 16.
         made = made_up_runs(settings, world, points, (0, 1))
         kept = [run for run in made if run.request.batch_size != 16 or run.seed not in lacking]
-        cells = content(show("batch_size", stored(settings, kept)), "batch-size").loc[("Cascade", "ours")]
+        cells = content(show("batch_size", stored(settings, kept)), "batch-size").loc[
+            ("Cascade", "ours")
+        ]
         found.append(cells[["n", "mean", "std"]].tolist())
     # The cascade errs on 10 % at three sizes and on 20 % at 16.
     assert found == [["2", "12.50", "5.00"], ["1–2", "12.50", "5.00"], ["2", "–", "–"]]
@@ -185,7 +216,9 @@ def test_by_batch_size_the_runs_of_the_main_study_serve_at_its_own() -> None:
 
     def asked(name: str) -> set[RunRequest]:
         points = points_of(settings, [name])
-        requests = [Study(settings).varied(**point.changes).request(point.method) for point in points]
+        requests = [
+            Study(settings).varied(**point.changes).request(point.method) for point in points
+        ]
         return {one for one in requests if one.method not in ("erm", "adabn")}
 
     sizes, main = asked("batch_size"), asked("main_image")
@@ -201,20 +234,32 @@ def test_the_papers_rows_stand_beside_runs_of_its_batch_size_alone() -> None:
         assert set(content(show(name, found), name).index.get_level_values("source")) == {"ours"}
 
 
-def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     study = Study(quick(image_methods=("adabn", "tent")))
-    brought = study.bring(nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10)), "mine")
-    made = [made_up_run(at, "tent", Numbers((errors, 0))) for at, errors in ((study, 8), (brought, 2))]
+    brought = study.bring(
+        nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10)), "mine"
+    )
+    made = [
+        made_up_run(at, "tent", Numbers((errors, 0))) for at, errors in ((study, 8), (brought, 2))
+    ]
     monkeypatch.setattr(Runs, "stored", made)
     found = [show_of("main_image", at).numbers["E"].item() for at in (study, brought)]  # type: ignore[index]
     assert found == pytest.approx([40, 10])
     for name in ("choice", "whose_gain", "source_statistics", "meta_learning", "cascade_parts"):
-        with pytest.raises(ValueError, match=f"{name} compares the profile's own networks, and mine is none"):
+        with pytest.raises(
+            ValueError, match=f"{name} compares the profile's own networks, and mine is none"
+        ):
             EXHIBITS[name].make(brought)
 
 
 def test_what_a_brought_network_cannot_do_is_left_out_with_its_reason(tmp_path: Path) -> None:
-    changes = {"image_test_size": 32, "image_stream": ("fog", "snow"), "results_folder": str(tmp_path)}
+    changes = {
+        "image_test_size": 32,
+        "image_stream": ("fog", "snow"),
+        "results_folder": str(tmp_path),
+    }
     settings = quick(image_methods=("ttt", "adabn"), **changes)
     own = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
     with pytest.warns(UserWarning, match="TTT is left out: TTT needs models.Parallel"):
@@ -230,15 +275,24 @@ def test_what_is_made_once_says_at_which_seed(tmp_path: Path) -> None:
 
 
 def test_conditions_train_nothing_where_networks_are_there() -> None:
-    shipped, own = (EXHIBITS["conditions"].points(quick(image_weights=weights)) for weights in ("shipped", "train"))
+    shipped, own = (
+        EXHIBITS["conditions"].points(quick(image_weights=weights))
+        for weights in ("shipped", "train")
+    )
     there = {"multi task", "multi task light entropy", "meta", "both supervised information"}
     assert {point.label for point in shipped} == there, "those of weights/ that have a θ_a"
     assert {point.label for point in own} > {name.replace("_", " ") for name in CANDIDATES}
-    assert all("epochs" not in point.changes and "train_size" not in point.changes for point in shipped)
-    assert {point.changes["epochs"] for point in own} == {1} and {"λ = 0", "meta"} < {point.label for point in own}
+    assert all(
+        "epochs" not in point.changes and "train_size" not in point.changes for point in shipped
+    )
+    assert {point.changes["epochs"] for point in own} == {1} and {"λ = 0", "meta"} < {
+        point.label for point in own
+    }
 
 
-def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_held_out_images_nothing_is_chosen_on_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     study = Study(quick())
     none = Split(torch.empty(0, 3, 32, 32), torch.empty(0))
     monkeypatch.setattr(Study, "dataset", SimpleNamespace(held_out=none))
@@ -255,7 +309,9 @@ def test_without_held_out_images_nothing_is_chosen_on_them(monkeypatch: pytest.M
 
 
 def test_every_batch_of_a_size_has_that_many_images() -> None:
-    settings = quick(image_methods=("adabn", "cascade", "cascade_plus"), image_choice_learning_rates=(0.001,))
+    settings = quick(
+        image_methods=("adabn", "cascade", "cascade_plus"), image_choice_learning_rates=(0.001,)
+    )
     points = points_of(settings, ["field", "batch_size", "learning_rate"])
     sized = [point.changes for point in points if "batch_size" in point.changes]
     assert sized and all(changes["test_size"] >= changes["batch_size"] for changes in sized)
@@ -273,7 +329,9 @@ def test_the_answer_says_which_rows_a_network_gives(shown: Show) -> None:
     found = released.answer(shown("updates"))
     told = "* **Cascade** errs on 10.00 ± 0.00 %; the paper's row has 22.99 %; by domain they are"
     assert any(line.startswith(told) for line in found)
-    assert any("**Cascade (Adam)**" in line and "the paper's row has 22.99 %" in line for line in found)
+    assert any(
+        "**Cascade (Adam)**" in line and "the paper's row has 22.99 %" in line for line in found
+    )
     assert "Tent +10.0" in found[-2] and "Cascade +30.0" in found[-2]
     assert "do not compare with the paper's" in found[-1], "which digits are not"
     more = shown("updates").numbers.query(
@@ -288,7 +346,8 @@ def test_the_answer_says_which_rows_a_network_gives(shown: Show) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "told"), [(22, 24, "yes"), (23, 24, "no"), (22, 22.9, "no"), (np.nan, np.nan, "–")]
+    ("low", "high", "told"),
+    [(22, 24, "yes"), (23, 24, "no"), (22, 22.9, "no"), (np.nan, np.nan, "–")],
 )
 def test_whether_an_interval_holds_the_papers_row(
     low: float, high: float, told: str, monkeypatch: pytest.MonkeyPatch
@@ -318,8 +377,12 @@ def test_whether_an_interval_holds_the_papers_row(
 def test_a_published_network_on_other_images_has_no_row_of_the_papers(
     dataset: str, fingerprint: str, weights: str, compares: bool
 ) -> None:
-    request = SimpleNamespace(checkpoint=SimpleNamespace(dataset=dataset, weights=weights), batch_size=32)
-    run: Any = SimpleNamespace(request=request, provenance={"compare_with": "CIFAR-10-C", "fingerprint": fingerprint})
+    request = SimpleNamespace(
+        checkpoint=SimpleNamespace(dataset=dataset, weights=weights), batch_size=32
+    )
+    run: Any = SimpleNamespace(
+        request=request, provenance={"compare_with": "CIFAR-10-C", "fingerprint": fingerprint}
+    )
     assert tables.paper_values("tab:main-result", run).empty != compares
 
 
@@ -346,18 +409,35 @@ def test_numbers_of_the_paper_on_another_dataset(shown: Show) -> None:
     assert ("Cascade", "paper") not in content(shown("cascade_parts"), "cascade-parts").index
     settings = SETTINGS.vary("image", {"batch_size": 64})
     made = made_up_runs(settings, world, points_of(settings, ["cascade_parts"]), (0,))
-    tiny = [replace(run, provenance=run.provenance | {"compare_with": "Tiny-ImageNet-C"}) for run in made]
+    tiny = [
+        replace(run, provenance=run.provenance | {"compare_with": "Tiny-ImageNet-C"})
+        for run in made
+    ]
     cells = content(show("cascade_parts", stored(settings, tiny)), "cascade-parts")
-    assert cells.loc[("Cascade, no θ_a", "paper"), "5"] == "68.09" and cells.loc[("Cascade", "paper"), "1"] == "44.20"
+    assert (
+        cells.loc[("Cascade, no θ_a", "paper"), "5"] == "68.09"
+        and cells.loc[("Cascade", "paper"), "1"] == "44.20"
+    )
 
 
 def test_figures_show_the_numbers(shown: Show) -> None:
     drawn = content(shown("gradual"), "gradual-figure").axes[0].collections[0].get_array()
-    assert np.asarray(drawn).reshape(-1, 135)[-1] == pytest.approx([-30] * 135), "10 % less AdaBN's 40 %"
-    lines = {str(line.get_label()): line for line in content(shown("updates"), "updates-figure").axes[0].lines}
-    for label, less in {"Cascade": -30, "Cascade (Adam)": -25}.items():  # 10 and 15 % less AdaBN's 40 %
+    assert np.asarray(drawn).reshape(-1, 135)[-1] == pytest.approx([-30] * 135), (
+        "10 % less AdaBN's 40 %"
+    )
+    lines = {
+        str(line.get_label()): line
+        for line in content(shown("updates"), "updates-figure").axes[0].lines
+    }
+    for label, less in {
+        "Cascade": -30,
+        "Cascade (Adam)": -25,
+    }.items():  # 10 and 15 % less AdaBN's 40 %
         assert np.asarray(lines[label].get_ydata()) == pytest.approx([less] * 15)
-    lines = {str(line.get_label()): line for line in content(shown("tent_rates"), "tent-rates-figure").axes[0].lines}
+    lines = {
+        str(line.get_label()): line
+        for line in content(shown("tent_rates"), "tent-rates-figure").axes[0].lines
+    }
     levels = {label: set(np.asarray(line.get_ydata()).round(6)) for label, line in lines.items()}
     assert max(levels.pop("Tent, the paper's row")) == 50.7, "pixelate, in the paper"
     assert levels == {"rate 0.001": {30}, "rate 0.01": {35}, "AdaBN": {40}}
@@ -381,11 +461,21 @@ def test_a_figure_of_statistics_holds_the_same_seeds_of_all() -> None:
 
     points = points_of(SETTINGS, ["source_statistics"])
     plain = [point for point in points if point.objective == "erm"]
-    made = made_up_runs(SETTINGS, by_seed, points, [0]) + made_up_runs(SETTINGS, by_seed, plain, [1])
-    (drawn,) = [part for part in show("source_statistics", stored(SETTINGS, made)).parts if "figure" in part.name]
+    made = made_up_runs(SETTINGS, by_seed, points, [0]) + made_up_runs(
+        SETTINGS, by_seed, plain, [1]
+    )
+    (drawn,) = [
+        part
+        for part in show("source_statistics", stored(SETTINGS, made)).parts
+        if "figure" in part.name
+    ]
     for line in drawn.content.axes[0].lines:
-        assert np.asarray(line.get_ydata()) == pytest.approx(10), "seed 1 has the plain network alone"
-    assert {run.seed for run in drawn.runs} == {0} and "Seeds that all of these have: 0." in drawn.note
+        assert np.asarray(line.get_ydata()) == pytest.approx(10), (
+            "seed 1 has the plain network alone"
+        )
+    assert {run.seed for run in drawn.runs} == {
+        0
+    } and "Seeds that all of these have: 0." in drawn.note
 
 
 def test_a_heat_map_tells_which_rows_are_on_another_network(shown: Show) -> None:
@@ -399,7 +489,9 @@ def test_one_method_that_fails_leaves_the_others_colour() -> None:
         return Numbers(({"adabn": 4, "tent": 18}.get(method, 3), 0), 0.6, 0.5)
 
     settings = quick(image_methods=("adabn", "tent", "cotta", "cascade"))
-    found = stored(settings, made_up_runs(settings, world, points_of(settings, ["main_image"]), [0]))
+    found = stored(
+        settings, made_up_runs(settings, world, points_of(settings, ["main_image"]), [0])
+    )
     mesh = content(show("main_image", found), "image-stream").axes[0].collections[0]
     assert mesh.get_clim() == pytest.approx((-5, 5)), "Tent's 70 points are beyond the end"
 
@@ -408,43 +500,73 @@ def over_images(frame: pd.DataFrame) -> str:
     return released.interval_text(*released.interval_over_images(frame))
 
 
-def test_an_interval_over_images_draws_batches_of_the_same_images_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = [made_up_run(Study(SETTINGS), "tent", Numbers((wrong,) * 8, count=32)) for wrong in (8, 16)]
+def test_an_interval_over_images_draws_batches_of_the_same_images_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = [
+        made_up_run(Study(SETTINGS), "tent", Numbers((wrong,) * 8, count=32)) for wrong in (8, 16)
+    ]
     assert over_images(pd.DataFrame({"run": long})) == "–", "eight batches are too few"
     monkeypatch.setattr(released, "LEAST_BATCHES", 8)
     assert over_images(pd.DataFrame({"run": long})) == "[37.5, 37.5]"
     mixed = made_up_run(Study(SETTINGS).varied(stream="mixed"), "tent", Numbers((8,) * 8, count=32))
-    assert over_images(pd.DataFrame({"run": [*long, mixed]})) == "–", "whose batches hold other images"
+    assert over_images(pd.DataFrame({"run": [*long, mixed]})) == "–", (
+        "whose batches hold other images"
+    )
 
 
 @pytest.mark.parametrize("stream", ["mixed", "correlated"])
 def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(stream: str) -> None:
-    settings = quick(image_stream=stream, image_methods=("erm", "adabn", "tent", "cascade"), seeds=(0, 1))
-    names = ("main_image", "released", "updates", "source_statistics", "whose_gain", "uncertainty", "speed")
+    settings = quick(
+        image_stream=stream, image_methods=("erm", "adabn", "tent", "cascade"), seeds=(0, 1)
+    )
+    names = (
+        "main_image",
+        "released",
+        "updates",
+        "source_statistics",
+        "whose_gain",
+        "uncertainty",
+        "speed",
+    )
     found = stored(settings, made_up_runs(settings, world, points_of(settings, names), (0, 1)))
     shown = {name: show(name, found) for name in names}
-    assert all(each.parts for name, each in shown.items() if (name, stream) != ("uncertainty", "mixed"))
+    assert all(
+        each.parts for name, each in shown.items() if (name, stream) != ("uncertainty", "mixed")
+    )
     metrics = content(shown["main_image"], "image-metrics")
     assert "paper" not in metrics.index.get_level_values("source"), "the paper has no such stream"
     assert f"batch 32, {stream} order" in shown["main_image"].provenance
 
 
 def test_trainings_are_those_of_the_exhibits_that_are_made_on_a_dataset() -> None:
-    settings = {name: quick(image_dataset=name) for name in ("cifar10", "cifar100", "tiny_imagenet")}
+    settings = {
+        name: quick(image_dataset=name) for name in ("cifar10", "cifar100", "tiny_imagenet")
+    }
     own = {name: len(main_points(each, "image")) for name, each in settings.items()}
     asked = {name: len(EXHIBITS["training_image"].points(each)) for name, each in settings.items()}
-    assert asked["cifar10"] > own["cifar10"] and all(asked[name] == own[name] for name in ("cifar100", "tiny_imagenet"))
+    assert asked["cifar10"] > own["cifar10"] and all(
+        asked[name] == own[name] for name in ("cifar100", "tiny_imagenet")
+    )
 
 
 @pytest.mark.parametrize(("weights", "measured"), [("shipped", True), ("release:FILE", False)])
 def test_what_is_not_asked_for_on_a_published_network(weights: str, measured: bool) -> None:
     settings = quick(image_weights=weights, image_methods=("tent", "cotta"))
     for name in ("released", "standard", "severity", "gradual", "streams"):
-        points = [one for one in EXHIBITS[name].points(settings) if one.changes.get("forward_transfer") is not None]
+        points = [
+            one
+            for one in EXHIBITS[name].points(settings)
+            if one.changes.get("forward_transfer") is not None
+        ]
         asked = [one.method for one in points if one.changes["forward_transfer"]]
         assert "tent" in asked and ("cotta" in asked) == measured, name
-    variants = {one.method for one in EXHIBITS["cascade_parts"].points(quick(image_weights=weights))}
-    assert ("cascade_no_auxiliary" in variants) == measured, "a published network was not trained without θ_a, too"
+    variants = {
+        one.method for one in EXHIBITS["cascade_parts"].points(quick(image_weights=weights))
+    }
+    assert ("cascade_no_auxiliary" in variants) == measured, (
+        "a published network was not trained without θ_a, too"
+    )
 
 
 @pytest.mark.parametrize("method", ["adabn", "cascade"])
@@ -454,27 +576,50 @@ def test_every_exhibit_stands_where_one_method_alone_has_run(runs: Runs, method:
 
 
 def test_a_network_has_one_colour_in_all_panels_of_its_training() -> None:
-    epochs = {"epoch": [1, 2, 1, 2], "objective": ["erm", "erm", "meta", "meta"], "seed": 0, "classes": 10}
-    histories = pd.DataFrame(epochs | {"held_out_accuracy": [0.1, 0.2, 0.3, 0.4], "agreement": [np.nan, np.nan, 1, 1]})
+    epochs = {
+        "epoch": [1, 2, 1, 2],
+        "objective": ["erm", "erm", "meta", "meta"],
+        "seed": 0,
+        "classes": 10,
+    }
+    histories = pd.DataFrame(
+        epochs | {"held_out_accuracy": [0.1, 0.2, 0.3, 0.4], "agreement": [np.nan, np.nan, 1, 1]}
+    )
     columns = {"held_out_accuracy": "accuracy", "agreement": "agreement"}
     both, alone = training.curves(histories, "objective", columns).axes[:2]
     of_meta = [line for line in both.lines if list(line.get_ydata()) == [0.3, 0.4]][0]
-    assert of_meta.get_color() in {line.get_color() for line in alone.lines if list(line.get_ydata()) == [1, 1]}
+    assert of_meta.get_color() in {
+        line.get_color() for line in alone.lines if list(line.get_ydata()) == [1, 1]
+    }
 
 
 def test_uncertainty(runs: Runs) -> None:
     frame = runs.frame(EXHIBITS["uncertainty"].points(SETTINGS))
-    along = uncertainty.batch_means(frame[(frame["method"] == "cascade") & frame["severity"].isna()], "position")
+    along = uncertainty.batch_means(
+        frame[(frame["method"] == "cascade") & frame["severity"].isna()], "position"
+    )
     # First batches: 2 of 10 wrong at 1.0 nats; second ones: none at 0.5; the same at both seeds.
-    assert along["position"].tolist() == [0, 10, 0, 10] and along["error"].tolist() == [20, 0, 20, 0]
+    assert along["position"].tolist() == [0, 10, 0, 10] and along["error"].tolist() == [
+        20,
+        0,
+        20,
+        0,
+    ]
     assert along["entropy_auxiliary"].tolist() == [1.0, 0.5, 1.0, 0.5]
     severe = uncertainty.batch_means(frame[frame["severity"].notna()], "severity")
-    assert severe["error"].tolist() == [5, 10, 15, 20, 25] * 2 and set(severe["entropy_auxiliary"]) == {0.75}
+    assert severe["error"].tolist() == [5, 10, 15, 20, 25] * 2 and set(
+        severe["entropy_auxiliary"]
+    ) == {0.75}
 
 
 def histories(**last: Any) -> pd.DataFrame:
     row = {"objective": "meta", "seed": 0, "classes": 10, "held_out_accuracy": 0.9, "seconds": 2.0}
-    row |= {"entropy_main": 0.5, "entropy_auxiliary": 1.0, "entropy_of_mean_auxiliary": 2.0, "agreement": 0.8}
+    row |= {
+        "entropy_main": 0.5,
+        "entropy_auxiliary": 1.0,
+        "entropy_of_mean_auxiliary": 2.0,
+        "agreement": 0.8,
+    }
     row |= {"gradient_cosine": 0.25}
     return pd.DataFrame([row | {"epoch": 1}, row | {"epoch": 2} | last])
 
@@ -483,14 +628,19 @@ def histories(**last: Any) -> pd.DataFrame:
     ("last", "said"),
     [
         ({}, "held"),
-        ({"held_out_accuracy": 0.8, "entropy_of_mean_auxiliary": 0.0}, "held"),  # not the epoch that was kept
+        (
+            {"held_out_accuracy": 0.8, "entropy_of_mean_auxiliary": 0.0},
+            "held",
+        ),  # not the epoch that was kept
         ({"agreement": 0.1}, "**does not agree with z**"),
         ({"entropy_of_mean_auxiliary": 0.0}, "**collapsed**"),
         ({"agreement": float("nan")}, "–"),
     ],
 )
 def test_collapse_is_told_of_the_epoch_that_was_kept(last: dict[str, float], said: str) -> None:
-    shown = Shown(EXHIBITS["training_image"], "digits", training.training_parts("training", histories(**last)))
+    shown = Shown(
+        EXHIBITS["training_image"], "digits", training.training_parts("training", histories(**last))
+    )
     row = content(shown, "training-table").loc["meta, seed 0"]
     assert row["θ_a"] == said and row["seconds"] == "4" and row["epoch kept"].endswith("of 2")
 
@@ -510,19 +660,27 @@ def test_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
     found = stored(settings, made_up_runs(settings, world, points_of(settings, ["theorem"]), (0,)))
     assert not show("theorem", found).parts and "was not checked" in show("theorem", found).lines[0]
     monkeypatch.setattr(found.study.store, "theorem", lambda run: {"error_as_printed": 0.125})
-    assert content(show("theorem", found), "theorem").loc["meta, seed 0", "error as printed"] == "0.12"
+    assert (
+        content(show("theorem", found), "theorem").loc["meta, seed 0", "error as printed"] == "0.12"
+    )
 
 
 @pytest.mark.parametrize(("examples", "checked"), [(2, ["meta", "multi_task"]), (1, [])])
-def test_theorem_needs_source_examples(monkeypatch: pytest.MonkeyPatch, examples: int, checked: list[str]) -> None:
+def test_theorem_needs_source_examples(
+    monkeypatch: pytest.MonkeyPatch, examples: int, checked: list[str]
+) -> None:
     settings = quick(image_methods=("cascade",), seeds=(0,))
     found = stored(settings, made_up_runs(settings, world, points_of(settings, ["theorem"]), (0,)))
     asked: list[str] = []
     monkeypatch.setattr(
-        Study, "run", lambda study, *asked: next(r for r in found.stored if r.request == study.request(*asked))
+        Study,
+        "run",
+        lambda study, *asked: next(r for r in found.stored if r.request == study.request(*asked)),
     )
     monkeypatch.setattr(Study, "theorem", lambda study, objective: asked.append(objective))
-    monkeypatch.setattr(Study, "dataset", SimpleNamespace(train=SimpleNamespace(y=torch.zeros(examples))))
+    monkeypatch.setattr(
+        Study, "dataset", SimpleNamespace(train=SimpleNamespace(y=torch.zeros(examples)))
+    )
     EXHIBITS["theorem"].make(Study(settings))
     assert asked == checked
 
@@ -534,22 +692,36 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
 
     points = points_of(SETTINGS, ["whose_gain"])
     plain = [point for point in points if point.objective == "erm"]
-    made = made_up_runs(SETTINGS, by_seed, points, [0]) + made_up_runs(SETTINGS, by_seed, plain, [1])
+    made = made_up_runs(SETTINGS, by_seed, points, [0]) + made_up_runs(
+        SETTINGS, by_seed, plain, [1]
+    )
     shown = EXHIBITS["whose_gain"].show(stored(SETTINGS, made))
     texts = [text.get_text() for text in content(shown, "whose-gain-figure").axes[0].texts]
-    assert texts[:3] == ["30.8", "30.0\n(−0.8)", "25.0\n(−5.0)"], "seed 1 has no meta-learned network and stays out"
-    assert texts[3:5] == ["15.0\n(−10.0)", "23.0\n(+8.0)"], "to the paper's row is what ours leave unexplained"
+    assert texts[:3] == ["30.8", "30.0\n(−0.8)", "25.0\n(−5.0)"], (
+        "seed 1 has no meta-learned network and stays out"
+    )
+    assert texts[3:5] == ["15.0\n(−10.0)", "23.0\n(+8.0)"], (
+        "to the paper's row is what ours leave unexplained"
+    )
     assert texts[5:] == ["25.0\n(0.0)", "35.7"], "Tent is held against AdaBN on its network"
     bars = content(shown, "whose-gain-figure").axes[0].patches
     ends = [(round(bar.get_y(), 1), round(bar.get_y() + bar.get_height(), 1)) for bar in bars]
-    assert ends[:5] == [(0, 30.8), (30.8, 30.0), (30.0, 25.0), (25.0, 15.0), (0, 23.0)], "a bar begins where one ended"
+    assert ends[:5] == [(0, 30.8), (30.8, 30.0), (30.0, 25.0), (25.0, 15.0), (0, 23.0)], (
+        "a bar begins where one ended"
+    )
     assert ends[5:] == [(25.0, 25.0), (0, 35.7)]
     assert list(content(shown, "whose-gain").loc["AdaBN"]) == ["37.50 ± 10.61", "25.00", "1–2"]
     size = {"test_size": SETTINGS.image.long_test_size}
-    long = [replace(one, changes={**one.changes, **size}) for one in points if one.objective == "meta"]
-    shown = EXHIBITS["whose_gain"].show(stored(SETTINGS, made + made_up_runs(SETTINGS, by_seed, long, [1])))
+    long = [
+        replace(one, changes={**one.changes, **size}) for one in points if one.objective == "meta"
+    ]
+    shown = EXHIBITS["whose_gain"].show(
+        stored(SETTINGS, made + made_up_runs(SETTINGS, by_seed, long, [1]))
+    )
     texts = [text.get_text() for text in content(shown, "whose-gain-figure").axes[0].texts]
-    assert texts[:3] == ["30.8", "40.0\n(+9.2)", "30.0\n(−10.0)"], "the long stream, where it was run"
+    assert texts[:3] == ["30.8", "40.0\n(+9.2)", "30.0\n(−10.0)"], (
+        "the long stream, where it was run"
+    )
 
 
 def test_text_by_the_step_at_test_time() -> None:
@@ -557,10 +729,14 @@ def test_text_by_the_step_at_test_time() -> None:
 
     def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
         errors = 4 if changes.get("online_optimizer") == "adam" else 8 if method == "cascade" else 6
-        return Numbers((errors + (1 if changes.get("online_learning_rate") == 0.0001 else 0), 0), 0.6, 0.5)
+        return Numbers(
+            (errors + (1 if changes.get("online_learning_rate") == 0.0001 else 0), 0), 0.6, 0.5
+        )
 
     points = points_of(settings, ["online_text"])
-    assert {point.method for point in points} == {"erm", "adabn", "tent", "cascade"}, "Tent with Adam is a step of Tent"
+    assert {point.method for point in points} == {"erm", "adabn", "tent", "cascade"}, (
+        "Tent with Adam is a step of Tent"
+    )
     runs = stored(settings, made_up_runs(settings, world, points, [0], "text"), "text")
     found = content(EXHIBITS["online_text"].show(runs), "online-text")
     assert list(found.columns) == ["own, 0.001", "sgd, 0.0001", "adam, 0.001", "adam, 0.0001", "n"]
@@ -581,7 +757,9 @@ def test_every_exhibit_can_be_asked_for(tmp_path: Path) -> None:
     for name in EXHIBITS:
         exhibit = EXHIBITS[name]
         study, points = Study(settings, exhibit.modality), exhibit.points(settings)
-        requests = [study.varied(**point.changes).request(point.method, point.objective) for point in points]
+        requests = [
+            study.varied(**point.changes).request(point.method, point.objective) for point in points
+        ]
         asked = {(point.label, request) for point, request in zip(points, requests, strict=True)}
         assert len(asked) == len(points), f"{name}: no point twice"
 
@@ -594,15 +772,23 @@ def test_without_runs_every_exhibit_is_a_heading_and_a_reason(tmp_path: Path) ->
         assert f'id="{each.anchor}"' in each._repr_html_()
         each.save(tmp_path / "figures")
     assert not (tmp_path / "figures").exists()
-    assert len({each.anchor for each in shown}) == len({each.heading for each in shown}) == len(shown)
+    assert (
+        len({each.anchor for each in shown}) == len({each.heading for each in shown}) == len(shown)
+    )
 
 
 def test_a_profile_of_fewer_methods_asks_for_less() -> None:
     settings = quick(image_methods=("erm", "tent"))
-    assert EXHIBITS["meta_learning"].points(settings) == EXHIBITS["cascade_parts"].points(settings) == []
+    assert (
+        EXHIBITS["meta_learning"].points(settings)
+        == EXHIBITS["cascade_parts"].points(settings)
+        == []
+    )
     brought = quick(image_weights="release:x.pth", image_dataset="cifar10")
     for name in ("whose_gain", "source_statistics"):
-        assert {point.objective for point in EXHIBITS[name].points(brought)} == {"meta"}, "there is one network"
+        assert {point.objective for point in EXHIBITS[name].points(brought)} == {"meta"}, (
+            "there is one network"
+        )
     other = quick(image_weights="robustbench:x.pt", image_dataset="cifar10")
     assert EXHIBITS["whose_gain"].points(other) == [], "which was not meta-learned"
     assert {point.method for point in EXHIBITS["batch_size"].points(settings)} == {"tent"}
@@ -617,19 +803,36 @@ def test_exhibits_are_saved_with_what_made_them(tmp_path: Path, shown: Show) -> 
         "digits-image-stream.png", "digits-image-entropies.png",
         "digits-main_image-numbers.csv", "digits-main_image.md"}  # fmt: skip
     text = (tmp_path / "digits-main_image.md").read_text()
-    assert "| Cascade | ours | 10.00 ± 0.00 |" in text and "![image-stream](digits-image-stream.png)" in text
+    assert (
+        "| Cascade | ours | 10.00 ± 0.00 |" in text
+        and "![image-stream](digits-image-stream.png)" in text
+    )
     assert text.count("made up by a test") == 2, "the data and its domains, once"
-    assert "do not compare" in text and "seeds 0, 1" in text and "prediction after the update" in text
-    assert pd.read_csv(tmp_path / "digits-image-domains.csv")["E"].astype(str).str.contains("*", regex=False).sum() == 0
+    assert (
+        "do not compare" in text and "seeds 0, 1" in text and "prediction after the update" in text
+    )
+    assert (
+        pd.read_csv(tmp_path / "digits-image-domains.csv")["E"]
+        .astype(str)
+        .str.contains("*", regex=False)
+        .sum()
+        == 0
+    )
     assert set(pd.read_csv(tmp_path / "digits-main_image-numbers.csv")["seed"]) == {0, 1}
     numbers = shown("main_image").numbers
     assert numbers is not None
-    replace(shown("main_image"), numbers=numbers.assign(online_learning_rate=0.00003)).save(tmp_path)
-    assert set(pd.read_csv(tmp_path / "digits-main_image-numbers.csv")["online_learning_rate"]) == {0.00003}
+    replace(shown("main_image"), numbers=numbers.assign(online_learning_rate=0.00003)).save(
+        tmp_path
+    )
+    assert set(pd.read_csv(tmp_path / "digits-main_image-numbers.csv")["online_learning_rate"]) == {
+        0.00003
+    }
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_exhibit_has_parts_and_its_figures_letters_that_can_be_read(name: str, shown: Show) -> None:
+def test_every_exhibit_has_parts_and_its_figures_letters_that_can_be_read(
+    name: str, shown: Show
+) -> None:
     exhibit = shown(name)
     assert exhibit.parts, exhibit.lines
     assert to_html(exhibit.provenance) in exhibit._repr_html_()
@@ -637,7 +840,9 @@ def test_every_exhibit_has_parts_and_its_figures_letters_that_can_be_read(name: 
         assert "n = 2 seeds" in exhibit.caption(part)
         if isinstance(part.content, Figure):
             assert part.content.get_figwidth() == style.WIDTH
-            texts = [text for text in part.content.findobj(mpl.text.Text) if text.get_text().strip()]
+            texts = [
+                text for text in part.content.findobj(mpl.text.Text) if text.get_text().strip()
+            ]
             assert min(text.get_fontsize() for text in texts) >= 7
             assert not any("θ_" in text.get_text() or "-0." in text.get_text() for text in texts)
         else:
@@ -646,7 +851,10 @@ def test_every_exhibit_has_parts_and_its_figures_letters_that_can_be_read(name: 
 
 def test_too_little_is_said_and_not_drawn(runs: Runs) -> None:
     few = stored(SETTINGS, [made_up_run(Study(SETTINGS), "tent", Numbers((1, 0), count=2))])
-    assert show("main_image", few).lines[0] == "Nothing is shown of at most 4 examples a domain; 16 are the least."
+    assert (
+        show("main_image", few).lines[0]
+        == "Nothing is shown of at most 4 examples a domain; 16 are the least."
+    )
     assert not show("main_image", few).parts
     frame = runs.frame(EXHIBITS["batch_size"].points(SETTINGS))
     alone = sweep_figure("figure", frame[frame["batch_size"] == 16], "batch_size")
@@ -659,7 +867,9 @@ def test_n_says_where_methods_have_different_numbers_of_seeds(runs: Runs) -> Non
     assert seeds_of([one, *(run for run in runs.stored if run.method == "cascade")]) == (
         "n = 1–2 seeds, means over each one's own"
     )
-    without = made_up_run(Study(SETTINGS).at_seed(1).varied(forward_transfer=False), "tent", Numbers())
+    without = made_up_run(
+        Study(SETTINGS).at_seed(1).varied(forward_transfer=False), "tent", Numbers()
+    )
     assert seeds_of([one, without]) == "n = 2 seeds", "F beside it is no other setting"
 
 
@@ -673,28 +883,40 @@ def test_images_of_ones_own_do_not_compare_with_the_paper() -> None:
 def test_the_same_data_have_one_name() -> None:
     """That of the first run; a file beside the images may have given them another one since."""
     study = Study(SETTINGS)
-    first, again = (made_up_run(study, "tent", Numbers(), data_source=name) for name in ("CIFAR-10", "some images"))
+    first, again = (
+        made_up_run(study, "tent", Numbers(), data_source=name)
+        for name in ("CIFAR-10", "some images")
+    )
     other = made_up_run(study, "tent", Numbers(), data_source="other images", fingerprint="another")
     assert "Data: CIFAR-10; " in provenance([first, again])
     assert "Data: CIFAR-10, other images; " in provenance([first, again, other])
 
 
 def test_a_method_without_the_setting_is_a_level_and_a_pre_training_of_its_own_no_dashes() -> None:
-    rows = [("AdaBN", "adabn", "meta", 0.001), ("Cascade+", "cascade_plus", "multi_task_supervised_information", 0.001)]
+    rows = [
+        ("AdaBN", "adabn", "meta", 0.001),
+        ("Cascade+", "cascade_plus", "multi_task_supervised_information", 0.001),
+    ]
     rows += [(*rows[1][:3], 0.01)]
-    frame = pd.DataFrame(rows, columns=["label", "method", "objective", "online_learning_rate"]).assign(
-        E=[30.0, 20.0, 25.0], seed=0
-    )
+    frame = pd.DataFrame(
+        rows, columns=["label", "method", "objective", "online_learning_rate"]
+    ).assign(E=[30.0, 20.0, 25.0], seed=0)
     axes = plt.figure().add_subplot()
     draw_lines(axes, frame, "online_learning_rate", "E")
     level, curve = axes.get_lines()[:2]
-    assert (level.get_label(), level.get_linestyle(), set(level.get_ydata())) == ("AdaBN", ":", {30.0})
+    assert (level.get_label(), level.get_linestyle(), set(level.get_ydata())) == (
+        "AdaBN",
+        ":",
+        {30.0},
+    )
     assert curve.get_linestyle() == "-" and list(curve.get_xdata()) == [0.001, 0.01]
 
 
 def test_names_of_files_have_no_path_of_this_machine() -> None:
     assert file_name("cifar10_sample:/some/dir/official_test_sample.npz") == "cifar10_sample"
-    assert file_name("npz:/dir/cifar10-jpeg") == "npz-cifar10-jpeg" and file_name("digits") == "digits"
+    assert (
+        file_name("npz:/dir/cifar10-jpeg") == "npz-cifar10-jpeg" and file_name("digits") == "digits"
+    )
 
 
 def test_what_comes_from_names_and_files_is_escaped(runs: Runs) -> None:
@@ -711,10 +933,19 @@ def test_what_comes_from_names_and_files_is_escaped(runs: Runs) -> None:
 
 
 def test_numbers_have_one_form() -> None:
-    assert style.number(-0.001) == "0.00" and style.number(-1.5) == "−1.50" and style.number(float("nan")) == "–"
-    assert style.number(1.5, sign=True) == "+1.50" and style.spread(pd.Series([1.0, 3.0])) == "2.00 ± 1.41"
+    assert (
+        style.number(-0.001) == "0.00"
+        and style.number(-1.5) == "−1.50"
+        and style.number(float("nan")) == "–"
+    )
+    assert (
+        style.number(1.5, sign=True) == "+1.50"
+        and style.spread(pd.Series([1.0, 3.0])) == "2.00 ± 1.41"
+    )
     assert style.typeset("Cascade, no θ_a") == r"Cascade, no $\theta_a$"
     shades = {name: style.colour(name) for name in METHODS}
     assert len(set(shades.values())) == len(shades), "every method has a colour of its own"
-    assert set(style.ORDER) == set(METHODS), "one that somebody adds comes after these and moves none"
+    assert set(style.ORDER) == set(METHODS), (
+        "one that somebody adds comes after these and moves none"
+    )
     assert style.number(-0.04, 1, sign=True) == "0.0"

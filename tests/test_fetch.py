@@ -31,7 +31,9 @@ class Handler(SimpleHTTPRequestHandler):
 def server(tmp_path: Path) -> Iterator[Any]:
     """Serves the folder `served` and counts what is asked of it."""
     (tmp_path / "served").mkdir()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(tmp_path / "served"))) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Handler, directory=str(tmp_path / "served"))
+    ) as server:
         server.requests = []  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -83,9 +85,13 @@ def test_download_check_unpack_and_use_again(small: Small, server: Any, tmp_path
     assert {name: (folder / "small" / name).read_bytes() for name in MEMBERS} == MEMBERS
     small.fetch(folder)
     assert len(server.requests) == 1
-    assert {path.name for path in folder.iterdir()} <= {"small", small.path.name, ".small.lock"}, "nothing else stays"
+    assert {path.name for path in folder.iterdir()} <= {"small", small.path.name, ".small.lock"}, (
+        "nothing else stays"
+    )
     (folder / "small").rename(folder / "away")
-    assert (small.fetch(folder) / "a.txt").is_file() and len(server.requests) == 1, "an archive that is there will do"
+    assert (small.fetch(folder) / "a.txt").is_file() and len(server.requests) == 1, (
+        "an archive that is there will do"
+    )
 
 
 def test_an_archive_without_a_folder_of_its_own(server: Any, tmp_path: Path) -> None:
@@ -93,8 +99,12 @@ def test_an_archive_without_a_folder_of_its_own(server: Any, tmp_path: Path) -> 
     assert (small.fetch(tmp_path / "data") / "deep" / "b.txt").read_bytes() == b"b"
 
 
-@pytest.mark.parametrize("damage", [lambda content: content[:-2000], lambda content: b"x" + content[1:]])
-def test_a_damaged_file_is_never_used(small: Small, tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[:-2000], lambda content: b"x" + content[1:]]
+)
+def test_a_damaged_file_is_never_used(
+    small: Small, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     whole = small.path.read_bytes()
@@ -127,11 +137,17 @@ def test_what_a_killed_job_has_left_is_not_used(small: Small, tmp_path: Path) ->
     half.mkdir(parents=True)
     (half / "stale.txt").touch()
     unpacked = small.fetch(tmp_path / "data")
-    assert (unpacked / "a.txt").is_file() and not (unpacked / "stale.txt").exists() and not half.parent.exists()
+    assert (
+        (unpacked / "a.txt").is_file()
+        and not (unpacked / "stale.txt").exists()
+        and not half.parent.exists()
+    )
 
 
 def test_the_second_address_is_tried(small: Small, tmp_path: Path) -> None:
-    assert small.fetch(tmp_path / "data", small.url.replace("/small", "/none/small"), small.url).is_dir()
+    assert small.fetch(
+        tmp_path / "data", small.url.replace("/small", "/none/small"), small.url
+    ).is_dir()
 
 
 def test_an_archive_without_its_contents_is_refused(small: Small, tmp_path: Path) -> None:
@@ -149,11 +165,20 @@ def test_parallel_jobs_download_once(small: Small, server: Any, tmp_path: Path) 
 def test_the_message_offline_says_all(tmp_path: Path) -> None:
     with pytest.raises(DataMissing) as caught:
         fetch("Small", [REFUSED], tmp_path / "data", "md5:123", "5 kB", "small")
-    for part in (REFUSED, "md5:123", "5 kB", "small.tar", str(tmp_path / "data" / "small"), "data_folder"):
+    for part in (
+        REFUSED,
+        "md5:123",
+        "5 kB",
+        "small.tar",
+        str(tmp_path / "data" / "small"),
+        "data_folder",
+    ):
         assert part in str(caught.value)
 
 
-def test_an_incomplete_folder_of_the_user_is_named(small: Small, server: Any, tmp_path: Path) -> None:
+def test_an_incomplete_folder_of_the_user_is_named(
+    small: Small, server: Any, tmp_path: Path
+) -> None:
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "a.txt").touch()
     with pytest.raises(DataMissing, match=r"small lacks deep/b\.txt"):
@@ -167,11 +192,17 @@ def test_an_incomplete_folder_of_the_user_is_named(small: Small, server: Any, tm
 @pytest.mark.parametrize("name", ["../evil.txt", "small/../../evil.txt", "{outside}/evil.txt"])
 @pytest.mark.parametrize("suffix", ["tar", "zip"])
 def test_no_entry_leaves_the_folder(server: Any, tmp_path: Path, suffix: str, name: str) -> None:
-    members = {"small/a.txt": b"", "small/deep/b.txt": b"", name.format(outside=tmp_path / "outside"): b"evil"}
+    members = {
+        "small/a.txt": b"",
+        "small/deep/b.txt": b"",
+        name.format(outside=tmp_path / "outside"): b"evil",
+    }
     small = Small(make(tmp_path / "served" / f"small.{suffix}", members), server)
     try:
         small.fetch(tmp_path / "data")
-    except DataMissing as error:  # a tar file is refused, and the entry of a .zip file is kept inside or left out
+    except (
+        DataMissing
+    ) as error:  # a tar file is refused, and the entry of a .zip file is kept inside or left out
         assert "cannot be unpacked" in str(error) and not (tmp_path / "data" / "small").exists()
     found = {path.relative_to(tmp_path).parts[:2] for path in tmp_path.rglob("evil.txt")}
     assert found <= {("data", "small")} and not (tmp_path / "outside").exists()

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.evaluate import batches_along
+from cascadetta_lib.data.streams import Domain
+from cascadetta_lib.evaluation.evaluator import batches_along
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
-from cascadetta_lib.settings import Settings
-from cascadetta_lib.streams import Domain
-from exhibits import cascade_plus, field
-from exhibits.base import EXHIBITS, Part
-from exhibits.runs import Runs
+from study.exhibits.beyond import cascade_plus, field
+from study.exhibits.kit.exhibit import EXHIBITS, Part
+from study.exhibits.kit.runs import Runs
+from study.settings import Settings
 
 NAMES = ["adabn", "tent", "eata", "cascade"]
 
@@ -34,8 +34,14 @@ def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Nu
 
 @pytest.fixture(scope="module")
 def settings() -> Settings:
-    sizes = {"image_ablation_test_size": 16, "image_comparison_test_size": 32, "image_comparison_batch_sizes": [16, 1]}
-    return quick(seeds=[0, 1], image_methods=NAMES, image_choice_learning_rates=[0.001, 0.01], **sizes)
+    sizes = {
+        "image_ablation_test_size": 16,
+        "image_comparison_test_size": 32,
+        "image_comparison_batch_sizes": [16, 1],
+    }
+    return quick(
+        seeds=[0, 1], image_methods=NAMES, image_choice_learning_rates=[0.001, 0.01], **sizes
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,51 +54,75 @@ def runs(settings: Settings) -> Iterator[Runs]:
         yield stored(settings, found)
 
 
-def test_every_method_has_the_rate_that_the_source_chose_and_the_same_settings(settings: Settings, runs: Runs) -> None:
+def test_every_method_has_the_rate_that_the_source_chose_and_the_same_settings(
+    settings: Settings, runs: Runs
+) -> None:
     points = EXHIBITS["field"].points(settings)
     rates = {(point.method, point.changes["online_learning_rate"]) for point in points}
     assert rates == {("adabn", 0.001), ("tent", 0.01), ("eata", 0.01), ("cascade", 0.01)}
-    of_each = {name: {p.label.removeprefix(METHODS[name].label) for p in points if p.method == name} for name in NAMES}
+    of_each = {
+        name: {p.label.removeprefix(METHODS[name].label) for p in points if p.method == name}
+        for name in NAMES
+    }
     expected = {"", ", gradual", ", mixed", ", correlated", ", batch 16", ", batch 1"}
     assert all(of_each[name] == expected for name in NAMES)
 
 
 def test_one_rate_leaves_nothing_to_choose() -> None:
     settings = quick(image_methods=NAMES, image_choice_learning_rates=[0.003])
-    assert set(field.rates(settings).values()) == {0.003} and len(field.rates(settings)) == len(NAMES)
+    assert set(field.rates(settings).values()) == {0.003} and len(field.rates(settings)) == len(
+        NAMES
+    )
 
 
 def test_tables_and_differences(runs: Runs) -> None:
     shown = {part.name: part.content for part in EXHIBITS["field"].show(runs).parts}
-    table, of_settings, less = (shown[name] for name in ("field", "field-settings", "field-differences"))
-    assert all(isinstance(each, pd.DataFrame) for each in (table, of_settings, less)) and "field-figure" in shown
+    table, of_settings, less = (
+        shown[name] for name in ("field", "field-settings", "field-differences")
+    )
+    assert (
+        all(isinstance(each, pd.DataFrame) for each in (table, of_settings, less))
+        and "field-figure" in shown
+    )
     assert table.index[0] == "EATA" and table.loc["EATA", "E"] == "10.00 ± 0.00"
     costs = ["rate", "work, in forward passes", "state, in networks"]
     assert table.loc["Tent", costs].tolist() == ["0.01", "3.00", "0.50"]
-    assert of_settings.loc["Tent", ["instantaneous", "batch 1"]].tolist() == ["20.00 ± 0.00", "25.00 ± 0.00"]
+    assert of_settings.loc["Tent", ["instantaneous", "batch 1"]].tolist() == [
+        "20.00 ± 0.00",
+        "25.00 ± 0.00",
+    ]
     assert less.loc["EATA − Cascade", "difference of E (points)"] == "−10.00"
 
 
 def test_no_bar_is_cut(settings: Settings, runs: Runs) -> None:
     """RoTTA's seeds were 8 points apart, which reached beyond the largest mean."""
-    frame = runs.frame([point for point in EXHIBITS["field"].points(settings) if point.label in ("Tent", "EATA")])
+    frame = runs.frame(
+        [point for point in EXHIBITS["field"].points(settings) if point.label in ("Tent", "EATA")]
+    )
     frame["E"] = frame["E"].mask(frame["method"] == "tent", 20.0 + 40 * frame["seed"])
     means = frame.groupby("label")[["E"]].mean().assign(work=3.0)
     drawn = field._standing(means, frame).content
     assert (
-        isinstance(drawn, Figure) and drawn.axes[0].get_xlim()[1] > 40 + frame.loc[frame["method"] == "tent", "E"].std()
+        isinstance(drawn, Figure)
+        and drawn.axes[0].get_xlim()[1] > 40 + frame.loc[frame["method"] == "tent", "E"].std()
     )
 
 
 def test_the_time_is_that_of_the_fastest_domain(settings: Settings, runs: Runs) -> None:
     """What else a machine does adds to other domains, and to other runs."""
-    frame = runs.frame([point for point in EXHIBITS["field"].points(settings) if point.label == "Tent"])
+    frame = runs.frame(
+        [point for point in EXHIBITS["field"].points(settings) if point.label == "Tent"]
+    )
     slow, fast = frame["run"]
-    hurried = fast.batches.assign(seconds=[0.02 if step == 3 else 0.9 for step in fast.batches["step"]])
+    hurried = fast.batches.assign(
+        seconds=[0.02 if step == 3 else 0.9 for step in fast.batches["step"]]
+    )
     frame["run"] = [slow, replace(fast, batches=hurried)]
     parts = EXHIBITS["field"].parts(frame, runs)
     table = next(part.content for part in parts if isinstance(part, Part) and part.name == "field")
-    assert isinstance(table, pd.DataFrame) and table.loc["Tent", "ms an image"] == "2.00", "0.02 s for 10 images"
+    assert isinstance(table, pd.DataFrame) and table.loc["Tent", "ms an image"] == "2.00", (
+        "0.02 s for 10 images"
+    )
 
 
 def test_cost_counts_passes_and_what_is_kept(images: Tensor) -> None:
@@ -102,8 +132,12 @@ def test_cost_counts_passes_and_what_is_kept(images: Tensor) -> None:
     tent = METHODS["tent"](model)
     before = tent(images)
     found = tent.cost([images, images])
-    assert found["work"] == pytest.approx(3, abs=0.1), "forward, backward to the activations alone, forward"
-    assert found["memory"] == sum(p.numel() for p in tent.adapted_parameters()) / size, "SGD's momentum"
+    assert found["work"] == pytest.approx(3, abs=0.1), (
+        "forward, backward to the activations alone, forward"
+    )
+    assert found["memory"] == sum(p.numel() for p in tent.adapted_parameters()) / size, (
+        "SGD's momentum"
+    )
     assert torch.equal(tent(images), before), "the method is as it was made"
     assert METHODS["cotta"](model, copies=None).cost([images])["memory"] > 2, "teacher and anchor"
 

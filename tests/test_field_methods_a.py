@@ -13,13 +13,16 @@ from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.methods import METHODS, Method, rdumb
+from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods.field import rdumb
 
 RATE = 0.1
 STEP = RATE * 1.9
 """How far the first step of Nesterov momentum 0.9 goes, in gradients."""
 LARGEST = np.log(3)
-ROWS = np.array([[3.2, 0.1, 0.0], [0.0, 2.9, 0.2], [0.1, 0.0, 0.9], [0.0, 0.3, 3.0], [2.4, 0.0, 0.5]])
+ROWS = np.array(
+    [[3.2, 0.1, 0.0], [0.0, 2.9, 0.2], [0.1, 0.0, 0.9], [0.0, 0.3, 3.0], [2.4, 0.0, 0.5]]
+)
 """Logits: sure of the classes 0 and 1, unsure of class 2, sure of class 2, unsure of class 0."""
 
 
@@ -123,7 +126,9 @@ def test_the_fisher_information_is_that_of_one_example_at_a_time() -> None:
         logits = model(x[None])[0]
         loss = logits.exp().sum().log() - logits.max()
         total += torch.cat(torch.autograd.grad(loss, [model[0].weight, model[0].bias])) ** 2
-    method = METHODS["eata"](model.train(), source=source)  # In whichever mode it comes, the source's statistics count.
+    method = METHODS["eata"](
+        model.train(), source=source
+    )  # In whichever mode it comes, the source's statistics count.
     assert close(method.fisher, total / 60) and (method.fisher > 1e-4).all()
     assert close(method.anchor, torch.cat([model[0].weight, model[0].bias]).detach().numpy())
 
@@ -133,25 +138,41 @@ def test_eata_adds_the_weighted_distance_from_the_source() -> None:
     apart = np.array([0.3, -0.2, 0.1, 0.05, -0.4, 0.2])
     with torch.no_grad():
         for each in (method, without):
-            for parameter, part in zip(each.adapted_parameters(), (apart[:3], apart[3:]), strict=True):
+            for parameter, part in zip(
+                each.adapted_parameters(), (apart[:3], apart[3:]), strict=True
+            ):
                 parameter += torch.from_numpy(part)
     p = softmax(ROWS[:4])
     by_z = p - (p == p.max(1, keepdims=True))
     fisher = np.concatenate([(by_z * ROWS[:4]) ** 2, by_z**2], 1).mean(0)
     assert close(method.fisher, fisher)
-    assert close(method.loss(rows(0, 2))[0] - without.loss(rows(0, 2))[0], (fisher * apart**2).sum())
+    assert close(
+        method.loss(rows(0, 2))[0] - without.loss(rows(0, 2))[0], (fisher * apart**2).sum()
+    )
 
 
-def test_rdumb_starts_anew_before_every_update_that_follows_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rdumb_starts_anew_before_every_update_that_follows_so_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert rdumb.UPDATES == 1000
     monkeypatch.setattr(rdumb, "UPDATES", 3)
     method, other = make("rdumb"), make("eta")
     x = rows(0, 1, 3)
     once, *_, thrice = [other(x) for _ in range(3)]
-    assert [torch.equal(method(x), once) for _ in range(7)] == [True, False, False, True, False, False, True]
+    assert [torch.equal(method(x), once) for _ in range(7)] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
     method(x)
     method.reset()
-    assert torch.equal([method(x) for _ in range(3)][-1], thrice), "a reset by hand begins the count again"
+    assert torch.equal([method(x) for _ in range(3)][-1], thrice), (
+        "a reset by hand begins the count again"
+    )
 
 
 # ---------------------------------------------------------------- SAR
@@ -192,7 +213,9 @@ def test_sar_takes_its_weights_back_while_the_mean_entropy_is_low(optimizer: str
     assert states and not any(state.any() for state in states), "Adam's count of steps too"
     mean = method.mean_entropy.item()
     method(x)
-    assert close(method.mean_entropy, 0.9 * mean + 0.1 * lowest), "measured at the source's weights again"
+    assert close(method.mean_entropy, 0.9 * mean + 0.1 * lowest), (
+        "measured at the source's weights again"
+    )
 
 
 # ---------------------------------------------------------------- DeYO and RPL
@@ -211,7 +234,13 @@ class Corner(nn.Module):
 
 def test_deyo_weighs_by_certainty_and_by_what_the_shuffling_takes() -> None:
     pixels = np.zeros((5, 3, 16))
-    pixels[:, :, 0] = [[3.2, 0.1, 0.0], [0.0, 2.9, 0.2], [2.7, 0.0, 0.5], [0.1, 0.0, 0.9], [0.0, 0.3, 3.0]]
+    pixels[:, :, 0] = [
+        [3.2, 0.1, 0.0],
+        [0.0, 2.9, 0.2],
+        [2.7, 0.0, 0.5],
+        [0.1, 0.0, 0.9],
+        [0.0, 0.3, 3.0],
+    ]
     pixels[1] = pixels[1, :, :1]  # all patches alike
     pixels[4] = pixels[4, :, :1] * 0.9
     pixels[4, :, 0] = [0.0, 0.3, 3.0]
@@ -241,7 +270,9 @@ def test_deyo_moves_whole_patches_and_each_image_in_its_own_order() -> None:
     for image in range(2):
         for place, taken in enumerate(order[image]):
             (row, column), (from_row, from_column) = divmod(place, 4), divmod(taken, 4)
-            patch = x[image, :, 2 * from_row : 2 * from_row + 2, 3 * from_column : 3 * from_column + 3]
+            patch = x[
+                image, :, 2 * from_row : 2 * from_row + 2, 3 * from_column : 3 * from_column + 3
+            ]
             expected[image, :, 2 * row : 2 * row + 2, 3 * column : 3 * column + 3] = patch
     assert order[0] != order[1] and torch.equal(method.shuffled(x), expected)
 
@@ -282,6 +313,8 @@ def test_of_a_long_source_the_first_two_thousand_are_taken() -> None:
 
 def test_without_its_source_a_method_is_refused() -> None:
     for source in (None, torch.empty(0, 4)):
-        with pytest.raises(ValueError, match="Needy needs examples that the model.*pass them as source="):
+        with pytest.raises(
+            ValueError, match="Needy needs examples that the model.*pass them as source="
+        ):
             WithSource(nn.BatchNorm1d(4), source=source)
     assert WithSource(nn.BatchNorm1d(4), source=torch.ones(2, 4)).source is not None

@@ -11,8 +11,9 @@ import torch
 from test_field_methods_a import entropy, softmax
 from torch import Tensor, nn
 
-from cascadetta_lib.methods import METHODS, Method, cotta, lame, roid, rotta
-from cascadetta_lib.methods.rotta import Example, place_for
+from cascadetta_lib.methods import METHODS, Method, cotta
+from cascadetta_lib.methods.field import lame, roid, rotta
+from cascadetta_lib.methods.field.rotta import Example, place_for
 from cascadetta_lib.models import Cascade
 
 CENTRE, VARIANCE = torch.tensor([0.5, -1.0]), torch.tensor([2.0, 0.5])
@@ -27,7 +28,10 @@ class Small(nn.Module):
         self.norm, self.last = nn.BatchNorm1d(2), nn.Linear(2, 3)
         self.norm.running_mean.copy_(CENTRE)
         self.norm.running_var.copy_(VARIANCE)
-        self.norm.weight.data, self.norm.bias.data = torch.tensor([0.8, 0.3]), torch.tensor([-0.1, -0.4])
+        self.norm.weight.data, self.norm.bias.data = (
+            torch.tensor([0.8, 0.3]),
+            torch.tensor([-0.1, -0.4]),
+        )
         self.last.weight.data = torch.tensor([[1.2, 0.0], [-0.6, 1.0], [-0.6, -1.0]])
         self.last.bias.data = torch.tensor([0.0, 0.3, -0.2])
 
@@ -73,7 +77,9 @@ def test_cotta_step_written_by_hand(sure: bool, monkeypatch: pytest.MonkeyPatch)
     gradients = torch.autograd.grad(loss, list(student.parameters()))
     assert torch.allclose(method(x), target, atol=1e-5)
     networks = (method.model, method.teacher, student, teacher)
-    for gradient, own, average, before, old in zip(gradients, *(each.parameters() for each in networks), strict=True):
+    for gradient, own, average, before, old in zip(
+        gradients, *(each.parameters() for each in networks), strict=True
+    ):
         # The first step of Nesterov momentum 0.9 moves by 1.9 times the gradient, at a learning rate of 0.1.
         assert torch.allclose(own, before - 0.19 * gradient, atol=1e-6)
         assert torch.allclose(average, 0.999 * old + 0.001 * own, atol=1e-6)
@@ -178,7 +184,12 @@ def test_rotta_memory_takes_a_free_place_while_the_class_is_below_its_share() ->
 
 
 def test_rotta_memory_replaces_the_worst_of_a_class_that_has_its_share() -> None:
-    kept = [Example(0, 0, 0.10), Example(0, 1, 0.50), Example(1, 0, 0.99), *(Example(0, 2, 0.0) for _ in range(30))]
+    kept = [
+        Example(0, 0, 0.10),
+        Example(0, 1, 0.50),
+        Example(1, 0, 0.99),
+        *(Example(0, 2, 0.0) for _ in range(30)),
+    ]
     # Of class 0: ages 40 and 39. The old one is worth 0.651 + 0.10, the unsure one 0.648 + 0.50; class 1 is spared.
     assert score(40, 0.10) < score(39, 0.50) and 32 / 2 < 32
     assert place_for(Example(0, 40, 0.60), kept, 2) == 1, "0.5 + 0.60 is less than 1.148"
@@ -209,8 +220,12 @@ def replayed(stream: list[tuple[int, float]], classes: int) -> list[tuple[int, f
             lists[label].append([uncertainty, 0])
         else:
             largest = max(map(len, lists.values()))
-            rivals = [label] if not room else [each for each in lists if len(lists[each]) == largest]
-            worst, where, what = max((score(one[1], one[0]), each, one) for each in rivals for one in lists[each])
+            rivals = (
+                [label] if not room else [each for each in lists if len(lists[each]) == largest]
+            )
+            worst, where, what = max(
+                (score(one[1], one[0]), each, one) for each in rivals for one in lists[each]
+            )
             if worst > score(0, uncertainty):
                 lists[where].remove(what)
                 lists[label].append([uncertainty, 0])
@@ -230,12 +245,17 @@ def test_rotta_memory_after_a_long_stream(monkeypatch: pytest.MonkeyPatch) -> No
         z = method.teacher(x).detach().double().numpy()
         stream += zip(z.argmax(1).tolist(), (entropy(z) / math.log(3)).tolist(), strict=True)
     expected = replayed(stream, 3)
-    found = sorted((one.label, one.uncertainty, method.arrived - one.arrival) for one in method.kept)
+    found = sorted(
+        (one.label, one.uncertainty, method.arrived - one.arrival) for one in method.kept
+    )
     assert len(expected) == 64 and {each[0] for each in expected} == {0, 1, 2}
     assert [each[::2] for each in found] == [each[::2] for each in expected]
     assert [each[1] for each in found] == pytest.approx([each[1] for each in expected], abs=1e-5)
     examples = torch.cat(batches)
-    assert all(torch.equal(row, examples[one.arrival]) for row, one in zip(method.bank, method.kept, strict=True))
+    assert all(
+        torch.equal(row, examples[one.arrival])
+        for row, one in zip(method.bank, method.kept, strict=True)
+    )
 
 
 def test_rotta_step_written_by_hand() -> None:
@@ -260,19 +280,29 @@ def test_rotta_step_written_by_hand() -> None:
     target, average_of_teacher, averaged_of_teacher = blended(clean, source)
     weights = torch.tensor([math.exp(-age / 64) / (1 + math.exp(-age / 64)) for age in ages])
     losses = -(target.softmax(1) * z.log_softmax(1)).sum(1)
-    gradients = torch.autograd.grad((weights * losses).sum() / len(ages), list(student.norm.parameters()))
+    gradients = torch.autograd.grad(
+        (weights * losses).sum() / len(ages), list(student.norm.parameters())
+    )
     pairs = zip(gradients, student.norm.parameters(), strict=True)
-    stepped = [parameter - 0.1 * gradient / (gradient.abs() + 1e-8) for gradient, parameter in pairs]
+    stepped = [
+        parameter - 0.1 * gradient / (gradient.abs() + 1e-8) for gradient, parameter in pairs
+    ]
     for name, expected in zip(("weight", "bias"), stepped, strict=True):
         own, old = getattr(method.model.norm, name), getattr(norm, name)
         assert torch.allclose(own, expected, atol=1e-5)
-        assert torch.allclose(getattr(method.teacher.norm, name) - old, 0.001 * (expected - old), atol=1e-6)
+        assert torch.allclose(
+            getattr(method.teacher.norm, name) - old, 0.001 * (expected - old), atol=1e-6
+        )
         assert (own - old).abs().min() > 0.09
     for found, expected in ((method.model.norm, (average, averaged)),
                             (method.teacher.norm, (average_of_teacher, averaged_of_teacher))):  # fmt: skip
-        assert torch.allclose(found.running_mean, expected[0]) and torch.allclose(found.running_var, expected[1])
+        assert torch.allclose(found.running_mean, expected[0]) and torch.allclose(
+            found.running_var, expected[1]
+        )
     moved = normalised(x, average_of_teacher, averaged_of_teacher, method.teacher.norm)
-    assert torch.allclose(method.predict(x).main, method.teacher.last(moved), atol=1e-5), "by the teacher's moving ones"
+    assert torch.allclose(method.predict(x).main, method.teacher.last(moved), atol=1e-5), (
+        "by the teacher's moving ones"
+    )
 
 
 def test_rotta_updates_wherever_in_a_batch_the_64th_example_is() -> None:
@@ -286,7 +316,9 @@ def test_rotta_updates_wherever_in_a_batch_the_64th_example_is() -> None:
 
 
 @pytest.mark.parametrize("place", ["teacher", "optimizer"])
-def test_rotta_starts_anew_after_an_update_that_was_interrupted(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotta_starts_anew_after_an_update_that_was_interrupted(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -296,7 +328,11 @@ def test_rotta_starts_anew_after_an_update_that_was_interrupted(place: str, monk
             patch.setattr(method.optimizer, "step", interrupt)
         else:  # It is in training for as long as it sees the memory.
             patch.setattr(method, "copies_of", lambda x: lambda x, count, generator: [x])
-            patch.setattr(method.teacher.last, "forward", lambda x: interrupt() if method.teacher.norm.training else x)
+            patch.setattr(
+                method.teacher.last,
+                "forward",
+                lambda x: interrupt() if method.teacher.norm.training else x,
+            )
         with pytest.raises(KeyboardInterrupt):
             method(numbers(64))
     method.reset()
@@ -323,13 +359,18 @@ def test_lame_is_the_fixed_point_that_is_reached_from_the_prediction() -> None:
 
 def test_lame_is_erm_smoothed_over_the_inputs_of_the_last_linear_layer() -> None:
     x = numbers(9)
-    for wrap in (lambda model: model, lambda model: Cascade(model.norm, model.last, nn.Linear(3, 3))):
+    for wrap in (
+        lambda model: model,
+        lambda model: Cascade(model.norm, model.last, nn.Linear(3, 3)),
+    ):
         model = wrap(Small())
         method = METHODS["lame"](model)
         inside = Small().eval()
         expected = lame.smoothed(inside(x), inside.norm(x))
         assert torch.allclose(method(x), expected, atol=1e-5)
-        assert not any(module._forward_pre_hooks for module in model.modules()), "the network is left as it was"
+        assert not any(module._forward_pre_hooks for module in model.modules()), (
+            "the network is left as it was"
+        )
 
 
 def test_lame_of_one_or_of_equal_examples_is_the_prediction() -> None:
@@ -341,8 +382,12 @@ def test_lame_of_one_or_of_equal_examples_is_the_prediction() -> None:
 # ---------------------------------------------------------------- TEMA
 
 
-@pytest.mark.parametrize(("counts", "shares"), [((8, 8), (0.1, 0.1)), ((2, 16), (0.01, 0.1)), ((64, 3), (1, 0.01))])
-def test_tema_statistics_after_two_batches(counts: tuple[int, int], shares: tuple[float, float]) -> None:
+@pytest.mark.parametrize(
+    ("counts", "shares"), [((8, 8), (0.1, 0.1)), ((2, 16), (0.01, 0.1)), ((64, 3), (1, 0.01))]
+)
+def test_tema_statistics_after_two_batches(
+    counts: tuple[int, int], shares: tuple[float, float]
+) -> None:
     method, source = make("tema"), Small()
     centre, variance = CENTRE, VARIANCE
     for seed, (count, share) in enumerate(zip(counts, shares, strict=True)):
@@ -351,7 +396,9 @@ def test_tema_statistics_after_two_batches(counts: tuple[int, int], shares: tupl
         own = x.sum(0) / count
         centre = centre + share * (own - centre)
         variance = (1 - share) * variance + share * ((x - own) ** 2).sum(0) / count
-        assert torch.allclose(found, source.last(normalised(x, centre, variance, source.norm)), atol=1e-5)
+        assert torch.allclose(
+            found, source.last(normalised(x, centre, variance, source.norm)), atol=1e-5
+        )
         assert torch.allclose(method.model.norm.running_mean, centre)
         assert torch.allclose(method.model.norm.running_var, variance)
 
@@ -375,7 +422,9 @@ def test_a_source_prior_counts_the_source_as_n_examples_at_every_batch() -> None
         own = x.mean(0)
         centre = (6 * CENTRE + count * own) / (6 + count)
         variance = (6 * VARIANCE + count * ((x - own) ** 2).mean(0)) / (6 + count)
-        assert torch.allclose(method(x), source.last(normalised(x, centre, variance, source.norm)), atol=1e-5)
+        assert torch.allclose(
+            method(x), source.last(normalised(x, centre, variance, source.norm)), atol=1e-5
+        )
     assert make("source_prior").memory == 16
     assert torch.allclose(make("source_prior", memory=0)(x), make("adabn")(x))
 
@@ -411,5 +460,7 @@ def test_lame_takes_the_linear_layer_that_is_called_last() -> None:
     expected = lame.smoothed(copy.deepcopy(model).eval()(x), Small().eval().norm(x))
     assert torch.allclose(METHODS["lame"](model)(x), expected, atol=1e-5)
     model.inner = nn.BatchNorm1d(3)  # type: ignore[assignment]
-    with pytest.raises(ValueError, match="LAME: Headed calls none of its nn.Linear as a module; use erm"):
+    with pytest.raises(
+        ValueError, match="LAME: Headed calls none of its nn.Linear as a module; use erm"
+    ):
         METHODS["lame"](model)(torch.ones(4, 3))

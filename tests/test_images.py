@@ -20,18 +20,36 @@ from conftest import LONGEST_MESSAGE, make_blobs, write_npz
 from PIL import Image
 from torchvision.datasets import CIFAR10, CIFAR100
 
-from cascadetta_lib.data import DATASETS, base, check_name, identity, images, load_dataset, tiny_imagenet
-from cascadetta_lib.data.base import DataMissing, Options, Split, kept_array, mixed, split_source, write_atomically
+from cascadetta_lib.data import (
+    DATASETS,
+    base,
+    check_name,
+    identity,
+    images,
+    load_dataset,
+    tiny_imagenet,
+)
+from cascadetta_lib.data.base import (
+    DataMissing,
+    Options,
+    Split,
+    kept_array,
+    mixed,
+    split_source,
+    write_atomically,
+)
 from cascadetta_lib.data.cifar10_sample import FILE
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
-from cascadetta_lib.settings import load_profile
-from cascadetta_lib.study import Study
-from exhibits.tables import paper_main
+from study.exhibits.kit.tables import paper_main
+from study.settings import load_profile
+from study.study import Study
 
 pytestmark = pytest.mark.usefixtures("offline")
 RANDOM = np.random.default_rng(0)
-RELEASE = Path(__file__).resolve().parents[2] / "shared" / "data" / "release" / "069c8695_pretrained.pth"
+RELEASE = (
+    Path(__file__).resolve().parents[2] / "shared" / "data" / "release" / "069c8695_pretrained.pth"
+)
 WNIDS = ("n02", "n01", "n03")
 
 
@@ -39,7 +57,9 @@ def random_images(count: int, size: int) -> np.ndarray:
     return RANDOM.integers(0, 256, (count, size, size, 3), dtype=np.uint8)
 
 
-def write_cifar(folder: Path, reader: type[CIFAR10], classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def write_cifar(
+    folder: Path, reader: type[CIFAR10], classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """60 training and 20 test images, and the hashes of the files in torchvision's tables."""
     folder = folder / reader.base_folder
     folder.mkdir(parents=True)
@@ -53,7 +73,10 @@ def write_cifar(folder: Path, reader: type[CIFAR10], classes: int, monkeypatch: 
         data = random_images(count, 32).transpose(0, 3, 1, 2).reshape(count, -1)
         content = {"data": data, label_key: [index % classes for index in range(count)]}
         monkeypatch.setattr(reader, table, [write(getattr(reader, table)[0][0], content)])
-    meta = write(reader.meta["filename"], {reader.meta["key"]: [f"class {index}" for index in range(classes)]})
+    meta = write(
+        reader.meta["filename"],
+        {reader.meta["key"]: [f"class {index}" for index in range(classes)]},
+    )
     monkeypatch.setattr(reader, "meta", reader.meta | {"md5": meta[1]})
 
 
@@ -61,7 +84,9 @@ def write_cifar_c(folder: Path) -> None:
     """20 images a severity; every pixel of severity s is s, but 10 × s in fog."""
     folder.mkdir(parents=True)
     np.save(folder / "labels.npy", np.tile(np.arange(20) % 10, 5).astype(np.uint8))
-    pixels = np.repeat(np.arange(1, 6, dtype=np.uint8), 20)[:, None, None, None] * np.ones((1, 32, 32, 3), np.uint8)
+    pixels = np.repeat(np.arange(1, 6, dtype=np.uint8), 20)[:, None, None, None] * np.ones(
+        (1, 32, 32, 3), np.uint8
+    )
     for corruption in CORRUPTIONS:
         np.save(folder / f"{corruption}.npy", pixels * 10 if corruption == "fog" else pixels)
 
@@ -81,9 +106,13 @@ def write_tiny_imagenet(folder: Path) -> None:
         (folder / "train" / wnid / f"{wnid}_boxes.txt").touch()
     for index in range(12):
         write_jpeg(folder / "val" / "images" / f"val_{index}.JPEG", 20 * index)
-    annotations = "".join(f"val_{index}.JPEG\t{WNIDS[index % 3]}\t0\t0\t9\t9\n" for index in range(12))
+    annotations = "".join(
+        f"val_{index}.JPEG\t{WNIDS[index % 3]}\t0\t0\t9\t9\n" for index in range(12)
+    )
     (folder / "val" / "val_annotations.txt").write_text(annotations)
-    (folder / "words.txt").write_text("".join(f"{wnid}\tword of {wnid}, other word\n" for wnid in (*WNIDS, "n99")))
+    (folder / "words.txt").write_text(
+        "".join(f"{wnid}\tword of {wnid}, other word\n" for wnid in (*WNIDS, "n99"))
+    )
 
 
 def write_tiny_imagenet_c(folder: Path) -> None:
@@ -92,7 +121,14 @@ def write_tiny_imagenet_c(folder: Path) -> None:
         for severity in SEVERITIES:
             for wnid in WNIDS:
                 for index in range(4):
-                    path = folder / "Tiny-ImageNet-C" / corruption / str(severity) / wnid / f"val_{index}.JPEG"
+                    path = (
+                        folder
+                        / "Tiny-ImageNet-C"
+                        / corruption
+                        / str(severity)
+                        / wnid
+                        / f"val_{index}.JPEG"
+                    )
                     write_jpeg(path, 10 * int(wnid[1:]) + severity)
 
 
@@ -119,7 +155,8 @@ def load(name: str, folder: Path, **options: Any) -> ImageDataset:
 
 
 @pytest.mark.parametrize(
-    "kind", [name for name in DATASETS if DATASETS[name].modality == "image" and name != "cifar10_sample"]
+    "kind",
+    [name for name in DATASETS if DATASETS[name].modality == "image" and name != "cifar10_sample"],
 )
 def test_contract(kind: str, folder: Path) -> None:
     """What every registered dataset promises; a new one is tested without a new test."""
@@ -128,13 +165,22 @@ def test_contract(kind: str, folder: Path) -> None:
     options = {"train_size": 20, "test_size": 6, "held_out_fraction": 0.25, "crop_and_flip": True}
     dataset, again = load(name, folder, **options), load(name, folder, **options)
     assert re.fullmatch("[0-9a-f]{16}", dataset.fingerprint)
-    assert dataset.fingerprint == again.fingerprint == load(name, folder).fingerprint, "it covers all, not the cut"
+    assert dataset.fingerprint == again.fingerprint == load(name, folder).fingerprint, (
+        "it covers all, not the cut"
+    )
     assert str(folder) not in dataset.name + dataset.source, "results name no path of a machine"
     assert not dataset.official, "no dataset that is cut is the paper's"
     assert dataset.compare_with in {None, "CIFAR-10-C", "CIFAR-100-C", "Tiny-ImageNet-C"}
-    assert dataset.network_facts == {"classes": dataset.classes, "architecture": dataset.architecture}
+    assert dataset.network_facts == {
+        "classes": dataset.classes,
+        "architecture": dataset.architecture,
+    }
     assert (len(dataset.train.x), len(dataset.held_out.x)) == (15, 5)
-    for split, other in ((dataset.train, again.train), (dataset.held_out, again.held_out), (dataset.test, again.test)):
+    for split, other in (
+        (dataset.train, again.train),
+        (dataset.held_out, again.held_out),
+        (dataset.test, again.test),
+    ):
         assert split.x.dtype == torch.uint8 and split.x.ndim == 4 and split.x.shape[1] == 3
         assert split.y.dtype == torch.int64 and split.y.shape == (len(split.x),)
         assert 0 <= split.y.min() and split.y.max() < dataset.classes
@@ -149,16 +195,28 @@ def test_contract(kind: str, folder: Path) -> None:
     batch = dataset.train.x[:5]
     for augment in (dataset.weak_augment, dataset.randomise):
         first, second = (augment(batch, torch.Generator().manual_seed(1)) for _ in range(2))
-        assert first.shape == batch.shape and first.dtype == torch.uint8 and torch.equal(first, second)
+        assert (
+            first.shape == batch.shape and first.dtype == torch.uint8 and torch.equal(first, second)
+        )
     prepared, side = dataset.prepare(batch), dataset.input_size or batch.shape[2]
-    assert prepared.dtype == torch.float32 and prepared.shape == (5, 3, side, side) and prepared.isfinite().all()
+    assert (
+        prepared.dtype == torch.float32
+        and prepared.shape == (5, 3, side, side)
+        and prepared.isfinite().all()
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_on_the_gpu_as_on_the_cpu(folder: Path) -> None:
     on_cpu, on_gpu = (load("digits", folder, device=device) for device in ("cpu", "cuda"))
-    assert on_gpu.train.x.is_cuda and on_gpu.domain("fog", 5).x.is_cuda and on_gpu.fingerprint == on_cpu.fingerprint
-    assert on_gpu.weak_augment(on_gpu.train.x, torch.Generator().manual_seed(0)).is_cuda, "by draws of its own"
+    assert (
+        on_gpu.train.x.is_cuda
+        and on_gpu.domain("fog", 5).x.is_cuda
+        and on_gpu.fingerprint == on_cpu.fingerprint
+    )
+    assert on_gpu.weak_augment(on_gpu.train.x, torch.Generator().manual_seed(0)).is_cuda, (
+        "by draws of its own"
+    )
 
 
 def test_augmentation_follows_the_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +224,9 @@ def test_augmentation_follows_the_options(folder: Path, monkeypatch: pytest.Monk
     state = generator.get_state()
     assert dataset.weak_augment(dataset.train.x, generator) is dataset.train.x
     assert torch.equal(generator.get_state(), state), "nothing is drawn"
-    monkeypatch.setattr(images, "augmix", lambda x, generator, *, severity, shared: torch.tensor([severity, shared]))
+    monkeypatch.setattr(
+        images, "augmix", lambda x, generator, *, severity, shared: torch.tensor([severity, shared])
+    )
     for randomisation in ("augmix_batch", "augmix_image"):
         dataset = load("npz", folder, randomisation=randomisation, augmix_severity=2)
         drawn = dataset.randomise(dataset.train.x, generator)
@@ -206,7 +266,10 @@ def test_generated_domains_are_the_first_test_images_and_are_kept(
 def test_a_dataset_without_source_images_has_no_held_out_corruptions(folder: Path) -> None:
     blobs = make_blobs(folder)
     without = replace(blobs, held_out=blobs.held_out.take(slice(0)))
-    with pytest.raises(ValueError, match="blobs has no held-out source images, of which gaussian_blur would be made"):
+    with pytest.raises(
+        ValueError,
+        match="blobs has no held-out source images, of which gaussian_blur would be made",
+    ):
         without.domain("gaussian_blur", 1)
 
 
@@ -219,58 +282,97 @@ def test_held_out_corruptions_are_made_from_held_out_source_images(folder: Path)
             assert torch.equal(split.y, dataset.held_out.y[:5])
 
 
-@pytest.mark.parametrize(("name", "title", "classes"), [("cifar10", "CIFAR-10", 10), ("cifar100", "CIFAR-100", 100)])
-def test_cifar_with_and_without_its_corruptions(folder: Path, name: str, title: str, classes: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "title", "classes"), [("cifar10", "CIFAR-10", 10), ("cifar100", "CIFAR-100", 100)]
+)
+def test_cifar_with_and_without_its_corruptions(
+    folder: Path, name: str, title: str, classes: int
+) -> None:
     with pytest.warns(UserWarning, match=rf"Put {title}-C\.tar .* the corruptions are generated"):
         generated = load_dataset(name, ImageOptions(folder=str(folder)))
     assert isinstance(generated, ImageDataset) and not generated.official
-    assert generated.source == title and generated.domain_source == "corruptions generated by data/corruptions (seed 0)"
+    assert (
+        generated.source == title
+        and generated.domain_source == "corruptions generated by data/corruptions (seed 0)"
+    )
     assert generated.class_names[1] == "class 1" and generated.classes == classes
     assert len(generated.train.x) + len(generated.held_out.x) == 60 and len(generated.test.x) == 20
     clean = CIFAR10 if classes == 10 else CIFAR100
-    assert np.array_equal(generated.test.x[3].permute(1, 2, 0).numpy(), clean(str(folder), train=False).data[3])
+    assert np.array_equal(
+        generated.test.x[3].permute(1, 2, 0).numpy(), clean(str(folder), train=False).data[3]
+    )
 
     write_cifar_c(folder / f"{title}-C")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        whole, cut = (load_dataset(name, ImageOptions(folder=str(folder), test_size=size)) for size in (None, 6))
+        whole, cut = (
+            load_dataset(name, ImageOptions(folder=str(folder), test_size=size))
+            for size in (None, 6)
+        )
     assert whole.official and not cut.official
     assert whole.domain_source == f"{title}-C archive"
     assert whole.compare_with == f"{title}-C" and whole.fingerprint == generated.fingerprint
     assert len(whole.domain("snow", 1).x) == 20
     domain = cut.domain("fog", 3)
-    assert domain.x.shape == (6, 3, 32, 32) and (domain.x == 30).all() and domain.y.tolist() == list(range(6))
+    assert (
+        domain.x.shape == (6, 3, 32, 32)
+        and (domain.x == 30).all()
+        and domain.y.tolist() == list(range(6))
+    )
     assert len(cut.domain("saturate", 3).x) == 6, "held-out corruptions are generated"
     fog = np.load(folder / f"{title}-C" / "fog.npy")
     for spoilt in (fog[80:], fog.astype(np.float32), fog[..., :2]):  # the first is severity 5 alone
         np.save(folder / f"{title}-C" / "fog.npy", spoilt)
-        with pytest.raises(DataMissing, match=r"fog\.npy .* beside 100 labels, not uint8 of 5 × 20\)"):
+        with pytest.raises(
+            DataMissing, match=r"fog\.npy .* beside 100 labels, not uint8 of 5 × 20\)"
+        ):
             whole.domain("fog", 5)
     (folder / f"{title}-C" / "fog.npy").write_bytes(b"half")
-    for read in (lambda: whole.domain("fog", 1), lambda: load(name, folder)):  # before anything is trained
+    for read in (
+        lambda: whole.domain("fog", 1),
+        lambda: load(name, folder),
+    ):  # before anything is trained
         with pytest.raises(DataMissing, match=r"fog\.npy or labels\.npy cannot be read"):
             read()
 
 
-def test_the_authors_network_on_the_archive_stands_beside_the_papers_rows(folder: Path, tmp_path: Path) -> None:
+def test_the_authors_network_on_the_archive_stands_beside_the_papers_rows(
+    folder: Path, tmp_path: Path
+) -> None:
     """As `--profile released` with the archive of a user, whose images are made up here."""
     if not RELEASE.exists():
         pytest.skip(f"the authors' checkpoint is not at {RELEASE}")
     write_cifar_c(folder / "CIFAR-10-C")
-    changes = {"image_dataset": "cifar10", "image_weights": f"release:{RELEASE}", "image_test_size": None}
-    places = {"data_folder": str(folder), "results_folder": str(tmp_path / "results"), "device": "cpu"}
-    study = Study(load_profile("released", {**changes, **places, "image_methods": ["adabn", "cascade"]}))
+    changes = {
+        "image_dataset": "cifar10",
+        "image_weights": f"release:{RELEASE}",
+        "image_test_size": None,
+    }
+    places = {
+        "data_folder": str(folder),
+        "results_folder": str(tmp_path / "results"),
+        "device": "cpu",
+    }
+    study = Study(
+        load_profile("released", {**changes, **places, "image_methods": ["adabn", "cascade"]})
+    )
     study.check()
     run = study.varied(forward_transfer=False).run("cascade")
-    assert run.provenance["official_data"] and run.provenance["network"]["origin"].startswith("release:")
+    assert run.provenance["official_data"] and run.provenance["network"]["origin"].startswith(
+        "release:"
+    )
     assert run.batches["count"].tolist() == [20] * 15
     assert paper_main(run).loc["Cascade", "E"] == 22.99
 
 
-def test_what_an_editor_leaves_beside_the_code_is_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_editor_leaves_beside_the_code_is_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("__init__.py", "blur.py", "parameters.yaml"):
         (tmp_path / name).write_text("code")
-    monkeypatch.setitem(sys.modules, "made_up", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
+    monkeypatch.setitem(
+        sys.modules, "made_up", SimpleNamespace(__file__=str(tmp_path / "__init__.py"))
+    )
     version = base.code_version("made_up")
     (tmp_path / ".ipynb_checkpoints").mkdir()
     (tmp_path / ".blur.py.swp").touch()
@@ -291,7 +393,9 @@ def test_cifar_from_archive_files(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_tiny_imagenet(folder: Path) -> None:
-    with pytest.warns(UserWarning, match=r"Put Tiny-ImageNet-C\.tar .* the corruptions are generated"):
+    with pytest.warns(
+        UserWarning, match=r"Put Tiny-ImageNet-C\.tar .* the corruptions are generated"
+    ):
         dataset = load_dataset("tiny_imagenet", ImageOptions(folder=str(folder)))
     assert isinstance(dataset, ImageDataset) and not dataset.official
     assert (dataset.architecture, dataset.input_size) == ("resnet34", 224)
@@ -309,7 +413,9 @@ def test_tiny_imagenet(folder: Path) -> None:
     assert whole.official and not cut.official
     for severity in (1, 5):
         domain = whole.domain("fog", severity)
-        assert torch.equal(domain.x.float().mean((1, 2, 3)).round().long(), 10 * (domain.y + 1) + severity)
+        assert torch.equal(
+            domain.x.float().mean((1, 2, 3)).round().long(), 10 * (domain.y + 1) + severity
+        )
         assert domain.y.bincount().tolist() == [4, 4, 4]
     first = cut.domain("snow", 5)
     assert torch.equal(first.y, whole.domain("snow", 5).y[:6])
@@ -319,7 +425,9 @@ def test_tiny_imagenet(folder: Path) -> None:
     archive = folder / "Tiny-ImageNet-C"
     (archive / "fog" / "5" / WNIDS[0]).rename(folder / "a class")
     for use in (lambda: whole.domain("fog", 5), lambda: load("tiny_imagenet", folder)):
-        with pytest.raises(DataMissing, match=r"fog/5: \(8, 2\) images and classes, not \(12, 3\); unpack"):
+        with pytest.raises(
+            DataMissing, match=r"fog/5: \(8, 2\) images and classes, not \(12, 3\); unpack"
+        ):
             use()
     (archive / "snow" / "3").rename(folder / "a severity")
     with pytest.warns(UserWarning, match="lacks snow/3; .* the corruptions are generated"):
@@ -343,7 +451,9 @@ def test_tiny_imagenet_with_images_missing_is_refused_until_they_are_there(folde
         ("tiny_imagenet", "tiny-imagenet-200/val/images/val_3.JPEG", r"val_3\.JPEG cannot be read"),
     ],
 )
-def test_missing_and_broken_clean_images(folder: Path, name: str, broken: str, message: str) -> None:
+def test_missing_and_broken_clean_images(
+    folder: Path, name: str, broken: str, message: str
+) -> None:
     (folder / broken).write_bytes((folder / broken).read_bytes()[:100])
     with pytest.raises(DataMissing, match=message):
         load(name, folder)
@@ -354,12 +464,22 @@ def test_missing_and_broken_clean_images(folder: Path, name: str, broken: str, m
 
 def test_npz(folder: Path) -> None:
     dataset = load("npz", folder)
-    assert re.fullmatch("npz:own-[0-9a-f]{6}", dataset.name) and dataset.source == "the user's images in own"
+    assert (
+        re.fullmatch("npz:own-[0-9a-f]{6}", dataset.name)
+        and dataset.source == "the user's images in own"
+    )
     with np.load(folder / "own" / "test.npz") as stored:
         assert np.array_equal(dataset.test.x[4].permute(1, 2, 0).numpy(), stored["x"][4])
-    (folder / "own" / "source.txt").write_text("CIFAR-10 after one JPEG round trip\nand more\n", encoding="utf-8")
+    (folder / "own" / "source.txt").write_text(
+        "CIFAR-10 after one JPEG round trip\nand more\n", encoding="utf-8"
+    )
     assert load("npz", folder).source == "CIFAR-10 after one JPEG round trip"
-    likeness = [(10, 32, "CIFAR-10-C"), (100, 32, "CIFAR-100-C"), (200, 64, "Tiny-ImageNet-C"), (10, 64, None)]
+    likeness = [
+        (10, 32, "CIFAR-10-C"),
+        (100, 32, "CIFAR-100-C"),
+        (200, 64, "Tiny-ImageNet-C"),
+        (10, 64, None),
+    ]
     for classes, size, expected in likeness:
         split = {"x": np.zeros((classes, size, size, 3), np.uint8), "y": np.arange(classes)}
         write_npz(folder / "own", split, split)
@@ -374,22 +494,48 @@ X, Y = random_images(40, 32), np.arange(40) % 10
     [
         ({"x": None}, {}, r"train\.npz: found no array x"),
         ({}, {"y": None}, r"test\.npz: found no array y"),
-        ({"x": X.astype(np.float32)}, {}, r"train\.npz: found x of dtype float32; allowed is uint8"),
-        ({"y": Y.astype(np.float64)}, {}, r"train\.npz: found y of dtype float64; allowed is int64"),
+        (
+            {"x": X.astype(np.float32)},
+            {},
+            r"train\.npz: found x of dtype float32; allowed is uint8",
+        ),
+        (
+            {"y": Y.astype(np.float64)},
+            {},
+            r"train\.npz: found y of dtype float64; allowed is int64",
+        ),
         ({"x": X[..., 0]}, {}, r"train\.npz: found x of shape \(40, 32, 32\).*channels last"),
-        ({"x": X.transpose(0, 3, 1, 2)}, {}, r"train\.npz: found x of shape \(40, 3, 32, 32\).*channels last"),
-        ({"x": X[:, :28, :28]}, {}, r"train\.npz: found x of shape \(40, 28, 28, 3\); allowed is \(N, 32, 32, 3\) and"),
+        (
+            {"x": X.transpose(0, 3, 1, 2)},
+            {},
+            r"train\.npz: found x of shape \(40, 3, 32, 32\).*channels last",
+        ),
+        (
+            {"x": X[:, :28, :28]},
+            {},
+            r"train\.npz: found x of shape \(40, 28, 28, 3\); allowed is \(N, 32, 32, 3\) and",
+        ),
         ({"y": Y[:39]}, {}, r"train\.npz: found y of shape \(39,\) for 40 images"),
         ({"y": Y[:, None]}, {}, r"train\.npz: found y of shape \(40, 1\) for 40 images"),
-        ({}, {"x": random_images(20, 64)}, r"test\.npz: found images of 64 pixels; allowed is 32, as in train"),
+        (
+            {},
+            {"x": random_images(20, 64)},
+            r"test\.npz: found images of 64 pixels; allowed is 32, as in train",
+        ),
         ({"y": Y - 1}, {}, r"train\.npz: found label -1"),
         ({"y": Y * 2}, {}, r"train\.npz: found 10 labels, the largest 18"),
         ({"y": Y * 0}, {}, r"train\.npz: found 1 class; allowed is at least 2"),
-        ({}, {"y": Y[:20] + 1}, r"test\.npz: found label 10; allowed is the labels of train\.npz, 0\.\.9"),
+        (
+            {},
+            {"y": Y[:20] + 1},
+            r"test\.npz: found label 10; allowed is the labels of train\.npz, 0\.\.9",
+        ),
         ({}, {"x": X[:0], "y": Y[:0]}, r"test\.npz: found no images"),
     ],
 )
-def test_npz_faults(tmp_path: Path, train: dict[str, Any], test: dict[str, Any], message: str) -> None:
+def test_npz_faults(
+    tmp_path: Path, train: dict[str, Any], test: dict[str, Any], message: str
+) -> None:
     write_npz(tmp_path / "own", train, test)
     with pytest.raises(ValueError, match=message) as error:
         load("npz", tmp_path)
@@ -438,7 +584,13 @@ def test_a_sample_that_is_missing_is_described(folder: Path) -> None:
         match=r"there is no .*absent\.npz; two lines in profiles/released\.yaml .*3,055,850 bytes, SHA-256 5444",
     ):
         load(f"cifar10_sample:{folder / 'absent.npz'}", folder)
-    official = Path(__file__).resolve().parents[2] / "shared" / "data" / "release" / "official_test_sample.npz"
+    official = (
+        Path(__file__).resolve().parents[2]
+        / "shared"
+        / "data"
+        / "release"
+        / "official_test_sample.npz"
+    )
     if not official.exists():
         pytest.skip(f"the official images are not in {official.parent}")
     first = {name: values[:992] for name, values in np.load(official).items() if name in ("x", "y")}
@@ -450,7 +602,9 @@ def test_a_sample_that_is_missing_is_described(folder: Path) -> None:
 def test_folders_that_end_alike_have_different_identities(tmp_path: Path) -> None:
     names = [f"npz:{tmp_path / place / 'pets'}" for place in ("a", "b")]
     identities = [identity(name) for name in names]
-    assert len(set(identities)) == 2 and all(re.fullmatch("npz:pets-[0-9a-f]{6}", found) for found in identities)
+    assert len(set(identities)) == 2 and all(
+        re.fullmatch("npz:pets-[0-9a-f]{6}", found) for found in identities
+    )
     assert identity(f"{names[0]}/../pets/") == identities[0]
     assert identity("cifar10") == "cifar10"
 
@@ -478,13 +632,17 @@ def test_a_damaged_kept_array_is_set_aside_and_made_again(tmp_path: Path) -> Non
     damaged = bytearray(path.read_bytes())
     damaged[4000] ^= 1
     path.write_bytes(damaged)
-    with pytest.warns(UserWarning, match=r"array\.npz.*kept as array\.npz\.damaged-1 and made again"):
+    with pytest.warns(
+        UserWarning, match=r"array\.npz.*kept as array\.npz\.damaged-1 and made again"
+    ):
         assert np.array_equal(kept_array(path, lambda: array + 1), array + 1)
     assert path.with_name("array.npz.damaged-1").read_bytes() == damaged
     assert np.array_equal(kept_array(path, lambda: array), array + 1)
 
 
-def test_an_array_that_cannot_be_kept_is_made_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_that_cannot_be_kept_is_made_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*arguments: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -502,10 +660,16 @@ def test_digits(tmp_path: Path) -> None:
     assert dataset.fingerprint == "d74939cc97a7ded2", "keys of stored results depend on it"
     assert (len(dataset.train.x), len(dataset.held_out.x), len(dataset.test.x)) == (3600, 400, 1000)
     assert dataset.test.y.bincount(minlength=10).min() > 70, "the permutation has mixed the classes"
-    x, y = (torch.cat(parts) for parts in zip(dataset.train, dataset.held_out, dataset.test, strict=True))
+    x, y = (
+        torch.cat(parts)
+        for parts in zip(dataset.train, dataset.held_out, dataset.test, strict=True)
+    )
     assert (x[:, 0] == x[:, 2]).all() and not x[..., [0, 1, 30, 31]].any()
     rows = pd.read_csv(DATA_PATH, header=None).to_numpy(np.uint8)  # the pixels and the label
-    ours = sorted(row.tobytes() + bytes([label]) for row, label in zip(x[:, 0, 2:30, 2:30].numpy(), y, strict=True))
+    ours = sorted(
+        row.tobytes() + bytes([label])
+        for row, label in zip(x[:, 0, 2:30, 2:30].numpy(), y, strict=True)
+    )
     assert ours == sorted(row.tobytes() for row in rows)
 
 

@@ -12,15 +12,23 @@ import pytest
 from conftest import PATIENCE, stored_numbers
 from test_workflow import command_line, write_notebook
 
-from workflow.command import DONE
+from study.workflow.command import DONE
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [
-    *("--jobs", "2", "--set", "profile=small", "image_test_size=16", "image_train_size=400", "image_epochs=3"),
+    *(
+        "--jobs",
+        "2",
+        "--set",
+        "profile=small",
+        "image_test_size=16",
+        "image_train_size=400",
+        "image_epochs=3",
+    ),
     *("image_methods=[erm, adabn, tent]", "image_stream=[fog, snow]"),
 ]
 PARAMETERS = "profile = 'quick'\nseed = 0\nimage_dataset = None"
-STUDY = "from cascadetta_lib.settings import settings_from; from cascadetta_lib.study import Study\n"
+STUDY = "from study.settings import settings_from; from study.study import Study\n"
 STUDY += "study = Study(settings_from(globals()))"
 NOTEBOOKS = {
     "01_pretrain": "for objective in study.objectives:\n    study.checkpoint(objective)",
@@ -53,14 +61,19 @@ def finish(notebooks: Path, results: Path) -> None:
 
 def made(results: Path) -> dict[str, int]:
     """When each whole entry of the store was sealed."""
-    return {str(path.parent.relative_to(results)): path.stat().st_mtime_ns for path in results.glob("*/*/SHA256SUMS")}
+    return {
+        str(path.parent.relative_to(results)): path.stat().st_mtime_ns
+        for path in results.glob("*/*/SHA256SUMS")
+    }
 
 
 @pytest.fixture(scope="module")
 def undisturbed(notebooks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     results = tmp_path_factory.mktemp("undisturbed")
     finish(notebooks, results)
-    assert len(made(results)) == 5 and len(stored_numbers(results)) == 10, "two networks and three runs"
+    assert len(made(results)) == 5 and len(stored_numbers(results)) == 10, (
+        "two networks and three runs"
+    )
     return results
 
 
@@ -68,7 +81,9 @@ def test_a_study_killed_at_random_moments_ends_in_the_same_results_and_makes_not
     notebooks: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     ended = max(path.stat().st_mtime for path in undisturbed.glob("small/notebooks/*.ipynb"))
-    seconds = ended - (undisturbed / "small" / "plan.json").stat().st_mtime  # from its plan to its last notebook
+    seconds = (
+        ended - (undisturbed / "small" / "plan.json").stat().st_mtime
+    )  # from its plan to its last notebook
     seed = random.SystemRandom().randrange(2**32)
     print("seed of the kills:", seed)  # pytest shows it when something below fails
     draws = random.Random(seed)
@@ -77,7 +92,10 @@ def test_a_study_killed_at_random_moments_ends_in_the_same_results_and_makes_not
         process = start(notebooks, tmp_path)
         time.sleep(draws.uniform(0.2, 1) * seconds)
         if process.poll() is None:
-            family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+            family = [
+                psutil.Process(process.pid),
+                *psutil.Process(process.pid).children(recursive=True),
+            ]
             victim = draws.choice(family)
             print("killed:", victim.cmdline()[:4])
             victim.kill()
@@ -105,7 +123,9 @@ cp -r "$results" "$results-copy"
 """
 
 
-@pytest.mark.parametrize("left", [150, 320])  # of the 400 kB that the study takes: in its trainings, and after them
+@pytest.mark.parametrize(
+    "left", [150, 320]
+)  # of the 400 kB that the study takes: in its trainings, and after them
 def test_a_full_disk_is_told_in_one_line_and_with_space_the_same_command_goes_on(
     notebooks: Path, undisturbed: Path, tmp_path: Path, left: int
 ) -> None:
@@ -114,13 +134,25 @@ def test_a_full_disk_is_told_in_one_line_and_with_space_the_same_command_goes_on
     results = tmp_path / "small disk"
     results.mkdir()
     command = command_line(notebooks, *SMALL, f"results_folder={results}")
-    script = ["unshare", "-rm", "bash", "-c", ON_A_SMALL_DISK, "bash", str(results), str(left), *command]
+    script = [
+        "unshare",
+        "-rm",
+        "bash",
+        "-c",
+        ON_A_SMALL_DISK,
+        "bash",
+        str(results),
+        str(left),
+        *command,
+    ]
     done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, env=os.environ)
     if done.returncode == 77 or "unshare failed" in done.stderr:
         pytest.skip(f"no mount here: {done.stderr}")
     codes = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("EXIT")]
     assert codes[0] != DONE and codes[1] == DONE, done.stdout + done.stderr
     told = [line for line in done.stderr.splitlines() if line.startswith("run_all.sh: ")]
-    assert len(told) == 1 and "full" in told[0] and "the same command goes on" in told[0], done.stderr
+    assert len(told) == 1 and "full" in told[0] and "the same command goes on" in told[0], (
+        done.stderr
+    )
     assert "Traceback" not in done.stderr
     assert stored_numbers(Path(f"{results}-copy")) == stored_numbers(undisturbed)

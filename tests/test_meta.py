@@ -8,11 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from cascadetta_lib import meta
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.meta import MetaProblem, difference_meta_gradient, exact_meta_gradient, inner_parameter_names
 from cascadetta_lib.models import Cascade, ImageNetwork, batch_norm_parameters, build_network
-from cascadetta_lib.objectives import OBJECTIVES, Half, losses, self_supervised_loss
+from cascadetta_lib.training import meta
+from cascadetta_lib.training.meta import (
+    MetaProblem,
+    difference_meta_gradient,
+    exact_meta_gradient,
+    inner_parameter_names,
+)
+from cascadetta_lib.training.objectives import OBJECTIVES, Half, losses, self_supervised_loss
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 both_outer_losses = pytest.mark.parametrize("outer_loss", ["paper", "release"])
@@ -27,7 +32,9 @@ def smooth_network(auxiliary: bool = True) -> Cascade:
     return Cascade(extractor, nn.Linear(6, 3), theta_a if auxiliary else None).double()
 
 
-def smooth_problem(model: Cascade, which: str, outer_loss: str, objective: str = "meta") -> MetaProblem:
+def smooth_problem(
+    model: Cascade, which: str, outer_loss: str, objective: str = "meta"
+) -> MetaProblem:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(16, 12, dtype=torch.float64, generator=generator)
     y = torch.randint(3, (16,), generator=generator)
@@ -39,7 +46,11 @@ def smooth_problem(model: Cascade, which: str, outer_loss: str, objective: str =
 def outer_loss_after_the_step(model: Cascade, problem: MetaProblem) -> float:
     """The outer loss after one inner step, written down once more without autograd through the step."""
     kind, moved = problem.kind, copy.deepcopy(model)
-    at_psi = losses(moved, problem.meta_train, kind)[0].item() if problem.outer_loss == "release" else 0.0
+    at_psi = (
+        losses(moved, problem.meta_train, kind)[0].item()
+        if problem.outer_loss == "release"
+        else 0.0
+    )
     inner = [dict(moved.named_parameters())[name] for name in problem.inner_names]
     gradients = torch.autograd.grad(self_supervised_loss(moved, problem.meta_train, kind), inner)
     with torch.no_grad():
@@ -50,7 +61,9 @@ def outer_loss_after_the_step(model: Cascade, problem: MetaProblem) -> float:
     return 0.1 * total + at_psi if problem.outer_loss == "release" else total
 
 
-def assert_gradients(model: nn.Module, gradients: meta.Gradients, function: Callable[[], float]) -> None:
+def assert_gradients(
+    model: nn.Module, gradients: meta.Gradients, function: Callable[[], float]
+) -> None:
     """Hold some elements of each parameter's gradient against central differences of `function`."""
     for name, parameter in model.named_parameters():
         flat = parameter.data.view(-1)
@@ -61,7 +74,9 @@ def assert_gradients(model: nn.Module, gradients: meta.Gradients, function: Call
             flat[index] = before - 1e-6
             below = function()
             flat[index] = before
-            assert gradients[name].reshape(-1)[index].item() == pytest.approx((above - below) / 2e-6, abs=1e-7), name
+            assert gradients[name].reshape(-1)[index].item() == pytest.approx(
+                (above - below) / 2e-6, abs=1e-7
+            ), name
 
 
 META_OBJECTIVES = [name for name, kind in OBJECTIVES.items() if kind.meta and not kind.parallel]
@@ -70,7 +85,9 @@ META_OBJECTIVES = [name for name, kind in OBJECTIVES.items() if kind.meta and no
 @both_outer_losses
 @both_inner_steps
 @pytest.mark.parametrize("objective", META_OBJECTIVES)
-def test_exact_meta_gradient_against_finite_differences(objective: str, which: str, outer_loss: str) -> None:
+def test_exact_meta_gradient_against_finite_differences(
+    objective: str, which: str, outer_loss: str
+) -> None:
     model = smooth_network(OBJECTIVES[objective].auxiliary)
     problem = smooth_problem(model, which, outer_loss, objective)
     loss, gradients = exact_meta_gradient(model, problem)
@@ -79,7 +96,9 @@ def test_exact_meta_gradient_against_finite_differences(objective: str, which: s
 
 
 WITH_THETA_A = [
-    name for name, kind in OBJECTIVES.items() if kind.auxiliary and kind.self_supervised and not kind.parallel
+    name
+    for name, kind in OBJECTIVES.items()
+    if kind.auxiliary and kind.self_supervised and not kind.parallel
 ]
 
 
@@ -101,7 +120,9 @@ def test_losses_of_each_objective_against_finite_differences(objective: str) -> 
     total = main + 0.2 * self_supervised
     assert total.item() == pytest.approx(written_out(), rel=1e-12)
     parameters = dict(model.named_parameters())
-    gradients = dict(zip(parameters, torch.autograd.grad(total, list(parameters.values())), strict=True))
+    gradients = dict(
+        zip(parameters, torch.autograd.grad(total, list(parameters.values())), strict=True)
+    )
     assert_gradients(model, gradients, written_out)
 
 
@@ -132,15 +153,21 @@ no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no G
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=no_gpu)])
 @both_inner_steps
-def test_difference_meta_gradient_of_a_resnet_in_float32(which: str, device: str, dataset: ImageDataset) -> None:
+def test_difference_meta_gradient_of_a_resnet_in_float32(
+    which: str, device: str, dataset: ImageDataset
+) -> None:
     model = build_network(TINY, classes=4, seed=0).train().to(device)
     x, y = dataset.prepare(dataset.train.x[:32]).to(device), dataset.train.y[:32].to(device)
     names = inner_parameter_names(model, which)
     problem = MetaProblem(Half(x[:16], y[:16]), Half(x[16:], y[16:]), names, 0.01, "paper", 0.1)
-    exact, difference = (meta.flatten(route(model, problem)[1].values()) for route in meta.META_GRADIENTS.values())
+    exact, difference = (
+        meta.flatten(route(model, problem)[1].values()) for route in meta.META_GRADIENTS.values()
+    )
     moved = copy.deepcopy(model)
     inner = [dict(moved.named_parameters())[name] for name in names]
-    steps = torch.autograd.grad(self_supervised_loss(moved, problem.meta_train, problem.kind), inner)
+    steps = torch.autograd.grad(
+        self_supervised_loss(moved, problem.meta_train, problem.kind), inner
+    )
     with torch.no_grad():
         for parameter, step in zip(inner, steps, strict=True):
             parameter -= 0.01 * step
@@ -155,6 +182,11 @@ def test_inner_parameters_are_told_by_module() -> None:
     moved = {parameters[name] for name in inner_parameter_names(model, "batchnorm_and_classifier")}
     assert moved == {*batch_norm_parameters(model), *model.main_classifier.parameters()}
     everything = inner_parameter_names(model, "all")
-    assert not any(name.startswith("auxiliary") for name in everything) and len(everything) == len(parameters) - 4
+    assert (
+        not any(name.startswith("auxiliary") for name in everything)
+        and len(everything) == len(parameters) - 4
+    )
     parallel = build_network(TINY, classes=4, parallel=True, seed=0)
-    assert all(name.startswith("feature_extractor.") for name in inner_parameter_names(parallel, "all"))
+    assert all(
+        name.startswith("feature_extractor.") for name in inner_parameter_names(parallel, "all")
+    )

@@ -14,8 +14,15 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method, cotta
 from cascadetta_lib.methods.memory import MemoryBatchNorm, give_memory, memories
-from cascadetta_lib.models import Cascade, ImageNetwork, Network, SpeechNetwork, TextNetwork, build_network
-from cascadetta_lib.objectives import OBJECTIVES
+from cascadetta_lib.models import (
+    Cascade,
+    ImageNetwork,
+    Network,
+    SpeechNetwork,
+    TextNetwork,
+    build_network,
+)
+from cascadetta_lib.training.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.usefixtures("small_updates")
 COPIES = cotta.COPIES
@@ -48,7 +55,9 @@ def make(name: str, modality: Modality = "image", **options: Any) -> Method:
     model = options.pop("model", None) or network(METHODS[name].objective_on(modality), modality)
     copies = "image" if modality == "image" else noisy_copies
     source = made_up(modality) if METHODS[name].needs_source else None
-    return METHODS[name](model, **({"learning_rate": 0.05, "copies": copies, "source": source} | options))
+    return METHODS[name](
+        model, **({"learning_rate": 0.05, "copies": copies, "source": source} | options)
+    )
 
 
 def made_up(modality: Modality) -> Tensor:
@@ -76,14 +85,22 @@ def flat(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def test_the_six_of_the_paper_and_the_variants_are_there() -> None:
-    variants = {"tent_adam", "cascade_fixed_classifier", "cascade_no_auxiliary", "cascade_same_weights", "cascade_plus"}
+    variants = {
+        "tent_adam",
+        "cascade_fixed_classifier",
+        "cascade_no_auxiliary",
+        "cascade_same_weights",
+        "cascade_plus",
+    }
     assert {"erm", "adabn", "ttt", "tent", "cotta", "cascade"} | variants <= set(METHODS)
     assert len({METHODS[name].label for name in METHODS}) == len(list(METHODS))
     assert all(METHODS[name].objective_on(modality) in OBJECTIVES for name, modality in CASES)
 
 
 @pytest.mark.parametrize(("name", "modality"), CASES)
-def test_reset_is_bit_exact_and_repeats_the_same_predictions(name: str, modality: Modality, batch: Tensor) -> None:
+def test_reset_is_bit_exact_and_repeats_the_same_predictions(
+    name: str, modality: Modality, batch: Tensor
+) -> None:
     method = make(name, modality)
     source, tensors = snapshot(method), {n: v.data_ptr() for n, v in method.state_dict().items()}
     batches, classes = (batch, batch[:3], batch), NETWORKS[modality][1]["classes"]
@@ -95,25 +112,39 @@ def test_reset_is_bit_exact_and_repeats_the_same_predictions(name: str, modality
     assert {n: v.data_ptr() for n, v in method.state_dict().items()} == tensors
     assert all(torch.equal(method(x), z) for x, z in zip(batches, first, strict=True))
     other = make(name, modality)
-    assert all(torch.equal(other(x), z) for x, z in zip(batches, first, strict=True)), "the same seed, the same bits"
+    assert all(torch.equal(other(x), z) for x, z in zip(batches, first, strict=True)), (
+        "the same seed, the same bits"
+    )
 
 
 @pytest.mark.parametrize(("name", "modality"), CASES)
-def test_nothing_but_the_declared_parameters_changes(name: str, modality: Modality, batch: Tensor) -> None:
+def test_nothing_but_the_declared_parameters_changes(
+    name: str, modality: Modality, batch: Tensor
+) -> None:
     method = make(name, modality)
     declared = {id(p) for p in method.adapted_parameters()}
-    before = {n: (v, v.detach().clone()) for n, v in method.model.state_dict(keep_vars=True).items()}
+    before = {
+        n: (v, v.detach().clone()) for n, v in method.model.state_dict(keep_vars=True).items()
+    }
     for _ in range(3):
         method(batch)
     memory = {id(buffer) for norm in memories(method) for buffer in norm.buffers()}
-    assert bool(memory) == (bool(method.memory) or name in ("rotta", "tema")) and bool(declared) == method.adapts
+    assert (
+        bool(memory) == (bool(method.memory) or name in ("rotta", "tema"))
+        and bool(declared) == method.adapts
+    )
     for n, (value, old) in before.items():
         assert id(value) in declared | memory or torch.equal(value, old), n
 
 
 SHARED = ("conv1", "bn1", "stage1.0.conv1", "stage1.0.bn1", "stage1.0.conv2", "stage1.0.bn2",
           "stage2.0.conv1", "stage2.0.bn1", "stage2.0.conv2", "stage2.0.bn2")  # fmt: skip
-PRIVATE = ("private.blocks.0.conv1", "private.blocks.0.bn1", "private.blocks.0.conv2", "private.blocks.0.bn2")
+PRIVATE = (
+    "private.blocks.0.conv1",
+    "private.blocks.0.bn1",
+    "private.blocks.0.conv2",
+    "private.blocks.0.bn2",
+)
 """The layers of φ in the tests' network of images: those that TTT shares between its two heads, and its last stage."""
 BATCH_NORMS = tuple(name for name in SHARED + PRIVATE if "bn" in name)
 MOVED: dict[str, tuple[tuple[str, ...], bool]] = {
@@ -140,19 +171,30 @@ def test_what_the_methods_of_the_paper_and_the_cascades_move(name: str, images: 
     before = {name: value.clone() for name, value in method.model.named_parameters()}
     for _ in range(3):
         method(images)
-    moved = {name for name, value in method.model.named_parameters() if not torch.equal(value, before[name])}
+    moved = {
+        name
+        for name, value in method.model.named_parameters()
+        if not torch.equal(value, before[name])
+    }
     expected = {f"feature_extractor.{layer}.weight" for layer in layers}
     expected |= {f"feature_extractor.{layer}.bias" for layer in layers if "bn" in layer}
-    assert moved == expected | ({"main_classifier.weight", "main_classifier.bias"} if moves_theta_m else set())
+    assert moved == expected | (
+        {"main_classifier.weight", "main_classifier.bias"} if moves_theta_m else set()
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].adapts])
 def test_a_method_has_the_optimiser_of_its_source(name: str) -> None:
     optimizer = make(name, METHODS[name].modalities[0]).optimizer
     adam, settings = name in ("tent_adam", "cotta", "roid", "rotta"), optimizer.param_groups[0]
-    assert type(optimizer) is (torch.optim.Adam if adam else torch.optim.SGD) and settings["lr"] == 0.05
+    assert (
+        type(optimizer) is (torch.optim.Adam if adam else torch.optim.SGD)
+        and settings["lr"] == 0.05
+    )
     if not adam:
-        assert (settings["momentum"], settings["nesterov"]) == ((0, False) if name == "ttt" else (0.9, True))
+        assert (settings["momentum"], settings["nesterov"]) == (
+            (0, False) if name == "ttt" else (0.9, True)
+        )
 
 
 @pytest.mark.parametrize(("name", "modality"), ADAPTING)
@@ -161,11 +203,17 @@ def test_any_method_takes_another_optimiser(name: str, modality: Modality, batch
         method = make(name, modality, optimizer=optimizer)
         assert type(method.optimizer) is kind and method.optimizer.param_groups[0]["lr"] == 0.05
         before = flat(method.adapted_parameters())
-        assert method(batch).isfinite().all() and not torch.equal(flat(method.adapted_parameters()), before)
+        assert method(batch).isfinite().all() and not torch.equal(
+            flat(method.adapted_parameters()), before
+        )
 
 
-@pytest.mark.parametrize(("name", "modality"), [case for case in ADAPTING if case[0] not in NOT_ADABN])
-def test_with_learning_rate_0_a_method_is_adabn(name: str, modality: Modality, batch: Tensor) -> None:
+@pytest.mark.parametrize(
+    ("name", "modality"), [case for case in ADAPTING if case[0] not in NOT_ADABN]
+)
+def test_with_learning_rate_0_a_method_is_adabn(
+    name: str, modality: Modality, batch: Tensor
+) -> None:
     method = make(name, modality, learning_rate=0.0)
     still = "source_prior" if name.endswith("source_prior") else "adabn"
     adabn = METHODS[still](network(method.objective_on(modality), modality), memory=method.memory)
@@ -193,15 +241,23 @@ def test_predict_changes_nothing_and_has_the_batchnorm_mode_of_step(
     predicted = method.predict(batch).main
     assert same(snapshot(method), before)
     # An image's logits depend on its companions exactly where the batch's statistics, or LAME's neighbours, are used.
-    assert torch.allclose(predicted[:4], method.predict(batch[:4]).main, atol=1e-4) == (name in ("erm", "rotta"))
+    assert torch.allclose(predicted[:4], method.predict(batch[:4]).main, atol=1e-4) == (
+        name in ("erm", "rotta")
+    )
     stepped = method.step(batch).main
     if not any(memories(method)):  # which have the batch in them from now on
         assert torch.equal(stepped, method.predict(batch).main)
 
 
 @pytest.mark.parametrize(("name", "modality"), CASES)
-def test_train_and_eval_and_inference_mode_change_nothing(name: str, modality: Modality, batch: Tensor) -> None:
-    expected, method, inside = make(name, modality)(batch), make(name, modality), make(name, modality)
+def test_train_and_eval_and_inference_mode_change_nothing(
+    name: str, modality: Modality, batch: Tensor
+) -> None:
+    expected, method, inside = (
+        make(name, modality)(batch),
+        make(name, modality),
+        make(name, modality),
+    )
     for call in (method.train, method.eval, lambda: method.eval().train()):
         method.reset()
         assert torch.equal(call()(batch), expected)
@@ -269,13 +325,18 @@ def test_a_model_that_another_method_has_changed_is_refused() -> None:
     options: dict[str, Any]
     for name, options in (("cascade_plus", {}), ("tent", {"memory": 8}), ("tema", {})):
         METHODS[name](model := network("meta"), **options)
-        with pytest.raises(ValueError, match="ERM: another method gave this model's BatchNorm a memory"):
+        with pytest.raises(
+            ValueError, match="ERM: another method gave this model's BatchNorm a memory"
+        ):
             METHODS["erm"](model)
 
 
 def test_a_borrowed_memory_is_that_of_the_last_prediction(images: Tensor) -> None:
     for name in ("cotta", "ttt", "roid", "sar"):
-        with pytest.raises(ValueError, match="would remember other examples than the batch; memory needs predict='aft"):
+        with pytest.raises(
+            ValueError,
+            match="would remember other examples than the batch; memory needs predict='aft",
+        ):
             make(name, memory=8, predict="before")
     for name in ("cascade_plus", "adabn", "tent", "deyo"):
         method = make(name, memory=8, predict="before")
@@ -292,7 +353,9 @@ def test_erm_takes_what_the_others_refuse(images: Tensor) -> None:
 # ---------------------------------------------------------------- single methods
 
 
-@pytest.mark.parametrize("name", ["tent", "tent_adam", "cascade", "ttt", "eata", "rdumb", "sar", "deyo", "rpl"])
+@pytest.mark.parametrize(
+    "name", ["tent", "tent_adam", "cascade", "ttt", "eata", "rdumb", "sar", "deyo", "rpl"]
+)
 def test_before_is_the_prediction_of_the_model_before_the_update(name: str, images: Tensor) -> None:
     method = make(name, predict="before")
     expected = method.predict(images).main
@@ -307,20 +370,34 @@ def test_the_cascade_step_written_by_hand(images: Tensor) -> None:
     (gradient,) = torch.autograd.grad(entropy(model(images).auxiliary).mean(), theta_m)
     method(images)
     # The first step of Nesterov momentum 0.9 moves by (1 + 0.9) times the gradient.
-    assert torch.allclose(method.model.main_classifier.weight, theta_m - 0.1 * 1.9 * gradient, atol=1e-6)
+    assert torch.allclose(
+        method.model.main_classifier.weight, theta_m - 0.1 * 1.9 * gradient, atol=1e-6
+    )
 
 
 def test_the_ttt_step_written_by_hand(images: Tensor) -> None:
     """Images are cropped and flipped, then turned; the step is that of plain SGD on the shared stages."""
-    method, model, draws = make("ttt", seed=3, value_range=(-2.0, 1.0)), network("ttt").train(), seeded(3)
+    method, model, draws = (
+        make("ttt", seed=3, value_range=(-2.0, 1.0)),
+        network("ttt").train(),
+        seeded(3),
+    )
     cropped = crop_and_flip(images, draws, black=-2.0)
     quarters = torch.randint(4, (8,), generator=draws)
-    turned = torch.stack([x.rot90(count, (1, 2)) for x, count in zip(cropped, quarters.tolist(), strict=True)])
+    turned = torch.stack(
+        [x.rot90(count, (1, 2)) for x, count in zip(cropped, quarters.tolist(), strict=True)]
+    )
     shared = model.shared_parameters
-    gradients = torch.autograd.grad(nn.functional.cross_entropy(model.rotation_logits(turned), quarters), shared)
+    gradients = torch.autograd.grad(
+        nn.functional.cross_entropy(model.rotation_logits(turned), quarters), shared
+    )
     method(images)
-    for own, before, gradient in zip(method.model.shared_parameters, shared, gradients, strict=True):
-        assert gradient.abs().max() > 1e-5 and torch.allclose(own, before - 0.05 * gradient, atol=1e-7)
+    for own, before, gradient in zip(
+        method.model.shared_parameters, shared, gradients, strict=True
+    ):
+        assert gradient.abs().max() > 1e-5 and torch.allclose(
+            own, before - 0.05 * gradient, atol=1e-7
+        )
 
 
 def test_without_theta_a_the_same_weights_adapt_by_the_entropy_of_z(images: Tensor) -> None:
@@ -330,7 +407,9 @@ def test_without_theta_a_the_same_weights_adapt_by_the_entropy_of_z(images: Tens
     cascade = make("cascade")
     for _ in range(2):
         logits = method(images)
-        assert torch.equal(logits, other(images)) and not torch.allclose(logits, cascade(images), atol=1e-4)
+        assert torch.equal(logits, other(images)) and not torch.allclose(
+            logits, cascade(images), atol=1e-4
+        )
 
 
 def test_cotta_teacher_is_the_moving_average_and_some_weights_are_restored(images: Tensor) -> None:
@@ -358,7 +437,9 @@ def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
 
     monkeypatch.setattr(cotta, "COPIES", COPIES)
     expected = make("cotta")(images)
-    assert torch.equal(make("cotta", copies=counted)(images), expected), "without copies of one's own: for images"
+    assert torch.equal(make("cotta", copies=counted)(images), expected), (
+        "without copies of one's own: for images"
+    )
     assert calls == [COPIES] == [32]
     monkeypatch.setattr(cotta, "CONFIDENCE", 0.0)
     make("cotta", copies=counted)(images)
@@ -367,7 +448,10 @@ def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
 
 def test_cotta_augments_rgb_images_only(images: Tensor) -> None:
     model = nn.Sequential(nn.Conv2d(1, 3, 1), convolutions())
-    assert all(METHODS[name](model, copies=None)(images[:, :1]).shape == (8, 4) for name in ("cotta", "roid"))
+    assert all(
+        METHODS[name](model, copies=None)(images[:, :1]).shape == (8, 4)
+        for name in ("cotta", "roid")
+    )
     with pytest.raises(ValueError, match="RGB images.*copies=None"):
         METHODS["cotta"](model)(images[:, :1])
 
@@ -375,11 +459,17 @@ def test_cotta_augments_rgb_images_only(images: Tensor) -> None:
 # ---------------------------------------------------------------- diversity and memory
 
 
-@pytest.mark.parametrize("name", ["tent", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary", "eta", "deyo"])
+@pytest.mark.parametrize(
+    "name", ["tent", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary", "eta", "deyo"]
+)
 def test_diversity_is_in_the_loss_of_every_entropy_based_method(name: str, images: Tensor) -> None:
     plain, diverse = make(name), make(name, diversity=1.0)
     outputs = plain.predict(images)
-    logits = outputs.main if name in ("tent", "cascade_no_auxiliary", "eta", "deyo") else outputs.auxiliary
+    logits = (
+        outputs.main
+        if name in ("tent", "cascade_no_auxiliary", "eta", "deyo")
+        else outputs.auxiliary
+    )
     assert logits is not None
     mean = logits.softmax(1).mean(0)
     expected = plain.loss(images)[0] + (mean * mean.log()).sum()
@@ -403,7 +493,9 @@ def test_a_memory_blends_the_batch_with_what_it_has_seen() -> None:
     # The mixture of two groups: the remembered one and the batch, written out.
     own_mean, own_variance = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
     both = (1 - share) * mean + share * own_mean
-    spread = (1 - share) * (variance + (mean - both) ** 2) + share * (own_variance + (own_mean - both) ** 2)
+    spread = (1 - share) * (variance + (mean - both) ** 2) + share * (
+        own_variance + (own_mean - both) ** 2
+    )
     expected = (x - both[:, None, None]) / (spread + norm.eps).sqrt()[:, None, None]
     assert torch.allclose(model(x), expected, atol=1e-5)
     assert torch.equal(norm.running_mean, mean), "not before `remember`"

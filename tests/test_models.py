@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.losses import describe, entropy, entropy_of_mean, information_loss, rotate_randomly
+from cascadetta_lib.losses import (
+    describe,
+    entropy,
+    entropy_of_mean,
+    information_loss,
+    rotate_randomly,
+)
 from cascadetta_lib.models import (
     ImageNetwork,
     Outputs,
@@ -39,7 +45,10 @@ def test_resnet26_has_the_parameters_of_the_paper(block: Any) -> None:
 
 def test_resnet34_is_torchvisions_with_the_papers_theta_a() -> None:
     model = build_network(ImageNetwork(), classes=200, architecture="resnet34", seed=0)
-    assert count(model.feature_extractor.parameters()) + count(model.main_classifier.parameters()) == 21_387_272
+    assert (
+        count(model.feature_extractor.parameters()) + count(model.main_classifier.parameters())
+        == 21_387_272
+    )
     shapes = [tuple(p.shape) for p in model.auxiliary_classifier.parameters()]  # type: ignore[union-attr]
     assert shapes == [(1024, 200), (1024,), (200, 1024), (200,)]
     assert model.eval()(torch.zeros(2, 3, 224, 224)).main.shape == (2, 200)
@@ -54,7 +63,10 @@ def test_the_networks_of_text_and_speech() -> None:
     speech = build_network(SpeechNetwork(), classes=30, seed=0)
     assert speech.feature_extractor(torch.rand(4, 1, 32, 32)).shape == (4, 16 * 5 * 5)
     classifier = 400 * 120 + 120 + 120 * 84 + 84 + 84 * 30 + 30
-    assert count(speech.parameters()) == 6 * 25 + 6 + 12 + 16 * 150 + 16 + 32 + classifier + 30 * 30 + 30
+    assert (
+        count(speech.parameters())
+        == 6 * 25 + 6 + 12 + 16 * 150 + 16 + 32 + classifier + 30 * 30 + 30
+    )
 
 
 def test_ttt_shares_all_but_the_last_stage() -> None:
@@ -64,20 +76,27 @@ def test_ttt_shares_all_but_the_last_stage() -> None:
     assert model(x).main.shape == (3, 4) and model.rotation_logits(x).shape == (3, 4)
     model.rotation_logits(x).sum().backward()
     touched = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    shared = {n for n, p in model.named_parameters() if any(p is q for q in model.shared_parameters)}
+    shared = {
+        n for n, p in model.named_parameters() if any(p is q for q in model.shared_parameters)
+    }
     assert shared < touched
     assert all(name.startswith("auxiliary_") for name in touched - shared)
 
 
 def test_the_seed_decides_the_weights_and_the_global_generator_stays() -> None:
     before = torch.get_rng_state()
-    first, again, other = (build_network(TINY, classes=4, seed=seed).main_classifier.weight for seed in (0, 0, 1))
+    first, again, other = (
+        build_network(TINY, classes=4, seed=seed).main_classifier.weight for seed in (0, 0, 1)
+    )
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_relu_logits_change_z_itself() -> None:
-    plain, relu = (build_network(ImageNetwork(main_logits=name), classes=4, seed=0) for name in ("plain", "relu"))
+    plain, relu = (
+        build_network(ImageNetwork(main_logits=name), classes=4, seed=0)
+        for name in ("plain", "relu")
+    )
     x = torch.randn(4, 3, 32, 32)
     z = plain(x).main
     assert (z < 0).any() and torch.equal(relu(x).main, z.clamp_min(0))
@@ -100,7 +119,9 @@ def test_what_a_network_of_ones_own_may_return() -> None:
 
 
 def test_batch_norms_of_every_dimension_and_without_parameters() -> None:
-    model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm2d(3), nn.BatchNorm3d(4, affine=False), nn.LayerNorm(5))
+    model = nn.Sequential(
+        nn.BatchNorm1d(2), nn.BatchNorm2d(3), nn.BatchNorm3d(4, affine=False), nn.LayerNorm(5)
+    )
     assert list(batch_norms(model)) == list(model)[:3]
     assert [p.numel() for p in batch_norm_parameters(model)] == [2, 2, 3, 3]
 
@@ -116,7 +137,13 @@ ONE_CLASS = 50 * torch.eye(4)[torch.zeros(4, dtype=torch.int64)]
 
 @pytest.mark.parametrize(
     ("logits", "diversity", "loss"),
-    [(SURE, 1.0, -math.log(4)), (ONE_CLASS, 1.0, 0), (SURE, 0.0, 0), (ONE_CLASS, 0.0, 0), (torch.zeros(4, 4), 1.0, 0)],
+    [
+        (SURE, 1.0, -math.log(4)),
+        (ONE_CLASS, 1.0, 0),
+        (SURE, 0.0, 0),
+        (ONE_CLASS, 0.0, 0),
+        (torch.zeros(4, 4), 1.0, 0),
+    ],
 )
 def test_information_has_its_optimum_at_sure_and_balanced_predictions(
     logits: Tensor, diversity: float, loss: float
@@ -136,7 +163,10 @@ def test_what_a_batch_tells_of_both_classifiers_by_hand() -> None:
     z = torch.tensor([[0.75, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.25]]).log()
     a = torch.tensor([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2], [0.2, 0.8]]).log()
     found = {name: value.item() for name, value in describe(Outputs(z, a)).items()}
-    expected = {"entropy_main": math.log(4) - 0.75 * math.log(3), "entropy_auxiliary": math.log(5) - 0.8 * math.log(4)}
+    expected = {
+        "entropy_main": math.log(4) - 0.75 * math.log(3),
+        "entropy_auxiliary": math.log(5) - 0.8 * math.log(4),
+    }
     expected |= {"entropy_of_mean_auxiliary": math.log(2), "agreement": 0.75}
     assert found == pytest.approx(expected, rel=1e-5)
     assert describe(Outputs(z, None)).keys() == {"entropy_main"}

@@ -20,21 +20,21 @@ from conftest import CLASSES, LONGEST_MESSAGE, PATIENCE, same
 from safetensors.torch import load_file, save
 from torch import nn
 
-from cascadetta_lib import networks
 from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.base import Dataset, fingerprint
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
+from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade, ImageNetwork, build_network
-from cascadetta_lib.networks import SAMPLE, NetworkError
-from cascadetta_lib.objectives import OBJECTIVES, Training
-from cascadetta_lib.pretrain import new_network
-from cascadetta_lib.published import load_into, load_release
-from cascadetta_lib.streams import Domain
-from exhibits.rendering import markdown
-from workflow.notebooks import origins
-from workflow.pack import BEGIN, pack, study_of, table
+from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from cascadetta_lib.training.pretrain import new_network
+from study import weights as networks
+from study.exhibits.kit.rendering import markdown
+from study.published import load_into, load_release
+from study.tools.pack import BEGIN, pack, study_of, table
+from study.weights import SAMPLE, NetworkError
+from study.workflow.notebooks import origins
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 RELEASE = Path(__file__).resolve().parents[2] / "shared" / "data" / "release"
@@ -55,21 +55,32 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
     found = networks.find(str(folder), "meta", 3, dataset)
     assert same(found.model.state_dict(), new_network(dataset, TINY, "meta", seed=3).state_dict())
     x, y = dataset.plain_held_out
-    errors = {name: METHODS[name](found.model)(dataset.prepare(x)).argmax(1) != y for name in ("erm", "adabn")}
+    errors = {
+        name: METHODS[name](found.model)(dataset.prepare(x)).argmax(1) != y
+        for name in ("erm", "adabn")
+    }
     assert found.card["sample_errors"] == errors["erm"][:SAMPLE].sum()
     clean, of_batch = (round(100 * wrong.double().mean().item(), 3) for wrong in errors.values())
-    assert found.card["clean_error"] == clean != of_batch == found.card["clean_error_batch_statistics"]
+    assert (
+        found.card["clean_error"] == clean != of_batch == found.card["clean_error_batch_statistics"]
+    )
     adabn, wrong = METHODS["adabn"](found.model), []
     for name in HELD_OUT_CORRUPTIONS:
         x, y = dataset.domain(name, 5)
         wrong += (adabn(dataset.prepare(x)).argmax(1) != y).tolist()
     assert found.card["corrupted_error"] == pytest.approx(100 * sum(wrong) / len(wrong), abs=1e-3)
     assert found.history is not None and list(found.history["held_out_accuracy"]) == [0.5]
-    assert found.origin == networks.origin(str(folder), "meta", 3) and found.origin.startswith("folder:")
+    assert found.origin == networks.origin(str(folder), "meta", 3) and found.origin.startswith(
+        "folder:"
+    )
 
 
-def test_other_data_than_a_network_was_trained_on_are_told(folder: Path, dataset: ImageDataset) -> None:
-    with pytest.warns(UserWarning, match=f"networks trained on {re.escape(dataset.source)} meet pets"):
+def test_other_data_than_a_network_was_trained_on_are_told(
+    folder: Path, dataset: ImageDataset
+) -> None:
+    with pytest.warns(
+        UserWarning, match=f"networks trained on {re.escape(dataset.source)} meet pets"
+    ):
         networks.find(str(folder), "meta", 3, replace(dataset, source="pets", fingerprint="other"))
 
 
@@ -81,18 +92,28 @@ class _Transformer(nn.Module):
 @pytest.mark.parametrize(
     ("module", "words"),
     [
-        (_Transformer(), "cannot take inputs of shape \\(2, 3, 32, 32\\): AssertionError..Expected 224"),
+        (
+            _Transformer(),
+            "cannot take inputs of shape \\(2, 3, 32, 32\\): AssertionError..Expected 224",
+        ),
         (nn.Identity(), "logits of shape"),
     ],
 )
-def test_a_module_that_does_not_fit_is_refused(module: nn.Module, words: str, dataset: ImageDataset) -> None:
+def test_a_module_that_does_not_fit_is_refused(
+    module: nn.Module, words: str, dataset: ImageDataset
+) -> None:
     with pytest.raises(NetworkError, match=words):
         networks.fitting(networks.bring(module, "mine"), dataset, Domain("fog", 5))
 
 
 def test_which_networks_are_there(folder: Path) -> None:
     assert origins(str(folder), [0, 3, 4]) == [networks.origin(str(folder), "meta", 3)]
-    assert origins("train", [0]) == networks.present("train", 0) == networks.present(str(folder), 0) == []
+    assert (
+        origins("train", [0])
+        == networks.present("train", 0)
+        == networks.present(str(folder), 0)
+        == []
+    )
     assert networks.present(str(folder), 3) == ["meta"]
 
 
@@ -115,7 +136,10 @@ def test_the_name_says_which_weights() -> None:
     with torch.no_grad():
         two.bias[0] += 1
     assert networks.bring(one, "mine").sha256 != networks.bring(two, "mine").sha256
-    names = {networks.bring(Cascade(one, nn.Flatten(), None, relu), "mine").sha256 for relu in (True, False)}
+    names = {
+        networks.bring(Cascade(one, nn.Flatten(), None, relu), "mine").sha256
+        for relu in (True, False)
+    }
     assert len(names) == 2, "alike in every weight, but not in what they do with them"
 
 
@@ -126,9 +150,14 @@ def test_a_profile_that_cannot_be_packed_is_told_in_a_sentence() -> None:
     assert "pack.py: profile 'nonexist': no such profile or file; allowed are field," in done.stderr
 
 
-def test_networks_of_other_data_are_not_packed_beside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_of_other_data_are_not_packed_beside(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(networks, "SHIPPED", folder)
-    with pytest.raises(ValueError, match=r"meta-3.safetensors learned from .*, not from digits \(5,000 MNIST digits"):
+    with pytest.raises(
+        ValueError,
+        match=r"meta-3.safetensors learned from .*, not from digits \(5,000 MNIST digits",
+    ):
         study_of("quick")
 
 
@@ -143,7 +172,11 @@ def _change_card(path: Path, **values: object) -> None:
 
 def _forget(path: Path, name: str) -> None:
     card = path.with_suffix(".json")
-    card.write_text(json.dumps({key: value for key, value in json.loads(card.read_text()).items() if key != name}))
+    card.write_text(
+        json.dumps(
+            {key: value for key, value in json.loads(card.read_text()).items() if key != name}
+        )
+    )
 
 
 def _hide(path: Path, content: bytes) -> None:
@@ -180,7 +213,9 @@ def _hide(path: Path, content: bytes) -> None:
         (lambda path: path.unlink(), ["no network meta-3", "There: none"]),
     ],
 )  # fmt: skip
-def test_a_spoilt_network_is_refused_in_one_sentence(folder: Path, dataset: ImageDataset, spoil, words) -> None:
+def test_a_spoilt_network_is_refused_in_one_sentence(
+    folder: Path, dataset: ImageDataset, spoil, words
+) -> None:
     spoil(folder / "meta-3.safetensors")
     with pytest.raises(NetworkError) as error:
         networks.find(str(folder), "meta", 3, dataset)
@@ -191,7 +226,10 @@ def test_a_spoilt_network_is_refused_in_one_sentence(folder: Path, dataset: Imag
 
 @pytest.mark.parametrize(
     ("objective", "seed", "there"),
-    [("erm", 7, "There: erm-0, erm-1, erm-2."), ("meta_ttt", 0, "There: both_cross_entropy, both_supervised_")],
+    [
+        ("erm", 7, "There: erm-0, erm-1, erm-2."),
+        ("meta_ttt", 0, "There: both_cross_entropy, both_supervised_"),
+    ],
 )
 def test_a_network_that_is_not_shipped_is_told_beside_the_nearest(
     objective: str, seed: int, there: str, dataset: ImageDataset
@@ -235,7 +273,9 @@ def test_the_authors_network_on_their_pixels() -> None:
     x, y = dataset.test.take(slice(992))
     with torch.no_grad():
         errors = int((found.model(dataset.prepare(x)).main.argmax(1) != y).sum())
-    assert round(100 * errors / 992, 1) == 7.7  # of 992 clean images, as measured when the file was found
+    assert (
+        round(100 * errors / 992, 1) == 7.7
+    )  # of 992 clean images, as measured when the file was found
     with pytest.raises(NetworkError, match="not for ttt"):
         networks.find(f"release:{file}", "ttt", 0, dataset)
 
@@ -251,7 +291,9 @@ KINDS = {"both_cross_entropy", "both_supervised_information", "erm", "meta", "me
 
 
 def test_all_networks_are_shipped_small_and_listed_by_their_cards() -> None:
-    assert {path.stem for path in SHIPPED} == {f"{kind}-{seed}" for kind in KINDS for seed in range(3)}
+    assert {path.stem for path in SHIPPED} == {
+        f"{kind}-{seed}" for kind in KINDS for seed in range(3)
+    }
     assert sum(path.stat().st_size for path in networks.SHIPPED.iterdir()) < 40e6
     readme = (networks.SHIPPED / "README.md").read_text(encoding="utf-8")
     assert readme.partition(BEGIN)[2].strip() == markdown(table()).strip()
@@ -265,7 +307,9 @@ def test_a_shipped_network_is_what_its_card_says(path: Path, real_cifar10: Path)
     assert dataset.fingerprint == card.data_fingerprint
     x, y = sample = dataset.plain_held_out.take(slice(SAMPLE))
     assert fingerprint([*sample]) == card.sample_fingerprint
-    assert (METHODS["erm"](found.model)(dataset.prepare(x)).argmax(1) != y).sum() == card.sample_errors
+    assert (
+        METHODS["erm"](found.model)(dataset.prepare(x)).argmax(1) != y
+    ).sum() == card.sample_errors
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -279,4 +323,6 @@ def test_a_shipped_network_is_whole(path: Path) -> None:
     error = card.clean_error if card.objective == "erm" else card.clean_error_batch_statistics
     assert 100 * (1 - history["held_out_accuracy"].max()) == pytest.approx(error, abs=1e-3)
     kind = {name: getattr(OBJECTIVES[card.objective], name) for name in ("parallel", "auxiliary")}
-    load_into(build_network(card.network, classes=card.classes, seed=0, **kind), load_file(path), path)
+    load_into(
+        build_network(card.network, classes=card.classes, seed=0, **kind), load_file(path), path
+    )

@@ -13,9 +13,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cascadetta_lib.settings import PARAMETERS, load_profile, settings_from
-from exhibits import EXHIBITS
-from workflow.notebooks import code_cells, read_parameters
+from study.exhibits import EXHIBITS
+from study.settings import PARAMETERS, load_profile, settings_from
+from study.workflow.notebooks import code_cells, read_parameters
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -48,14 +48,20 @@ def test_the_parameters_are_few_and_each_is_explained(path: Path) -> None:
     names = list(read_parameters(path, PARAMETERS))
     assert names[0] == "profile" and ("seed" in names) != ("seeds" in names)
     assert 6 <= len(names) <= 12
-    source = next(cell["source"] for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", ()))
+    source = next(
+        cell["source"]
+        for cell in code_cells(path)
+        if "parameters" in cell["metadata"].get("tags", ())
+    )
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = [token.start[0] for token in tokens if token.type == tokenize.COMMENT]
     assert comments == list(range(1, len(names) + 1))
 
 
 @each_notebook
-@pytest.mark.parametrize("profile", sorted(file.stem for file in (ROOT / "profiles").glob("*.yaml")))
+@pytest.mark.parametrize(
+    "profile", sorted(file.stem for file in (ROOT / "profiles").glob("*.yaml"))
+)
 def test_changing_the_one_line_profile_is_enough(path: Path, profile: str) -> None:
     defaults = read_parameters(path, PARAMETERS)
     assert defaults["profile"] == "quick"
@@ -65,15 +71,21 @@ def test_changing_the_one_line_profile_is_enough(path: Path, profile: str) -> No
 @each_notebook
 def test_the_first_cell_says_which_profile_and_how_to_choose_another(path: Path) -> None:
     said = " ".join(markdown(path)[:2])
-    assert "`quick`" in said and re.search(rf"notebooks/{path.stem}\.ipynb|--only {path.stem}", said)
+    assert "`quick`" in said and re.search(
+        rf"notebooks/{path.stem}\.ipynb|--only {path.stem}", said
+    )
 
 
 @each_notebook
 def test_what_the_prose_refers_to_exists(path: Path) -> None:
     for name in re.findall(r"`(?:notebooks/)?(\d\d_\w+)", " ".join(markdown(path))):
         assert name in NAMES, f"{path.stem} speaks of {name}"
-    for file in re.findall(r"`((?:cascadetta_lib|profiles|methods)/[\w./]*)`", " ".join(markdown(path))):
-        assert (ROOT / file).exists() or (ROOT / "cascadetta_lib" / file).exists(), f"{path.stem} speaks of {file}"
+    for file in re.findall(
+        r"`((?:cascadetta_lib|profiles|methods)/[\w./]*)`", " ".join(markdown(path))
+    ):
+        assert (ROOT / file).exists() or (ROOT / "cascadetta_lib" / file).exists(), (
+            f"{path.stem} speaks of {file}"
+        )
 
 
 @each_notebook
@@ -82,7 +94,9 @@ def test_a_notebook_decides_and_the_library_does(path: Path) -> None:
         banned = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.While
         assert not isinstance(node, banned), ast.unparse(node)
         if isinstance(node, ast.For | ast.comprehension):
-            assert "batch" not in ast.unparse(node.iter).lower(), f"a loop over batches: {ast.unparse(node.iter)}"
+            assert "batch" not in ast.unparse(node.iter).lower(), (
+                f"a loop over batches: {ast.unparse(node.iter)}"
+            )
 
 
 def asked_for(path: Path) -> set[str]:
@@ -118,11 +132,31 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
     notebook = nbformat.read(ROOT / "notebooks" / "03_adapt_text.ipynb", as_version=4)
     notebook.cells.append(nbformat.v4.new_code_cell(LAST))
     nbformat.write(notebook, tmp_path / "own.ipynb")
-    values = {"seed": "3", "results_folder": str(tmp_path), "text_iterations": "20", "text_test_size": "32"}
+    values = {
+        "seed": "3",
+        "results_folder": str(tmp_path),
+        "text_iterations": "20",
+        "text_test_size": "32",
+    }
     arguments = [part for name, value in values.items() for part in ("-p", name, value)]
-    arguments += ["-f", "profiles/quick.yaml", "-y", "text_methods: [adabn, cascade]", "--no-progress-bar"]
-    command = [sys.executable, "-m", "papermill", str(tmp_path / "own.ipynb"), str(tmp_path / "out.ipynb"), *arguments]
-    kernels = os.environ | {"JUPYTER_PATH": str(ROOT / "workflow")}  # run_all.sh copies it from there
+    arguments += [
+        "-f",
+        "profiles/quick.yaml",
+        "-y",
+        "text_methods: [adabn, cascade]",
+        "--no-progress-bar",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        str(tmp_path / "own.ipynb"),
+        str(tmp_path / "out.ipynb"),
+        *arguments,
+    ]
+    kernels = os.environ | {
+        "JUPYTER_PATH": str(ROOT / "workflow")
+    }  # run_all.sh copies it from there
     done = subprocess.run(command, cwd=ROOT, env=kernels, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     executed = nbformat.read(tmp_path / "out.ipynb", as_version=4)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from test_workflow import PIXEL, ROOT
 
-from workflow.pages import without_paths, write_html, write_markdown
+from study.workflow.pages import without_paths, write_html, write_markdown
 
 TABLE = f"""<style>
 td {{ color: red }}
@@ -23,7 +23,11 @@ td {{ color: red }}
 def executed(tmp_path: Path) -> Path:
     """A notebook as papermill leaves it: parameters, a table with a picture, a picture, lines with paths."""
     cell, output, here = nbformat.v4.new_code_cell, nbformat.v4.new_output, tmp_path / "notebooks"
-    values = {"profile": "/results/released/profile.yaml", "seed": 3, "image_dataset": "npz:/mnt/somebody/pets"}
+    values = {
+        "profile": "/results/released/profile.yaml",
+        "seed": 3,
+        "image_dataset": "npz:/mnt/somebody/pets",
+    }
     values["text_dataset"] = ["amazon", "amazon:/mnt/somebody/reviews"]
     lines = 'profile = "quick"  # which\nseed = 0  # of what\ndevice = None\nimage_dataset = None\ntext_dataset = None'
     said = f"{ROOT}/data {ROOT} {Path.home()}/x {tempfile.gettempdir()}/y"
@@ -34,16 +38,24 @@ def executed(tmp_path: Path) -> Path:
         nbformat.v4.new_markdown_cell("how to change it", metadata={"tags": ["not-in-the-report"]}),
         cell(lines, metadata={"tags": ["parameters"]}),
         cell(repr(values), metadata={"tags": ["injected-parameters"]}),
-        cell("secret = 1", outputs=[output("stream", name="stderr", text="1 of 9"), output("stream", text=said)]),
+        cell(
+            "secret = 1",
+            outputs=[output("stream", name="stderr", text="1 of 9"), output("stream", text=said)],
+        ),
         cell("table", outputs=[output("display_data", {"text/html": TABLE})]),
-        cell("picture", outputs=[output("display_data", {"image/png": PIXEL, "text/plain": "<Figure>"})]),
+        cell(
+            "picture",
+            outputs=[output("display_data", {"image/png": PIXEL, "text/plain": "<Figure>"})],
+        ),
     ]
     here.mkdir()
     nbformat.write(notebook, here / "08_x.ipynb")
     return here / "08_x.ipynb"
 
 
-def test_a_page_for_github_has_all_but_paths_of_this_machine(executed: Path, tmp_path: Path) -> None:
+def test_a_page_for_github_has_all_but_paths_of_this_machine(
+    executed: Path, tmp_path: Path
+) -> None:
     page = tmp_path / "figures" / "08_x.md"
     for _ in range(2):  # a second time replaces the first
         write_markdown(executed, page)
@@ -62,7 +74,9 @@ def test_a_folder_whose_name_only_begins_alike_is_another() -> None:
     assert without_paths(f"{ROOT}-z").endswith(f"{ROOT.name}-z")
 
 
-def test_a_page_beside_its_notebook_has_code_and_the_report_links_to_it(executed: Path, tmp_path: Path) -> None:
+def test_a_page_beside_its_notebook_has_code_and_the_report_links_to_it(
+    executed: Path, tmp_path: Path
+) -> None:
     beside, report = executed.with_suffix(".html"), tmp_path / "report.html"
     write_html(executed, beside)
     write_html(executed, report)
@@ -70,7 +84,11 @@ def test_a_page_beside_its_notebook_has_code_and_the_report_links_to_it(executed
     assert "secret" in beside.read_text() and "1 of 9" not in beside.read_text()
     assert "secret" not in report.read_text() and 'href="notebooks/08_x.html"' in report.read_text()
     for page in (beside, report):
-        assert "41.5" in page.read_text() and "<i>z</i>" in page.read_text() and "<script" not in page.read_text()
+        assert (
+            "41.5" in page.read_text()
+            and "<i>z</i>" in page.read_text()
+            and "<script" not in page.read_text()
+        )
         assert page.stat().st_size < 20_000
 
 
@@ -83,4 +101,6 @@ def test_the_notebooks_that_a_profile_keeps_exist(profile: str) -> None:
 
 def test_committed_pages_name_no_path_of_a_machine() -> None:
     for page in (ROOT / "figures").rglob("*.md"):
-        assert not re.search(r"/(home|root|tmp|work|Users)/", page.read_text(encoding="utf-8")), page
+        assert not re.search(r"/(home|root|tmp|work|Users)/", page.read_text(encoding="utf-8")), (
+            page
+        )

@@ -13,14 +13,20 @@ from test_meta import smooth_network
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from cascadetta_lib import pretrain as module
 from cascadetta_lib.data.base import Split, write_atomically
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.losses import entropy, entropy_of_mean, rotate_randomly
-from cascadetta_lib.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
-from cascadetta_lib.objectives import OBJECTIVES, Half, Training, training_for
-from cascadetta_lib.pretrain import diagnose, held_out_accuracy, kept_epoch, new_network, pretrain
+from cascadetta_lib.training import pretrain as module
+from cascadetta_lib.training.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
+from cascadetta_lib.training.objectives import OBJECTIVES, Half, Training, training_for
+from cascadetta_lib.training.pretrain import (
+    diagnose,
+    held_out_accuracy,
+    kept_epoch,
+    new_network,
+    pretrain,
+)
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 SHORT = Training(epochs=3, training_batch_size=16, learning_rate=0.05, schedule="linear")
@@ -35,17 +41,26 @@ def dataset(dataset: ImageDataset) -> ImageDataset:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_the_gradient_of_every_objective_is_that_of_its_loss_written_out(objective: str, dataset: ImageDataset) -> None:
+def test_the_gradient_of_every_objective_is_that_of_its_loss_written_out(
+    objective: str, dataset: ImageDataset
+) -> None:
     """At a learning rate of 0.4, α is 0.2."""
-    kind, changes = OBJECTIVES[objective], {"outer_loss": "paper", "entropy_weight": 0.3, "meta_gradient": "exact"}
-    training = SHORT.model_copy(update=changes | {"inner_learning_rate_ratio": 0.5, "inner_parameters": "all"})
+    kind, changes = (
+        OBJECTIVES[objective],
+        {"outer_loss": "paper", "entropy_weight": 0.3, "meta_gradient": "exact"},
+    )
+    training = SHORT.model_copy(
+        update=changes | {"inner_learning_rate_ratio": 0.5, "inner_parameters": "all"}
+    )
     model: Any = smooth_network(kind.auxiliary)
     x, y = torch.randn(8, 12, generator=seeded(), dtype=torch.float64), torch.arange(8) % 3
     if kind.parallel:
         model = build_network(TINY, classes=4, parallel=True, seed=0).double().train()
         x = dataset.prepare(dataset.train.x[:8]).double()
     found = module._differentiate(model, Split(x, y), kind, training, 0.4, draws=seeded(1))
-    gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in model.parameters()]
+    gradients = [
+        torch.zeros_like(each) if each.grad is None else each.grad for each in model.parameters()
+    ]
 
     draws = seeded(1)
     if kind.meta:
@@ -53,7 +68,9 @@ def test_the_gradient_of_every_objective_is_that_of_its_loss_written_out(objecti
         if kind.parallel:
             halves = [half._replace(rotated=rotate_randomly(half.x, draws)) for half in halves]
         names = inner_parameter_names(model, "all")
-        loss, expected = exact_meta_gradient(model, MetaProblem(*halves, names, 0.2, "paper", 0.3, kind))
+        loss, expected = exact_meta_gradient(
+            model, MetaProblem(*halves, names, 0.2, "paper", 0.3, kind)
+        )
         by_hand = list(expected.values())
     else:
         z, a = model(x)
@@ -95,7 +112,9 @@ def test_a_training_has_the_rates_of_its_schedule_and_an_order_for_each_seed_and
     assert len(set(epochs)) == 4 and all(sorted(epoch) == list(range(64)) for epoch in epochs)
 
 
-@pytest.mark.parametrize(("name", "more"), [("sgd", {"momentum": 0.9, "nesterov": True}), ("adam", {})])
+@pytest.mark.parametrize(
+    ("name", "more"), [("sgd", {"momentum": 0.9, "nesterov": True}), ("adam", {})]
+)
 def test_the_optimiser_has_the_settings_of_the_training(name: str, more: dict[str, Any]) -> None:
     training = SHORT.model_copy(update={"optimizer": name, "weight_decay": 5e-4})
     settings = module.make_optimizer(build_network(TINY, classes=4, seed=0), training).defaults
@@ -112,7 +131,9 @@ def test_every_objective_learns(objective: str, dataset: ImageDataset) -> None:
     assert isinstance(model, Parallel) == kind.parallel and not model.training
     has_theta_a = kind.auxiliary and kind.self_supervised and not kind.parallel
     assert ("entropy_auxiliary" in history) == has_theta_a
-    accuracy = held_out_accuracy(model, dataset, running_statistics=objective == "erm", batch_size=8)
+    accuracy = held_out_accuracy(
+        model, dataset, running_statistics=objective == "erm", batch_size=8
+    )
     assert accuracy == kept_epoch(history)["held_out_accuracy"]
 
 
@@ -141,15 +162,23 @@ def test_resumed_training_ends_in_the_same_weights(
     with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
         kill_after(saves, patch)
         pretrain(dataset, TINY, objective, training, seed=3, state_file=state_file)
-    resumed, resumed_history = pretrain(dataset, TINY, objective, training, seed=3, state_file=state_file)
+    resumed, resumed_history = pretrain(
+        dataset, TINY, objective, training, seed=3, state_file=state_file
+    )
     assert same(whole.state_dict(), resumed.state_dict())
-    pd.testing.assert_frame_equal(history.drop(columns="seconds"), resumed_history.drop(columns="seconds"))
+    pd.testing.assert_frame_equal(
+        history.drop(columns="seconds"), resumed_history.drop(columns="seconds")
+    )
     assert len(history) == 3
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(3600, 0), (1.5, 2), (0, 4)])
 def test_the_state_is_written_once_the_seconds_have_passed(
-    seconds: float, written: int, dataset: ImageDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seconds: float,
+    written: int,
+    dataset: ImageDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Four epochs, and a clock that goes on by a second whenever an epoch has ended."""
     epochs, saves = [], []
@@ -171,14 +200,26 @@ def test_a_damaged_state_is_set_aside(dataset: ImageDataset, tmp_path: Path) -> 
     state_file, whole = tmp_path / "training.pt", pretrain(dataset, TINY, "erm", SHORT, seed=0)[0]
     with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
         kill_after(1, patch)
-        pretrain(dataset, TINY.model_copy(update={"width": 6}), "erm", SHORT, seed=0, state_file=state_file)
+        pretrain(
+            dataset,
+            TINY.model_copy(update={"width": 6}),
+            "erm",
+            SHORT,
+            seed=0,
+            state_file=state_file,
+        )
     of_another_network = state_file.read_bytes()
     for number, damaged in enumerate((of_another_network, of_another_network[:2000], b""), 1):
         state_file.write_bytes(damaged)
-        with pytest.warns(UserWarning, match=f"cannot be used .*training.pt.damaged-{number} and made again"):
+        with pytest.warns(
+            UserWarning, match=f"cannot be used .*training.pt.damaged-{number} and made again"
+        ):
             model, history = pretrain(dataset, TINY, "erm", SHORT, seed=0, state_file=state_file)
         assert same(model.state_dict(), whole.state_dict())
-        assert len(history) == 3 and (tmp_path / f"training.pt.damaged-{number}").read_bytes() == damaged
+        assert (
+            len(history) == 3
+            and (tmp_path / f"training.pt.damaged-{number}").read_bytes() == damaged
+        )
 
 
 def test_progress_counts_batches(
@@ -204,23 +245,38 @@ def test_a_supervised_theta_a_of_one_layer_begins_as_the_identity(
 
 def test_schedules() -> None:
     linear = SHORT.model_copy(update={"learning_rate": 1.0})
-    steps, ttt, dann = (linear.model_copy(update={"schedule": name}) for name in ("steps", "ttt_steps", "dann"))
+    steps, ttt, dann = (
+        linear.model_copy(update={"schedule": name}) for name in ("steps", "ttt_steps", "dann")
+    )
     assert [linear.learning_rate_at(share) for share in (0, 0.5)] == [1.0, 0.5]
     to_a_tenth = linear.model_copy(update={"final_learning_rate": 0.1})
-    assert [to_a_tenth.learning_rate_at(share) for share in (0, 0.5, 1)] == pytest.approx([1.0, 0.55, 0.1])
+    assert [to_a_tenth.learning_rate_at(share) for share in (0, 0.5, 1)] == pytest.approx(
+        [1.0, 0.55, 0.1]
+    )
     # 1/(1 + 10p)^0.75: 11^0.75 = 6.04 at the end.
-    assert [dann.learning_rate_at(share) for share in (0, 1)] == pytest.approx([1.0, 1 / 6.0401], rel=1e-4)
+    assert [dann.learning_rate_at(share) for share in (0, 1)] == pytest.approx(
+        [1.0, 1 / 6.0401], rel=1e-4
+    )
     epochs = (0, 19, 20, 40, 50, 60, 70)
-    assert [steps.learning_rate_at(e / 75) for e in epochs] == pytest.approx([1, 1, 0.1, 0.01, 1e-3, 1e-4, 1e-5])
+    assert [steps.learning_rate_at(e / 75) for e in epochs] == pytest.approx(
+        [1, 1, 0.1, 0.01, 1e-3, 1e-4, 1e-5]
+    )
     assert [ttt.learning_rate_at(e / 75) for e in (49, 50, 65)] == pytest.approx([1, 0.1, 0.01])
     own = training_for("ttt", SHORT)
-    assert (own.learning_rate, own.weight_decay, own.schedule, own.epochs) == (0.1, 5e-4, "ttt_steps", 3)
+    assert (own.learning_rate, own.weight_decay, own.schedule, own.epochs) == (
+        0.1,
+        5e-4,
+        "ttt_steps",
+        3,
+    )
     assert training_for("erm", SHORT) == SHORT
 
 
 def test_what_cannot_be_trained_is_said(dataset: ImageDataset) -> None:
     with pytest.raises(ValueError, match="training_batch_size = 100: the source has only 64"):
-        pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"training_batch_size": 100}), seed=0)
+        pretrain(
+            dataset, TINY, "erm", SHORT.model_copy(update={"training_batch_size": 100}), seed=0
+        )
     with pytest.raises(ValueError, match=r"erm diverged in epoch 1 .* 1e\+30"):
         pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"learning_rate": 1e30}), seed=0)
 
@@ -232,13 +288,23 @@ def test_diagnostics_by_hand() -> None:
     found = diagnose(model, Half(x, y))
     copied = copy.deepcopy(model).train()
     z, a = copied(x)
-    losses = -z.log_softmax(1)[torch.arange(16), y].mean(), -(a.softmax(1) * a.log_softmax(1)).sum(1).mean()
+    losses = (
+        -z.log_softmax(1)[torch.arange(16), y].mean(),
+        -(a.softmax(1) * a.log_softmax(1)).sum(1).mean(),
+    )
     psi = [value for name, value in copied.named_parameters() if not name.startswith("auxiliary")]
     main, other = (
-        torch.cat([each.flatten() for each in torch.autograd.grad(loss, psi, retain_graph=True)]) for loss in losses
+        torch.cat([each.flatten() for each in torch.autograd.grad(loss, psi, retain_graph=True)])
+        for loss in losses
     )
-    expected = {"gradient_norm_main": main.square().sum().sqrt(), "gradient_norm_self_supervised": other.norm()}
-    expected |= {"gradient_cosine": main @ other / (main.norm() * other.norm()), "entropy_auxiliary": losses[1]}
+    expected = {
+        "gradient_norm_main": main.square().sum().sqrt(),
+        "gradient_norm_self_supervised": other.norm(),
+    }
+    expected |= {
+        "gradient_cosine": main @ other / (main.norm() * other.norm()),
+        "entropy_auxiliary": losses[1],
+    }
     assert {name: found[name] for name in expected} == pytest.approx(
         {name: value.item() for name, value in expected.items()}, rel=1e-4
     )
@@ -255,12 +321,18 @@ def test_diagnostics_tell_a_collapsed_head(dataset: ImageDataset) -> None:
     collapsed = diagnose(model, half)
     assert collapsed["entropy_auxiliary"] < 1e-6 < alive["entropy_auxiliary"]
     assert collapsed["entropy_of_mean_auxiliary"] < 1e-6
-    assert collapsed["gradient_norm_self_supervised"] < 1e-6 < alive["gradient_norm_self_supervised"]
+    assert (
+        collapsed["gradient_norm_self_supervised"] < 1e-6 < alive["gradient_norm_self_supervised"]
+    )
 
 
 @pytest.mark.parametrize(
     ("objective", "blank"),
-    [("erm", [False] * 8), ("multi_task", [True] * 8), ("both_cross_entropy", [False] * 8 + [True] * 8)],
+    [
+        ("erm", [False] * 8),
+        ("multi_task", [True] * 8),
+        ("both_cross_entropy", [False] * 8 + [True] * 8),
+    ],
 )
 def test_what_of_a_batch_is_randomised(
     objective: str, blank: list[bool], dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
@@ -279,10 +351,23 @@ def test_bfloat16_is_for_the_network_of_objectives_without_a_second_order(
 ) -> None:
     """And not for its inputs: an affine map in bfloat16 would move the image by a part of a pixel."""
     seen, augment = [], module._augmented
-    monkeypatch.setattr(module, "_augmented", lambda *a: seen.append(torch.is_autocast_enabled("cpu")) or augment(*a))
+    monkeypatch.setattr(
+        module,
+        "_augmented",
+        lambda *a: seen.append(torch.is_autocast_enabled("cpu")) or augment(*a),
+    )
     full, rounded = (
-        pretrain(dataset, TINY, objective, SHORT.model_copy(update={"epochs": 1, "precision": precision}), seed=0)[0]
+        pretrain(
+            dataset,
+            TINY,
+            objective,
+            SHORT.model_copy(update={"epochs": 1, "precision": precision}),
+            seed=0,
+        )[0]
         for precision in ("float32", "bfloat16")
     )
-    assert torch.equal(full.main_classifier.weight, rounded.main_classifier.weight) == OBJECTIVES[objective].meta
+    assert (
+        torch.equal(full.main_classifier.weight, rounded.main_classifier.weight)
+        == OBJECTIVES[objective].meta
+    )
     assert all(p.dtype == torch.float32 for p in rounded.parameters()) and seen and not any(seen)

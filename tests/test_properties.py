@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from cascadetta_lib.data.corruptions import CORRUPTIONS
-from cascadetta_lib.evaluate import mean_online_error
+from cascadetta_lib.data.streams import Vocabulary, draw_order, make_stream
+from cascadetta_lib.evaluation.evaluator import mean_online_error
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.settings import flat, make_settings
-from cascadetta_lib.streams import Vocabulary, draw_order, make_stream
+from study.settings import flat, make_settings
 
-settings.register_profile("here", max_examples=30, deadline=None, derandomize=True)  # The same examples every time.
+settings.register_profile(
+    "here", max_examples=30, deadline=None, derandomize=True
+)  # The same examples every time.
 settings.load_profile("here")
 
 CHANGES = {
@@ -30,33 +32,55 @@ CHANGES = {
 STREAM = Vocabulary(("fog", "snow"), ("rain",), (1, 2, 3, 4, 5))
 
 
-@given(some.fixed_dictionaries({}, optional=CHANGES).filter(lambda values: values.get("profile") not in ("runs",)))
+@given(
+    some.fixed_dictionaries({}, optional=CHANGES).filter(
+        lambda values: values.get("profile") not in ("runs",)
+    )
+)
 def test_settings_survive_their_flat_names(values: dict[str, Any]) -> None:
     made = make_settings(values)
     assert make_settings(flat(made)) == made
     assert {name: flat(made)[name] for name in values} == values
 
 
-@given(some.lists(some.tuples(some.sampled_from(["fog", "snow", "rain"]), some.integers(1, 5)), min_size=1))
-def test_a_stream_is_the_list_that_its_domains_are_written_as(domains: list[tuple[str, int]]) -> None:
+@given(
+    some.lists(
+        some.tuples(some.sampled_from(["fog", "snow", "rain"]), some.integers(1, 5)), min_size=1
+    )
+)
+def test_a_stream_is_the_list_that_its_domains_are_written_as(
+    domains: list[tuple[str, int]],
+) -> None:
     made = make_stream([f"{name}:{level}" for name, level in domains], STREAM)
     assert [tuple(domain) for domain in made] == domains
     assert make_stream([str(domain) for domain in made], STREAM) == made
 
 
-@given(some.lists(some.integers(0, 4), min_size=1, max_size=60), some.floats(1e-3, 1e3), some.integers(0, 2**32 - 1))
+@given(
+    some.lists(some.integers(0, 4), min_size=1, max_size=60),
+    some.floats(1e-3, 1e3),
+    some.integers(0, 2**32 - 1),
+)
 def test_every_order_has_each_example_once(labels: list[int], delta: float, seed: int) -> None:
     for order in (None, "mixed", "correlated"):
         places = draw_order(order, np.array(labels), delta, np.random.default_rng(seed))  # type: ignore[arg-type]
         assert sorted(places) == list(range(len(labels)))
 
 
-rows = some.lists(some.tuples(some.integers(0, 3), some.integers(1, 50), some.floats(0, 1)), min_size=1, max_size=20)
+rows = some.lists(
+    some.tuples(some.integers(0, 3), some.integers(1, 50), some.floats(0, 1)),
+    min_size=1,
+    max_size=20,
+)
 
 
 @given(rows)
-def test_the_online_error_is_a_mean_over_domains_and_not_over_examples(batches: list[tuple[int, int, float]]) -> None:
-    table = pd.DataFrame(batches, columns=["step", "count", "share"]).assign(domain="fog", severity=1)
+def test_the_online_error_is_a_mean_over_domains_and_not_over_examples(
+    batches: list[tuple[int, int, float]],
+) -> None:
+    table = pd.DataFrame(batches, columns=["step", "count", "share"]).assign(
+        domain="fog", severity=1
+    )
     table["errors"] = (table["count"] * table["share"]).round()
     by_hand = []
     for step in {step for step, _, _ in batches}:

@@ -9,11 +9,11 @@ from conftest import CLASSES, make_blobs
 from torch import Tensor
 from torch.nn import functional as F
 
-from cascadetta_lib import networks
-from cascadetta_lib.features import WideResNet
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.networks import NetworkError
-from cascadetta_lib.published import load_robustbench
+from cascadetta_lib.models.backbones import WideResNet
+from study import weights as networks
+from study.published import load_robustbench
+from study.weights import NetworkError
 
 BLOCKS, WIDENING = 2, 2
 """A WideResNet-16-2."""
@@ -24,12 +24,18 @@ def made_up_state(classes: int = CLASSES) -> dict[str, Tensor]:
     generator, state = torch.Generator().manual_seed(0), {}
 
     def norm(name: str, channels: int) -> None:
-        state[f"{name}.weight"], state[f"{name}.running_var"] = 0.5 + torch.rand(2, channels, generator=generator)
-        state[f"{name}.bias"], state[f"{name}.running_mean"] = torch.randn(2, channels, generator=generator)
+        state[f"{name}.weight"], state[f"{name}.running_var"] = 0.5 + torch.rand(
+            2, channels, generator=generator
+        )
+        state[f"{name}.bias"], state[f"{name}.running_mean"] = torch.randn(
+            2, channels, generator=generator
+        )
         state[f"{name}.num_batches_tracked"] = torch.tensor(7)
 
     def convolution(name: str, after: int, before: int, size: int) -> None:
-        state[f"{name}.weight"] = torch.randn(after, before, size, size, generator=generator) / (size * before**0.5)
+        state[f"{name}.weight"] = torch.randn(after, before, size, size, generator=generator) / (
+            size * before**0.5
+        )
 
     convolution("conv1", 16, 3, 3)
     before = 16
@@ -44,7 +50,10 @@ def made_up_state(classes: int = CLASSES) -> dict[str, Tensor]:
                 convolution(f"{block}.convShortcut", after, before, 1)
             before = after
     norm("bn1", before)
-    state["fc.weight"], state["fc.bias"] = torch.randn(classes, before, generator=generator), torch.zeros(classes)
+    state["fc.weight"], state["fc.bias"] = (
+        torch.randn(classes, before, generator=generator),
+        torch.zeros(classes),
+    )
     return state
 
 
@@ -52,7 +61,9 @@ def logits_by_hand(state: dict[str, Tensor], x: Tensor) -> Tensor:
     """What a wide ResNet makes of x by these tensors, written out from its definition."""
 
     def activated(name: str, x: Tensor) -> Tensor:
-        statistics = (state[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias"))
+        statistics = (
+            state[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias")
+        )
         return F.relu(F.batch_norm(x, *statistics))
 
     x = F.conv2d(x, state["conv1.weight"], padding=1)
@@ -63,14 +74,20 @@ def logits_by_hand(state: dict[str, Tensor], x: Tensor) -> Tensor:
             if place == 0:
                 x = F.conv2d(inside, state[f"{block}.convShortcut.weight"], stride=stride)
             inside = F.conv2d(inside, state[f"{block}.conv1.weight"], stride=stride, padding=1)
-            x = x + F.conv2d(activated(f"{block}.bn2", inside), state[f"{block}.conv2.weight"], padding=1)
+            x = x + F.conv2d(
+                activated(f"{block}.bn2", inside), state[f"{block}.conv2.weight"], padding=1
+            )
     pooled = F.avg_pool2d(activated("bn1", x), 8).flatten(1)
     return F.linear(pooled, state["fc.weight"], state["fc.bias"])
 
 
 def write(path: Path, state: dict[str, Tensor], legacy: bool = False, **more: object) -> Path:
     named = {f"module.{name}": value for name, value in state.items()}
-    torch.save({"state_dict": named, "num_classes": 10} | more, path, _use_new_zipfile_serialization=not legacy)
+    torch.save(
+        {"state_dict": named, "num_classes": 10} | more,
+        path,
+        _use_new_zipfile_serialization=not legacy,
+    )
     return path
 
 
@@ -99,7 +116,11 @@ def test_the_wide_resnet_28_10_has_the_known_number_of_parameters() -> None:
 def test_it_is_an_origin_of_networks(file: Path, tmp_path: Path) -> None:
     dataset = make_blobs(tmp_path, held_out_fraction=0.2, input_scaling="unit")
     found = networks.find(f"robustbench:{file}", "meta", 0, dataset)
-    assert found.origin == networks.origin(f"robustbench:{file}", "erm", 1) == f"robustbench:{found.sha256[:12]}"
+    assert (
+        found.origin
+        == networks.origin(f"robustbench:{file}", "erm", 1)
+        == f"robustbench:{found.sha256[:12]}"
+    )
     assert found.card["network"] == {"architecture": "wide_resnet", "depth": 16, "widening": 2}
     x = dataset.prepare(dataset.test.x[:8])
     for name in ("erm", "adabn", "tent", "cotta", "cascade_same_weights"):
@@ -110,8 +131,12 @@ def test_it_is_an_origin_of_networks(file: Path, tmp_path: Path) -> None:
         networks.find(f"robustbench:{file}", "ttt", 0, dataset)
 
 
-def test_inputs_and_classes_must_be_those_of_the_file(file: Path, dataset: object, tmp_path: Path) -> None:
-    with pytest.raises(NetworkError, match="input_scaling = 'unit', not 'symmetric': set image_input_scaling=unit"):
+def test_inputs_and_classes_must_be_those_of_the_file(
+    file: Path, dataset: object, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        NetworkError, match="input_scaling = 'unit', not 'symmetric': set image_input_scaling=unit"
+    ):
         networks.find(f"robustbench:{file}", "meta", 0, dataset)  # type: ignore[arg-type]
     other = write(tmp_path / "other.pt", made_up_state(classes=10))
     with pytest.raises(NetworkError, match=f"has 10 classes .* has {CLASSES} classes"):
@@ -123,11 +148,16 @@ def cut(path: Path) -> None:
 
 
 def without(name: str) -> Callable[[Path], object]:
-    return lambda path: write(path, {key: value for key, value in made_up_state().items() if key != name})
+    return lambda path: write(
+        path, {key: value for key, value in made_up_state().items() if key != name}
+    )
 
 
 PAGE = b"\n <!DOCTYPE html><html><head><title>Google Drive - Virus scan warning</title>"
-WITH_NORMALISATION = made_up_state() | {"mu": torch.zeros(1, 3, 1, 1), "sigma": torch.ones(1, 3, 1, 1)}
+WITH_NORMALISATION = made_up_state() | {
+    "mu": torch.zeros(1, 3, 1, 1),
+    "sigma": torch.ones(1, 3, 1, 1),
+}
 
 
 @pytest.mark.parametrize(
@@ -154,7 +184,12 @@ def test_a_file_that_is_not_it_is_refused_in_one_sentence(
     with pytest.raises(NetworkError) as refused:
         networks.find(f"robustbench:{file}", "meta", 0, dataset)
     message = str(refused.value)
-    assert words in message and str(file) in message and "\n" not in message and "weights_only" not in message
+    assert (
+        words in message
+        and str(file) in message
+        and "\n" not in message
+        and "weights_only" not in message
+    )
 
 
 def test_a_file_that_changes_is_another_network(file: Path) -> None:

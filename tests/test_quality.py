@@ -24,16 +24,22 @@ FLOORS = (
 """The rooms of the library, from the ground up. The exhibits stand above them all."""
 
 
-@pytest.mark.parametrize("command", [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]], ids=" ".join
+)
 def test_checker(command: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_settings_do_not_load_torchvision() -> None:
     """It takes seconds, which every notebook and every dry run would wait for."""
-    code = "import sys; from cascadetta_lib.settings import load_profile; load_profile('quick')"
-    code += "; assert 'cascadetta_lib.data.cifar' in sys.modules and 'torchvision' not in sys.modules"
+    code = "import sys; from study.settings import load_profile; load_profile('quick')"
+    code += (
+        "; assert 'cascadetta_lib.data.cifar' in sys.modules and 'torchvision' not in sys.modules"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -47,7 +53,9 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {name_of(path): path for package in MOST_LINES for path in sorted((ROOT / package).rglob("*.py"))}
+MODULES = {
+    name_of(path): path for package in MOST_LINES for path in sorted((ROOT / package).rglob("*.py"))
+}
 
 
 def imports(name: str) -> set[str]:
@@ -79,10 +87,19 @@ def test_a_module_is_small_and_imports_nothing_from_above(name: str) -> None:
 
 
 def test_no_imports_go_in_a_circle() -> None:
-    graphlib.TopologicalSorter({name: imports(name) - {name} for name in MODULES}).prepare()  # raises CycleError
+    graphlib.TopologicalSorter(
+        {name: imports(name) - {name} for name in MODULES}
+    ).prepare()  # raises CycleError
 
 
 @pytest.mark.parametrize("package", MOST_LINES)
 def test_a_package_is_thin(package: str) -> None:
-    paths = [path for name, path in MODULES.items() if name.split(".")[0] == package and path.stem not in FIELD]
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths) <= MOST_LINES[package]
+    paths = [
+        path
+        for name, path in MODULES.items()
+        if name.split(".")[0] == package and path.stem not in FIELD
+    ]
+    assert (
+        sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+        <= MOST_LINES[package]
+    )

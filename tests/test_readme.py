@@ -10,16 +10,24 @@ import pandas as pd
 import pytest
 import yaml
 
-from cascadetta_lib import __version__, settings
+from cascadetta_lib import __version__
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.settings import settings_from
-from cascadetta_lib.store import Store
-from workflow.command import parse
-from workflow.run import load_settings
+from study import settings
+from study.settings import settings_from
+from study.store import Store
+from study.workflow.command import parse
+from study.workflow.run import load_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = ("README.md", "RESULTS.md", "VERDICTS.md", "CONTRIBUTING.md", "CHANGELOG.md", "weights/README.md")
+PAGES = (
+    "README.md",
+    "RESULTS.md",
+    "VERDICTS.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "weights/README.md",
+)
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 LONGEST = 1300
 """Words that a newcomer is asked to read."""
@@ -32,7 +40,9 @@ def blocks(language: str) -> list[str]:
 
 def commands(start: str) -> list[list[str]]:
     """The arguments of every command of README.md that begins with `start`."""
-    lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith(start)]
+    lines = [
+        line for block in blocks("bash") for line in block.splitlines() if line.startswith(start)
+    ]
     return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
@@ -60,7 +70,9 @@ def test_the_examples_run_one_after_the_other(
     for block in blocks("python"):
         exec(compile(block, "README.md", "exec"), namespace)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert len(lines) == 3 and all(0 <= float(value) <= 1 for line in lines[:-1] for value in line[:2])
+    assert len(lines) == 3 and all(
+        0 <= float(value) <= 1 for line in lines[:-1] for value in line[:2]
+    )
     assert 0 <= float(lines[-1][0]) <= 1
     assert namespace["logits"].shape == (32, 10), "of the cascade on a backbone"
     run = namespace["plain"].run("sharp_tent")
@@ -74,7 +86,9 @@ def test_the_examples_run_one_after_the_other(
             known = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
             assert set(asked.only) <= known
             found = load_settings(asked, tmp_path)
-            assert (found.profile == asked.profile) == (not asked.set), "other values have results of their own"
+            assert (found.profile == asked.profile) == (not asked.set), (
+                "other values have results of their own"
+            )
 
 
 def test_the_example_of_a_shipped_network_runs() -> None:
@@ -83,7 +97,9 @@ def test_the_example_of_a_shipped_network_runs() -> None:
     found: dict[str, Any] = {}
     with pytest.warns(UserWarning, match="networks trained on .* meet 5,000 MNIST digits"):
         exec(compile(block, "weights/README.md", "exec"), found)
-    main, auxiliary = found["model"](found["study"].dataset.prepare(found["study"].dataset.held_out.x[:4]))
+    main, auxiliary = found["model"](
+        found["study"].dataset.prepare(found["study"].dataset.held_out.x[:4])
+    )
     assert main.shape == auxiliary.shape == (4, 10)
 
 
@@ -101,7 +117,9 @@ def test_the_papermill_command_means_what_it_says() -> None:
         assert (ROOT / arguments[0]).is_file()
         place = arguments.index("-p")
         name, value = arguments[place + 1], yaml.safe_load(arguments[place + 2])
-        profile = yaml.safe_load((ROOT / arguments[arguments.index("-f") + 1]).read_text(encoding="utf-8"))
+        profile = yaml.safe_load(
+            (ROOT / arguments[arguments.index("-f") + 1]).read_text(encoding="utf-8")
+        )
         assert getattr(settings_from(profile | {name: value}), name) == value
 
 
@@ -120,21 +138,37 @@ def test_what_a_page_links_to_is_there(page: str) -> None:
 def test_the_table_of_the_released_network_is_the_measured_one() -> None:
     official, *copies = (
         pd.read_csv(ROOT / "figures" / "released" / f"{name}.csv", index_col="method")
-        for name in ("cifar10_sample-updates", "npz-cifar10-jpeg-updates", "npz-cifar10-jpeg-released")
+        for name in (
+            "cifar10_sample-updates",
+            "npz-cifar10-jpeg-updates",
+            "npz-cifar10-jpeg-released",
+        )
     )
-    rows = [line.strip("| ").split(" | ") for line in README.splitlines() if re.match(r"\| .* \| \d+\.\d \[", line)]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in README.splitlines()
+        if re.match(r"\| .* \| \d+\.\d \[", line)
+    ]
     assert len(rows) == 5
     for name, *shown in rows:
         ours = {name.lower(): name for name in official.index}[
             name.lower().replace("same weights", "cascade, same weights")
         ]
-        row, of_its_own = official.loc[ours], ours != "Cascade, same weights without θ_a"  # the paper has no such row
-        wanted = [f"{row['E']:.1f} {row['95 % of E, over images']}", row["the paper's E"] if of_its_own else "–"]
+        row, of_its_own = (
+            official.loc[ours],
+            ours != "Cascade, same weights without θ_a",
+        )  # the paper has no such row
+        wanted = [
+            f"{row['E']:.1f} {row['95 % of E, over images']}",
+            row["the paper's E"] if of_its_own else "–",
+        ]
         wanted += [", ".join(dict.fromkeys(f"{one_cpu.loc[ours, 'E']:.1f}" for one_cpu in copies))]
         assert shown == [value if isinstance(value, str) else f"{value:.1f}" for value in wanted]
 
 
-@pytest.mark.parametrize(("name", "file"), re.findall(r"`([\w-]+)` in \[`[^`]+`\]\(([^)]+)\)", CONTRIBUTING))
+@pytest.mark.parametrize(
+    ("name", "file"), re.findall(r"`([\w-]+)` in \[`[^`]+`\]\(([^)]+)\)", CONTRIBUTING)
+)
 def test_what_is_said_to_be_in_a_file_is_in_it(name: str, file: str) -> None:
     assert re.search(rf"(?<![\w-]){name}(?![\w-])", (ROOT / file).read_text(encoding="utf-8"))
 

@@ -10,41 +10,70 @@ import pandas as pd
 import pytest
 from made_up_runs import Numbers, made_up_run, quick, stored
 
-from cascadetta_lib.settings import Settings
-from cascadetta_lib.store import Run
-from cascadetta_lib.study import Study
-from exhibits.base import EXHIBITS
-from exhibits.main_tables import errors_less
-from exhibits.released import interval_over_images
-from exhibits.runs import Estimate, Point, Runs, bootstrap, main_points, over_seeds, paired, points_for
+from study.exhibits.beyond.released import interval_over_images
+from study.exhibits.kit.exhibit import EXHIBITS
+from study.exhibits.kit.runs import (
+    Estimate,
+    Point,
+    Runs,
+    bootstrap,
+    main_points,
+    over_seeds,
+    paired,
+    points_for,
+)
+from study.exhibits.paper.main_tables import errors_less
+from study.settings import Settings
+from study.store import Run
+from study.study import Study
 
-SETTINGS = quick(image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1))
+SETTINGS = quick(
+    image_methods=("adabn", "tent", "cascade"), image_stream=("fog", "snow"), seeds=(0, 1)
+)
 
 
-def runs_of(errors: dict[tuple[str, int], Any], settings: Settings = SETTINGS, count: int = 10) -> list[Run]:
+def runs_of(
+    errors: dict[tuple[str, int], Any], settings: Settings = SETTINGS, count: int = 10
+) -> list[Run]:
     """A run for each method and seed, with these errors in the batches of each domain."""
     study, every = Study(settings), errors.items()
-    return [made_up_run(study.at_seed(seed), name, Numbers(wrong, count=count)) for (name, seed), wrong in every]
+    return [
+        made_up_run(study.at_seed(seed), name, Numbers(wrong, count=count))
+        for (name, seed), wrong in every
+    ]
 
 
 @pytest.fixture
 def runs() -> Runs:
-    return stored(SETTINGS, runs_of({("tent", 0): (6, 0), ("tent", 1): (7, 0), ("cascade", 0): (2, 0)}))
+    return stored(
+        SETTINGS, runs_of({("tent", 0): (6, 0), ("tent", 1): (7, 0), ("cascade", 0): (2, 0)})
+    )
 
 
 def test_a_row_is_a_run_with_its_numbers(runs: Runs) -> None:
     frame = runs.frame(main_points(SETTINGS, "image"))
     tent, ours = ["Tent", "tent", "meta"], ["Cascade", "cascade", "meta"]
-    assert frame[["label", "method", "objective", "seed"]].to_numpy().tolist() == [[*tent, 0], [*tent, 1], [*ours, 0]]
+    assert frame[["label", "method", "objective", "seed"]].to_numpy().tolist() == [
+        [*tent, 0],
+        [*tent, 1],
+        [*ours, 0],
+    ]
     # 6, 7 and 2 of 20 examples; A 0.5; R(T_2|T_1:2) 0.5 less the source's 0.4, and less 0.5 of a model adapted alone.
-    assert frame["E"].tolist() == pytest.approx([30, 35, 10]) and frame["A"].tolist() == pytest.approx([50, 50, 50])
-    assert frame["F"].tolist() == pytest.approx([0, 0, 0]) and frame["F_unadapted"].tolist() == pytest.approx([10] * 3)
+    assert frame["E"].tolist() == pytest.approx([30, 35, 10]) and frame[
+        "A"
+    ].tolist() == pytest.approx([50, 50, 50])
+    assert frame["F"].tolist() == pytest.approx([0, 0, 0]) and frame[
+        "F_unadapted"
+    ].tolist() == pytest.approx([10] * 3)
 
 
 def test_a_change_is_a_column_and_part_of_what_is_found(runs: Runs) -> None:
     small = Point("Tent, batch 5", "tent", None, {"batch_size": 5})
     assert runs.frame([small]).empty and "batch_size" in runs.frame([small])
-    runs.stored = [*runs.stored, made_up_run(runs.study.varied(batch_size=5), "tent", Numbers((1, 1)))]
+    runs.stored = [
+        *runs.stored,
+        made_up_run(runs.study.varied(batch_size=5), "tent", Numbers((1, 1))),
+    ]
     runs.__dict__.pop("_by_request", None)
     found = runs.frame([small])
     assert found["batch_size"].tolist() == [5] and found["E"].tolist() == pytest.approx([10])
@@ -54,12 +83,17 @@ def test_what_is_missing_is_named(runs: Runs) -> None:
     points = main_points(SETTINGS, "image")
     assert runs.missing(points[1:2], (0, 1)) == [] == runs.missing(points[2:], (0,))
     (line,) = runs.missing(points, (0, 1))
-    assert line == "Partial: 3 of 6 runs are missing, such as AdaBN (seed 0), AdaBN (seed 1), Cascade (seed 1)."
+    assert (
+        line
+        == "Partial: 3 of 6 runs are missing, such as AdaBN (seed 0), AdaBN (seed 1), Cascade (seed 1)."
+    )
     assert "none of its 2 runs" in runs.missing(points[:1], (0, 1))[0]
     assert "Not asked for" in runs.missing([], (0,))[0]
     without_f = [made_up_run(runs.study.varied(forward_transfer=False), "adabn", Numbers((1, 1)))]
     (line,) = stored(SETTINGS, [*runs.stored, *without_f]).missing(points, (0, 1))
-    assert line.startswith("Partial: 3 of 6 runs are missing, 1 of them for F alone, such as AdaBN (seed 0)")
+    assert line.startswith(
+        "Partial: 3 of 6 runs are missing, 1 of them for F alone, such as AdaBN (seed 0)"
+    )
 
 
 def test_a_run_without_its_transfer_is_read_and_said_to_be_partial() -> None:
@@ -68,20 +102,32 @@ def test_a_run_without_its_transfer_is_read_and_said_to_be_partial() -> None:
     runs, points = stored(SETTINGS, [run]), points_for(["tent"])
     row = runs.frame(points).iloc[0]
     assert row["E"] == pytest.approx(30) and row["A"] == pytest.approx(50) and math.isnan(row["F"])
-    assert "Partial: 1 of 1 runs are missing, 1 of them for F alone" in runs.missing(points, (0,))[0]
+    assert (
+        "Partial: 1 of 1 runs are missing, 1 of them for F alone" in runs.missing(points, (0,))[0]
+    )
     assert runs.missing(points_for(["tent"], [{"forward_transfer": False}]), (0,)) == []
 
 
 def test_another_seed_is_read_and_an_older_state_of_the_data_is_not(runs: Runs) -> None:
     run = runs.stored[0]
     seventh = made_up_run(runs.study.at_seed(7), "tent", Numbers())
-    stale = replace(run, provenance=run.provenance | {"fingerprint": "f" * 16, "finished": "2020-01-01T00:00:00+00:00"})
-    found = stored(SETTINGS, [*runs.stored, seventh, stale]).frame(main_points(SETTINGS, "image")[1:2])
+    stale = replace(
+        run,
+        provenance=run.provenance
+        | {"fingerprint": "f" * 16, "finished": "2020-01-01T00:00:00+00:00"},
+    )
+    found = stored(SETTINGS, [*runs.stored, seventh, stale]).frame(
+        main_points(SETTINGS, "image")[1:2]
+    )
     assert found["seed"].tolist() == [0, 1, 7] and found["run"].iloc[0] is run
     for changed in ({"fingerprint": "f" * 16}, {"domain_source": "the archive"}):
-        newer = replace(run, provenance=run.provenance | changed | {"finished": "2027-01-01T00:00:00+00:00"})
+        newer = replace(
+            run, provenance=run.provenance | changed | {"finished": "2027-01-01T00:00:00+00:00"}
+        )
         found = stored(SETTINGS, [*runs.stored, newer]).frame(main_points(SETTINGS, "image")[1:2])
-        assert found["run"].tolist() == [newer], "the other seeds are on data that has changed since"
+        assert found["run"].tolist() == [newer], (
+            "the other seeds are on data that has changed since"
+        )
 
 
 def test_a_pre_training_without_a_network_has_no_runs() -> None:
@@ -101,7 +147,9 @@ def test_a_shipped_networks_history_is_that_of_runs_from_its_weights_alone() -> 
 def test_students_interval_by_hand() -> None:
     found = over_seeds([20.0, 25.0, 30.0])
     # For two degrees of freedom t is 4.3027; the standard error is 5/√3.
-    assert (found.mean, found.n) == (25, 3) and found.high - 25 == pytest.approx(4.3027 * 5 / 3**0.5, rel=1e-4)
+    assert (found.mean, found.n) == (25, 3) and found.high - 25 == pytest.approx(
+        4.3027 * 5 / 3**0.5, rel=1e-4
+    )
     assert str(found) == "25.00 [12.58, 37.42] (3 seeds)"
     assert math.isnan(over_seeds([1.0]).low) and str(over_seeds([-1.0])) == "−1.00 (1 seed)"
     assert Estimate(1, 0, 2, 9, "batches").interval == "[0.00, 2.00]"
@@ -113,7 +161,9 @@ def by_method(runs: Iterable[Run], settings: Settings = SETTINGS) -> list[pd.Dat
 
 
 def test_a_paired_difference_takes_the_seeds_of_both() -> None:
-    wrong = {("cascade", seed): (2, 0) for seed in (0, 1, 2)} | {("tent", seed): (6 + seed, 0) for seed in (0, 1, 3)}
+    wrong = {("cascade", seed): (2, 0) for seed in (0, 1, 2)} | {
+        ("tent", seed): (6 + seed, 0) for seed in (0, 1, 3)
+    }
     found = paired(*by_method(runs_of(wrong)))
     assert found is not None and (found.mean, found.n) == (pytest.approx(22.5), 2)
     assert paired(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
@@ -121,7 +171,9 @@ def test_a_paired_difference_takes_the_seeds_of_both() -> None:
 
 def test_the_bootstrap_draws_batches_within_domains() -> None:
     few = bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 0): (4, 2)})))
-    assert few is not None and few.mean == pytest.approx(20) and np.isnan(few.low), "two batches have no interval"
+    assert few is not None and few.mean == pytest.approx(20) and np.isnan(few.low), (
+        "two batches have no interval"
+    )
     equal = bootstrap(*by_method(runs_of({("cascade", 0): (2, 0) * 5, ("tent", 0): (4, 2) * 5})))
     # Every batch has two errors more: whatever is drawn, 20 points.
     assert equal is not None and (equal.mean, equal.low, equal.high) == pytest.approx((20, 20, 20))
@@ -132,7 +184,9 @@ def test_the_bootstrap_draws_batches_within_domains() -> None:
     assert found.high - found.low == pytest.approx(2 * 1.96 * 0.72, rel=0.15)
     # Two domains with the errors of the same images are no more than one.
     found = bootstrap(*by_method(runs_of({("cascade", 0): cascade[0], ("tent", 0): tent[0]})))
-    assert found is not None and found.high - found.low == pytest.approx(2 * 1.96 * 0.72 * 2**0.5, rel=0.15)
+    assert found is not None and found.high - found.low == pytest.approx(
+        2 * 1.96 * 0.72 * 2**0.5, rel=0.15
+    )
     assert bootstrap(*by_method(runs_of({("cascade", 0): (2, 0), ("tent", 1): (2, 0)}))) is None
 
 
@@ -147,7 +201,9 @@ def test_domains_of_other_examples_are_drawn_apart() -> None:
     # Of speech all domains hold the same utterances: as many as one domain has, so that no root of their number is won.
     one = 2 * 1.96 * 100 * (2 * 0.3 * 0.7 / 4000) ** 0.5
     assert widths["text"] == pytest.approx(one, rel=0.15)
-    assert widths["speech"] == pytest.approx(one * len(Study(quick(), "speech").stream) ** 0.5, rel=0.15)
+    assert widths["speech"] == pytest.approx(
+        one * len(Study(quick(), "speech").stream) ** 0.5, rel=0.15
+    )
 
 
 def test_batches_next_to_each_other_that_err_alike_are_not_so_many_batches() -> None:
@@ -159,25 +215,41 @@ def test_batches_next_to_each_other_that_err_alike_are_not_so_many_batches() -> 
         widths.append(found.high - found.low)
     # Batches k < 7 apart are in one block 7 − k times of 7 and in one run 8 − k times of 8: a variance of 5, not of 1.
     variance = 1 + 2 * sum((1 - k / 7) * (1 - k / 8) for k in range(1, 7))
-    assert variance == pytest.approx(5) and widths[0] / widths[1] == pytest.approx(variance**0.5, rel=0.2)
+    assert variance == pytest.approx(5) and widths[0] / widths[1] == pytest.approx(
+        variance**0.5, rel=0.2
+    )
 
 
 def test_an_order_of_its_own_in_each_domain_has_no_interval_over_batches() -> None:
     settings = quick(image_methods=("tent", "cascade"), image_stream="correlated")
     made = runs_of({("cascade", 0): (2,) * 10, ("tent", 0): (3,) * 10}, settings)
     found = bootstrap(*by_method(made, settings))
-    assert found is not None and found.mean == pytest.approx(10) and math.isnan(found.low) and math.isnan(found.high)
+    assert (
+        found is not None
+        and found.mean == pytest.approx(10)
+        and math.isnan(found.low)
+        and math.isnan(found.high)
+    )
 
 
 def test_versions_of_an_image_in_a_long_stream_are_no_more_images() -> None:
-    settings = quick(image_dataset="cifar10_sample:x", image_methods=("tent", "cascade"), image_stream=("fog",))
+    settings = quick(
+        image_dataset="cifar10_sample:x", image_methods=("tent", "cascade"), image_stream=("fog",)
+    )
     wrong, intervals, of_errors = np.random.default_rng(0).binomial(32, 0.3, size=(2, 31)), [], []
     for versions in (1, 4):
-        repeated = {(name, 0): np.tile(each, versions) for name, each in zip(("cascade", "tent"), wrong, strict=True)}
+        repeated = {
+            (name, 0): np.tile(each, versions)
+            for name, each in zip(("cascade", "tent"), wrong, strict=True)
+        }
         frames = by_method(runs_of(repeated, settings, count=32), settings)
         intervals.append(bootstrap(*frames))
         of_errors.append(interval_over_images(frames[1]))
-    assert intervals[0] == intervals[1] and intervals[0] is not None and intervals[0].high > intervals[0].low
+    assert (
+        intervals[0] == intervals[1]
+        and intervals[0] is not None
+        and intervals[0].high > intervals[0].low
+    )
     assert of_errors[0] == of_errors[1]
     # Of 992 independent errors of variance 0.3·0.7: a standard error of 1.46 points.
     low, high = of_errors[0]
@@ -187,12 +259,20 @@ def test_versions_of_an_image_in_a_long_stream_are_no_more_images() -> None:
 def test_errors_are_subtracted_seed_by_seed() -> None:
     wrong = {("cascade", 0): (2, 0), ("tent", 0): (6, 0), ("tent", 1): (0, 0), ("tent", 2): (0, 0)}
     cascade, tent = by_method(runs_of(wrong))
-    assert errors_less(cascade, tent).to_dict() == {"fog": pytest.approx(-20), "snow": pytest.approx(-20)}
+    assert errors_less(cascade, tent).to_dict() == {
+        "fog": pytest.approx(-20),
+        "snow": pytest.approx(-20),
+    }
     assert errors_less(cascade, tent[tent["seed"] > 0]).empty
 
 
 def test_what_is_made_is_found(tmp_path: object) -> None:
-    small = {"image_train_size": 200, "image_epochs": 1, "image_ablation_test_size": 4, "image_batch_sizes": (2,)}
+    small = {
+        "image_train_size": 200,
+        "image_epochs": 1,
+        "image_ablation_test_size": 4,
+        "image_batch_sizes": (2,),
+    }
     settings = quick(image_methods=("adabn", "tent"), results_folder=str(tmp_path), **small)
     study = Study(settings)
     made = EXHIBITS["batch_size"].make(study)

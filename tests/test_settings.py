@@ -10,8 +10,8 @@ from conftest import LONGEST_MESSAGE
 
 from cascadetta_lib.data import OPTIONS
 from cascadetta_lib.models import ImageNetwork
-from cascadetta_lib.objectives import Training
-from cascadetta_lib.settings import (
+from cascadetta_lib.training.objectives import Training
+from study.settings import (
     PARAMETERS,
     PROFILES,
     SettingsError,
@@ -21,19 +21,30 @@ from cascadetta_lib.settings import (
     settings_from,
 )
 
-each_profile = pytest.mark.parametrize("profile", sorted(path.stem for path in PROFILES.glob("*.yaml")))
+each_profile = pytest.mark.parametrize(
+    "profile", sorted(path.stem for path in PROFILES.glob("*.yaml"))
+)
 
 
 @each_profile
-def test_a_profile_has_its_own_label_and_lists_only_what_differs_from_the_defaults(profile: str) -> None:
+def test_a_profile_has_its_own_label_and_lists_only_what_differs_from_the_defaults(
+    profile: str,
+) -> None:
     listed = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text())
     defaults, settings = flat(make_settings({})), load_profile(profile)
     assert settings.profile == profile
-    assert [name for name in listed if name != "profile" and flat(settings)[name] == defaults[name]] == []
-    assert {name for name in PARAMETERS if flat(settings)[name] != defaults[name]} <= {*listed, "profile"}
+    assert [
+        name for name in listed if name != "profile" and flat(settings)[name] == defaults[name]
+    ] == []
+    assert {name for name in PARAMETERS if flat(settings)[name] != defaults[name]} <= {
+        *listed,
+        "profile",
+    }
 
 
-def test_the_profile_paper_is_the_defaults_and_literal_differs_in_the_training_of_images_alone() -> None:
+def test_the_profile_paper_is_the_defaults_and_literal_differs_in_the_training_of_images_alone() -> (
+    None
+):
     paper, literal = load_profile("paper"), load_profile("literal")
     assert paper == make_settings({"device": "cuda", "image_precision": "bfloat16"})
     assert (literal.text, literal.speech) == (paper.text, paper.speech)
@@ -84,14 +95,19 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
         (
             "image_methods",
             "erm",
-            ["image_methods = 'erm' (from --set): Input should be a list, such as [a, b] (test-time methods)"],
+            [
+                "image_methods = 'erm' (from --set): Input should be a list, such as [a, b] (test-time methods)"
+            ],
         ),
         ("text_objectives", ["ttt"], ["ttt is no pre-training for text; allowed are", "meta"]),
         ("image_methods", [], ["image_methods"]),
         ("image_dataset", "cifar11", ["cifar11", "did you mean 'cifar10'"]),
         ("image_dataset", "npz", ["npz:FOLDER"]),
         ("image_dataset", [], ["image_dataset = []"]),
-        *(("image_dataset", f"npz:{folder}", ["cannot be a folder"]) for folder in ("~nosuchuser/pets", "a\0b")),
+        *(
+            ("image_dataset", f"npz:{folder}", ["cannot be a folder"])
+            for folder in ("~nosuchuser/pets", "a\0b")
+        ),
         ("image_stream", ["foog"], ["foog", "did you mean 'fog'"]),
         ("image_stream", [], ["empty"]),
         ("image_predict", "afterwards", ["image_predict = 'afterwards'", "did you mean 'after'"]),
@@ -109,7 +125,11 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
         ("text_stream", ["dvd:2"], ["only the corruptions of images have a severity"]),
         *(("text_hidden", hidden, ["text_hidden"]) for hidden in ([], [8, 0])),
         ("speech_stream", "gradual", ["speech_stream = 'gradual'"]),
-        ("text_stream", "correlatd", ["instantaneous, mixed, correlated", "did you mean 'correlated'"]),
+        (
+            "text_stream",
+            "correlatd",
+            ["instantaneous, mixed, correlated", "did you mean 'correlated'"],
+        ),
         ("image_dirichlet_delta", 0, ["image_dirichlet_delta = 0", "greater than 0"]),
         ("speech_dataset", "synthetic_speech:folder", ["allowed is synthetic_speech"]),
     ],
@@ -127,7 +147,9 @@ def test_a_bad_value_is_named_with_what_is_allowed_and_where_it_came_from(
 def test_a_value_that_a_caller_gave_comes_from_the_call() -> None:
     with pytest.raises(SettingsError, match=r"image_severity = 9 \(from the call\)"):
         make_settings({"image_severity": 9})
-    with pytest.raises(SettingsError, match=r"'epochs' \(from the call\) is no parameter; .*image_epochs"):
+    with pytest.raises(
+        SettingsError, match=r"'epochs' \(from the call\) is no parameter; .*image_epochs"
+    ):
         make_settings({"epochs": 9})
 
 
@@ -136,9 +158,13 @@ def test_a_file_of_ones_own_lists_what_differs_from_the_papers_values(tmp_path: 
     mine = load_profile(str(tmp_path / "mine.yaml"))
     assert (mine.profile, mine.image.epochs, mine.image.learning_rate) == ("mine", 7, 0.01)
     assert mine.image.width == make_settings({}).image.width
-    assert settings_from({"profile": str(tmp_path / "mine.yaml")}) == mine, "a notebook can name one"
+    assert settings_from({"profile": str(tmp_path / "mine.yaml")}) == mine, (
+        "a notebook can name one"
+    )
     (tmp_path / "profile.yaml").write_text("profile: mine\n")
-    assert load_profile(str(tmp_path / "profile.yaml")).profile == "mine", "the file's own label, as in write_plan's"
+    assert load_profile(str(tmp_path / "profile.yaml")).profile == "mine", (
+        "the file's own label, as in write_plan's"
+    )
     with pytest.raises(SettingsError, match="did you mean 'laptop'"):
         load_profile("latop")
 
@@ -147,10 +173,21 @@ def test_a_file_of_ones_own_lists_what_differs_from_the_papers_values(tmp_path: 
 
 
 def test_a_notebook_takes_from_its_profile_what_its_cell_leaves_open() -> None:
-    cell: dict[str, Any] = {"profile": "laptop", "seed": 2, "image_dataset": None, "image_severity": 3}
+    cell: dict[str, Any] = {
+        "profile": "laptop",
+        "seed": 2,
+        "image_dataset": None,
+        "image_severity": 3,
+    }
     settings = settings_from(cell)
     assert settings == load_profile("laptop", {"seed": 2, "image_severity": 3})
-    injected = cell | {"image_test_size": None, "image_epochs": 2, "study": object(), "_i1": "", "text": "any"}
+    injected = cell | {
+        "image_test_size": None,
+        "image_epochs": 2,
+        "study": object(),
+        "_i1": "",
+        "text": "any",
+    }
     image = settings_from(injected).image
     assert (image.epochs, image.test_size) == (2, None), "null counts where a parameter can be null"
     assert settings_from({}) == load_profile("quick")
@@ -176,12 +213,18 @@ def test_a_misspelled_name_in_a_notebook_is_refused(name: str) -> None:
         settings_from({"profile": "quick", name: 9})
 
 
-def test_after_a_mistake_in_one_file_all_others_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_mistake_in_one_file_all_others_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "package_with_a_mistake"
     folder.mkdir()
-    (folder / "__init__.py").write_text("from cascadetta_lib.registry import Registry\nALL = Registry('x', __name__)\n")
+    (folder / "__init__.py").write_text(
+        "from cascadetta_lib.registry import Registry\nALL = Registry('x', __name__)\n"
+    )
     for name in ("a", "c"):
-        (folder / f"{name}.py").write_text(f"from package_with_a_mistake import ALL\nALL.add({name!r})(0)\n")
+        (folder / f"{name}.py").write_text(
+            f"from package_with_a_mistake import ALL\nALL.add({name!r})(0)\n"
+        )
     (folder / "b.py").write_text("a mistake")
     monkeypatch.syspath_prepend(tmp_path)
     everything = importlib.import_module(folder.name).ALL

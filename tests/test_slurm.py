@@ -18,7 +18,8 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 LACKING = [name for name in PROGRAMS if not shutil.which(name, path=PATH)]
 pytestmark = pytest.mark.skipif(
-    bool(LACKING), reason=f"no {', '.join(LACKING)} here; .ci/run installs Debian's slurm-wlm and munge"
+    bool(LACKING),
+    reason=f"no {', '.join(LACKING)} here; .ci/run installs Debian's slurm-wlm and munge",
 )
 
 CONF = """
@@ -66,10 +67,18 @@ class Cluster:
         self.folder, self.daemons = folder, dict[str, subprocess.Popen[bytes]]()
         for name in ("state", "spool", "bin"):
             (folder / name).mkdir()
-        host, user = socket.gethostname().partition(".")[0], subprocess.check_output(["id", "-un"], text=True).strip()
+        host, user = (
+            socket.gethostname().partition(".")[0],
+            subprocess.check_output(["id", "-un"], text=True).strip(),
+        )
         conf = folder / "slurm.conf"
-        conf.write_text(CONF.format(host=host, user=user, folder=folder, ports=[free_port(), free_port()]))
-        self.variables = os.environ | {"SLURM_CONF": str(conf), "PATH": f"{folder}/bin{os.pathsep}{PATH}"}
+        conf.write_text(
+            CONF.format(host=host, user=user, folder=folder, ports=[free_port(), free_port()])
+        )
+        self.variables = os.environ | {
+            "SLURM_CONF": str(conf),
+            "PATH": f"{folder}/bin{os.pathsep}{PATH}",
+        }
         # Snakemake starts srun without the variables of Slurm, so it would look for a cluster in /etc.
         srun = folder / "bin" / "srun"
         srun.write_text(f'#!/bin/sh\nSLURM_CONF={conf} exec {shutil.which("srun")} "$@"\n')
@@ -88,18 +97,26 @@ class Cluster:
     def start(self, name: str, *arguments: str) -> None:
         log = (self.folder / f"{name}.out").open("ab")
         self.daemons[name] = subprocess.Popen(
-            [shutil.which(name, path=PATH) or name, *arguments], env=self.variables, stdout=log, stderr=log
+            [shutil.which(name, path=PATH) or name, *arguments],
+            env=self.variables,
+            stdout=log,
+            stderr=log,
         )
 
     def __call__(self, *command: str) -> str:
-        return subprocess.run(command, env=self.variables, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            command, env=self.variables, capture_output=True, text=True
+        ).stdout.strip()
 
     def of_the_node(self) -> list[int]:
         """The processes that a crash of the node would end: slurmd, what it started, and the jobs."""
         found = []
         for place in Path("/proc").glob("[0-9]*"):
             try:
-                variables, name = (place / "environ").read_text(errors="replace"), (place / "comm").read_text()
+                variables, name = (
+                    (place / "environ").read_text(errors="replace"),
+                    (place / "comm").read_text(),
+                )
             except OSError:
                 continue
             of_slurm = "SLURM_JOB_ID=" in variables or name.startswith(("slurmd", "slurmstepd"))
@@ -126,7 +143,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 CELLS = (
     "profile = 'quick'\nseed = 0\nimage_dataset = None",
-    "import os, time\nfrom cascadetta_lib.settings import settings_from\nfrom cascadetta_lib.study import Study\n"
+    "import os, time\nfrom study.settings import settings_from\nfrom study.study import Study\n"
     "settings = settings_from(globals())\nstudy = Study(settings)\nstudy.checkpoint(study.objectives[0])",
     "begun = settings.results_path / f'begun-{seed}'\nif not begun.exists():\n    begun.touch()\n    time.sleep(600)",
     "names = ('OMP_NUM_THREADS', 'CUDA_VISIBLE_DEVICES', 'CASCADETTA_GPUS')\n"
@@ -134,26 +151,42 @@ CELLS = (
 )
 
 
-def test_a_cancelled_job_and_a_crashed_node_change_no_number(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_cancelled_job_and_a_crashed_node_change_no_number(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     notebooks, here, there = tmp_path / "notebooks", tmp_path / "here", tmp_path / "there"
     for folder in (notebooks, here, there):
         folder.mkdir()
     write_notebook(notebooks / "02_adapt_image.ipynb", *CELLS)
     asked = command_line(notebooks, "--seeds", "0,1", "--set", *SMALL, "profile=tiny")
-    login = {"OMP_NUM_THREADS": "7", "CUDA_VISIBLE_DEVICES": "5", "CASCADETTA_GPUS": "5", "PYTHONPATH": str(ROOT)}
+    login = {
+        "OMP_NUM_THREADS": "7",
+        "CUDA_VISIBLE_DEVICES": "5",
+        "CASCADETTA_GPUS": "5",
+        "PYTHONPATH": str(ROOT),
+    }
 
     log = (tmp_path / "run.out").open("wb")
     command = [*asked, f"results_folder={there}", "--cluster", "slurm", "--", *QUICK]
     process = subprocess.Popen(command, env=cluster.variables | login, stdout=log, stderr=log)
     try:
         wait_for(lambda: len(list(there.glob("begun-*"))) == 2, "both jobs at work")
-        jobs = dict(line.split(maxsplit=1)[::-1] for line in cluster("squeue", "-h", "-o", "%i %k").splitlines())
-        first, second = (next(jobs[name] for name in jobs if f"seed{seed}" in name) for seed in (0, 1))
+        jobs = dict(
+            line.split(maxsplit=1)[::-1]
+            for line in cluster("squeue", "-h", "-o", "%i %k").splitlines()
+        )
+        first, second = (
+            next(jobs[name] for name in jobs if f"seed{seed}" in name) for seed in (0, 1)
+        )
         cluster("scancel", first)
-        wait_for(lambda: first in cluster("squeue", "-h", "-t", "CANCELLED", "-o", "%i").split(), "the job's end")
+        wait_for(
+            lambda: first in cluster("squeue", "-h", "-t", "CANCELLED", "-o", "%i").split(),
+            "the job's end",
+        )
         cluster.crash()
         wait_for(
-            lambda: cluster("squeue", "-h", "-j", second, "-o", "%T") == "PENDING", "Slurm to see that the node is down"
+            lambda: cluster("squeue", "-h", "-j", second, "-o", "%T") == "PENDING",
+            "Slurm to see that the node is down",
         )
         cluster.start("slurmd", "-D")
 
@@ -176,5 +209,7 @@ def test_a_cancelled_job_and_a_crashed_node_change_no_number(cluster: Cluster, t
 
     for seed in (0, 1):
         (here / f"begun-{seed}").touch()
-    subprocess.run([*asked, f"results_folder={here}"], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    subprocess.run(
+        [*asked, f"results_folder={here}"], env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True
+    )
     assert len(stored_numbers(here)) > 4 and stored_numbers(there) == stored_numbers(here)

@@ -36,7 +36,9 @@ def tones(count: int, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     seconds = torch.arange(SAMPLES) / SAMPLES
     frequency = 100 + 3000 * torch.rand(count, 4, 1, generator=generator)
-    envelope = torch.exp(-20 * (seconds - 0.2 - 0.6 * torch.rand(count, 1, generator=generator)) ** 2)
+    envelope = torch.exp(
+        -20 * (seconds - 0.2 - 0.6 * torch.rand(count, 1, generator=generator)) ** 2
+    )
     chord = torch.sin(2 * torch.pi * frequency * seconds).mean(1) * envelope
     return 0.8 * chord + 0.001 * torch.randn(count, SAMPLES, generator=generator)
 
@@ -45,7 +47,9 @@ def tones(count: int, seed: int = 0) -> Tensor:
 
 
 def librosa_power(waveform: Tensor) -> np.ndarray:
-    return librosa.feature.melspectrogram(y=waveform.numpy(), sr=16000, n_fft=2048, hop_length=512, n_mels=32)
+    return librosa.feature.melspectrogram(
+        y=waveform.numpy(), sr=16000, n_fft=2048, hop_length=512, n_mels=32
+    )
 
 
 def assert_near(ours: Tensor, power: np.ndarray) -> None:
@@ -72,16 +76,24 @@ def test_draws_fill_their_range_and_repeat(name: str) -> None:
     (value, seconds), again = (speech.draw_domain(name, 5000, 7, seeded(1)) for _ in range(2))
     assert torch.equal(value, again[0]) and torch.equal(seconds, again[1])
     low, high = speech.RANGES[name]
-    assert low <= value.min() < low + 0.01 * (high - low) and high >= value.max() > high - 0.01 * (high - low)
+    assert low <= value.min() < low + 0.01 * (high - low) and high >= value.max() > high - 0.01 * (
+        high - low
+    )
     assert value.mean().item() == pytest.approx((low + high) / 2, abs=0.02 * (high - low))
     assert seconds.unique().tolist() == list(range(7))
     assert name != "shift" or value.unique().tolist() == list(range(-8, 9))
 
 
 def test_amplitude_and_noise() -> None:
-    x, noise, value = tones(3), 0.1 * torch.randn(3, SAMPLES, generator=seeded(0)), torch.tensor([0.7, 1.0, 1.1])
+    x, noise, value = (
+        tones(3),
+        0.1 * torch.randn(3, SAMPLES, generator=seeded(0)),
+        torch.tensor([0.7, 1.0, 1.1]),
+    )
     assert torch.allclose(speech.change_waveforms("amplitude", x, value, noise), value[:, None] * x)
-    assert torch.allclose(speech.domain_spectrograms("amplitude", x, value, noise), speech.log_mel(x), atol=0.01)
+    assert torch.allclose(
+        speech.domain_spectrograms("amplitude", x, value, noise), speech.log_mel(x), atol=0.01
+    )
     mixed = speech.change_waveforms("noise", x[:2], torch.tensor([0.0, 0.45]), noise[:2])
     assert torch.allclose(mixed, torch.stack([x[0], 0.55 * x[1] + 0.45 * noise[1]]))
 
@@ -89,7 +101,9 @@ def test_amplitude_and_noise() -> None:
 @pytest.mark.parametrize("value", [0.8, 0.93, 1.0, 1.17])
 def test_pitch_is_linear_interpolation(value: float) -> None:
     x, drawn = tones(1), torch.tensor([value])
-    theirs = np.interp(np.arange(0, SAMPLES, 1 / drawn.item()), np.arange(SAMPLES), x[0].numpy())[:SAMPLES]
+    theirs = np.interp(np.arange(0, SAMPLES, 1 / drawn.item()), np.arange(SAMPLES), x[0].numpy())[
+        :SAMPLES
+    ]
     ours = speech.change_waveforms("pitch", x, drawn, x)[0].numpy()
     np.testing.assert_allclose(ours[: len(theirs)], theirs, atol=1e-6)
     assert not ours[len(theirs) :].any(), "padded at the end"
@@ -98,7 +112,9 @@ def test_pitch_is_linear_interpolation(value: float) -> None:
 @pytest.mark.parametrize("rate", [0.8, 0.97, 1.0, 1.2])
 def test_stretch_is_a_phase_vocoder(rate: float) -> None:
     x = tones(2)
-    fourier = torch.stft(x, 2048, 512, window=torch.hann_window(2048), pad_mode="constant", return_complex=True)
+    fourier = torch.stft(
+        x, 2048, 512, window=torch.hann_window(2048), pad_mode="constant", return_complex=True
+    )
     advance = torch.linspace(0, torch.pi * 512, 1025)[:, None]
     vocoded = torchaudio.functional.phase_vocoder(fourier, rate, advance).abs()[..., :32]
     power = torch.zeros(2, 1025, 32)
@@ -152,18 +168,27 @@ def test_reverberation_is_audiomentations(tmp_path: Path) -> None:
 def test_draws_have_audiomentations_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     """Observed by what the filter and the reverberation are called with; the first sample shows the gain."""
     seen: dict[str, Any] = {}
-    monkeypatch.setattr(audio, "high_pass", lambda x, cutoff, order: seen.update(cutoff=cutoff, order=order) or x)
-    monkeypatch.setattr(audio, "reverberate", lambda x, responses: seen.update(responses=responses) or x)
+    monkeypatch.setattr(
+        audio, "high_pass", lambda x, cutoff, order: seen.update(cutoff=cutoff, order=order) or x
+    )
+    monkeypatch.setattr(
+        audio, "reverberate", lambda x, responses: seen.update(responses=responses) or x
+    )
     gain = audio.augment(torch.ones(2000, 1), seeded(0), probability=0.5)[:, 0]
     for count in ((gain != 1).sum(), len(seen["cutoff"]), len(seen["responses"])):
         assert int(count) / 2000 == pytest.approx(0.5, abs=0.05)
     decibels = 20 * gain[gain != 1].log10()
     transform = Gain(p=1.0)
-    assert transform.min_gain_db <= decibels.min() < -11.8 and 11.8 < decibels.max() <= transform.max_gain_db
+    assert (
+        transform.min_gain_db <= decibels.min() < -11.8
+        and 11.8 < decibels.max() <= transform.max_gain_db
+    )
     assert abs(decibels.mean()) < 0.6
     power = seen["responses"].square().mean(0)
     assert power.shape == (9600,) and 10 * power[-160:].mean().log10() < -55
-    assert (power[:160].mean() / power[1600:1760].mean()).log10() * 10 > 10, "0.1 s later, on the average of all"
+    assert (power[:160].mean() / power[1600:1760].mean()).log10() * 10 > 10, (
+        "0.1 s later, on the average of all"
+    )
 
     monkeypatch.setattr("numpy.random.uniform", np.random.default_rng(0).uniform)
     filtering, samples = HighPassFilter(p=1.0), []
@@ -172,7 +197,9 @@ def test_draws_have_audiomentations_distribution(monkeypatch: pytest.MonkeyPatch
         samples.append((filtering.parameters["cutoff_freq"], filtering.parameters["rolloff"] // 6))
     cutoffs, orders = map(np.array, zip(*samples, strict=True))
     shares = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
-    np.testing.assert_allclose(np.quantile(seen["cutoff"], shares), np.quantile(cutoffs, shares), rtol=0.15)
+    np.testing.assert_allclose(
+        np.quantile(seen["cutoff"], shares), np.quantile(cutoffs, shares), rtol=0.15
+    )
     assert 20 <= seen["cutoff"].min() and seen["cutoff"].max() <= 2400
     ours = np.bincount(seen["order"]) / len(seen["order"])
     np.testing.assert_allclose(ours, np.bincount(orders) / 5000, atol=0.06)
@@ -186,14 +213,18 @@ def test_augmentations_repeat_and_leave_their_input() -> None:
     same = (first == x).all(1)
     assert same.any() and not same.all()
     assert torch.equal(audio.augment(x, seeded(5), probability=0.0), x)
-    assert not audio.augment(torch.zeros(4, SAMPLES), seeded(0), probability=1.0).any(), "silence stays silent"
+    assert not audio.augment(torch.zeros(4, SAMPLES), seeded(0), probability=1.0).any(), (
+        "silence stays silent"
+    )
 
 
 def test_copies_keep_most_of_a_spectrogram() -> None:
     x = torch.rand(5, 1, 32, 32, generator=seeded(0)) * 2 - 1
     before = x.clone()
     copies = list(audio.spectrogram_copies(x, 40, seeded(1)))
-    assert all(map(torch.equal, copies, audio.spectrogram_copies(x, 40, seeded(1)))) and torch.equal(x, before)
+    assert all(
+        map(torch.equal, copies, audio.spectrogram_copies(x, 40, seeded(1)))
+    ) and torch.equal(x, before)
     masked = []
     for copy in copies:
         change = (copy - x).abs()
@@ -212,12 +243,18 @@ def write_words(folder: Path) -> Path:
     for index, word in enumerate(WORDS):
         (folder / word).mkdir(parents=True)
         for number, waveform in enumerate(tones(10, seed=index)):
-            soundfile.write(folder / word / f"{number}_nohash_0.wav", speech.as_int16(waveform).numpy(), 16000)
+            soundfile.write(
+                folder / word / f"{number}_nohash_0.wav", speech.as_int16(waveform).numpy(), 16000
+            )
     for name, chosen in ((TEST_LIST, (0, 1)), (HELD_OUT_LIST, (2,))):
         lines = [f"{word}/{number}_nohash_0.wav" for word in WORDS for number in chosen]
-        (folder / name).write_text("\n".join([*lines, "bed/77_nohash_0.wav"]) + "\n")  # the last is not there
+        (folder / name).write_text(
+            "\n".join([*lines, "bed/77_nohash_0.wav"]) + "\n"
+        )  # the last is not there
     (folder / NOISE).mkdir()
-    soundfile.write(folder / NOISE / "hiss.wav", 0.1 * np.random.default_rng(0).standard_normal(40000), 16000)
+    soundfile.write(
+        folder / NOISE / "hiss.wav", 0.1 * np.random.default_rng(0).standard_normal(40000), 16000
+    )
     return folder
 
 
@@ -234,19 +271,33 @@ def load(folder: Path, name: str = "speech_commands", **options: Any) -> SpeechD
 
 def test_splits_are_those_of_the_lists(words: Path, tmp_path: Path) -> None:
     dataset = load(tmp_path)
-    assert dataset.class_names == WORDS and dataset.compare_with == "Google Commands" and not dataset.official
+    assert (
+        dataset.class_names == WORDS
+        and dataset.compare_with == "Google Commands"
+        and not dataset.official
+    )
     assert [len(split.y) for split in (dataset.train, dataset.held_out, dataset.test)] == [21, 3, 6]
     recordings = {name: speech.as_int16(tones(10, seed=index)) for index, name in enumerate(WORDS)}
-    for split, expected in ((dataset.train, range(3, 10)), (dataset.held_out, [2]), (dataset.test, [0, 1])):
+    for split, expected in (
+        (dataset.train, range(3, 10)),
+        (dataset.held_out, [2]),
+        (dataset.test, [0, 1]),
+    ):
         assert split.x.dtype == torch.int16 and split.y.dtype == torch.int64
         found = {(y.item(), x.numpy().tobytes()) for x, y in zip(split.x, split.y, strict=True)}
-        chosen = [(label, recordings[word][number]) for label, word in enumerate(WORDS) for number in expected]
+        chosen = [
+            (label, recordings[word][number])
+            for label, word in enumerate(WORDS)
+            for number in expected
+        ]
         assert found == {(label, recording.numpy().tobytes()) for label, recording in chosen}
     assert dataset.test.y.tolist() != sorted(dataset.test.y.tolist()), "the words are mixed"
     assert dataset.noise.shape == (2, SAMPLES), "two whole seconds of 2.5"
     assert str(tmp_path) not in dataset.source and "30 utterances of 3 words" in dataset.source
     own = load(tmp_path / "data", f"speech_commands:{words}")
-    assert own.name == identity(f"speech_commands:{words}") and own.fingerprint == dataset.fingerprint
+    assert (
+        own.name == identity(f"speech_commands:{words}") and own.fingerprint == dataset.fingerprint
+    )
 
 
 def test_a_recording_in_two_parts_stays_in_the_first(words: Path, tmp_path: Path) -> None:
@@ -257,15 +308,21 @@ def test_a_recording_in_two_parts_stays_in_the_first(words: Path, tmp_path: Path
         shutil.copy(words / WORDS[0] / names[source], words / WORDS[0] / names[copied])
     shutil.copy(words / WORDS[0] / names[1], words / WORDS[1] / names[7])
     after = load(tmp_path)
-    assert torch.equal(after.test.x, before.test.x) and torch.equal(after.held_out.x, before.held_out.x)
+    assert torch.equal(after.test.x, before.test.x) and torch.equal(
+        after.held_out.x, before.held_out.x
+    )
     learned = {x.numpy().tobytes() for x in after.train.x}
-    assert len(after.train.y) == 18 and not learned & {x.numpy().tobytes() for x in (*after.test.x, *after.held_out.x)}
+    assert len(after.train.y) == 18 and not learned & {
+        x.numpy().tobytes() for x in (*after.test.x, *after.held_out.x)
+    }
     assert "less 3 that are in another part again" in after.source
 
 
 def test_sizes(words: Path, tmp_path: Path) -> None:
     whole, part = load(tmp_path), load(tmp_path, train_size=7, test_size=4, held_out_fraction=0.5)
-    assert (len(part.train.y), len(part.held_out.y), len(part.test.y)) == (7, 3, 6), "the list says what is held out"
+    assert (len(part.train.y), len(part.held_out.y), len(part.test.y)) == (7, 3, 6), (
+        "the list says what is held out"
+    )
     assert part.fingerprint == whole.fingerprint and re.fullmatch("[0-9a-f]{16}", part.fingerprint)
     assert torch.equal(part.train.x, load(tmp_path, train_size=7).train.x)
     for name in ("clean", *DOMAINS):
@@ -277,10 +334,16 @@ def test_contract(words: Path, tmp_path: Path) -> None:
     assert dataset.vocabulary.standard == ("amplitude", "pitch", "noise", "stretch", "shift")
     assert dataset.network_facts == {"classes": 3}
     clean = dataset.domain("clean")
-    assert torch.equal(clean.x, speech.log_mel(dataset.test.x)) and torch.equal(clean.y, dataset.test.y)
+    assert torch.equal(clean.x, speech.log_mel(dataset.test.x)) and torch.equal(
+        clean.y, dataset.test.y
+    )
     for name in DOMAINS:
         domain = dataset.domain(name)
-        assert domain.x.dtype == torch.float32 and domain.x.shape == (6, 1, 32, 32) and domain.x.isfinite().all()
+        assert (
+            domain.x.dtype == torch.float32
+            and domain.x.shape == (6, 1, 32, 32)
+            and domain.x.isfinite().all()
+        )
         assert torch.equal(domain.y, clean.y)
         assert (name == "amplitude") == torch.allclose(domain.x, clean.x, atol=0.01)
         assert domain.x.min() >= speech.FLOOR and domain.x.max() <= 0
@@ -288,32 +351,49 @@ def test_contract(words: Path, tmp_path: Path) -> None:
     batch = dataset.train.x[:5]
     assert dataset.weak_augment(batch, seeded(0)) is batch
     first, second = (dataset.randomise(batch, seeded(1)) for _ in range(2))
-    assert first.shape == (5, 1, 32, 32) and first.dtype == torch.float32 and torch.equal(first, second)
+    assert (
+        first.shape == (5, 1, 32, 32)
+        and first.dtype == torch.float32
+        and torch.equal(first, second)
+    )
     assert not torch.allclose(first, speech.log_mel(batch), atol=1.0)
     for x in (batch, first, dataset.domain("noise").x[:5]):
         prepared = dataset.prepare(x)
         assert prepared.dtype == torch.float32 and prepared.shape == (5, 1, 32, 32)
         assert -1 <= prepared.min() and prepared.max() == 1
     assert len(list(dataset.augmented_copies(prepared, 3, seeded(0)))) == 3
-    for plain, split in ((dataset.plain, dataset.train), (dataset.plain_held_out, dataset.held_out)):
-        assert torch.equal(plain.y, split.y) and torch.equal(dataset.prepare(plain.x), dataset.prepare(split.x))
+    for plain, split in (
+        (dataset.plain, dataset.train),
+        (dataset.plain_held_out, dataset.held_out),
+    ):
+        assert torch.equal(plain.y, split.y) and torch.equal(
+            dataset.prepare(plain.x), dataset.prepare(split.x)
+        )
     assert dataset.plain is dataset.plain, "the transform is computed once"
 
 
 @pytest.mark.parametrize("name", ["clean", "amplitude", "pitch", "noise"])
 def test_examples_are_those_of_the_domain(words: Path, tmp_path: Path, name: str) -> None:
     dataset = load(tmp_path)
-    dataset.test.x[:2].mul_(2)  # A player refuses samples beyond [−1, 1], which a louder clip would have.
+    dataset.test.x[:2].mul_(
+        2
+    )  # A player refuses samples beyond [−1, 1], which a louder clip would have.
     spectrograms = dataset.domain(name).x
     for index in range(6):
         example = dataset.example(name, index)
-        assert example.shape == (SAMPLES,) and example.dtype == torch.float32 and example.abs().max() <= 1
+        assert (
+            example.shape == (SAMPLES,)
+            and example.dtype == torch.float32
+            and example.abs().max() <= 1
+        )
         heard = speech.log_mel(example[None])[0, 0]
         loud = spectrograms[index, 0] > -20
         assert index < 2 or (heard - spectrograms[index, 0])[loud].abs().median() < 0.01
 
 
-def test_domains_and_recordings_are_kept(words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_domains_and_recordings_are_kept(
+    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = load(tmp_path).domain("pitch")
     monkeypatch.setattr(speech, "domain_spectrograms", None)
     monkeypatch.setattr(speech_commands, "_read_all", None)
@@ -330,10 +410,13 @@ def test_domains_and_recordings_are_kept(words: Path, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("samples", "rate"), [(8000, 16000), (20000, 16000), (SAMPLES, 16000), (8000, 8000), (4000, 8000), (48000, 48000)]
+    ("samples", "rate"),
+    [(8000, 16000), (20000, 16000), (SAMPLES, 16000), (8000, 8000), (4000, 8000), (48000, 48000)],
 )
 @pytest.mark.parametrize("channels", [1, 2])
-def test_other_recordings_become_a_second(tmp_path: Path, samples: int, rate: int, channels: int) -> None:
+def test_other_recordings_become_a_second(
+    tmp_path: Path, samples: int, rate: int, channels: int
+) -> None:
     left = 0.5 * np.sin(2 * np.pi * 440 * np.arange(samples) / rate)
     recording = left[:, None] if channels == 1 else np.stack([left, 0.2 * left], 1)
     soundfile.write(tmp_path / "one.wav", recording, rate)
@@ -341,7 +424,9 @@ def test_other_recordings_become_a_second(tmp_path: Path, samples: int, rate: in
     assert ours.shape == (SAMPLES,) and ours.dtype == np.int16
     expected = np.zeros(SAMPLES)
     length = min(SAMPLES, samples * 16000 // rate)
-    expected[:length] = (0.5 if channels == 1 else 0.3) * np.sin(2 * np.pi * 440 * np.arange(length) / 16000)
+    expected[:length] = (0.5 if channels == 1 else 0.3) * np.sin(
+        2 * np.pi * 440 * np.arange(length) / 16000
+    )
     inside = slice(100, length - 100)  # at its ends, a resampled sound rings
     assert np.abs(ours / 32768 - expected)[inside].max() < 0.005
     assert not ours[length:].any()
@@ -358,7 +443,9 @@ def test_files_that_cannot_be_used_are_left_out_and_named(words: Path, tmp_path:
     (words / "right" / "note.txt").write_text("no recording")
     (words / "right" / "dangling.wav").symlink_to(words / "none.wav")
     os.mkfifo(words / "right" / "pipe.wav")
-    with pytest.warns(UserWarning, match=r"wav is no \.wav file of sound and is left out$|WAV is no") as caught:
+    with pytest.warns(
+        UserWarning, match=r"wav is no \.wav file of sound and is left out$|WAV is no"
+    ) as caught:
         dataset = load(tmp_path)
     assert len(caught) == 6 and dataset.fingerprint == whole.fingerprint
 
@@ -375,19 +462,37 @@ def all_listed(folder: Path) -> None:
 
 FAULTS: list[tuple[Callable[[Path], object], type[Exception], str]] = [
     (only_one_word, ValueError, "found words in 1 folders.*allowed are 2 words or more"),
-    (lambda folder: (folder / TEST_LIST).write_text("bed/1.wav"), ValueError, "testing_list.txt names 0 of 30"),
-    (lambda folder: (folder / TEST_LIST).write_text("stop/0.wav", "utf-16"), ValueError, "list.txt names 0 of 30"),
-    (lambda folder: (folder / HELD_OUT_LIST).write_text(""), ValueError, r"validation_list.txt 0; allowed"),
+    (
+        lambda folder: (folder / TEST_LIST).write_text("bed/1.wav"),
+        ValueError,
+        "testing_list.txt names 0 of 30",
+    ),
+    (
+        lambda folder: (folder / TEST_LIST).write_text("stop/0.wav", "utf-16"),
+        ValueError,
+        "list.txt names 0 of 30",
+    ),
+    (
+        lambda folder: (folder / HELD_OUT_LIST).write_text(""),
+        ValueError,
+        r"validation_list.txt 0; allowed",
+    ),
     (lambda folder: (folder / TEST_LIST).unlink(), DataMissing, r"lacks testing_list\.txt"),
     (lambda folder: shutil.rmtree(folder / NOISE), DataMissing, "lacks _background_noise_"),
-    (lambda folder: (folder / NOISE / "hiss.wav").write_bytes(b"x"), ValueError, "0 seconds of _background_noise_"),
+    (
+        lambda folder: (folder / NOISE / "hiss.wav").write_bytes(b"x"),
+        ValueError,
+        "0 seconds of _background_noise_",
+    ),
     (all_listed, ValueError, "allowed are 1 or more that leave some of each word"),
 ]
 
 
 @pytest.mark.parametrize(("damage", "error", "message"), FAULTS)
 @pytest.mark.filterwarnings("ignore:.*left out")
-def test_faults(words: Path, tmp_path: Path, damage: Callable[[Path], object], error: Any, message: str) -> None:
+def test_faults(
+    words: Path, tmp_path: Path, damage: Callable[[Path], object], error: Any, message: str
+) -> None:
     damage(words)
     for name in ("speech_commands", f"speech_commands:{words}"):
         with pytest.raises(error, match=message) as caught:
@@ -402,7 +507,9 @@ def test_a_missing_and_a_packed_archive(tmp_path: Path, monkeypatch: pytest.Monk
     packed = tmp_path / "SpeechCommands" / "speech_commands_v0.01.tar.gz"
     with tarfile.open(packed, "w:gz") as tar:
         tar.add(write_words(tmp_path / "words"), ".")
-    monkeypatch.setattr(speech_commands, "HASH", f"sha256:{hashlib.sha256(packed.read_bytes()).hexdigest()}")
+    monkeypatch.setattr(
+        speech_commands, "HASH", f"sha256:{hashlib.sha256(packed.read_bytes()).hexdigest()}"
+    )
     assert len(load(tmp_path).test.y) == 6
 
 
@@ -411,22 +518,34 @@ def test_a_missing_and_a_packed_archive(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_synthetic_speech(tmp_path: Path) -> None:
     spoken = load(tmp_path, "synthetic_speech")
-    assert spoken.classes == 10 and not spoken.official and "synthetic, not the paper's data" in spoken.source
-    assert [len(split.y) for split in (spoken.train, spoken.held_out, spoken.test)] == [540, 60, 200]
+    assert (
+        spoken.classes == 10
+        and not spoken.official
+        and "synthetic, not the paper's data" in spoken.source
+    )
+    assert [len(split.y) for split in (spoken.train, spoken.held_out, spoken.test)] == [
+        540,
+        60,
+        200,
+    ]
     assert spoken.test.y.bincount().min() > 8 and spoken.test.y[:32].unique().numel() > 7
     largest = speech.as_float(spoken.test.x).abs().amax(1)
     assert 0.25 < largest.min() and largest.max() < 0.95 and spoken.noise.float().std(1).min() > 100
     assert len({x.numpy().tobytes() for x in torch.cat([spoken.train.x, spoken.test.x])}) == 740
     assert load(tmp_path / "other", "synthetic_speech").fingerprint == spoken.fingerprint
     # The nearest mean spectrum over time of the training utterances, which knows nothing of order, tells words apart.
-    train, test = (spoken.prepare(split.x).mean(3).flatten(1) for split in (spoken.train, spoken.test))
+    train, test = (
+        spoken.prepare(split.x).mean(3).flatten(1) for split in (spoken.train, spoken.test)
+    )
     means = torch.stack([train[spoken.train.y == label].mean(0) for label in range(10)])
     assert (torch.cdist(test, means).argmin(1) == spoken.test.y).float().mean() > 0.3
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_on_the_gpu_as_on_the_cpu(tmp_path: Path) -> None:
-    spoken, on_gpu = (load(tmp_path, "synthetic_speech", device=device) for device in ("cpu", "cuda"))
+    spoken, on_gpu = (
+        load(tmp_path, "synthetic_speech", device=device) for device in ("cpu", "cuda")
+    )
     assert on_gpu.train.x.is_cuda and on_gpu.fingerprint == spoken.fingerprint
     for name in ("clean", *DOMAINS):
         assert on_gpu.domain(name).x.is_cuda
@@ -441,10 +560,16 @@ def test_real_utterances(tmp_path: Path) -> None:
     (tmp_path / "SpeechCommands").symlink_to(real_data("SpeechCommands"))
     dataset = load(tmp_path)
     assert dataset.classes == 10 and not dataset.official
-    assert [len(split.y) for split in (dataset.train, dataset.held_out, dataset.test)] == [2776, 390, 854]
+    assert [len(split.y) for split in (dataset.train, dataset.held_out, dataset.test)] == [
+        2776,
+        390,
+        854,
+    ]
     assert "less 54 that are in another part again" in dataset.source
     assert dataset.noise.shape == (120, SAMPLES) and dataset.test.y[:100].unique().numel() == 10
-    for waveform, spectrogram in zip(speech.as_float(dataset.test.x), dataset.domain("clean").x[:50, 0], strict=False):
+    for waveform, spectrogram in zip(
+        speech.as_float(dataset.test.x), dataset.domain("clean").x[:50, 0], strict=False
+    ):
         assert_near(spectrogram, librosa_power(waveform))
     for name in DOMAINS:
         assert dataset.domain(name).x.isfinite().all()

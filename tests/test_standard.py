@@ -9,11 +9,11 @@ import pytest
 from made_up_runs import Numbers, made_up_run, stored
 from test_published import made_up_state, write
 
-from cascadetta_lib.settings import Settings, load_profile
-from cascadetta_lib.study import Study
-from exhibits import EXHIBITS, Shown
-from exhibits.runs import main_points
-from exhibits.standard import BENCHMARK, NETWORK
+from study.exhibits import EXHIBITS, Shown
+from study.exhibits.beyond.standard import BENCHMARK, NETWORK
+from study.exhibits.kit.runs import main_points
+from study.settings import Settings, load_profile
+from study.study import Study
 
 THEIRS = pd.read_csv(BENCHMARK, index_col="method")
 METHODS = ["erm", "adabn", "tent", "cotta", "cascade_same_weights"]
@@ -29,7 +29,12 @@ def show(settings: Settings, errors: dict[str, np.ndarray], **provenance: Any) -
     """The exhibit, where each method errs on so many per mille of a domain, and otherwise on 100."""
     study = Study(settings)
     runs = [
-        made_up_run(study, point.method, Numbers(errors.get(point.method, (100,)), count=1000), **OFFICIAL | provenance)
+        made_up_run(
+            study,
+            point.method,
+            Numbers(errors.get(point.method, (100,)), count=1000),
+            **OFFICIAL | provenance,
+        )
         for point in main_points(settings, "image")
     ]
     return EXHIBITS["standard"].show(stored(settings, runs))
@@ -66,8 +71,12 @@ def test_ours_stand_beside_the_published_numbers_and_are_judged(tmp_path: Path) 
     assert cells.loc[("AdaBN", "deviation")].tolist() == ["+0.20", "+0.25", "**no** (±0.1)"]
     assert cells.loc[("CoTTA", "deviation")].tolist() == ["+0.20", "+0.15", "yes (±0.5)"]
     assert cells.loc[("Tent", "deviation")].tolist() == ["–", "+0.60", "**no** (±0.5)"]
-    assert "prediction before the update at the rate 0.001, adam in every method." in shown.provenance
-    assert len(table) == 12 and "The tolerance is ours" in part.note, "the cascade has no published row"
+    assert (
+        "prediction before the update at the rate 0.001, adam in every method." in shown.provenance
+    )
+    assert len(table) == 12 and "The tolerance is ours" in part.note, (
+        "the cascade has no published row"
+    )
 
 
 SMALLER = {"card": {"network": NETWORK | {"depth": 16}}}
@@ -77,12 +86,20 @@ SMALLER = {"card": {"network": NETWORK | {"depth": 16}}}
     ("changes", "provenance", "words"),
     [
         ({}, {"network": SMALLER}, "the network is not RobustBench's WideResNet-28-10."),
-        ({}, {"network": {"origin": "trained here"}}, "the network is not RobustBench's WideResNet-28-10."),
+        (
+            {},
+            {"network": {"origin": "trained here"}},
+            "the network is not RobustBench's WideResNet-28-10.",
+        ),
         ({}, {"official_data": False}, "the images are not all those of the CIFAR-10-C archive."),
         ({"image_predict": "after"}, {}, "the protocol is not that of the profile standard."),
         ({"image_severity": 4}, {}, "the protocol is not that of the profile standard."),
         ({"image_stream": "mixed"}, {}, "the protocol is not that of the profile standard."),
-        ({"image_batch_size": 64}, {"network": SMALLER}, "WideResNet-28-10 and the protocol is not"),
+        (
+            {"image_batch_size": 64},
+            {"network": SMALLER},
+            "WideResNet-28-10 and the protocol is not",
+        ),
     ],
 )
 def test_what_does_not_compare_is_said_in_one_sentence(
@@ -90,7 +107,11 @@ def test_what_does_not_compare_is_said_in_one_sentence(
 ) -> None:
     shown = show(standard(tmp_path, **changes), {}, **provenance)
     (line,) = shown.lines
-    assert words in line and line.startswith("Nothing is set beside published numbers, because") and not shown.parts
+    assert (
+        words in line
+        and line.startswith("Nothing is set beside published numbers, because")
+        and not shown.parts
+    )
 
 
 def test_without_a_published_method_there_is_no_table(tmp_path: Path) -> None:

@@ -16,21 +16,26 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cascadetta_lib import provenance as module
-from cascadetta_lib import store as store_module
-from cascadetta_lib.evaluate import mean_online_error
+from cascadetta_lib.data.streams import Domain
+from cascadetta_lib.evaluation.evaluator import mean_online_error
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
-from cascadetta_lib.objectives import Training
-from cascadetta_lib.settings import load_profile
-from cascadetta_lib.store import CheckpointRequest, Run, RunRequest, Store, load_run, read_entry
-from cascadetta_lib.streams import Domain
-from cascadetta_lib.study import Study
+from cascadetta_lib.training.objectives import Training
+from study import provenance as module
+from study import store as store_module
+from study.settings import load_profile
+from study.store import CheckpointRequest, Run, RunRequest, Store, load_run, read_entry
+from study.study import Study
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = CheckpointRequest(
     modality="image",
     dataset="digits",
-    options={"augmix_severity": -1.0, "train_size": 60, "crop_and_flip": False, "randomisation": "augmix_image"},
+    options={
+        "augmix_severity": -1.0,
+        "train_size": 60,
+        "crop_and_flip": False,
+        "randomisation": "augmix_image",
+    },
     objective="meta",
     weights="train",
     network=ImageNetwork(),
@@ -38,7 +43,11 @@ CHECKPOINT = CheckpointRequest(
     seed=3,
 )
 REQUEST = RunRequest(
-    checkpoint=CHECKPOINT, method="tent", stream=(Domain("fog", 5), Domain("snow", 2)), batch_size=8, test_size=None
+    checkpoint=CHECKPOINT,
+    method="tent",
+    stream=(Domain("fog", 5), Domain("snow", 2)),
+    batch_size=8,
+    test_size=None,
 )
 DATA = ("0123456789abcdef", "made up")
 
@@ -57,7 +66,9 @@ def store(tmp_path: Path) -> Store:
 def test_an_entry_is_made_once_and_found_by_its_request(store: Store) -> None:
     made = store.make_once("runs", REQUEST, DATA, make)
     assert store.make_once("runs", REQUEST, DATA, lambda folder: pytest.fail("made again")) == made
-    assert len({REQUEST.key(*DATA), REQUEST.key("other", DATA[1]), REQUEST.key(DATA[0], "other")}) == 3
+    assert (
+        len({REQUEST.key(*DATA), REQUEST.key("other", DATA[1]), REQUEST.key(DATA[0], "other")}) == 3
+    )
     (run,) = store.runs()
     assert run.request == REQUEST and hash(run.request) == hash(REQUEST)
     assert (run.seed, run.method, run.batches["errors"].tolist()) == (3, "tent", [3, 4])
@@ -68,13 +79,17 @@ def test_an_entry_is_made_once_and_found_by_its_request(store: Store) -> None:
     assert subprocess.run(check, cwd=made.folder).returncode == 0
 
 
-@pytest.mark.parametrize("network", [ImageNetwork(), ImageNetwork(depth=8), TextNetwork(), SpeechNetwork(), None])
+@pytest.mark.parametrize(
+    "network", [ImageNetwork(), ImageNetwork(depth=8), TextNetwork(), SpeechNetwork(), None]
+)
 def test_a_request_survives_its_file(network: Any) -> None:
     request = CHECKPOINT.model_copy(update={"network": network})
     assert CheckpointRequest.model_validate(json.loads(request.model_dump_json())) == request
 
 
-def test_a_killed_maker_leaves_nothing_that_counts_and_the_next_goes_on_in_its_folder(store: Store) -> None:
+def test_a_killed_maker_leaves_nothing_that_counts_and_the_next_goes_on_in_its_folder(
+    store: Store,
+) -> None:
     def killed(folder: Path) -> dict[str, Any]:
         (folder / "batches.csv").write_text("half")
         raise KeyboardInterrupt
@@ -97,7 +112,10 @@ def change(name: str, how: Callable[[bytes], bytes]) -> Callable[[Path], object]
 
 def describe(folder: Path, description: bytes) -> None:
     """Another description, whose checksum is true."""
-    sums, before = folder / "SHA256SUMS", hashlib.sha256((folder / "entry.json").read_bytes()).hexdigest()
+    sums, before = (
+        folder / "SHA256SUMS",
+        hashlib.sha256((folder / "entry.json").read_bytes()).hexdigest(),
+    )
     (folder / "entry.json").write_bytes(description)
     sums.write_text(sums.read_text().replace(before, hashlib.sha256(description).hexdigest()))
 
@@ -105,7 +123,9 @@ def describe(folder: Path, description: bytes) -> None:
 DAMAGES = {
     "cut short": change("batches.csv", lambda content: content[:-5]),
     "one byte flipped": change("accuracies.csv", lambda content: content.replace(b"3", b"2")),
-    "another's description": change("entry.json", lambda content: content.replace(b'"tent"', b'"cotta"')),
+    "another's description": change(
+        "entry.json", lambda content: content.replace(b'"tent"', b'"cotta"')
+    ),
     "no description": lambda folder: (folder / "entry.json").unlink(),
     "no checksums": lambda folder: (folder / "SHA256SUMS").unlink(),
     "no table": lambda folder: (folder / "batches.csv").unlink(),
@@ -118,14 +138,20 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_entry_is_never_used_but_set_aside_and_made_again(store: Store, damage: Any) -> None:
+def test_a_damaged_entry_is_never_used_but_set_aside_and_made_again(
+    store: Store, damage: Any
+) -> None:
     other = store.make_once("runs", REQUEST.model_copy(update={"method": "cotta"}), DATA, make)
     entry = store.make_once("runs", REQUEST, DATA, make)
     damage(entry.folder)
     if entry.folder.is_dir():
         with pytest.warns(UserWarning, match=f"{entry.folder.name} is left out"):
-            assert [run.method for run in store.runs()] == ["cotta"], "one bad entry does not end a report"
-    with pytest.warns(UserWarning, match=f"{entry.folder.name} is damaged.*kept as {entry.folder.name}.damaged-1"):
+            assert [run.method for run in store.runs()] == ["cotta"], (
+                "one bad entry does not end a report"
+            )
+    with pytest.warns(
+        UserWarning, match=f"{entry.folder.name} is damaged.*kept as {entry.folder.name}.damaged-1"
+    ):
         store.make_once("runs", REQUEST, DATA, make)
     assert len(list(store.runs())) == 2 and other.folder.exists()
     damage(entry.folder)
@@ -157,15 +183,21 @@ def test_history_and_theorem_are_those_of_the_runs_network(store: Store) -> None
     (run,) = store.runs()
     assert store.history(run) is None and store.theorem(run) is None
     store.make_once("checkpoints", CHECKPOINT, DATA[:1], train)
-    store.make_once("theorem", CHECKPOINT, DATA[:1], lambda folder: {"provenance": {}, "found": {"error": 0.25}})
+    store.make_once(
+        "theorem", CHECKPOINT, DATA[:1], lambda folder: {"provenance": {}, "found": {"error": 0.25}}
+    )
     history = store.history(run)
     assert history is not None and history["epoch"].tolist() == [1, 2]
     assert store.theorem(run) == {"error": 0.25}
-    elsewhere = Run(run.request, run.batches, run.accuracies, run.provenance | {"fingerprint": "other data"})
+    elsewhere = Run(
+        run.request, run.batches, run.accuracies, run.provenance | {"fingerprint": "other data"}
+    )
     assert store.history(elsewhere) is None
 
 
-def test_a_file_that_cannot_be_read_now_is_not_called_damaged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_read_now_is_not_called_damaged(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = store.make_once("runs", REQUEST, DATA, make)
 
     def fail(path: str) -> str:
@@ -224,10 +256,18 @@ def test_a_full_disk_is_told_in_one_line(store: Store, monkeypatch: pytest.Monke
 
 
 def test_provenance_names_code_device_threads_and_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "notebooks" not in module.CODE, "an editor that saves the outputs of a notebook does not change the code"
+    assert "notebooks" not in module.CODE, (
+        "an editor that saves the outputs of a notebook does not change the code"
+    )
     described = module.provenance("cpu", 1.5)
-    assert described["threads"] >= 1 and "thread" in described["device"] and described["packages"]["torch"]
-    assert module.torch.backends.cpu.get_cpu_capability() in described["device"], "CPUs of one name can round otherwise"
+    assert (
+        described["threads"] >= 1
+        and "thread" in described["device"]
+        and described["packages"]["torch"]
+    )
+    assert module.torch.backends.cpu.get_cpu_capability() in described["device"], (
+        "CPUs of one name can round otherwise"
+    )
     monkeypatch.setattr(module.torch.cuda, "is_available", lambda: False)
     assert module.choose_device("auto") == "cpu"
 
@@ -236,21 +276,34 @@ FOLDERS = sorted({path.parent for path in ROOT.glob("figures/*/*runs.tar.xz")})
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_committed_runs_are_whole_and_are_those_behind_the_committed_numbers(folder: Path, tmp_path: Path) -> None:
+def test_committed_runs_are_whole_and_are_those_behind_the_committed_numbers(
+    folder: Path, tmp_path: Path
+) -> None:
     for archive in folder.glob("*runs.tar.xz"):
         with tarfile.open(archive) as packed:
             packed.extractall(tmp_path, filter="data")
-    entries = [read_entry(path) for path in tmp_path.glob("runs/*")]  # raises where a file is not as it was written
+    entries = [
+        read_entry(path) for path in tmp_path.glob("runs/*")
+    ]  # raises where a file is not as it was written
     assert entries
     for entry in entries:  # The key of a shipped network is the hash of its weights alone.
         card = (entry.provenance.get("network") or {}).get("card") or {}
         if "weights_sha256" in card:
             name = f"{card['objective']}-{card['seed']}.json"
             # The card of a network that is not shipped is kept beside the numbers that came of it.
-            [path] = [path for path in (ROOT / "weights" / name, *folder.glob(f"*/{name}")) if path.exists()]
+            [path] = [
+                path
+                for path in (ROOT / "weights" / name, *folder.glob(f"*/{name}"))
+                if path.exists()
+            ]
             now = json.loads(path.read_text())
-            assert (now["weights_sha256"], now["network"]) == (card["weights_sha256"], card["network"])
-    assert not any(str(value).startswith("/") for entry in entries for value in entry.provenance.values())
+            assert (now["weights_sha256"], now["network"]) == (
+                card["weights_sha256"],
+                card["network"],
+            )
+    assert not any(
+        str(value).startswith("/") for entry in entries for value in entry.provenance.values()
+    )
     errors = np.array([100 * mean_online_error(load_run(entry).batches) for entry in entries])
     tables = {path.name: pd.read_csv(path, dtype=str) for path in folder.glob("*-numbers.csv")}
     # Tables of before runs were kept do not name the revision of each.
@@ -258,22 +311,32 @@ def test_committed_runs_are_whole_and_are_those_behind_the_committed_numbers(fol
     assert kept
     for name, table in kept.items():
         off = np.abs(table["E"].astype(float).to_numpy()[:, None] - errors).min(axis=1)
-        assert off.max() < 5.1e-5, name  # half of the last of the four decimals that older tables have
+        assert off.max() < 5.1e-5, (
+            name
+        )  # half of the last of the four decimals that older tables have
 
 
-def test_the_hashes_of_the_second_laptop_are_those_of_the_runs_that_are_kept(tmp_path: Path) -> None:
+def test_the_hashes_of_the_second_laptop_are_those_of_the_runs_that_are_kept(
+    tmp_path: Path,
+) -> None:
     with tarfile.open(ROOT / "figures" / "laptop" / "runs.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     found = set()
     for path in tmp_path.glob("runs/*"):
-        batches, accuracies = ((path / f"{name}.csv").read_text() for name in ("batches", "accuracies"))
+        batches, accuracies = (
+            (path / f"{name}.csv").read_text() for name in ("batches", "accuracies")
+        )
         text = re.sub(r",[^,\n]*$", "", batches, flags=re.MULTILINE) + accuracies
         found.add(hashlib.sha256(text.encode()).hexdigest()[:16])
-    told = re.findall(r"\| ([0-9a-f]{16}) \|", (ROOT / "figures" / "laptop" / "again.md").read_text())
+    told = re.findall(
+        r"\| ([0-9a-f]{16}) \|", (ROOT / "figures" / "laptop" / "again.md").read_text()
+    )
     assert len(told) == 8 and set(told) <= found
 
 
-def test_the_shipped_cascade_does_again_what_was_kept_of_laptop(real_cifar10: Path, tmp_path: Path) -> None:
+def test_the_shipped_cascade_does_again_what_was_kept_of_laptop(
+    real_cifar10: Path, tmp_path: Path
+) -> None:
     """The first two domains of its main table. On the machine that made it they come out bit for bit; another kind of
     CPU adds up in another order."""
     with tarfile.open(ROOT / "figures" / "laptop" / "runs.tar.xz") as packed:
@@ -281,7 +344,8 @@ def test_the_shipped_cascade_does_again_what_was_kept_of_laptop(real_cifar10: Pa
     [kept] = Store(tmp_path).runs(lambda request: request.method == "cascade")
     changes = {"results_folder": str(tmp_path / "new"), "data_folder": str(tmp_path / "data")}
     settings = load_profile(
-        "laptop", {"image_dataset": f"npz:{real_cifar10}", "image_forward_transfer": False} | changes
+        "laptop",
+        {"image_dataset": f"npz:{real_cifar10}", "image_forward_transfer": False} | changes,
     )
     run = Study(settings).varied(stream=("gaussian_noise", "shot_noise")).run("cascade")
     assert run.request.checkpoint.weights == kept.request.checkpoint.weights

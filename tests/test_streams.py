@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cascadetta_lib.streams import Domain, Vocabulary, draw_order, make_stream
+from cascadetta_lib.data.streams import Domain, Vocabulary, draw_order, make_stream
 
 IMAGES = Vocabulary(("fog", "snow"), ("spatter",), (1, 2, 3, 4, 5))
 SPEECH = Vocabulary(("pitch", "noise"), ("clean",), (1,))
@@ -23,7 +23,11 @@ def test_instantaneous_and_gradual() -> None:
 
 
 def test_a_list_of_ones_own() -> None:
-    assert make_stream(["snow:2", "spatter", "fog"], IMAGES, 4) == [("snow", 2), ("spatter", 4), ("fog", 4)]
+    assert make_stream(["snow:2", "spatter", "fog"], IMAGES, 4) == [
+        ("snow", 2),
+        ("spatter", 4),
+        ("fog", 4),
+    ]
     assert make_stream(("clean", "noise"), SPEECH) == [("clean", 1), ("noise", 1)]
     assert str(Domain("fog", 3)) == "fog:3"
 
@@ -58,18 +62,28 @@ def changes(delta: float, seed: int = 0) -> int:
     return int((np.diff(LABELS[order]) != 0).sum())
 
 
-@pytest.mark.parametrize(("order", "delta"), [(None, None), ("mixed", None), ("correlated", 0.1), ("correlated", 1000)])
+@pytest.mark.parametrize(
+    ("order", "delta"), [(None, None), ("mixed", None), ("correlated", 0.1), ("correlated", 1000)]
+)
 def test_the_seed_decides_the_order(order: Any, delta: float | None) -> None:
-    first, again, other = (draw_order(order, LABELS, delta, np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert first.tolist() == again.tolist() and (first.tolist() == other.tolist()) == (order is None)
+    first, again, other = (
+        draw_order(order, LABELS, delta, np.random.default_rng(seed)) for seed in (1, 1, 2)
+    )
+    assert first.tolist() == again.tolist() and (first.tolist() == other.tolist()) == (
+        order is None
+    )
 
 
 def test_delta_is_how_long_the_runs_of_a_label_are() -> None:
     assert changes(1e-6) == 4, "five labels, a run each"
     # 25 pieces, of which two of one label seldom meet; a random order changes at 4 of 5 places.
-    assert 18 <= changes(1000) <= 24 and all(4 <= changes(0.1, seed) <= changes(1000, seed) for seed in range(5))
+    assert 18 <= changes(1000) <= 24 and all(
+        4 <= changes(0.1, seed) <= changes(1000, seed) for seed in range(5)
+    )
     order = draw_order("correlated", LABELS, 1000, np.random.default_rng(0))
-    assert np.bincount(LABELS[order[:100]], minlength=5).min() >= 15, "each fifth of the order holds all labels"
+    assert np.bincount(LABELS[order[:100]], minlength=5).min() >= 15, (
+        "each fifth of the order holds all labels"
+    )
 
 
 def test_the_pieces_of_the_labels_by_hand() -> None:
@@ -79,5 +93,7 @@ def test_the_pieces_of_the_labels_by_hand() -> None:
     of_0, of_1 = (round(10 * shares[0, 0]), round(5 * shares[1, 0]))
     zeros, ones = (np.flatnonzero(labels == label) for label in (0, 1))
     turns = [(zeros[:of_0], ones[:of_1]), (zeros[of_0:], ones[of_1:])]
-    expected = [place for turn in turns for label in generator.permutation(2) for place in turn[label]]
+    expected = [
+        place for turn in turns for label in generator.permutation(2) for place in turn[label]
+    ]
     assert draw_order("correlated", labels, delta, np.random.default_rng(7)).tolist() == expected

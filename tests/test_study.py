@@ -15,18 +15,23 @@ import torch
 from conftest import write_npz
 from torch import nn
 
-from cascadetta_lib import study as module
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.evaluate import Evaluation, Evaluator, average_accuracy, forward_transfer
+from cascadetta_lib.evaluation.evaluator import (
+    Evaluation,
+    Evaluator,
+    average_accuracy,
+    forward_transfer,
+)
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.networks import NetworkError
-from cascadetta_lib.objectives import Training
-from cascadetta_lib.sections import Protocol
-from cascadetta_lib.settings import Settings, SettingsError, load_profile
-from cascadetta_lib.study import Study
-from exhibits.regime import not_held_out
-from exhibits.runs import Point, Runs
-from workflow.pack import pack
+from cascadetta_lib.training.objectives import Training
+from study import study as module
+from study.exhibits.beyond.regime import not_held_out
+from study.exhibits.kit.runs import Point, Runs
+from study.sections import Protocol
+from study.settings import Settings, SettingsError, load_profile
+from study.study import Study
+from study.tools.pack import pack
+from study.weights import NetworkError
 
 SMALL: dict[str, Any] = {
     "image_train_size": 60,
@@ -50,7 +55,10 @@ SMALL: dict[str, Any] = {
 
 
 def settings_in(folder: Path, **changes: Any) -> Settings:
-    return load_profile("quick", SMALL | {"results_folder": str(folder), "data_folder": str(folder / "data")} | changes)
+    return load_profile(
+        "quick",
+        SMALL | {"results_folder": str(folder), "data_folder": str(folder / "data")} | changes,
+    )
 
 
 def never(*_: Any, **__: Any) -> None:
@@ -62,7 +70,9 @@ def study(tmp_path: Path) -> Study:
     return Study(settings_in(tmp_path))
 
 
-def test_a_run_is_made_once_and_carries_its_provenance(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_made_once_and_carries_its_provenance(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = study.run("cascade")
     provenance = first.provenance
     assert provenance["profile"] == "quick" and "digits" in provenance["data_source"]
@@ -90,7 +100,10 @@ def test_a_run_that_other_code_of_its_method_made_is_used_with_a_warning(
     study.run("mine")
     assert study.run("mine").method == "mine" and not recwarn
     (tmp_path / "my_method.py").write_text(f"{source}    learning_rate = 1\n")
-    with pytest.warns(UserWarning, match=r"runs/[0-9a-f]{16}: mine's code may be another now; remove it to run again"):
+    with pytest.warns(
+        UserWarning,
+        match=r"runs/[0-9a-f]{16}: mine's code may be another now; remove it to run again",
+    ):
         study.run("mine")
 
 
@@ -100,14 +113,19 @@ def test_a_method_of_a_notebooks_cell_can_be_defined_again(
     cell = types.ModuleType("cell")  # without a file, as a notebook's own module is
     monkeypatch.setitem(sys.modules, "cell", cell)
     monkeypatch.setattr(METHODS, "_entries", {name: METHODS[name] for name in METHODS})
-    source = "from cascadetta_lib.methods import METHODS\nfrom cascadetta_lib.methods.tent import Tent\n"
+    source = (
+        "from cascadetta_lib.methods import METHODS\nfrom cascadetta_lib.methods.tent import Tent\n"
+    )
     source += "@METHODS.add('mine')\nclass Mine(Tent):\n    label = 'Mine'\n"
     exec(source, vars(cell))
     study.run("mine")
     assert study.run("mine").method == "mine" and not recwarn
     exec(source.replace("label = 'Mine'", "label = 'Mine again'"), vars(cell))
     assert METHODS["mine"].label == "Mine again"
-    with pytest.warns(UserWarning, match=r"runs/[0-9a-f]{16}: mine's code may be another now; remove it to run again"):
+    with pytest.warns(
+        UserWarning,
+        match=r"runs/[0-9a-f]{16}: mine's code may be another now; remove it to run again",
+    ):
         study.run("mine")
     shutil.rmtree(study.store.folder / "runs")
     recwarn.clear()
@@ -120,13 +138,18 @@ def test_a_method_of_a_notebooks_cell_can_be_defined_again(
         exec(source.replace("'mine'", "'tent'"), vars(cell))
 
 
-def test_a_run_with_transfer_serves_a_request_without(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_transfer_serves_a_request_without(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without = study.varied(forward_transfer=False).run("cascade")
     made = study.run("cascade")
     columns = ["step", "position", "errors", "count"]
     pd.testing.assert_frame_equal(made.batches[columns], without.batches[columns])
     assert average_accuracy(made.accuracies) == average_accuracy(without.accuracies)
-    assert forward_transfer(made.accuracies) is not None and forward_transfer(without.accuracies) is None
+    assert (
+        forward_transfer(made.accuracies) is not None
+        and forward_transfer(without.accuracies) is None
+    )
 
     monkeypatch.setattr(module, "Evaluator", never)
     assert study.varied(forward_transfer=False).run("cascade").request == made.request
@@ -149,7 +172,10 @@ def test_text_and_speech_run_through_the_same_store(tmp_path: Path, modality: Mo
 def test_mixed_and_correlated_streams_of_every_modality(tmp_path: Path, modality: Modality) -> None:
     study = Study(settings_in(tmp_path, image_test_size=12), modality)
     domains, per_domain = {"image": (15, 12), "text": (3, 40), "speech": (5, 40)}[modality]
-    runs = {stream: study.varied(stream=stream).run("cascade") for stream in ("mixed", "correlated", "instantaneous")}
+    runs = {
+        stream: study.varied(stream=stream).run("cascade")
+        for stream in ("mixed", "correlated", "instantaneous")
+    }
     for run in runs.values():
         assert run.batches.groupby("step")["count"].sum().tolist() == [per_domain] * domains
         assert len(run.accuracies.query("kind == 'stream' and after == @domains")) == domains
@@ -164,12 +190,17 @@ def test_mixed_and_correlated_streams_of_every_modality(tmp_path: Path, modality
 def test_what_a_mixed_stream_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
     # Three domains of 43 reviews: 129 are four batches of 32 and a single review, each domain alone ends in 11.
     text = Study(settings_in(tmp_path, text_test_size=43, text_stream="mixed"), "text")
-    with pytest.raises(ValueError, match="the mixed stream with 129 examples ends in a batch of one"):
+    with pytest.raises(
+        ValueError, match="the mixed stream with 129 examples ends in a batch of one"
+    ):
         text.check()
     text.varied(stream="correlated").check()
 
 
-CHANGES: list[dict[str, Any]] = [{"seed": 1}, {"image_stream": "correlated", "image_dirichlet_delta": 1.0}]
+CHANGES: list[dict[str, Any]] = [
+    {"seed": 1},
+    {"image_stream": "correlated", "image_dirichlet_delta": 1.0},
+]
 CHANGES += [{f"image_{name}": value} for name, value in (
     ("epochs", 3), ("train_size", 59), ("test_size", 19), ("learning_rate", 0.2), ("block", "conv_bn_relu"),
     ("batch_size", 4), ("predict", "before"), ("crop_and_flip", True), ("weights", "shipped"),
@@ -179,22 +210,37 @@ CHANGES += [{f"image_{name}": value} for name, value in (
 )]  # fmt: skip
 
 
-def test_each_part_of_the_settings_makes_another_request_and_key_and_needs_no_data(tmp_path: Path) -> None:
+def test_each_part_of_the_settings_makes_another_request_and_key_and_needs_no_data(
+    tmp_path: Path,
+) -> None:
     base = Study(settings_in(tmp_path)).request("cascade")
     requests = [base, base.checkpoint, Study(settings_in(tmp_path)).request("adabn")]
     requests += [Study(settings_in(tmp_path, **change)).request("cascade") for change in CHANGES]
     assert len({request.key("fingerprint", "source") for request in requests}) == 3 + len(CHANGES)
     # The label of the profile, the device and the methods beside it are no part of it: the same work is shared.
-    same = Study(settings_in(tmp_path, profile="mine", device="cpu", image_methods=["cascade"], seeds=[1, 2]))
-    assert same.request("cascade") == base and same.at_seed(1).request("cascade").checkpoint.seed == 1
+    same = Study(
+        settings_in(tmp_path, profile="mine", device="cpu", image_methods=["cascade"], seeds=[1, 2])
+    )
+    assert (
+        same.request("cascade") == base and same.at_seed(1).request("cascade").checkpoint.seed == 1
+    )
 
 
 def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = {"online_learning_rate": 0.02, "online_diversity": 0.5, "statistics_memory": 7, "online_optimizer": "adam"}
+    told = {
+        "online_learning_rate": 0.02,
+        "online_diversity": 0.5,
+        "statistics_memory": 7,
+        "online_optimizer": "adam",
+    }
     told |= {"predict": "before", "forward_transfer": False}  # all of them, and none as by default
-    assert told == {name: told[name] for name, field in Protocol.model_fields.items() if told[name] != field.default}
+    assert told == {
+        name: told[name]
+        for name, field in Protocol.model_fields.items()
+        if told[name] != field.default
+    }
     seen: dict[str, Any] = {}
 
     class RecordedTent(METHODS["tent"]):  # type: ignore[misc]
@@ -204,7 +250,14 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
 
     class RecordedEvaluator(Evaluator):
         def run(self, *, transfer: bool = True) -> Evaluation:
-            seen["evaluator"] = (self.stream, self.batch_size, self.order, self.dirichlet_delta, self.seed, transfer)
+            seen["evaluator"] = (
+                self.stream,
+                self.batch_size,
+                self.order,
+                self.dirichlet_delta,
+                self.seed,
+                transfer,
+            )
             return super().run(transfer=transfer)
 
     monkeypatch.setitem(METHODS._entries, "tent", RecordedTent)
@@ -214,22 +267,34 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
     study.bring(plain, "mine").varied(**told, **own).at_seed(4).run("tent")
     stream, *how = seen.pop("evaluator")
     assert len(stream) == 15 and how == [5, "correlated", 2.5, 4, False]
-    expected = {"learning_rate": 0.02, "diversity": 0.5, "memory": 7, "optimizer": "adam", "predict": "before"}
+    expected = {
+        "learning_rate": 0.02,
+        "diversity": 0.5,
+        "memory": 7,
+        "optimizer": "adam",
+        "predict": "before",
+    }
     assert {name: seen[name] for name in expected} == expected and seen["seed"] == 4
     assert seen["value_range"] == study.dataset.value_range
 
 
 def test_null_is_the_papers_batch_size_and_ttt_has_its_own_recipe(tmp_path: Path) -> None:
     for name, size in (("digits", 32), ("tiny_imagenet", 64)):
-        asked = Study(settings_in(tmp_path, image_dataset=name, image_batch_size=None)).request("ttt")
+        asked = Study(settings_in(tmp_path, image_dataset=name, image_batch_size=None)).request(
+            "ttt"
+        )
         assert asked.checkpoint.training is not None
         assert asked.batch_size == size and asked.checkpoint.training.schedule == "ttt_steps"
 
 
-def test_a_killed_training_goes_on_in_the_store(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_training_goes_on_in_the_store(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = module.save_model
-    monkeypatch.setattr("cascadetta_lib.pretrain.SAVE_SECONDS", 0)
-    monkeypatch.setattr(module, "save_model", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr("cascadetta_lib.training.pretrain.SAVE_SECONDS", 0)
+    monkeypatch.setattr(
+        module, "save_model", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
     with pytest.raises(KeyboardInterrupt):
         study.checkpoint("meta")
     monkeypatch.setattr(module, "save_model", real)
@@ -239,15 +304,23 @@ def test_a_killed_training_goes_on_in_the_store(study: Study, monkeypatch: pytes
     torch.save(state, part / ".training.pt")
     found = study.checkpoint("meta")
     assert found.history is not None and len(found.history) == 2 and not part.exists()
-    assert found.provenance["code_revision"] == "earlier", "that of the code which trained it, not of the last session"
+    assert found.provenance["code_revision"] == "earlier", (
+        "that of the code which trained it, not of the last session"
+    )
     assert not list(study.store.folder.glob("checkpoints/*/.training.pt"))
 
 
-def test_the_stored_network_is_the_trained_one(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stored_network_is_the_trained_one(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained, real = [], module.pretrain
-    monkeypatch.setattr(module, "pretrain", lambda *given: trained.append(real(*given)) or trained[-1])
+    monkeypatch.setattr(
+        module, "pretrain", lambda *given: trained.append(real(*given)) or trained[-1]
+    )
     stored = study.checkpoint("meta").model.state_dict()
-    assert all(torch.equal(value, stored[name]) for name, value in trained[0][0].state_dict().items())
+    assert all(
+        torch.equal(value, stored[name]) for name, value in trained[0][0].state_dict().items()
+    )
 
 
 def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
@@ -256,7 +329,9 @@ def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
     assert smaller.request("cascade") != study.request("cascade")
     assert study.request("cascade", "multi_task").checkpoint.objective == "multi_task"
     assert study.varied(test_size=10).dataset is not study.dataset
-    with pytest.raises(SettingsError, match=r"image_batch_size = 0 \(from a variation of the study\)"):
+    with pytest.raises(
+        SettingsError, match=r"image_batch_size = 0 \(from a variation of the study\)"
+    ):
         study.varied(batch_size=0)
 
 
@@ -265,7 +340,12 @@ def packed(study: Study, folder: Path, **card: Any) -> Study:
     trained = study.checkpoint("meta")
     request = trained.request
     assert trained.history is not None
-    told = {"network": request.network, "objective": "meta", "training": request.training, "seed": 0}
+    told = {
+        "network": request.network,
+        "objective": "meta",
+        "training": request.training,
+        "seed": 0,
+    }
     told |= {"options": request.options, "provenance": {}} | card
     pack(folder, trained.model, trained.history, study.dataset, **told)
     return study.varied(weights=str(folder))
@@ -275,13 +355,21 @@ def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
     study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     brought = packed(study, tmp_path / "nets", training=Training(epochs=1, entropy_weight=0.7))
-    monkeypatch.setattr(module, "check_theorem", lambda model, dataset, training, seed: {"λ": training.entropy_weight})
+    monkeypatch.setattr(
+        module,
+        "check_theorem",
+        lambda model, dataset, training, seed: {"λ": training.entropy_weight},
+    )
     assert brought.theorem("meta") == {"λ": 0.7}
-    with pytest.raises(ValueError, match="needs a cascade and the α, β and λ of its training, not mine:"):
+    with pytest.raises(
+        ValueError, match="needs a cascade and the α, β and λ of its training, not mine:"
+    ):
         study.bring(study.checkpoint("meta").model, "mine").theorem("meta")
 
 
-def test_theorem_1_is_checked_once_for_a_network(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_theorem_1_is_checked_once_for_a_network(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = study.run("cascade")
     assert study.store.theorem(run) is None
     monkeypatch.setattr(module, "check_theorem", lambda *arguments: {"error_as_printed": 0.25})
@@ -301,23 +389,35 @@ def test_a_network_of_other_classes_or_inputs_is_refused_before_it_runs(study: S
     reason = r"mine:\w+ returns logits of shape \(2, 3\) for 2 examples; digits has 10 classes"
     with pytest.raises(NetworkError, match=reason):
         study.bring(own_network(3), "mine").run("tent")
-    with pytest.raises(NetworkError, match=r"mine:\w+ cannot take inputs of shape \(2, 3, 32, 32\): .*3072"):
+    with pytest.raises(
+        NetworkError, match=r"mine:\w+ cannot take inputs of shape \(2, 3, 32, 32\): .*3072"
+    ):
         study.bring(nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 10)), "mine").run("erm")
     assert not list(study.store.folder.glob("runs/*/entry.json"))
 
 
-def test_a_module_of_ones_own_is_a_network_of_the_study(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_ones_own_is_a_network_of_the_study(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "pretrain", never)
     torch.manual_seed(0)
-    own = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10))
+    own = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10)
+    )
     own(torch.zeros(2, 3, 32, 32))
     weights = {name: value.clone() for name, value in own.state_dict().items()}
     brought = study.bring(own, "mine")
     run = brought.run("tent")
     checkpoint = run.request.checkpoint
-    assert checkpoint.weights.startswith("mine:") and checkpoint.network is None and checkpoint.training is None
+    assert (
+        checkpoint.weights.startswith("mine:")
+        and checkpoint.network is None
+        and checkpoint.training is None
+    )
     assert run.provenance["network"]["sha256"].startswith(checkpoint.weights.partition(":")[2])
-    assert all(torch.equal(value, weights[name]) for name, value in own.state_dict().items()), "it is left as it was"
+    assert all(torch.equal(value, weights[name]) for name, value in own.state_dict().items()), (
+        "it is left as it was"
+    )
     assert brought.varied(batch_size=4).request("tent").checkpoint == checkpoint
     with torch.no_grad():
         own[0].weight += 1
@@ -327,14 +427,22 @@ def test_a_module_of_ones_own_is_a_network_of_the_study(study: Study, monkeypatc
 def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_path: Path) -> None:
     other = packed(study, tmp_path / "weights").varied(epochs=9)
     run = other.run("cascade")
-    assert run.request.checkpoint.weights.startswith("folder:") and run.request.checkpoint.training is None
+    assert (
+        run.request.checkpoint.weights.startswith("folder:")
+        and run.request.checkpoint.training is None
+    )
     for same in (study, Study(settings_in(tmp_path / "from nothing"))):  # same seed, same numbers
         again = same.run("cascade").batches.drop(columns="seconds")
         pd.testing.assert_frame_equal(run.batches.drop(columns="seconds"), again)
     assert other.store.history(run) is None and not_held_out(run) == ""
-    card = tmp_path / "weights" / "meta-0.json"  # The same weights behind another ReLU are another network.
+    card = (
+        tmp_path / "weights" / "meta-0.json"
+    )  # The same weights behind another ReLU are another network.
     card.write_text(card.read_text().replace('"main_logits": "plain"', '"main_logits": "relu"'))
-    assert other.request("cascade").checkpoint.weights not in (run.request.checkpoint.weights, "train")
+    assert other.request("cascade").checkpoint.weights not in (
+        run.request.checkpoint.weights,
+        "train",
+    )
     card.write_text(card.read_text().replace('"main_logits": "relu"', '"main_logits": "plain"'))
     other_split = other.varied(held_out_fraction=0.5).run("adabn")
     assert not_held_out(other_split).startswith("the network may know the held-out source images")
@@ -350,10 +458,25 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
 @pytest.mark.parametrize(
     ("modality", "changes", "error", "message"),
     [
-        ("image", {"image_training_batch_size": 50}, ValueError, "image_training_batch_size = 50.*42 source examples"),
-        ("image", {"image_held_out_fraction": 0.999}, ValueError, "held_out_fraction = 0.999.*none is left"),
+        (
+            "image",
+            {"image_training_batch_size": 50},
+            ValueError,
+            "image_training_batch_size = 50.*42 source examples",
+        ),
+        (
+            "image",
+            {"image_held_out_fraction": 0.999},
+            ValueError,
+            "held_out_fraction = 0.999.*none is left",
+        ),
         ("image", {"image_weights": "nowhere"}, ValueError, "nowhere"),
-        ("image", {"image_dataset": ["digits", "cifar10"]}, SettingsError, "one is needed here, such as digits"),
+        (
+            "image",
+            {"image_dataset": ["digits", "cifar10"]},
+            SettingsError,
+            "one is needed here, such as digits",
+        ),
         (
             "image",
             {"image_statistics_memory": 8, "image_methods": ["adabn", "tema"]},
@@ -361,14 +484,30 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
             "leave memory = 8 out",
         ),
         (
-            *("image", {"image_statistics_memory": 8, "image_predict": "before", "image_methods": ["erm", "cotta"]}),
+            *(
+                "image",
+                {
+                    "image_statistics_memory": 8,
+                    "image_predict": "before",
+                    "image_methods": ["erm", "cotta"],
+                },
+            ),
             *(ValueError, "memory needs predict='after'"),
         ),
-        ("text", {"text_test_size": 33}, ValueError, "dvd with 33 examples ends in a batch of one.*text_batch_size"),
+        (
+            "text",
+            {"text_test_size": 33},
+            ValueError,
+            "dvd with 33 examples ends in a batch of one.*text_batch_size",
+        ),
     ],
 )
 def test_what_could_only_fail_later_is_refused_first(
-    tmp_path: Path, modality: Modality, changes: dict[str, Any], error: type[Exception], message: str
+    tmp_path: Path,
+    modality: Modality,
+    changes: dict[str, Any],
+    error: type[Exception],
+    message: str,
 ) -> None:
     with pytest.raises(error, match=message):
         Study(settings_in(tmp_path, **changes), modality).check()
@@ -377,17 +516,33 @@ def test_what_could_only_fail_later_is_refused_first(
 def test_a_method_that_needs_the_source_is_refused_where_there_is_none(tmp_path: Path) -> None:
     sample = tmp_path / "sample.npz"
     np.savez(sample, x=np.zeros((992, 32, 32, 3), np.uint8), y=np.arange(992) % 10)
-    changes = {"image_dataset": f"cifar10_sample:{sample}", "image_methods": ["eata"], "image_test_size": 992}
+    changes = {
+        "image_dataset": f"cifar10_sample:{sample}",
+        "image_methods": ["eata"],
+        "image_test_size": 992,
+    }
     study = Study(settings_in(tmp_path, **changes)).bring(own_network(10), "mine")
     for ask in (study.check, lambda: study.run("eata")):
-        with pytest.raises(ValueError, match="EATA needs images of the source, and cifar10_sample:sample.* has none"):
+        with pytest.raises(
+            ValueError,
+            match="EATA needs images of the source, and cifar10_sample:sample.* has none",
+        ):
             ask()
 
 
-def test_two_folders_of_one_name_are_two_datasets_and_changed_data_is_another_run(tmp_path: Path) -> None:
+def test_two_folders_of_one_name_are_two_datasets_and_changed_data_is_another_run(
+    tmp_path: Path,
+) -> None:
     here, there = (f"npz:{write_npz(tmp_path / place / 'pets')}" for place in ("here", "there"))
-    small: dict[str, Any] = {"image_train_size": None, "image_test_size": 8, "image_stream": ["fog"]}
-    first, second = (Study(settings_in(tmp_path, image_dataset=name, **small)).run("erm") for name in (here, there))
+    small: dict[str, Any] = {
+        "image_train_size": None,
+        "image_test_size": 8,
+        "image_stream": ["fog"],
+    }
+    first, second = (
+        Study(settings_in(tmp_path, image_dataset=name, **small)).run("erm")
+        for name in (here, there)
+    )
     assert first.request.checkpoint.dataset != second.request.checkpoint.dataset
     write_npz(tmp_path / "here" / "pets", train={"y": np.arange(40)[::-1] % 10})
     changed = Study(settings_in(tmp_path, image_dataset=here, **small)).run("erm")

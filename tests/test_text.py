@@ -16,10 +16,22 @@ from sklearn.linear_model import LogisticRegression
 from cascadetta_lib.augment.text import OPERATIONS, WORD, eda, words
 from cascadetta_lib.data import amazon, identity, load_dataset, msda, reviews, synthetic_reviews
 from cascadetta_lib.data.base import DataMissing
-from cascadetta_lib.data.reviews import DOMAINS, SOURCE_DOMAIN, Reviews, Synonyms, TextDataset, TextOptions
+from cascadetta_lib.data.reviews import (
+    DOMAINS,
+    SOURCE_DOMAIN,
+    Reviews,
+    Synonyms,
+    TextDataset,
+    TextOptions,
+)
 
 pytestmark = pytest.mark.usefixtures("offline")
-DICTIONARY = {"good": ("fine", "very nice"), "book": ("volume",), "bad": ("poor",), "plot": ("story", "tale")}
+DICTIONARY = {
+    "good": ("fine", "very nice"),
+    "book": ("volume",),
+    "bad": ("poor",),
+    "plot": ("story", "tale"),
+}
 SYNONYMS = Synonyms(lambda word: DICTIONARY.get(word, ()), "the tests")
 REVIEW = "this good book has a bad plot but it is a good read and i would buy it".split()
 DISTINCT = [f"w{index}" for index in range(1000)]
@@ -40,7 +52,10 @@ def changed(operation: str, review: list[str], strength: float, count: int = 20)
 
 
 def test_words() -> None:
-    assert words("I don't LIKE it -- 5 stars!") == ["i", "don't", "like", "it", "5", "stars"] and words("?!") == []
+    assert (
+        words("I don't LIKE it -- 5 stars!") == ["i", "don't", "like", "it", "5", "stars"]
+        and words("?!") == []
+    )
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.05, 0.2, 1.0])
@@ -55,14 +70,21 @@ def test_synonym_replacement(strength: float, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("strength", [0.05, 0.3])
 def test_random_insertion_and_swap(strength: float) -> None:
-    allowed = {part for word in REVIEW for synonym in SYNONYMS.find(word) for part in synonym.split()}
+    allowed = {
+        part for word in REVIEW for synonym in SYNONYMS.find(word) for part in synonym.split()
+    }
     places, count = set(), max(1, int(strength * len(REVIEW)))
     for result in changed("random insertion", REVIEW, strength, 50):
         added = Counter(result) - Counter(REVIEW)
         assert count <= added.total() <= 2 * count and set(added) <= allowed
         rest = iter(result)
         assert all(word in rest for word in REVIEW), "what was there keeps its order"
-        places.add(next((i for i, (a, b) in enumerate(zip(REVIEW, result, strict=False)) if a != b), len(REVIEW)))
+        places.add(
+            next(
+                (i for i, (a, b) in enumerate(zip(REVIEW, result, strict=False)) if a != b),
+                len(REVIEW),
+            )
+        )
     assert len(places) > 5
     for result in changed("random swap", DISTINCT[:20], strength):
         moved = sum(old != new for old, new in zip(DISTINCT, result, strict=False))
@@ -77,7 +99,10 @@ def test_random_deletion() -> None:
 
 
 def test_a_synonym_of_several_words_becomes_words() -> None:
-    assert {*map(tuple, changed("synonym replacement", ["good"], 0.1))} == {("fine",), ("very", "nice")}
+    assert {*map(tuple, changed("synonym replacement", ["good"], 0.1))} == {
+        ("fine",),
+        ("very", "nice"),
+    }
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -139,7 +164,9 @@ def test_msda_stacks() -> None:
     first = torch.tanh(torch.cat([x, torch.ones(len(x), 1)], 1) @ weights[0].T)
     second = torch.tanh(torch.cat([first, torch.ones(len(x), 1)], 1) @ weights[1].T)
     torch.testing.assert_close(msda.apply_msda(x, weights), [x, first, second])
-    torch.testing.assert_close(weights[1], msda.fit_msda(first, layers=1, probability=0.3)[0], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        weights[1], msda.fit_msda(first, layers=1, probability=0.3)[0], atol=1e-4, rtol=1e-4
+    )
 
 
 # The shared dataset -------------------------------------------------------------------------------------------------
@@ -151,9 +178,13 @@ def options(folder: Path, **changes: Any) -> TextOptions:
 
 def small_dataset(folder: Path, synonyms: Synonyms = SYNONYMS, **changes: Any) -> TextDataset:
     """40 reviews of the source and 12 of each target domain; review i of the source holds the word `only<i>` twice."""
-    texts = [f"the book number{i % 7} is {'good' if i % 2 else 'bad'} only{i} only{i}" for i in range(40)]
+    texts = [
+        f"the book number{i % 7} is {'good' if i % 2 else 'bad'} only{i} only{i}" for i in range(40)
+    ]
     targets = {
-        domain: np.array([f"a {domain} {'good' if i > 5 else 'bad'} plot {i}" for i in range(12)], dtype=object)
+        domain: np.array(
+            [f"a {domain} {'good' if i > 5 else 'bad'} plot {i}" for i in range(12)], dtype=object
+        )
         for domain in DOMAINS
     }
     return reviews.make_text_dataset(
@@ -163,7 +194,10 @@ def small_dataset(folder: Path, synonyms: Synonyms = SYNONYMS, **changes: Any) -
         official=True,
         compare_with=None,
         train=Reviews(np.array(texts, dtype=object), torch.arange(40) % 2),
-        domains={domain: Reviews(texts, (torch.arange(12) > 5).long()) for domain, texts in targets.items()},
+        domains={
+            domain: Reviews(texts, (torch.arange(12) > 5).long())
+            for domain, texts in targets.items()
+        },
         synonyms=synonyms,
         options=options(folder, **changes),
     )
@@ -171,16 +205,23 @@ def small_dataset(folder: Path, synonyms: Synonyms = SYNONYMS, **changes: Any) -
 
 def test_dataset_holds_rows(tmp_path: Path) -> None:
     data = small_dataset(tmp_path, msda_layers=0)
-    assert data.train.x.dtype == torch.int64 and len(data.train.x) == 36 and len(data.held_out.x) == 4
+    assert (
+        data.train.x.dtype == torch.int64 and len(data.train.x) == 36 and len(data.held_out.x) == 4
+    )
     assert len(data.bank) == 36 * 4 + 4 + 3 * 12 and data.bank.dtype == torch.float32
     assert data.network_facts == {"classes": 2, "inputs": data.bank.shape[1]} and data.official
     torch.testing.assert_close(data.prepare(data.train.x[3:5]), data.bank[3:5])
     assert (
-        data.vocabulary.standard == DOMAINS and data.source == "made up by the tests, EDA with synonyms from the tests"
+        data.vocabulary.standard == DOMAINS
+        and data.source == "made up by the tests, EDA with synonyms from the tests"
     )
-    everything = torch.cat([data.train.x, data.held_out.x, *(data.domain(domain).x for domain in DOMAINS)])
+    everything = torch.cat(
+        [data.train.x, data.held_out.x, *(data.domain(domain).x for domain in DOMAINS)]
+    )
     assert len(everything.unique()) == len(everything)
-    assert data.augmented_copies is None and data.weak_augment(data.train.x, seeded()) is data.train.x
+    assert (
+        data.augmented_copies is None and data.weak_augment(data.train.x, seeded()) is data.train.x
+    )
     shown = data.augmented_texts(0, 5, seeded())
     assert data.texts[0].startswith("the book") and shown == data.augmented_texts(0, 5, seeded())
     assert len(shown) == 5 and {operation for operation, _ in shown} <= set(OPERATIONS)
@@ -195,7 +236,9 @@ def test_features_are_the_training_texts_own(tmp_path: Path) -> None:
     target, names = data.domain("dvd"), vectorizer.get_feature_names_out().tolist()
     assert "dvd" not in names and (data.prepare(target.x)[:, names.index("good")] == target.y).all()
     fewer, sums = small_dataset(tmp_path, msda_layers=0, vocabulary_size=10), expected.sum(0)
-    assert sorted(fewer.prepare(fewer.train.x).sum(0).tolist()) == sorted(sums[np.argsort(-sums)[:10]].tolist())
+    assert sorted(fewer.prepare(fewer.train.x).sum(0).tolist()) == sorted(
+        sums[np.argsort(-sums)[:10]].tolist()
+    )
 
 
 def test_randomise_picks_a_version_of_the_same_review(tmp_path: Path) -> None:
@@ -212,16 +255,23 @@ def test_randomise_picks_a_version_of_the_same_review(tmp_path: Path) -> None:
 
 def test_domains(tmp_path: Path) -> None:
     data, whole = small_dataset(tmp_path, test_size=3), small_dataset(tmp_path)
-    assert not data.official and len(data.domain("kitchen").x) == len(data.domain(SOURCE_DOMAIN).x) == 3
+    assert (
+        not data.official
+        and len(data.domain("kitchen").x) == len(data.domain(SOURCE_DOMAIN).x) == 3
+    )
     torch.testing.assert_close(data.domain("kitchen").y, whole.domain("kitchen").y[:3])
     assert set(whole.domain("dvd").y[:6].tolist()) == {0, 1}, "the classes are mixed"
     orders = {tuple(whole.domain(name).y.tolist()) for name in DOMAINS}
-    assert len(orders) == 3, "in each domain in another way, though all files hold one class after the other"
+    assert len(orders) == 3, (
+        "in each domain in another way, though all files hold one class after the other"
+    )
     torch.testing.assert_close(whole.domain(SOURCE_DOMAIN).x, whole.held_out.x)
     assert data.fingerprint == whole.fingerprint
 
 
-def test_msda_is_fitted_on_the_training_text_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_msda_is_fitted_on_the_training_text_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reviews, "CHUNK", 7)
     data, raw = small_dataset(tmp_path), small_dataset(tmp_path, msda_layers=0)
     mapped = []
@@ -238,8 +288,12 @@ def test_features_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     other = small_dataset(tmp_path / "one", msda_layers=0)
     assert not torch.equal(other.bank, first.bank)
     different = small_dataset(tmp_path / "one", Synonyms(lambda word: ("other",), "other"))
-    assert first.fingerprint != different.fingerprint and not torch.equal(first.bank, different.bank)
-    monkeypatch.setattr(reviews, "_features", lambda *arguments: pytest.fail("the features were there"))
+    assert first.fingerprint != different.fingerprint and not torch.equal(
+        first.bank, different.bank
+    )
+    monkeypatch.setattr(
+        reviews, "_features", lambda *arguments: pytest.fail("the features were there")
+    )
     assert torch.equal(first.bank, small_dataset(tmp_path / "one").bank)
     assert torch.equal(other.bank, small_dataset(tmp_path / "one", msda_layers=0).bank)
 
@@ -255,12 +309,16 @@ def load(name: str, folder: Path, **changes: Any) -> TextDataset:
 
 def accuracies(data: TextDataset) -> dict[str, float]:
     model = LogisticRegression(max_iter=500).fit(data.prepare(data.train.x), data.train.y)
-    return {name: model.score(data.prepare(split.x), split.y) for name, split in data.domains.items()}
+    return {
+        name: model.score(data.prepare(split.x), split.y) for name, split in data.domains.items()
+    }
 
 
 def test_composed_reviews_shift(tmp_path: Path) -> None:
     data = load("reviews", tmp_path, msda_layers=0, vocabulary_size=1000, eda_copies=1)
-    assert not data.official and "synthetic" in data.source and data.compare_with == "Amazon Reviews"
+    assert (
+        not data.official and "synthetic" in data.source and data.compare_with == "Amazon Reviews"
+    )
     assert len(data.train.x) + len(data.held_out.x) == 1200
     assert any(data.texts[0] != text for _, text in data.augmented_texts(0, 8, seeded()))
     found = accuracies(data)
@@ -272,10 +330,17 @@ def test_the_size_of_the_shift_is_a_parameter() -> None:
     errors = []
     for shift in (0.0, 1.0):
         train = synthetic_reviews.compose(SOURCE_DOMAIN, 600, 0, shift=shift)
-        test, again = (synthetic_reviews.compose("electronics", 600, 1, shift=shift) for _ in range(2))
-        assert test.texts.tolist() == again.texts.tolist() and test.labels.bincount().tolist() == [300, 300]
+        test, again = (
+            synthetic_reviews.compose("electronics", 600, 1, shift=shift) for _ in range(2)
+        )
+        assert test.texts.tolist() == again.texts.tolist() and test.labels.bincount().tolist() == [
+            300,
+            300,
+        ]
         vectorizer = CountVectorizer()
-        model = LogisticRegression(max_iter=500).fit(vectorizer.fit_transform(train.texts), train.labels)
+        model = LogisticRegression(max_iter=500).fit(
+            vectorizer.fit_transform(train.texts), train.labels
+        )
         errors.append(1 - model.score(vectorizer.transform(test.texts), test.labels))
     assert errors[0] < 0.2 and errors[1] > 0.4
 
@@ -283,7 +348,9 @@ def test_the_size_of_the_shift_is_a_parameter() -> None:
 # Raw reviews --------------------------------------------------------------------------------------------------------
 
 
-def review(text: str, rating: str | None = "5.0", closing: str = "\n</review_text>\n</review>\n") -> bytes:
+def review(
+    text: str, rating: str | None = "5.0", closing: str = "\n</review_text>\n</review>\n"
+) -> bytes:
     stars = "" if rating is None else f"<rating>\n{rating}\n</rating>\n"
     return f"<review>\n<title>\na title\n</title>\n{stars}<review_text>\n{text}{closing}".encode()
 
@@ -311,7 +378,9 @@ def test_labelled_reviews(tmp_path: Path, own_synonyms: None, kitchen: str) -> N
     data = load("amazon", tmp_path)
     assert data.name == "amazon" and not data.official and data.compare_with == "Amazon Reviews"
     assert len(data.train.x) == 18 and len(data.domain("kitchen").x) == 20
-    assert data.domain_source.startswith("labelled reviews of dvd, electronics, kitchen, which have no unlabeled")
+    assert data.domain_source.startswith(
+        "labelled reviews of dvd, electronics, kitchen, which have no unlabeled"
+    )
     for index in range(18):
         assert ("positive" in data.texts[index]) == bool(data.train.y[index])
 
@@ -339,7 +408,9 @@ def test_a_file_that_is_not_xml(tmp_path: Path) -> None:
     path.write_bytes(
         review("salt & pepper &quot;shaker&quot; &#60;3 it&#8217;s", "5.0")
         + review("utf caf\u00e9", "3.0")
-        + review("latin caf@ \x93quoted\x94 \x1a end", "1.0").replace(b"@", b"\xe9").replace(b"\xc2", b"")
+        + review("latin caf@ \x93quoted\x94 \x1a end", "1.0")
+        .replace(b"@", b"\xe9")
+        .replace(b"\xc2", b"")
         + review("no closing tag", "4.0", closing="\n</review>\n")
         + review("nothing closed", "2.0", closing="\n")
         + review(" \n ", "5.0")
@@ -370,7 +441,9 @@ def test_missing_raw_data(tmp_path: Path, own_synonyms: None) -> None:
         load("amazon", tmp_path)
 
 
-def test_a_packed_archive_is_unpacked_and_its_hash_recorded(tmp_path: Path, own_synonyms: None) -> None:
+def test_a_packed_archive_is_unpacked_and_its_hash_recorded(
+    tmp_path: Path, own_synonyms: None
+) -> None:
     packed = tmp_path / "data" / "domain_sentiment_data.tar.gz"
     packed.parent.mkdir()
     with tarfile.open(packed, "w:gz") as tar:
@@ -384,7 +457,9 @@ def test_a_packed_archive_is_unpacked_and_its_hash_recorded(tmp_path: Path, own_
 
 def test_missing_nltk_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("nltk.data.path", [])
-    with pytest.raises(DataMissing, match=rf"nltk's wordnet is missing.*md5:b3f3.*{tmp_path}/nltk_data/corpora"):
+    with pytest.raises(
+        DataMissing, match=rf"nltk's wordnet is missing.*md5:b3f3.*{tmp_path}/nltk_data/corpora"
+    ):
         amazon.wordnet_synonyms(str(tmp_path))("good")
 
 
@@ -410,6 +485,8 @@ def test_real_reviews(real: Path) -> None:
     data = load("amazon", real, vocabulary_size=5000, eda_copies=1, msda_layers=0, test_size=300)
     assert "skipped" not in data.source and data.bank.shape[1] == 5000
     assert len(data.train.x) == 1800 and len(data.held_out.x) == 200
-    different = (data.prepare(data.train.x) != data.prepare(data.randomise(data.train.x, seeded()))).any(1)
+    different = (
+        data.prepare(data.train.x) != data.prepare(data.randomise(data.train.x, seeded()))
+    ).any(1)
     assert different.float().mean() > 0.7, "the others' changes are outside the vocabulary"
     assert data.train.y.bincount().min() > 850

@@ -7,15 +7,23 @@ import torch
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from cascadetta_lib import theorem
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.losses import entropy
-from cascadetta_lib.meta import MetaProblem, batch_statistics, exact_meta_gradient, flatten, inner_parameter_names
 from cascadetta_lib.models import Cascade, ImageNetwork, Outputs, TextNetwork, build_network
-from cascadetta_lib.objectives import Half, Training
+from cascadetta_lib.training import theorem
+from cascadetta_lib.training.meta import (
+    MetaProblem,
+    batch_statistics,
+    exact_meta_gradient,
+    flatten,
+    inner_parameter_names,
+)
+from cascadetta_lib.training.objectives import Half, Training
 
 
-def test_decompositions_and_curvatures_are_those_of_the_whole_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompositions_and_curvatures_are_those_of_the_whole_hessian(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(theorem, "ITERATIONS", 3000)
     model = build_network(TextNetwork(hidden=(5,)), classes=2, inputs=4, seed=0).double()
     assert isinstance(model, Cascade)
@@ -28,7 +36,10 @@ def test_decompositions_and_curvatures_are_those_of_the_whole_hessian(monkeypatc
 
     def outputs(flat: torch.Tensor, half: Half) -> Outputs:
         parts = flat.split([value.numel() for value in parameters.values()])
-        values = {name: part.view_as(parameters[name]) for name, part in zip(parameters, parts, strict=True)}
+        values = {
+            name: part.view_as(parameters[name])
+            for name, part in zip(parameters, parts, strict=True)
+        }
         return functional_call(model, values, (half.x,))
 
     def loss(flat: torch.Tensor) -> torch.Tensor:
@@ -40,7 +51,9 @@ def test_decompositions_and_curvatures_are_those_of_the_whole_hessian(monkeypatc
 
     def by_hand(alpha: float, beta: float) -> tuple[float, float]:
         """error_moved_point and error_as_printed, with the Hessian at ψ′."""
-        exact = flatten(exact_meta_gradient(model, replace(problem, inner_learning_rate=alpha))[1].values())
+        exact = flatten(
+            exact_meta_gradient(model, replace(problem, inner_learning_rate=alpha))[1].values()
+        )
         moved = flatten(parameters.values()).requires_grad_(True)
         (step,) = torch.autograd.grad(loss(moved), moved)
         with torch.no_grad():
@@ -78,6 +91,10 @@ def test_on_images_without_touching_the_network(dataset: ImageDataset) -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     first = theorem.check_theorem(model, dataset, Training(), seed=0)
     assert first["error_chain_rule"] < 1e-4
-    assert first["smallest_curvature"] <= first["curvature_along_gradient"] <= first["largest_curvature"] + 1e-6
+    assert (
+        first["smallest_curvature"]
+        <= first["curvature_along_gradient"]
+        <= first["largest_curvature"] + 1e-6
+    )
     assert first == theorem.check_theorem(model, dataset, Training(), seed=0)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

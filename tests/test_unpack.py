@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cascadetta_lib.settings import load_profile
-from cascadetta_lib.store import Damaged
-from cascadetta_lib.study import Study
-from exhibits.runs import Runs, main_points
-from workflow.unpack import unpack
+from study.exhibits.kit.runs import Runs, main_points
+from study.settings import load_profile
+from study.store import Damaged
+from study.study import Study
+from study.tools.unpack import unpack
 
 ROOT = Path(__file__).resolve().parents[1]
 LAPTOP = ROOT / "figures" / "laptop"
@@ -32,8 +32,14 @@ def test_the_main_table_is_drawn_again_without_the_data(tmp_path: Path) -> None:
     frame = Runs(study.settings).frame(main_points(study.settings, "image"))
     [numbers] = LAPTOP.glob("*-main_image-numbers.csv")
     wanted = pd.read_csv(numbers).set_index("label")["E"]
-    assert np.allclose(frame.set_index("label")["E"][wanted.index], wanted, atol=1e-4) and len(wanted) == 8
-    assert all("made on the same data in another folder, npz:" in run.provenance["filed"] for run in frame["run"])
+    assert (
+        np.allclose(frame.set_index("label")["E"][wanted.index], wanted, atol=1e-4)
+        and len(wanted) == 8
+    )
+    assert all(
+        "made on the same data in another folder, npz:" in run.provenance["filed"]
+        for run in frame["run"]
+    )
     assert not Runs(study_of(tmp_path / "a third", tmp_path).settings).stored
 
 
@@ -52,20 +58,31 @@ def test_runs_on_other_data_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["cut short", "changed", "no archive"])
 def test_an_archive_that_is_not_whole_is_refused(damage: str, tmp_path: Path) -> None:
     archive = tmp_path / "runs.tar.xz"
-    archive.write_bytes({"cut short": ARCHIVE.read_bytes()[:20_000], "no archive": b"runs"}.get(damage, b""))
+    archive.write_bytes(
+        {"cut short": ARCHIVE.read_bytes()[:20_000], "no archive": b"runs"}.get(damage, b"")
+    )
     if damage == "changed":
         with tarfile.open(ARCHIVE) as packed:
             packed.extractall(tmp_path / "content", filter="data")
         next((tmp_path / "content").glob("runs/*/batches.csv")).write_text("step\n")
         with tarfile.open(archive, "w:xz") as packed:
             packed.add(tmp_path / "content", ".")
-    with pytest.raises(Damaged, match="not the one that was written" if damage == "changed" else "no whole .tar.xz"):
+    with pytest.raises(
+        Damaged, match="not the one that was written" if damage == "changed" else "no whole .tar.xz"
+    ):
         unpack(archive, study_of(tmp_path / "elsewhere", tmp_path))
     assert not (tmp_path / "results").exists()
 
 
 def test_the_command_says_in_one_line_which_archive_is_bad(tmp_path: Path) -> None:
-    command = [sys.executable, "workflow/unpack.py", "npz:elsewhere", "README.md", "--results", str(tmp_path)]
+    command = [
+        sys.executable,
+        "study/tools/unpack.py",
+        "npz:elsewhere",
+        "README.md",
+        "--results",
+        str(tmp_path),
+    ]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert told.returncode == 2 and not told.stdout
     said = "unpack.py: README.md: it is no whole .tar.xz file ("
@@ -73,8 +90,17 @@ def test_the_command_says_in_one_line_which_archive_is_bad(tmp_path: Path) -> No
 
 
 def test_folders_are_those_of_the_caller_as_in_run_all(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "workflow" / "unpack.py"), "npz:pets", str(ARCHIVE), "--results", "here"]
+    command = [
+        sys.executable,
+        str(ROOT / "workflow" / "unpack.py"),
+        "npz:pets",
+        str(ARCHIVE),
+        "--results",
+        "here",
+    ]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert told.returncode == 0 and told.stdout.endswith("8 entries\n"), told.stderr
-    study = load_profile("laptop", {"image_dataset": f"npz:{tmp_path}/pets", "results_folder": f"{tmp_path}/here"})
+    study = load_profile(
+        "laptop", {"image_dataset": f"npz:{tmp_path}/pets", "results_folder": f"{tmp_path}/here"}
+    )
     assert len(Runs(study).stored) == 8

@@ -17,19 +17,22 @@ import yaml
 from conftest import PATIENCE, wait_for
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
-from cascadetta_lib.settings import flat, load_profile
-from cascadetta_lib.study import Study as CoreStudy
-from workflow import command, run
-from workflow.estimate import FORWARD, UPDATE, estimate, hours, images_of
-from workflow.execute import FAILURE, PARTIAL, take_gpu
-from workflow.notebooks import make_jobs, outdated_reports
+from study.settings import flat, load_profile
+from study.study import Study as CoreStudy
+from study.workflow import command, run
+from study.workflow.estimate import FORWARD, UPDATE, estimate, hours, images_of
+from study.workflow.execute import FAILURE, PARTIAL, take_gpu
+from study.workflow.notebooks import make_jobs, outdated_reports
 
 ROOT = Path(__file__).resolve().parents[1]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-PRETRAIN = ["profile = 'quick'\nseed = 0\nimage_dataset = None", "import sys; print('kernel', sys.executable)"]
+PRETRAIN = [
+    "profile = 'quick'\nseed = 0\nimage_dataset = None",
+    "import sys; print('kernel', sys.executable)",
+]
 ADAPT = [
     "profile = 'quick'\nseed = 0\nimage_dataset = None\nimage_severity = None",
-    "import os; from cascadetta_lib.settings import settings_from; settings = settings_from(globals())\n"
+    "import os; from study.settings import settings_from; settings = settings_from(globals())\n"
     "print('folder', os.getcwd(), 'of', settings.profile, 'epochs', settings.image.epochs, settings.text.iterations)",
     "# the cell that fails\nif settings.image.severity == 1:\n    raise RuntimeError('no such severity')",
 ]
@@ -51,7 +54,11 @@ def write_notebook(path: Path, *cells: str) -> Path:
 @pytest.fixture(scope="module")
 def notebooks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("note {books}")
-    for name, cells in (("01_pretrain", PRETRAIN), ("02_adapt_image", ADAPT), ("10_report", REPORT)):
+    for name, cells in (
+        ("01_pretrain", PRETRAIN),
+        ("02_adapt_image", ADAPT),
+        ("10_report", REPORT),
+    ):
         write_notebook(folder / f"{name}.ipynb", *cells)
     return folder
 
@@ -74,7 +81,9 @@ class Study:
 
     def __call__(self, *arguments: str) -> int:
         os.chdir(self.folder)
-        ours, theirs = (arguments.index("--"), len(arguments)) if "--" in arguments else (len(arguments), 0)
+        ours, theirs = (
+            (arguments.index("--"), len(arguments)) if "--" in arguments else (len(arguments), 0)
+        )
         extra = [] if "--set" in arguments else ["--set"]
         given = [*arguments[:ours], *extra, "results_folder=results", *arguments[ours:theirs]]
         return command.main(given, self.notebooks)
@@ -91,7 +100,9 @@ def hostile_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user whose own Jupyter and IPython would break every notebook."""
     kernel = tmp_path / "share" / "kernels" / "cascadetta" / "kernel.json"
     kernel.parent.mkdir(parents=True)
-    kernel.write_text(json.dumps({"argv": ["/bin/false"], "display_name": "wrong", "language": "python"}))
+    kernel.write_text(
+        json.dumps({"argv": ["/bin/false"], "display_name": "wrong", "language": "python"})
+    )
     startup = tmp_path / "ipython" / "profile_default" / "startup" / "wrong.py"
     startup.parent.mkdir(parents=True)
     startup.write_text("import os; os._exit(1)")
@@ -106,14 +117,19 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
 ) -> None:
     mine = study.folder / "mine.yaml"
     values = yaml.safe_load((ROOT / "profiles" / "quick.yaml").read_text())
-    values |= {"figures_folder": str(study.folder / "kept"), "figures_notebooks": ["02_adapt_image"]}
+    values |= {
+        "figures_folder": str(study.folder / "kept"),
+        "figures_notebooks": ["02_adapt_image"],
+    }
     mine.write_text(yaml.safe_dump(values))
     profile = ("--profile", "mine.yaml")
     assert study(*profile, "--", "--dry-run") == command.DONE and not study.output(JOBS[0]).exists()
     capfd.readouterr()
     assert study(*profile) == command.DONE
     out, err = capfd.readouterr()
-    assert [line for line in out.splitlines() if line.endswith("started")] == [f"{job}: started" for job in JOBS]
+    assert [line for line in out.splitlines() if line.endswith("started")] == [
+        f"{job}: started" for job in JOBS
+    ]
     assert out.splitlines()[-1] == "report: results/quick/report.html"
     assert "unknown parameter" not in (out + err).lower()
     assert f"kernel {sys.executable}" in study.output(JOBS[0]).read_text()
@@ -123,14 +139,22 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert "data:image/png;base64" in page and "secret" not in page
     for job in JOBS:  # the page of a notebook has its code, and the report links to it
         page_of_job = (study.quick / "notebooks" / f"{job}.html").read_text()
-        assert f'href="notebooks/{job}.html"' in page and ("secret" in page_of_job) == (job == "10_report")
-    assert "folder . of quick epochs 4 300" in (study.folder / "kept" / "02_adapt_image.md").read_text()
+        assert f'href="notebooks/{job}.html"' in page and ("secret" in page_of_job) == (
+            job == "10_report"
+        )
+    assert (
+        "folder . of quick epochs 4 300"
+        in (study.folder / "kept" / "02_adapt_image.md").read_text()
+    )
     assert not list(study.quick.rglob("*.partial*"))
 
     assert study(*profile) == command.DONE
     out = capfd.readouterr().out
     assert "nothing to do" in out and "started" not in out
-    assert study(*profile, "--", "--dry-run") == command.DONE and "nothing to do" not in capfd.readouterr().out
+    assert (
+        study(*profile, "--", "--dry-run") == command.DONE
+        and "nothing to do" not in capfd.readouterr().out
+    )
 
     # A changed parameter runs the notebooks of its modality again. Here it also makes one fail.
     mine.write_text(yaml.safe_dump(values | {"image_severity": 1, "text_iterations": 7}))
@@ -138,7 +162,12 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     err = capfd.readouterr().err
     partial = study.output(JOBS[1]).with_suffix(PARTIAL)
     assert partial.exists() and not study.output(JOBS[1]).exists()
-    for part in ("02_adapt_image.ipynb", "# the cell that fails", "RuntimeError: no such severity", partial.name):
+    for part in (
+        "02_adapt_image.ipynb",
+        "# the cell that fails",
+        "RuntimeError: no such severity",
+        partial.name,
+    ):
         assert part in err
     assert "\x1b" not in err
 
@@ -155,7 +184,9 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert any("core-hours" in line for line in listed[4:])
 
 
-def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profile(tmp_path: Path) -> None:
+def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profile(
+    tmp_path: Path,
+) -> None:
     def label(*arguments: str) -> str:
         settings = run.load_settings(command.parse(arguments), tmp_path)
         assert settings.figures_path == settings.results_path / settings.profile / "figures"
@@ -163,21 +194,31 @@ def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profil
 
     changed = {label("--set", f"image_epochs={epochs}") for epochs in (2, 3)}
     assert len(changed) == 2 and all(name.startswith("quick-") for name in changed)
-    assert label("--seeds", "0,1") == label("--set", "image_epochs=4") == "quick", "this is what the profile says"
+    assert label("--seeds", "0,1") == label("--set", "image_epochs=4") == "quick", (
+        "this is what the profile says"
+    )
     assert label("--set", "image_epochs=2", "profile=mine") == "mine"
-    assert label("--profile", "study", "--set", "image_severity=2").startswith("study-"), "which has such a folder"
+    assert label("--profile", "study", "--set", "image_severity=2").startswith("study-"), (
+        "which has such a folder"
+    )
     assert label("--profile", "study", "--set", "image_severity=2", "profile=mine") == "mine"
     assert label("--seeds", "5").startswith("quick-"), "the exhibits choose at the first seed"
     assert label("--seeds", "5") == label("--seeds", "5,6") != label("--seeds", "6,5")
 
 
 def test_a_hang_up_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
     try:
         with (tmp_path / ".lock").open("w") as held:
             hang_up = "import os, signal; os.kill(os.getppid(), signal.SIGHUP)"
-            assert run.run_snakemake([sys.executable, "-c", hang_up], None, dict(os.environ), held) == 0
+            assert (
+                run.run_snakemake([sys.executable, "-c", hang_up], None, dict(os.environ), held)
+                == 0
+            )
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -185,7 +226,7 @@ def test_a_hang_up_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
 
 def command_line(notebooks: Path, *arguments: str) -> list[str]:
     """The program of run_all.sh with notebooks of one's own."""
-    code = "import sys; from pathlib import Path; from workflow.command import main; "
+    code = "import sys; from pathlib import Path; from study.workflow.command import main; "
     code += "sys.exit(main(sys.argv[2:], Path(sys.argv[1])))"
     return [sys.executable, "-c", code, str(notebooks), *arguments]
 
@@ -209,7 +250,9 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
     study.notebooks, running = tmp_path / "slow", tmp_path / "running"
     study.notebooks.mkdir()
     wait = f"import os, pathlib, time; pathlib.Path({str(running)!r}).write_text(str(os.getpid()))"
-    path = write_notebook(study.notebooks / "01_pretrain.ipynb", "seed = 0", f"{wait}; time.sleep(0 if seed else 600)")
+    path = write_notebook(
+        study.notebooks / "01_pretrain.ipynb", "seed = 0", f"{wait}; time.sleep(0 if seed else 600)"
+    )
     process = start(study)
     try:
         wait_for(running.exists, "the notebook")
@@ -236,21 +279,32 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
 def test_a_kernel_that_dies_is_told(tmp_path: Path) -> None:
     notebook = write_notebook(tmp_path / "01_x.ipynb", "seed = 0", "import os\nos._exit(1)")
     output = tmp_path / "out.ipynb"
-    arguments = [sys.executable, str(ROOT / "workflow" / "execute.py"), str(notebook), str(output), "{}"]
+    arguments = [
+        sys.executable,
+        str(ROOT / "workflow" / "execute.py"),
+        str(notebook),
+        str(output),
+        "{}",
+    ]
     assert subprocess.run(arguments, capture_output=True).returncode
     told = output.with_suffix(FAILURE).read_text()
     assert "cell: the last one there" in told and "Kernel died" in told
     assert not output.exists()
 
 
-def test_jobs_at_a_time_take_different_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_at_a_time_take_different_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = []
     for gpu in ("3", "5", "3"):
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         taken.append(take_gpu(["3", "5", "3"], tmp_path))
         assert taken[-1] is not None and os.environ["CUDA_VISIBLE_DEVICES"] == gpu
     taken.pop(1)
-    assert take_gpu(["3", "5", "3"], tmp_path) is not None and os.environ["CUDA_VISIBLE_DEVICES"] == "5"
+    assert (
+        take_gpu(["3", "5", "3"], tmp_path) is not None
+        and os.environ["CUDA_VISIBLE_DEVICES"] == "5"
+    )
 
 
 def test_a_second_run_of_the_same_profile_is_told_of_the_first(
@@ -263,19 +317,34 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
-def test_a_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_locks(*given: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    with pytest.raises(command.Refusal, match=r"cannot be locked \(No locks available\); set results_folder"):
+    with pytest.raises(
+        command.Refusal, match=r"cannot be locked \(No locks available\); set results_folder"
+    ):
         run.lock(tmp_path)
 
 
 def test_help_needs_only_the_standard_library() -> None:
     asked = [sys.executable, "-PS", "-m", "workflow", "--help"]
-    text = subprocess.run(asked, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}).stdout
-    for option in ("--profile", "--only", "--seeds", "--set", "--jobs", "--dry-run", "--force", "-- "):
+    text = subprocess.run(
+        asked, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}
+    ).stdout
+    for option in (
+        "--profile",
+        "--only",
+        "--seeds",
+        "--set",
+        "--jobs",
+        "--dry-run",
+        "--force",
+        "-- ",
+    ):
         assert option in text
     for profile in (ROOT / "profiles").glob("*.yaml"):
         assert profile.stem in text
@@ -292,8 +361,13 @@ def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: P
     jobs = jobs_of(notebooks, seeds=[0, 3], image_dataset=["digits", "npz:/some/my pets"])
     assert len(jobs) == 2 * 4 + 1
     job = jobs["02_adapt_image-npz-my%20pets-seed3"]
-    assert (job["parameters"]["seed"], job["parameters"]["image_dataset"]) == (3, "npz:/some/my pets")
-    assert job["parameters"]["image_epochs"] == 4, "what its modality has and its cell does not name"
+    assert (job["parameters"]["seed"], job["parameters"]["image_dataset"]) == (
+        3,
+        "npz:/some/my pets",
+    )
+    assert job["parameters"]["image_epochs"] == 4, (
+        "what its modality has and its cell does not name"
+    )
     assert not [name for name in job["parameters"] if name.startswith(("text_", "speech_"))]
     assert job["after"] == ["01_pretrain-npz-my%20pets-seed3"]
     assert jobs["10_report"]["parameters"]["seeds"] == [0, 3]
@@ -310,7 +384,9 @@ def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) 
 
     first = stands_on({"digits": "generated corruptions"})
     assert first == [[0, "generated corruptions"], [0, "generated corruptions"], [0]]
-    assert stands_on({}) == first == stands_on({"reviews": "other data"}), "a run that does not read the data"
+    assert stands_on({}) == first == stands_on({"reviews": "other data"}), (
+        "a run that does not read the data"
+    )
     assert stands_on({"digits": "the archive"})[0] == [0, "the archive"]
     jobs = jobs_of(study.notebooks, image_dataset="npz:pets")
     run.write_plan(load_profile("quick"), jobs, study.folder, {"npz-pets": "their content"})
@@ -328,10 +404,10 @@ def test_other_exhibits_or_methods_or_another_format_of_the_store_are_other_jobs
 
     first = texts()
     assert texts() == first
-    monkeypatch.setattr("workflow.notebooks.STORE_FORMAT", 99)
+    monkeypatch.setattr("study.workflow.notebooks.STORE_FORMAT", 99)
     other = texts()
     assert not other & first
-    monkeypatch.setattr("workflow.notebooks.ROOT", tmp_path)
+    monkeypatch.setattr("study.workflow.notebooks.ROOT", tmp_path)
     for folder in ("exhibits", "cascadetta_lib/methods"):
         (tmp_path / folder).mkdir(parents=True)
         before = texts()
@@ -361,7 +437,9 @@ def test_another_network_in_the_folder_of_weights_is_another_job(
         return [jobs[f"02_adapt_image-digits-seed{seed}"]["stands_on"] for seed in (0, 1)]
 
     there = {(str(tmp_path), 1): ["folder:0123"]}
-    monkeypatch.setattr("workflow.notebooks.origins", lambda weights, seeds: there.get((weights, *seeds), []))
+    monkeypatch.setattr(
+        "study.workflow.notebooks.origins", lambda weights, seeds: there.get((weights, *seeds), [])
+    )
     assert stands_on() == [[0], [0, "folder:0123"]]
     there[str(tmp_path), 1] = ["folder:4567"]
     assert stands_on() == [[0], [0, "folder:4567"]], "the job of the other seed stays as it is"
@@ -382,13 +460,21 @@ def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Pa
 def test_where_a_notebook_chooses_the_other_seeds_wait_for_the_first() -> None:
     jobs = make_jobs(ROOT / "notebooks", flat(load_profile("quick", {"seeds": [4, 0, 1]})))
     for name in ("07_collapse", "09_field"):
-        waits = {seed: f"{name}-digits-seed4" in jobs[f"{name}-digits-seed{seed}"]["after"] for seed in (4, 0, 1)}
+        waits = {
+            seed: f"{name}-digits-seed4" in jobs[f"{name}-digits-seed{seed}"]["after"]
+            for seed in (4, 0, 1)
+        }
         assert waits == {4: False, 0: True, 1: True}, name
     assert "02_adapt_image-digits-seed4" not in jobs["02_adapt_image-digits-seed0"]["after"]
 
 
 def test_the_estimate_counts_images_and_says_what_it_does_not_know(tmp_path: Path) -> None:
-    only = {"image_dataset": "cifar10", "image_methods": ["tent"], "seeds": [0], "results_folder": str(tmp_path)}
+    only = {
+        "image_dataset": "cifar10",
+        "image_methods": ["tent"],
+        "seeds": [0],
+        "results_folder": str(tmp_path),
+    }
 
     def lines(**changes: Any) -> dict[str, str]:
         settings = load_profile("paper", only | changes)
@@ -408,18 +494,34 @@ def test_the_estimate_counts_images_and_says_what_it_does_not_know(tmp_path: Pat
 def test_the_estimate_knows_what_is_computed(tmp_path: Path) -> None:
     changes = {"image_dataset": "cifar10", "results_folder": str(tmp_path)}
     settings = load_profile("paper", changes | {"device": "cpu"})
-    requests = {name: CoreStudy(settings.vary("image", {"dataset": name})) for name in ("cifar10", "tiny_imagenet")}
+    requests = {
+        name: CoreStudy(settings.vary("image", {"dataset": name}))
+        for name in ("cifar10", "tiny_imagenet")
+    }
     small, large = (hours(study.request("tent")) for study in requests.values())
     assert large / small == pytest.approx(67, rel=0.02), "ResNet-34 at 224 pixels, not at 64"
-    held_out = requests["cifar10"].varied(stream=HELD_OUT_CORRUPTIONS, test_size=None, held_out_fraction=0.1)
+    held_out = requests["cifar10"].varied(
+        stream=HELD_OUT_CORRUPTIONS, test_size=None, held_out_fraction=0.1
+    )
     assert images_of(held_out.request("tent")) == 5_000
-    trained = {name: hours(requests["cifar10"].checkpoint_request(name)) for name in ("erm", "both_cross_entropy")}
+    trained = {
+        name: hours(requests["cifar10"].checkpoint_request(name))
+        for name in ("erm", "both_cross_entropy")
+    }
     assert trained["both_cross_entropy"] == 2 * trained["erm"], "each image plain and randomised"
     counted = requests["cifar10"].varied(epochs=None, iterations=225).checkpoint_request("erm")
-    assert hours(counted) == pytest.approx(trained["erm"] / 75), "an epoch, of 45,000 images in batches of 200"
+    assert hours(counted) == pytest.approx(trained["erm"] / 75), (
+        "an epoch, of 45,000 images in batches of 200"
+    )
     mixed = requests["cifar10"].varied(stream="mixed").request("tent")
-    assert hours(mixed) == hours(mixed.model_copy(update={"forward_transfer": False})), "F has no meaning there"
-    other = requests["cifar10"].request("tent").checkpoint.model_copy(update={"network": None, "weights": "folder:0a"})
+    assert hours(mixed) == hours(mixed.model_copy(update={"forward_transfer": False})), (
+        "F has no meaning there"
+    )
+    other = (
+        requests["cifar10"]
+        .request("tent")
+        .checkpoint.model_copy(update={"network": None, "weights": "folder:0a"})
+    )
     with pytest.raises(KeyError, match="folder"):
         hours(other)
     jobs = make_jobs(ROOT / "notebooks", flat(settings))

@@ -18,7 +18,9 @@ def generator_for(x: Tensor, generator: torch.Generator) -> torch.Generator:
     return torch.Generator(x.device).manual_seed(int(seed))
 
 
-def change_chosen(x: Tensor, chosen: Tensor, function: Callable[..., Tensor], *others: Tensor) -> None:
+def change_chosen(
+    x: Tensor, chosen: Tensor, function: Callable[..., Tensor], *others: Tensor
+) -> None:
     """Put function(x, *others) in the place of x, in place, in the rows that are `chosen`, bool (N,).
 
     A CPU computes these rows alone. Any other device computes all, because counting the chosen ones would wait for it.

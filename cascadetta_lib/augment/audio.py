@@ -18,12 +18,19 @@ from cascadetta_lib.augment import change_chosen, generator_for
 SAMPLE_RATE = 16_000
 GAIN = (-12.0, 12.0)  # dB
 CUTOFF = (20.0, 2400.0)  # Hz, drawn uniformly on the mel scale
-BUTTERWORTH = {2: (1, 2**0.5, 1), 3: (1, 2, 2, 1), 4: (1, 2.613125929752753, 2 + 2**0.5, 2.613125929752753, 1)}
+BUTTERWORTH = {
+    2: (1, 2**0.5, 1),
+    3: (1, 2, 2, 1),
+    4: (1, 2.613125929752753, 2 + 2**0.5, 2.613125929752753, 1),
+}
 """Orders of the high-pass filter, 12, 18 and 24 dB an octave, and the coefficients of their Butterworth polynomials."""
 REVERBERATION = (0.1, 0.6)  # seconds in which an impulse response falls by 60 dB
 RESPONSE = round(REVERBERATION[1] * SAMPLE_RATE)  # samples of an impulse response
 LARGEST_MASK = 4  # bands and frames that a mask of `spectrogram_copies` covers at most
-NOISE = (0.005, 0.02)  # standard deviation of the noise of `spectrogram_copies`; the network's input spans −1..1
+NOISE = (
+    0.005,
+    0.02,
+)  # standard deviation of the noise of `spectrogram_copies`; the network's input spans −1..1
 
 
 def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float) -> Tensor:
@@ -69,7 +76,9 @@ def high_pass(waveforms: Tensor, cutoff: Tensor, order: Tensor) -> Tensor:
     for one, coefficients in BUTTERWORTH.items():
         change_chosen(inverse, order == one, partial(_response, coefficients))
     response = F.pad(inverse, (1, 0))  # Nothing passes at 0 Hz.
-    return torch.fft.irfft(torch.fft.rfft(moved, length) * response, length)[:, : waveforms.shape[1]]
+    return torch.fft.irfft(torch.fft.rfft(moved, length) * response, length)[
+        :, : waveforms.shape[1]
+    ]
 
 
 def _response(coefficients: Sequence[float], inverse: Tensor) -> Tensor:
@@ -85,7 +94,9 @@ def reverberate(waveforms: Tensor, responses: Tensor) -> Tensor:
     audiomentations does, and cut the tail off: (N, L). Silence stays silent."""
     # torchaudio's fftconvolve takes four times as long, because it transforms lengths with large prime factors.
     length = waveforms.shape[1] + RESPONSE
-    whole = torch.fft.irfft(torch.fft.rfft(waveforms, length) * torch.fft.rfft(responses, length), length)
+    whole = torch.fft.irfft(
+        torch.fft.rfft(waveforms, length) * torch.fft.rfft(responses, length), length
+    )
     largest = whole.abs().amax(1, keepdim=True)
     return torch.where(largest > 0, 0.5 / largest, 0) * whole[:, : waveforms.shape[1]]
 
@@ -99,7 +110,9 @@ def spectrogram_copies(x: Tensor, count: int, generator: torch.Generator) -> Ite
     first = (torch.rand(count, 2, generator=generator) * places).long()
     deviations = (low + (high - low) * torch.rand(count, generator=generator)).tolist()
     generator = generator_for(x, generator)
-    for start, end, deviation in zip(first.tolist(), (first + width).tolist(), deviations, strict=True):
+    for start, end, deviation in zip(
+        first.tolist(), (first + width).tolist(), deviations, strict=True
+    ):
         copy = x.clone()
         copy[:, :, start[0] : end[0]] = copy[..., start[1] : end[1]] = x.mean()
         yield copy + deviation * torch.randn(x.shape, generator=generator, device=x.device)

@@ -22,14 +22,20 @@ PADDING = 4
 """Pixels that a random crop may reach over the border, on each side."""
 
 
-def augmix(images: Tensor, generator: torch.Generator, *, severity: float, shared: bool = False) -> Tensor:
+def augmix(
+    images: Tensor, generator: torch.Generator, *, severity: float, shared: bool = False
+) -> Tensor:
     """AugMix on uint8 images (N, 3, H, W): (1 − m)·x + m·Σ_k w_k·chain_k(x), w ~ Dirichlet(1), m ~ Beta(1, 1).
 
     severity: the level of an operation is uniform between 0.1 and the severity, on a scale on which 10 is the
         strongest. AugMix's own severity is 3, and that of the paper's release −1.
     shared: one mixture for the whole batch (the paper's one transformation a batch); else one an image (the release).
     """
-    count, device, generator = 1 if shared else len(images), images.device, generator_for(images, generator)
+    count, device, generator = (
+        1 if shared else len(images),
+        images.device,
+        generator_for(images, generator),
+    )
     shape = (count, WIDTH, DEPTH)
     operation = torch.randint(len(OPERATIONS), shape, generator=generator, device=device)
     level = 0.1 + (severity - 0.1) * torch.rand(shape, generator=generator, device=device)
@@ -42,10 +48,15 @@ def augmix(images: Tensor, generator: torch.Generator, *, severity: float, share
     magnitude = torch.where(mirrored & (operation >= len(COLOUR_OPERATIONS)), -level, level) / 10
     chains = images.float().repeat_interleave(WIDTH, 0)
     for position in range(DEPTH):
-        drawn = (part[:, :, position].expand(len(images), WIDTH).flatten() for part in (operation, magnitude))
+        drawn = (
+            part[:, :, position].expand(len(images), WIDTH).flatten()
+            for part in (operation, magnitude)
+        )
         apply_operations(chains, *drawn)
     weight = (exponential / exponential.sum(1, keepdim=True)).view(count, WIDTH, 1, 1, 1)
-    mixed = (1 - mix) * images + (weight * mix[:, None] * chains.view(-1, WIDTH, *images.shape[1:])).sum(1)
+    mixed = (1 - mix) * images + (
+        weight * mix[:, None] * chains.view(-1, WIDTH, *images.shape[1:])
+    ).sum(1)
     return mixed.round_().clamp_(0, 255).to(torch.uint8)
 
 
@@ -92,11 +103,18 @@ def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
     angle = (30 * rotate).trunc() * torch.pi / 180
     height, width = x.shape[2:]
     # grid_sample's coordinates span −1..1, so a pixel is 2/size.
-    right, down = (translate_x * width / 3).trunc() * 2 / width, (translate_y * height / 3).trunc() * 2 / height
+    right, down = (
+        (translate_x * width / 3).trunc() * 2 / width,
+        (translate_y * height / 3).trunc() * 2 / height,
+    )
     cos, sin = angle.cos(), angle.sin()
-    theta = torch.stack([cos, -sin + 0.3 * shear_x, right, sin + 0.3 * shear_y, cos, down], 1).view(-1, 2, 3)
+    theta = torch.stack([cos, -sin + 0.3 * shear_x, right, sin + 0.3 * shear_y, cos, down], 1).view(
+        -1, 2, 3
+    )
     grid = functional.affine_grid(theta, list(x.shape), align_corners=False)
-    return functional.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False).round()
+    return functional.grid_sample(
+        x, grid, mode="bilinear", padding_mode="zeros", align_corners=False
+    ).round()
 
 
 def take_pixels(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -126,7 +144,10 @@ COTTA_RANGES = {
     "hue": (-0.06, 0.06),  # turns
     "gamma": (0.7, 1.3),
     "angle": (-15, 15),  # degrees
-    "right": (-1 / 8, 1 / 8),  # shares of the size; 1/16 in the release, of an image padded to twice its size
+    "right": (
+        -1 / 8,
+        1 / 8,
+    ),  # shares of the size; 1/16 in the release, of an image padded to twice its size
     "down": (-1 / 8, 1 / 8),
     "scale": (0.9, 1.1),
     "sigma": (0.001, 0.5),  # of the blur, pixels
@@ -152,7 +173,9 @@ def cotta_copies(
     orders = torch.rand(count, 5, generator=generator).argsort(1)
     mirrored = torch.rand(count, generator=generator) < 0.5
     generator = generator_for(x, generator)
-    for drawn, order, mirror in zip(values.tolist(), orders.tolist(), mirrored.tolist(), strict=True):
+    for drawn, order, mirror in zip(
+        values.tolist(), orders.tolist(), mirrored.tolist(), strict=True
+    ):
         copy = _cotta_copy(images, dict(zip(COTTA_RANGES, drawn, strict=True)), order, mirror)
         noise = torch.randn(x.shape, generator=generator, device=x.device)
         copy = copy.add_(noise, alpha=NOISE).clamp_(0, 1)
@@ -169,7 +192,11 @@ def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bo
         x = change(x, drawn[name])
     (height, width), device = x.shape[2:], x.device
     # Where each pixel comes from, in pixels from the centre; moved by whole pixels, as by torchvision's RandomAffine.
-    down = torch.arange(height, device=device)[:, None] - (height - 1) / 2 + round(height * drawn["down"])
+    down = (
+        torch.arange(height, device=device)[:, None]
+        - (height - 1) / 2
+        + round(height * drawn["down"])
+    )
     right = (torch.arange(width, device=device) - (width - 1) / 2) * (-1 if mirror else 1)
     right = right + round(width * drawn["right"])
     angle, scale = math.radians(drawn["angle"]), drawn["scale"]
@@ -192,11 +219,20 @@ def _turn_hue(x: Tensor, turns: float) -> Tensor:
     """Turn the hue of HSV by at most a sixth. At fixed value and saturation, a channel is the least one of its pixel
     plus the span of the three times a trapezoid of the hue, which is counted in sixths of the circle."""
     red, green, blue = x.unbind(1)
-    most, least = torch.maximum(torch.maximum(red, green), blue), torch.minimum(torch.minimum(red, green), blue)
+    most, least = (
+        torch.maximum(torch.maximum(red, green), blue),
+        torch.minimum(torch.minimum(red, green), blue),
+    )
     span = most - least
     sixth = span.clamp_min(1e-9).reciprocal_()
-    hue = torch.where(most == green, (blue - red).mul_(sixth).add_(2), (red - green).mul_(sixth).add_(4))
+    hue = torch.where(
+        most == green, (blue - red).mul_(sixth).add_(2), (red - green).mul_(sixth).add_(4)
+    )
     hue = torch.where(most == red, (green - blue).mul_(sixth), hue).add_(6 * turns)
     hue = torch.where(hue < 0, hue + 6, hue)
-    shares = (hue - 3).abs_().sub_(1), (hue - 2).abs_().neg_().add_(2), (hue - 4).abs_().neg_().add_(2)
+    shares = (
+        (hue - 3).abs_().sub_(1),
+        (hue - 2).abs_().neg_().add_(2),
+        (hue - 4).abs_().neg_().add_(2),
+    )
     return torch.stack([torch.addcmul(least, span, share.clamp_(0, 1)) for share in shares], 1)

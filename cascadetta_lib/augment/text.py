@@ -38,7 +38,9 @@ def eda(
 
     if operation == "synonym replacement":
         parts = [[word] for word in review]
-        replaceable = [position for position in order.argsort().tolist() if find_synonyms(review[position])]
+        replaceable = [
+            position for position in order.argsort().tolist() if find_synonyms(review[position])
+        ]
         for position, (_, which, _) in zip(replaceable, changes, strict=False):
             synonyms = find_synonyms(review[position])
             parts[position] = synonyms[int(which * len(synonyms))].split()

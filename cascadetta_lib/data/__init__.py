@@ -12,8 +12,14 @@ from cascadetta_lib.data.reviews import TextDataset, TextOptions
 from cascadetta_lib.data.utterances import SpeechDataset, SpeechOptions
 from cascadetta_lib.registry import Registry, nearest
 
-OPTIONS: dict[Modality, type[Options]] = {"image": ImageOptions, "text": TextOptions, "speech": SpeechOptions}
-VOCABULARIES = {kind.modality: kind.vocabulary for kind in (ImageDataset, TextDataset, SpeechDataset)}
+OPTIONS: dict[Modality, type[Options]] = {
+    "image": ImageOptions,
+    "text": TextOptions,
+    "speech": SpeechOptions,
+}
+VOCABULARIES = {
+    kind.modality: kind.vocabulary for kind in (ImageDataset, TextDataset, SpeechDataset)
+}
 Folder = Literal["must", "may", "none"]
 Load = Callable[[str, Any], Dataset]
 
@@ -39,7 +45,12 @@ DATASETS: Registry[Entry] = Registry("dataset", __name__)
 
 
 def dataset(
-    name: str, modality: Modality, folder: Folder = "none", *, real: bool = True, batch_size: int = 32
+    name: str,
+    modality: Modality,
+    folder: Folder = "none",
+    *,
+    real: bool = True,
+    batch_size: int = 32,
 ) -> Callable[[Load], Load]:
     """Register the decorated function as the loader of the dataset `name`; see `Entry` for the arguments."""
 
@@ -73,11 +84,17 @@ def check_name(name: str, modality: Modality) -> None:
         raise ValueError(f"no {modality} dataset is named {kind!r}; {nearest(kind, known)}")
     wanted = DATASETS[kind].folder
     if (wanted == "must" and not folder) or (wanted == "none" and colon) or (colon and not folder):
-        allowed = {"must": f"{kind}:FOLDER", "may": f"{kind} or {kind}:FOLDER", "none": kind}[wanted]
+        allowed = {"must": f"{kind}:FOLDER", "may": f"{kind} or {kind}:FOLDER", "none": kind}[
+            wanted
+        ]
         raise ValueError(f"{name!r}: allowed is {allowed}")
     try:
         identity(name)
-    except (RuntimeError, ValueError, OSError) as error:  # an unknown ~user, a NUL character, a loop of links
+    except (
+        RuntimeError,
+        ValueError,
+        OSError,
+    ) as error:  # an unknown ~user, a NUL character, a loop of links
         raise ValueError(f"{name!r}: {folder!r} cannot be a folder ({error})") from None
 
 

@@ -20,12 +20,26 @@ from cascadetta_lib.augment.text import FindSynonyms, words
 from cascadetta_lib.data import dataset, identity
 from cascadetta_lib.data.base import DataMissing, Dataset
 from cascadetta_lib.data.fetch import fetch
-from cascadetta_lib.data.reviews import DOMAINS, SOURCE_DOMAIN, Reviews, Synonyms, TextOptions, make_text_dataset
+from cascadetta_lib.data.reviews import (
+    DOMAINS,
+    SOURCE_DOMAIN,
+    Reviews,
+    Synonyms,
+    TextOptions,
+    make_text_dataset,
+)
 
 ADDRESS = "https://www.cs.jhu.edu/~mdredze/datasets/sentiment/domain_sentiment_data.tar.gz"
 FOLDER = "sorted_data_acl"
-SIZES = {"books": 2000, "dvd": 3586, "electronics": 5681, "kitchen": 5945}  # numbers of reviews in the paper
-NLTK_DATA = "https://raw.githubusercontent.com/nltk/nltk_data/005569f5d91002697c5dfd5bced624209af0b3bb"
+SIZES = {
+    "books": 2000,
+    "dvd": 3586,
+    "electronics": 5681,
+    "kitchen": 5945,
+}  # numbers of reviews in the paper
+NLTK_DATA = (
+    "https://raw.githubusercontent.com/nltk/nltk_data/005569f5d91002697c5dfd5bced624209af0b3bb"
+)
 NLTK_PACKAGES = {
     "wordnet": ("md5:b3f38606f626e54c6f060548546f71f0", "11 MB"),
     "stopwords": ("md5:8726a900bca7083674536e2593686361", "34 kB"),
@@ -38,15 +52,27 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
     """The raw reviews in the folder `argument`, or in sorted_data_acl of the data folder, downloaded if need be.
     DataMissing where a file is missing, ValueError where one holds no reviews."""
     folder = Path(argument).expanduser()
-    if not argument:  # Nobody has published a hash of the archive, so that of the first download is recorded.
-        folder = fetch("Amazon Reviews", [ADDRESS], options.folder, None, "about 30 MB", FOLDER, [SOURCE_DOMAIN])
+    if (
+        not argument
+    ):  # Nobody has published a hash of the archive, so that of the first download is recorded.
+        folder = fetch(
+            "Amazon Reviews",
+            [ADDRESS],
+            options.folder,
+            None,
+            "about 30 MB",
+            FOLDER,
+            [SOURCE_DOMAIN],
+        )
     files = {domain: _files(folder, domain) for domain in (SOURCE_DOMAIN, *DOMAINS)}
     read = {domain: read_reviews(files[domain]) for domain in files}
     reviews = {domain: found for domain, (found, _) in read.items()}
     skipped = sum(count for _, count in read.values())
     domain_source = "the archive's unlabeled.review files, whole"
     if from_labelled := [domain for domain in DOMAINS if len(files[domain]) > 1]:
-        domain_source = f"labelled reviews of {', '.join(from_labelled)}, which have no unlabeled.review here"
+        domain_source = (
+            f"labelled reviews of {', '.join(from_labelled)}, which have no unlabeled.review here"
+        )
     # The paper's sizes count all reviews, also those that are skipped here.
     sizes = {domain: len(found.labels) + count for domain, (found, count) in read.items()}
     return make_text_dataset(
@@ -74,7 +100,9 @@ def _files(folder: Path, domain: str) -> list[Path]:
     for path in labelled:
         if not path.is_file():
             wanted = ", ".join((SOURCE_DOMAIN, *DOMAINS))
-            raise DataMissing(f"there is no {path}; {folder} must hold the folders {wanted}, as in {ADDRESS}")
+            raise DataMissing(
+                f"there is no {path}; {folder} must hold the folders {wanted}, as in {ADDRESS}"
+            )
     return labelled
 
 
@@ -97,7 +125,9 @@ def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
             else:
                 skipped += 1
         if len(texts) == known:
-            raise ValueError(f"{path}: found no review with text and rating; allowed is a .review file of the archive")
+            raise ValueError(
+                f"{path}: found no review with text and rating; allowed is a .review file of the archive"
+            )
     return Reviews(np.array(texts, dtype=object), torch.tensor(labels)), skipped
 
 

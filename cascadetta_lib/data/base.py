@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from cascadetta_lib.streams import Vocabulary
+from cascadetta_lib.data.streams import Vocabulary
 
 Modality = Literal["image", "text", "speech"]
 Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
@@ -37,10 +37,17 @@ class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     folder: str = Field("data", description="the data folder")
     device: str = Field("cpu", description="where the examples are kept: cpu or cuda")
-    train_size: int | None = Field(None, ge=2, description="number of source examples, drawn once; null: all")
-    test_size: int | None = Field(None, ge=1, description="number of examples of each target domain; null: all")
+    train_size: int | None = Field(
+        None, ge=2, description="number of source examples, drawn once; null: all"
+    )
+    test_size: int | None = Field(
+        None, ge=1, description="number of examples of each target domain; null: all"
+    )
     held_out_fraction: float = Field(
-        0.1, gt=0, lt=1, description="share of the source examples set aside; speech has a split of its own"
+        0.1,
+        gt=0,
+        lt=1,
+        description="share of the source examples set aside; speech has a split of its own",
     )
 
 
@@ -143,10 +150,14 @@ def split_source(source: Split, options: Options) -> tuple[Split, Split]:
 
     The draw has its own seed: all seeds of a study share one held-out split. ValueError where none is left to train on.
     """
-    order = torch.randperm(len(source.y), generator=torch.Generator().manual_seed(0))[: options.train_size]
+    order = torch.randperm(len(source.y), generator=torch.Generator().manual_seed(0))[
+        : options.train_size
+    ]
     held = max(1, round(len(order) * (share := options.held_out_fraction)))
     if held >= len(order):
-        raise ValueError(f"held_out_fraction = {share}: of {len(order)} examples none is left to train on")
+        raise ValueError(
+            f"held_out_fraction = {share}: of {len(order)} examples none is left to train on"
+        )
     return source.take(order[:-held].sort().values), source.take(order[-held:].sort().values)
 
 
@@ -190,7 +201,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: np.asarray(file[name]) for name in file}
-    except Exception as error:  # NumPy raises a dozen kinds, down to MemoryError, for a header that is not true
+    except (
+        Exception
+    ) as error:  # NumPy raises a dozen kinds, down to MemoryError, for a header that is not true
         raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
 
 
@@ -207,8 +220,12 @@ def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dic
         write_atomically(path, lambda file: np.savez(file, **made))  # type: ignore[arg-type]
     except NotADirectoryError:
         raise
-    except OSError as error:  # such as in a folder of data that many share, and only one may write to
-        warnings.warn(f"{path} cannot be kept ({error.strerror}): it is made anew each time", stacklevel=2)
+    except (
+        OSError
+    ) as error:  # such as in a folder of data that many share, and only one may write to
+        warnings.warn(
+            f"{path} cannot be kept ({error.strerror}): it is made anew each time", stacklevel=2
+        )
     return made
 
 
@@ -221,5 +238,9 @@ def code_version(*modules: str) -> str:
     """A hash of the source of `modules` (of all files of a package), as 8 hexadecimal digits. It is part of the name
     under which what they make is kept, so that nothing is reused that their earlier code has made."""
     paths = [Path(str(sys.modules[name].__file__)) for name in modules]
-    files = [sorted(path.parent.glob("[!.]*.*")) if path.stem == "__init__" else [path] for path in paths]
-    return hashlib.sha256(b"".join(file.read_bytes() for each in files for file in each)).hexdigest()[:8]
+    files = [
+        sorted(path.parent.glob("[!.]*.*")) if path.stem == "__init__" else [path] for path in paths
+    ]
+    return hashlib.sha256(
+        b"".join(file.read_bytes() for each in files for file in each)
+    ).hexdigest()[:8]

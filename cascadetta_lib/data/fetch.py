@@ -49,7 +49,9 @@ def fetch(
             with FileLock(folder / f".{unpack}.lock"):
                 if not place.exists():  # another job may have unpacked it while this one waited
                     record = folder / f"{archive.name}.sha256"
-                    recorded = f"sha256:{record.read_text().split()[0]}" if record.is_file() else None
+                    recorded = (
+                        f"sha256:{record.read_text().split()[0]}" if record.is_file() else None
+                    )
                     _download(urls, archive, known_hash or recorded)
                     _unpack(archive, place)
                     if not (known_hash or recorded):
@@ -73,7 +75,9 @@ def _download(urls: Sequence[str], path: Path, known_hash: str | None) -> None:
     faults = [f"{path} has another hash, so it is incomplete or altered"] if path.is_file() else []
     for url in urls:
         try:
-            pooch.retrieve(url, known_hash, fname=path.name, path=path.parent, downloader=downloader)
+            pooch.retrieve(
+                url, known_hash, fname=path.name, path=path.parent, downloader=downloader
+            )
             return
         except ValueError:
             faults.append(f"what {url} sent has another hash")

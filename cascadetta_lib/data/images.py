@@ -19,9 +19,15 @@ from torch.nn import functional
 from cascadetta_lib.augment.image import augmix, cotta_copies, crop_and_flip
 from cascadetta_lib.data import base, corruptions
 from cascadetta_lib.data.base import Copies, DataMissing, Dataset, Modality, Options, Split
-from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, check_corruption, corrupt
+from cascadetta_lib.data.corruptions import (
+    CORRUPTIONS,
+    HELD_OUT_CORRUPTIONS,
+    SEVERITIES,
+    check_corruption,
+    corrupt,
+)
 from cascadetta_lib.data.fetch import fetch
-from cascadetta_lib.streams import Vocabulary
+from cascadetta_lib.data.streams import Vocabulary
 
 SCALINGS = {"symmetric": (0.5, 0.5), "unit": (0.0, 1.0)}
 """Name of the input scaling to (mean, deviation) of x/255."""
@@ -33,13 +39,21 @@ Archive = Callable[[str, int, int | None], Split]
 class ImageOptions(Options):
     """How images are augmented and scaled. The defaults are those of the profile `paper`."""
 
-    input_scaling: Literal["symmetric", "unit"] = Field("symmetric", description="(x/255 − 0.5)/0.5, or x/255")
-    crop_and_flip: bool = Field(True, description="random crop (pad 4) and horizontal flip, as in the release")
+    input_scaling: Literal["symmetric", "unit"] = Field(
+        "symmetric", description="(x/255 − 0.5)/0.5, or x/255"
+    )
+    crop_and_flip: bool = Field(
+        True, description="random crop (pad 4) and horizontal flip, as in the release"
+    )
     randomisation: Literal["augmix_batch", "augmix_image"] = Field(
-        "augmix_image", description="one AugMix mixture a batch (paper, Algorithm 1), or one an image (release)"
+        "augmix_image",
+        description="one AugMix mixture a batch (paper, Algorithm 1), or one an image (release)",
     )
     augmix_severity: float = Field(
-        -1.0, ge=-10, le=10, description="severity of AugMix's operations: −1 in the release, 3 in AugMix itself"
+        -1.0,
+        ge=-10,
+        le=10,
+        description="severity of AugMix's operations: −1 in the release, 3 in AugMix itself",
     )
 
 
@@ -79,7 +93,9 @@ class ImageDataset(Dataset):
             return base.to_device(self.archive(name, severity, size), self.options.device)
         clean = (self.held_out if held_out else self.test).take(slice(size))
         if not len(clean.x):
-            raise ValueError(f"{self.name} has no held-out source images, of which {name} would be made")
+            raise ValueError(
+                f"{self.name} has no held-out source images, of which {name} would be made"
+            )
         # The options decide which source images are held out, so these have a fingerprint of their own.
         images = base.fingerprint(clean) if held_out else self.fingerprint
         made_by = base.code_version(corruptions.__name__, augmix.__module__)
@@ -114,17 +130,23 @@ class ImageDataset(Dataset):
         """uint8 (N, 3, H, W) to scaled float32 of the same shape or, bilinearly, (N, 3, input_size, input_size)."""
         mean, deviation = SCALINGS[self.options.input_scaling]
         # Convolutions on a CPU are faster with the channels last in memory.
-        scaled = ((x.float() / 255 - mean) / deviation).contiguous(memory_format=torch.channels_last)
+        scaled = ((x.float() / 255 - mean) / deviation).contiguous(
+            memory_format=torch.channels_last
+        )
         if self.input_size is None:
             return scaled
-        return functional.interpolate(scaled, (self.input_size, self.input_size), mode="bilinear", align_corners=False)
+        return functional.interpolate(
+            scaled, (self.input_size, self.input_size), mode="bilinear", align_corners=False
+        )
 
     @property
     def augmented_copies(self) -> Copies:
         return partial(cotta_copies, value_range=self.value_range)
 
 
-def make_image_dataset(*, train: Split, test: Split, options: ImageOptions, **fields: Any) -> ImageDataset:
+def make_image_dataset(
+    *, train: Split, test: Split, options: ImageOptions, **fields: Any
+) -> ImageDataset:
     """The dataset of all training and test images (uint8 (N, 3, H, W), on the CPU), cut as the options say.
 
     fields: the other fields of `ImageDataset`. It is official where it has its -C archive and nothing is cut away.
@@ -148,7 +170,12 @@ def make_image_dataset(*, train: Split, test: Split, options: ImageOptions, **fi
 
 
 def fetch_corruptions(
-    name: str, urls: Sequence[str], folder: str | Path, known_hash: str, size: str, contents: Sequence[str]
+    name: str,
+    urls: Sequence[str],
+    folder: str | Path,
+    known_hash: str,
+    size: str,
+    contents: Sequence[str],
 ) -> Path | None:
     """The unpacked -C archive `name`, or None, with a warning that says what to do, where it cannot be had."""
     try:

@@ -12,7 +12,12 @@ import torch
 
 from cascadetta_lib.data import dataset, identity
 from cascadetta_lib.data.base import DataMissing, Split, mixed, read_arrays
-from cascadetta_lib.data.images import ImageDataset, ImageOptions, channels_first, make_image_dataset
+from cascadetta_lib.data.images import (
+    ImageDataset,
+    ImageOptions,
+    channels_first,
+    make_image_dataset,
+)
 
 PAPER_DATASETS = {(10, 32): "CIFAR-10-C", (100, 32): "CIFAR-100-C", (200, 64): "Tiny-ImageNet-C"}
 """(classes, size in pixels) to the dataset of the paper that is most like it."""
@@ -27,11 +32,30 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
     size, used = train.x.shape[-1], train.y.unique()
     classes = len(used)
     _check(train_path, classes > 1, "1 class", "at least 2")
-    _check(train_path, used[-1] == classes - 1, f"{classes} labels, the largest {used[-1]}", "0..C−1, each one in use")
-    _check(test_path, test.x.shape[-1] == size, f"images of {test.x.shape[-1]} pixels", f"{size}, as in train.npz")
-    _check(test_path, test.y.max() < classes, f"label {test.y.max()}", f"the labels of train.npz, 0..{classes - 1}")
+    _check(
+        train_path,
+        used[-1] == classes - 1,
+        f"{classes} labels, the largest {used[-1]}",
+        "0..C−1, each one in use",
+    )
+    _check(
+        test_path,
+        test.x.shape[-1] == size,
+        f"images of {test.x.shape[-1]} pixels",
+        f"{size}, as in train.npz",
+    )
+    _check(
+        test_path,
+        test.y.max() < classes,
+        f"label {test.y.max()}",
+        f"the labels of train.npz, 0..{classes - 1}",
+    )
     said = folder / "source.txt"
-    source = said.read_text(encoding="utf-8", errors="replace").partition("\n")[0].strip() if said.is_file() else ""
+    source = (
+        said.read_text(encoding="utf-8", errors="replace").partition("\n")[0].strip()
+        if said.is_file()
+        else ""
+    )
     return make_image_dataset(
         name=identity(f"npz:{argument}"),
         source=source or f"the user's images in {folder.resolve().name}",
@@ -46,15 +70,24 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
 def read_images(path: Path) -> Split:
     """x (N, 3, H, H) and y (N,) of one file, checked as far as that file alone allows."""
     if not path.is_file():
-        raise DataMissing(f"there is no {path}; numpy.savez writes it: x, uint8 (N, H, H, 3), and y, int64 (N,)")
+        raise DataMissing(
+            f"there is no {path}; numpy.savez writes it: x, uint8 (N, H, H, 3), and y, int64 (N,)"
+        )
     arrays = read_arrays(path)
     for key, dtype in (("x", "uint8"), ("y", "int64")):
         _check(path, key in arrays, f"no array {key}", "arrays x and y")
         _check(path, arrays[key].dtype == dtype, f"{key} of dtype {arrays[key].dtype}", dtype)
     x, y = arrays["x"], arrays["y"]
     fits = x.ndim == 4 and x.shape[1:] in {(32, 32, 3), (64, 64, 3)}
-    _check(path, fits, f"x of shape {x.shape}", "(N, 32, 32, 3) and (N, 64, 64, 3), the channels last")
-    _check(path, y.shape == (len(x),), f"y of shape {y.shape} for {len(x)} images", f"({len(x)},), a label an image")
+    _check(
+        path, fits, f"x of shape {x.shape}", "(N, 32, 32, 3) and (N, 64, 64, 3), the channels last"
+    )
+    _check(
+        path,
+        y.shape == (len(x),),
+        f"y of shape {y.shape} for {len(x)} images",
+        f"({len(x)},), a label an image",
+    )
     _check(path, len(x) > 0, "no images", "at least 1")
     _check(path, y.min() >= 0, f"label {y.min()}", "0..C−1")
     return Split(channels_first(x), torch.from_numpy(y))

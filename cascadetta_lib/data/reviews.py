@@ -19,8 +19,16 @@ from torch import Tensor
 from cascadetta_lib.augment import generator_for
 from cascadetta_lib.augment.text import WORD, FindSynonyms, eda, words
 from cascadetta_lib.data import msda
-from cascadetta_lib.data.base import Dataset, Options, Split, code_version, fingerprint, kept_array, split_source
-from cascadetta_lib.streams import Vocabulary
+from cascadetta_lib.data.base import (
+    Dataset,
+    Options,
+    Split,
+    code_version,
+    fingerprint,
+    kept_array,
+    split_source,
+)
+from cascadetta_lib.data.streams import Vocabulary
 
 SOURCE_DOMAIN = "books"
 DOMAINS = ("dvd", "electronics", "kitchen")  # the targets in the order of the stream (Sec. 5.2)
@@ -31,12 +39,24 @@ CHUNK = 4096  # rows that mSDA maps at a time
 class TextOptions(Options):
     """How text becomes features. The defaults are the paper's values, where the paper gives them."""
 
-    synthetic_shift: float = Field(0.5, ge=0, le=1, description="reviews: share of opinions in a domain's own words")
-    vocabulary_size: int = Field(5000, ge=1, description="how many of the source's unigrams and bigrams are counted")
-    msda_layers: int = Field(1, ge=0, description="mSDA layers beside the counts, 0 for none; not in the paper")
-    msda_probability: float = Field(0.5, ge=0, lt=1, description="probability that mSDA drops a feature")
-    eda_strength: float = Field(0.05, ge=0, le=1, description="α, share of words that change; EDA's for 2,000 texts")
-    eda_copies: int = Field(8, ge=1, description="augmented versions of a review; EDA's for 2,000 texts")
+    synthetic_shift: float = Field(
+        0.5, ge=0, le=1, description="reviews: share of opinions in a domain's own words"
+    )
+    vocabulary_size: int = Field(
+        5000, ge=1, description="how many of the source's unigrams and bigrams are counted"
+    )
+    msda_layers: int = Field(
+        1, ge=0, description="mSDA layers beside the counts, 0 for none; not in the paper"
+    )
+    msda_probability: float = Field(
+        0.5, ge=0, lt=1, description="probability that mSDA drops a feature"
+    )
+    eda_strength: float = Field(
+        0.05, ge=0, le=1, description="α, share of words that change; EDA's for 2,000 texts"
+    )
+    eda_copies: int = Field(
+        8, ge=1, description="augmented versions of a review; EDA's for 2,000 texts"
+    )
 
 
 class Reviews(NamedTuple):
@@ -101,7 +121,9 @@ class TextDataset(Dataset):
         """Rows, int64 (N,), to features, float32 (N, D)."""
         return self.bank[x]
 
-    def augmented_texts(self, index: int, count: int, generator: torch.Generator) -> list[tuple[str, str]]:
+    def augmented_texts(
+        self, index: int, count: int, generator: torch.Generator
+    ) -> list[tuple[str, str]]:
         """`count` EDA versions of a training review as pairs of operation and text."""
         review, strength = words(self.texts[index]), self.options.eda_strength
         drawn = [eda(review, strength, generator, self.synonyms.find) for _ in range(count)]
@@ -120,7 +142,10 @@ def make_text_dataset(
     everything = [train, *(domains[name] for name in DOMAINS)]
     orders = [reviews.places(seed) for seed, reviews in enumerate(everything)]
     fitted, held_out = split_source(orders[0], options)
-    targets = [part.take(order.x[: options.test_size]) for part, order in zip(everything[1:], orders[1:], strict=True)]
+    targets = [
+        part.take(order.x[: options.test_size])
+        for part, order in zip(everything[1:], orders[1:], strict=True)
+    ]
     parts = [train.take(fitted.x), train.take(held_out.x), *targets]
 
     # The rows of the features are those of the training reviews, of their EDA versions and of the other parts.
@@ -136,14 +161,24 @@ def make_text_dataset(
 
     contents = [part for texts, labels in everything for part in (_as_bytes(texts), labels)]
     identity = fingerprint([_as_bytes([synonyms.name]), *contents, *(order.x for order in orders)])
-    made_by = code_version(__name__, msda.__name__, *(part.__module__ for part in (eda, split_source, synonyms.find)))
-    choice = hashlib.sha256(options.model_dump_json(exclude={"folder", "device"}).encode()).hexdigest()[:16]
-    path = Path(options.folder).expanduser() / "generated" / f"{identity}-{made_by}" / f"text-{choice}.npz"
+    made_by = code_version(
+        __name__, msda.__name__, *(part.__module__ for part in (eda, split_source, synonyms.find))
+    )
+    choice = hashlib.sha256(
+        options.model_dump_json(exclude={"folder", "device"}).encode()
+    ).hexdigest()[:16]
+    path = (
+        Path(options.folder).expanduser()
+        / "generated"
+        / f"{identity}-{made_by}"
+        / f"text-{choice}.npz"
+    )
     bank = kept_array(path, lambda: _features(parts, synonyms, options))
     return TextDataset(
         source=f"{source}, EDA with synonyms from {synonyms.name}",
         fingerprint=identity,
-        official=official and sum(len(part.labels) for part in parts) == sum(len(part.labels) for part in everything),
+        official=official
+        and sum(len(part.labels) for part in parts) == sum(len(part.labels) for part in everything),
         class_names=("negative", "positive"),
         train=splits[0],
         held_out=splits[1],
@@ -178,9 +213,13 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions
         return torch.from_numpy(counts[first:last].toarray()).to(options.device)
 
     fitted = dense(0, len(parts[0].labels))
-    weights = msda.fit_msda(fitted, layers=options.msda_layers, probability=options.msda_probability)
+    weights = msda.fit_msda(
+        fitted, layers=options.msda_layers, probability=options.msda_probability
+    )
     chunks = (dense(row, row + CHUNK) for row in range(0, counts.shape[0], CHUNK))
-    return torch.cat([torch.cat(msda.apply_msda(chunk, weights), 1).cpu() for chunk in chunks]).numpy()
+    return torch.cat(
+        [torch.cat(msda.apply_msda(chunk, weights), 1).cpu() for chunk in chunks]
+    ).numpy()
 
 
 def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any:

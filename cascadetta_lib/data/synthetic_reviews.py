@@ -11,18 +11,43 @@ import torch
 
 from cascadetta_lib.data import dataset
 from cascadetta_lib.data.base import Dataset
-from cascadetta_lib.data.reviews import DOMAINS, SOURCE_DOMAIN, Reviews, Synonyms, TextOptions, make_text_dataset
+from cascadetta_lib.data.reviews import (
+    DOMAINS,
+    SOURCE_DOMAIN,
+    Reviews,
+    Synonyms,
+    TextOptions,
+    make_text_dataset,
+)
 
 SOURCE_SIZE, TARGET_SIZE = 1200, 300  # reviews of the source and of each target domain
-OPINION, AGREEMENT = 0.7, 0.8  # probabilities that a sentence gives an opinion and that this agrees with the verdict
+OPINION, AGREEMENT = (
+    0.7,
+    0.8,
+)  # probabilities that a sentence gives an opinion and that this agrees with the verdict
 OPINIONS = {
-    ("any", 0): "bad poor lousy terrible awful disappointing underwhelming useless worthless annoying irritating",
-    ("any", 1): "great excellent superb good nice fine wonderful fantastic perfect pleasing delightful",
-    ("books", 0): "boring dull wordy rambling shallow confusing muddled simple small light predictable",
-    ("books", 1): "gripping absorbing insightful moving touching witty clever dark long heavy readable",
+    (
+        "any",
+        0,
+    ): "bad poor lousy terrible awful disappointing underwhelming useless worthless annoying irritating",
+    (
+        "any",
+        1,
+    ): "great excellent superb good nice fine wonderful fantastic perfect pleasing delightful",
+    (
+        "books",
+        0,
+    ): "boring dull wordy rambling shallow confusing muddled simple small light predictable",
+    (
+        "books",
+        1,
+    ): "gripping absorbing insightful moving touching witty clever dark long heavy readable",
     ("dvd", 0): "overacted wooden grainy blurry boring dull cheesy corny dark long cropped loud",
     ("dvd", 1): "hilarious gripping absorbing spectacular stunning restored light catchy charming",
-    ("electronics", 0): "defective faulty laggy noisy crackling flimsy heavy incompatible overheating dark",
+    (
+        "electronics",
+        0,
+    ): "defective faulty laggy noisy crackling flimsy heavy incompatible overheating dark",
     ("electronics", 1): "reliable fast speedy crisp clear portable compact simple small light loud",
     ("kitchen", 0): "rusty leaky dripping flimsy fragile warped dented loud small chipped sticky",
     ("kitchen", 1): "sturdy solid sharp washable durable lasting simple heavy nonstick predictable",
@@ -34,8 +59,18 @@ TOPICS = {
     "electronics": ["battery", "screen", "cable", "sound", "remote"],
     "kitchen": ["pan", "handle", "blade", "lid", "kettle"],
 }
-STATEMENTS = ("the {} is {}", "i found the {} really {}", "my friend says that the {} is very {}", "what a {1} {0}")
-FILLERS = ("i bought it for the {}", "the {} came in a box", "there is a {} in it", "it arrived with the {} on monday")
+STATEMENTS = (
+    "the {} is {}",
+    "i found the {} really {}",
+    "my friend says that the {} is very {}",
+    "what a {1} {0}",
+)
+FILLERS = (
+    "i bought it for the {}",
+    "the {} came in a box",
+    "there is a {} in it",
+    "it arrived with the {} on monday",
+)
 
 
 @dataset("reviews", "text", real=False)
@@ -50,7 +85,10 @@ def load_reviews(argument: str, options: TextOptions) -> Dataset:
         domain_source=f"reviews composed by data/synthetic_reviews.py (shift {shift})",
         compare_with="Amazon Reviews",  # only so that the machinery of the comparison runs
         train=compose(SOURCE_DOMAIN, SOURCE_SIZE, 0, shift=shift),
-        domains={name: compose(name, TARGET_SIZE, seed, shift=shift) for seed, name in enumerate(DOMAINS, 1)},
+        domains={
+            name: compose(name, TARGET_SIZE, seed, shift=shift)
+            for seed, name in enumerate(DOMAINS, 1)
+        },
         synonyms=Synonyms(lambda word: synonyms.get(word, ()), "its own lists of words"),
         options=options,
     )
@@ -69,5 +107,8 @@ def compose(domain: str, count: int, seed: int, *, shift: float) -> Reviews:
         return random.choice(STATEMENTS).format(topic, random.choice(opinions))
 
     labels = torch.arange(count) % 2
-    texts = [". ".join(sentence(verdict) for _ in range(random.integers(5, 10))) for verdict in labels.tolist()]
+    texts = [
+        ". ".join(sentence(verdict) for _ in range(random.integers(5, 10)))
+        for verdict in labels.tolist()
+    ]
     return Reviews(np.array(texts, dtype=object), labels)

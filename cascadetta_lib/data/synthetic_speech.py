@@ -10,7 +10,13 @@ from torch import Tensor
 
 from cascadetta_lib.data import dataset
 from cascadetta_lib.data.base import Dataset, Split
-from cascadetta_lib.data.utterances import SAMPLE_RATE, SAMPLES, SpeechOptions, as_int16, make_speech_dataset
+from cascadetta_lib.data.utterances import (
+    SAMPLE_RATE,
+    SAMPLES,
+    SpeechOptions,
+    as_int16,
+    make_speech_dataset,
+)
 
 WORDS, VOWELS = 10, 3  # number of words, and of the vowels of a word
 FORMANTS = ((300, 900), (900, 2400), (2400, 3600))  # Hz; the range of each formant of a vowel
@@ -25,8 +31,12 @@ def load_synthetic_speech(argument: str, options: SpeechOptions) -> Dataset:
     low, high = torch.tensor(FORMANTS, dtype=torch.float64).T
     formants = low + (high - low) * torch.rand(WORDS, VOWELS, len(FORMANTS), generator=generator)
     labels = torch.randperm(TRAIN + HELD_OUT + TEST, generator=generator) % WORDS
-    utterances = torch.cat([as_int16(utter(formants[part], generator)) for part in labels.split(50)])
-    train, held_out, test = map(Split, *(whole.split([TRAIN, HELD_OUT, TEST]) for whole in (utterances, labels)))
+    utterances = torch.cat(
+        [as_int16(utter(formants[part], generator)) for part in labels.split(50)]
+    )
+    train, held_out, test = map(
+        Split, *(whole.split([TRAIN, HELD_OUT, TEST]) for whole in (utterances, labels))
+    )
     noise = torch.randn(NOISE, SAMPLES, generator=generator)
     return make_speech_dataset(
         name="synthetic_speech",
@@ -44,15 +54,23 @@ def utter(formants: Tensor, generator: torch.Generator) -> Tensor:
     """Say words, given by the formants of their vowels in Hz, (N, VOWELS, formants): waveforms (N, 16000)."""
 
     def uniform(low: float, high: float) -> Tensor:
-        return low + (high - low) * torch.rand(len(formants), 1, generator=generator, dtype=torch.float64)
+        return low + (high - low) * torch.rand(
+            len(formants), 1, generator=generator, dtype=torch.float64
+        )
 
     window, hop = torch.hann_window(512, dtype=torch.float64), 128
     seconds = torch.arange(SAMPLES + 1, dtype=torch.float64) / SAMPLE_RATE
     length, pitch, tract = uniform(0.4, 0.8), uniform(90, 250), uniform(0.85, 1.15)
-    progress = (seconds - uniform(0, 1) * (1 - length)) / length  # 0 where a word begins and 1 where it ends
+    progress = (
+        seconds - uniform(0, 1) * (1 - length)
+    ) / length  # 0 where a word begins and 1 where it ends
     # A sawtooth has all harmonics. Their levels are set in short windows, of which a vowel fills many.
-    fourier = torch.stft(2 * (pitch * seconds % 1) - 1, 512, hop, window=window, return_complex=True)
-    frequency = torch.linspace(0, SAMPLE_RATE / 2, fourier.shape[1], dtype=torch.float64)[:, None, None, None]
+    fourier = torch.stft(
+        2 * (pitch * seconds % 1) - 1, 512, hop, window=window, return_complex=True
+    )
+    frequency = torch.linspace(0, SAMPLE_RATE / 2, fourier.shape[1], dtype=torch.float64)[
+        :, None, None, None
+    ]
     levels = torch.exp(-(((frequency - tract[..., None] * formants) / BANDWIDTH) ** 2) / 2).sum(3)
     vowel = (progress[:, ::hop] * VOWELS).long().clamp(0, VOWELS - 1)
     fourier *= levels.movedim(0, 1).gather(2, vowel[:, None].expand(fourier.shape))

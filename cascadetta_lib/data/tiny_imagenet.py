@@ -17,13 +17,21 @@ from cascadetta_lib.data import dataset
 from cascadetta_lib.data.base import DataMissing, Split, kept_arrays, mixed
 from cascadetta_lib.data.corruptions import CORRUPTIONS, SEVERITIES
 from cascadetta_lib.data.fetch import fetch
-from cascadetta_lib.data.images import ImageDataset, ImageOptions, channels_first, fetch_corruptions, make_image_dataset
+from cascadetta_lib.data.images import (
+    ImageDataset,
+    ImageOptions,
+    channels_first,
+    fetch_corruptions,
+    make_image_dataset,
+)
 
 URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 HASH = "md5:90528d7ca1a48142e341f4ef8d21d0de"
 CONTENTS = ("words.txt", "train", "val/val_annotations.txt")
 WHOLE = (100_000, 10_000, 200)  # training images, validation images, classes
-CORRUPTED_URLS = [f"https://zenodo.org/record/{record}/files/Tiny-ImageNet-C.tar" for record in (8206060, 2536630)]
+CORRUPTED_URLS = [
+    f"https://zenodo.org/record/{record}/files/Tiny-ImageNet-C.tar" for record in (8206060, 2536630)
+]
 CORRUPTED_HASH = "md5:f9c9a9dbdc11469f0b850190f7ad8be1"
 
 
@@ -33,10 +41,14 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
     folder = Path(options.folder).expanduser()
     clean = kept_arrays(folder / "tiny-imagenet-200.npz", lambda: _read_clean(options.folder))
     contents = [f"{corruption}/{severity}" for corruption in CORRUPTIONS for severity in SEVERITIES]
-    corrupted = fetch_corruptions("Tiny-ImageNet-C", CORRUPTED_URLS, folder, CORRUPTED_HASH, "1.8 GB", contents)
+    corrupted = fetch_corruptions(
+        "Tiny-ImageNet-C", CORRUPTED_URLS, folder, CORRUPTED_HASH, "1.8 GB", contents
+    )
     whole = (len(clean["test_x"]), len(clean["class_names"]))
     if corrupted:
-        for corruption in CORRUPTIONS:  # An incomplete one would else be noticed after hours of training.
+        for (
+            corruption
+        ) in CORRUPTIONS:  # An incomplete one would else be noticed after hours of training.
             _read_domain(corrupted, whole, corruption, severity=SEVERITIES[-1], count=1)
     return make_image_dataset(
         name="tiny_imagenet",
@@ -54,14 +66,21 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
 
 def _read_clean(data_folder: str) -> dict[str, np.ndarray]:
     """All arrays of the archive. A label is the place of a class in the sorted WordNet ids. Raises DataMissing."""
-    folder = fetch("Tiny-ImageNet", [URL], data_folder, HASH, "248 MB", "tiny-imagenet-200", CONTENTS)
+    folder = fetch(
+        "Tiny-ImageNet", [URL], data_folder, HASH, "248 MB", "tiny-imagenet-200", CONTENTS
+    )
     words = dict(line.split("\t") for line in (folder / "words.txt").read_text().splitlines())
     paths = sorted((folder / "train").glob("*/images/*.JPEG"))
     classes = sorted({path.parents[1].name for path in paths})
     # The validation images lie in one folder, and a file names the class of each.
-    annotations = [line.split("\t") for line in (folder / "val" / "val_annotations.txt").read_text().splitlines()]
+    annotations = [
+        line.split("\t")
+        for line in (folder / "val" / "val_annotations.txt").read_text().splitlines()
+    ]
     if (found := (len(paths), len(annotations), len(classes))) != WHOLE:
-        raise DataMissing(f"{folder} has {found} training images, validation images, classes, not {WHOLE}; remove it")
+        raise DataMissing(
+            f"{folder} has {found} training images, validation images, classes, not {WHOLE}; remove it"
+        )
     return {
         "train_x": _decode(paths),
         "train_y": np.array([classes.index(path.parents[1].name) for path in paths]),
@@ -71,16 +90,24 @@ def _read_clean(data_folder: str) -> dict[str, np.ndarray]:
     }
 
 
-def _read_domain(folder: Path, whole: tuple[int, int], corruption: str, severity: int, count: int | None) -> Split:
+def _read_domain(
+    folder: Path, whole: tuple[int, int], corruption: str, severity: int, count: int | None
+) -> Split:
     """The first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in one order, drawn once, for all domains. whole:
     how many images of how many classes there must be, since a label is the place of a class among them."""
     paths = sorted((place := folder / corruption / str(severity)).glob("*/*.JPEG"))
-    places = {wnid: place for place, wnid in enumerate(sorted({path.parent.name for path in paths}))}
+    places = {
+        wnid: place for place, wnid in enumerate(sorted({path.parent.name for path in paths}))
+    }
     if (found := (len(paths), len(places))) != whole:
-        raise DataMissing(f"{place}: {found} images and classes, not {whole}; unpack its archive again")
+        raise DataMissing(
+            f"{place}: {found} images and classes, not {whole}; unpack its archive again"
+        )
     order = torch.randperm(len(paths), generator=torch.Generator().manual_seed(0))[:count].tolist()
     x = _decode(paths[index] for index in order)
-    return Split(torch.from_numpy(x), torch.tensor([places[paths[index].parent.name] for index in order]))
+    return Split(
+        torch.from_numpy(x), torch.tensor([places[paths[index].parent.name] for index in order])
+    )
 
 
 def _decode(paths: Iterable[str | Path]) -> np.ndarray:
@@ -91,7 +118,9 @@ def _decode(paths: Iterable[str | Path]) -> np.ndarray:
             with Image.open(path) as image:
                 return np.asarray(image.convert("RGB"))  # grey images get three channels
         except OSError as error:
-            raise DataMissing(f"{path} cannot be read ({error}); unpack its archive again") from None
+            raise DataMissing(
+                f"{path} cannot be read ({error}); unpack its archive again"
+            ) from None
 
     with ThreadPoolExecutor() as pool:
         return channels_first(np.stack(list(pool.map(decode, paths)))).numpy()

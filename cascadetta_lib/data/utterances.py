@@ -15,8 +15,17 @@ from pydantic import Field
 from torch import Tensor
 
 from cascadetta_lib.augment.audio import SAMPLE_RATE, augment, spectrogram_copies
-from cascadetta_lib.data.base import Copies, Dataset, Options, Split, code_version, fingerprint, kept_array, to_device
-from cascadetta_lib.streams import Vocabulary
+from cascadetta_lib.data.base import (
+    Copies,
+    Dataset,
+    Options,
+    Split,
+    code_version,
+    fingerprint,
+    kept_array,
+    to_device,
+)
+from cascadetta_lib.data.streams import Vocabulary
 
 SAMPLES = SAMPLE_RATE  # of an utterance, which lasts one second
 FFT, HOP, BANDS, FRAMES = 2048, 512, 32, 32
@@ -25,7 +34,13 @@ FLOOR = -80.0  # dB below the utterance's maximum, under which all is the same
 BATCH = 16  # utterances at once: few enough for a CPU's cache to hold their Fourier transforms, 260 kB each
 CHUNK = 256  # utterances of a domain that are made at a time
 SOURCE_DOMAIN = "clean"
-RANGES = {"amplitude": (0.7, 1.1), "pitch": (0.8, 1.2), "noise": (0.0, 0.45), "stretch": (0.8, 1.2), "shift": (-8, 8)}
+RANGES = {
+    "amplitude": (0.7, 1.1),
+    "pitch": (0.8, 1.2),
+    "noise": (0.0, 0.45),
+    "stretch": (0.8, 1.2),
+    "shift": (-8, 8),
+}
 """The target domains in the order of the stream, and the range that each utterance's value is drawn from: amplitude a
 in a·x; pitch p, where x is resampled to p times its length; noise p in (1 − p)·x + p·n; stretch r, where frames pass r
 times as fast; shift by an integer number of frames."""
@@ -35,7 +50,9 @@ DOMAINS = tuple(RANGES)
 class SpeechOptions(Options):
     """How speech is augmented; the default is audiomentations', as in the paper."""
 
-    augmentation_probability: float = Field(0.5, ge=0, le=1, description="probability of each training augmentation")
+    augmentation_probability: float = Field(
+        0.5, ge=0, le=1, description="probability of each training augmentation"
+    )
 
 
 @dataclass(kw_only=True)
@@ -69,7 +86,9 @@ class SpeechDataset(Dataset):
 
         def make() -> np.ndarray:
             starts = range(0, len(test.y), CHUNK)
-            parts = [self._drawn(name, slice(start, min(start + CHUNK, len(test.y)))) for start in starts]
+            parts = [
+                self._drawn(name, slice(start, min(start + CHUNK, len(test.y)))) for start in starts
+            ]
             return torch.cat([domain_spectrograms(name, *part) for part in parts]).cpu().numpy()
 
         folder = Path(self.options.folder).expanduser() / "generated"
@@ -91,11 +110,17 @@ class SpeechDataset(Dataset):
         generator = torch.Generator().manual_seed(DOMAINS.index(name))
         values, seconds = draw_domain(name, len(self.test.y), len(self.noise), generator)
         device = self.noise.device
-        return as_float(self.test.x[part]), values[part].to(device), as_float(self.noise[seconds[part].to(device)])
+        return (
+            as_float(self.test.x[part]),
+            values[part].to(device),
+            as_float(self.noise[seconds[part].to(device)]),
+        )
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Spectrograms, float32 (N, 1, 32, 32) in dB, of utterances, int16 (N, 16000), which are augmented first."""
-        return log_mel(augment(as_float(x), generator, probability=self.options.augmentation_probability))
+        return log_mel(
+            augment(as_float(x), generator, probability=self.options.augmentation_probability)
+        )
 
     def prepare(self, x: Tensor) -> Tensor:
         """Waveforms (N, 16000) or spectrograms in dB to the network's input, (dB + 40)/40, float32 (N, 1, 32, 32)."""
@@ -118,7 +143,9 @@ def make_speech_dataset(
     official: whether the data are the paper's; the dataset is official if, besides, nothing is cut away.
     fields: name, source and class_names of `SpeechDataset`.
     """
-    whole = (options.train_size or len(train.y)) >= len(train.y) and (options.test_size or len(test.y)) >= len(test.y)
+    whole = (options.train_size or len(train.y)) >= len(train.y) and (
+        options.test_size or len(test.y)
+    ) >= len(test.y)
     order = torch.randperm(len(train.y), generator=torch.Generator().manual_seed(0))
     return SpeechDataset(
         fingerprint=fingerprint([*train, *held_out, *test, noise]),
@@ -150,7 +177,9 @@ def log_mel(waveforms: Tensor) -> Tensor:
     ref=np.max)`: power in Slaney's mel bands, in dB relative to the utterance's own maximum, −80..0. A constant factor
     on a waveform therefore changes nothing, and silence is 0 everywhere.
     """
-    return torch.cat([_decibels(_mel(waveforms.device)(as_float(part))) for part in waveforms.split(BATCH)])
+    return torch.cat(
+        [_decibels(_mel(waveforms.device)(as_float(part))) for part in waveforms.split(BATCH)]
+    )
 
 
 @cache
@@ -168,7 +197,9 @@ def _decibels(power: Tensor) -> Tensor:
     return (decibels - decibels.amax((1, 2), keepdim=True)).clamp_min(FLOOR)[:, None]
 
 
-def draw_domain(name: str, count: int, seconds: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw_domain(
+    name: str, count: int, seconds: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Draw one of DOMAINS for `count` utterances: the value of each, float32 (N,), and which of so many `seconds` of
     background noise it meets, int64 (N,), of which only the domain "noise" makes use."""
     low, high = RANGES[name]

@@ -12,11 +12,21 @@ from cascadetta_lib.methods.base import Method
 from cascadetta_lib.registry import Registry
 
 METHODS: Registry[type[Method]] = Registry("method", __name__)
-CELLS: dict[type[Method], str] = {}  # what stands for the code of a method in a notebook's cell, anew at each execution
+CELLS: dict[
+    type[Method], str
+] = {}  # what stands for the code of a method in a notebook's cell, anew at each execution
 
 
 def code_of(name: str) -> str:
     """A hash of the files that define a method, without what all methods share; of a notebook's cell one of CELLS."""
-    modules = {part.__module__ for part in METHODS[name].__mro__ if issubclass(part, Method) and part is not Method}
+    modules = {
+        part.__module__
+        for part in METHODS[name].__mro__
+        if issubclass(part, Method) and part is not Method
+    }
     in_files = all(hasattr(sys.modules[module], "__file__") for module in modules)
-    return code_version(*sorted(modules)) if in_files else CELLS.setdefault(METHODS[name], os.urandom(4).hex())
+    return (
+        code_version(*sorted(modules))
+        if in_files
+        else CELLS.setdefault(METHODS[name], os.urandom(4).hex())
+    )

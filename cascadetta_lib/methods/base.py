@@ -82,15 +82,23 @@ class Method(nn.Module):
         self.learning_rate, self.prediction_time, self.seed = learning_rate, predict, seed
         self.value_range, self.copies, self.source = value_range, copies, source
         if self.needs_source and (source is None or not len(source)):
-            raise ValueError(f"{self.label} needs examples that the model was trained on; pass them as source=")
+            raise ValueError(
+                f"{self.label} needs examples that the model was trained on; pass them as source="
+            )
         if any(memories(model)):
-            raise ValueError(f"{self.label}: another method gave this model's BatchNorm a memory; take a fresh copy")
+            raise ValueError(
+                f"{self.label}: another method gave this model's BatchNorm a memory; take a fresh copy"
+            )
         if self.memory and predict == "before" and not self.ends_with_batch:
-            raise ValueError(f"{self.label} would remember other examples than the batch; memory needs predict='after'")
+            raise ValueError(
+                f"{self.label} would remember other examples than the batch; memory needs predict='after'"
+            )
         self.configure_model()
         parameters = self.adapted_parameters()
         if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
-            raise ValueError(f"{self.label} takes steps that are lost in half precision; use model.float()")
+            raise ValueError(
+                f"{self.label} takes steps that are lost in half precision; use model.float()"
+            )
         make = OPTIMIZERS[optimizer] if optimizer else self.make_optimizer
         self.optimizer = make(parameters, lr=learning_rate) if self.adapts else None
         self._source = {name: value.detach().clone() for name, value in self.state_dict().items()}
@@ -114,7 +122,9 @@ class Method(nn.Module):
     def configure_model(self) -> None:
         """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters alone."""
         if any(isinstance(child, nn.SyncBatchNorm) for child in self.model.modules()):
-            raise ValueError(f"{self.label}: SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d")
+            raise ValueError(
+                f"{self.label}: SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d"
+            )
         if self.memory:
             give_memory(self, partial(self.memory_norm, examples=self.memory))
         self.model.eval()
@@ -128,20 +138,30 @@ class Method(nn.Module):
     def require_batch_norm(self, module: nn.Module) -> None:
         if not any(batch_norms(module)):
             name = type(module).__name__
-            raise ValueError(f"{self.label}: {name} has no layer of nn.BatchNorm1d, 2d or 3d; use erm or cotta")
+            raise ValueError(
+                f"{self.label}: {name} has no layer of nn.BatchNorm1d, 2d or 3d; use erm or cotta"
+            )
 
     def require_rgb(self) -> None:
         """ValueError where the augmented copies are those of RGB images, and every convolution sees something else."""
         convolutions = [child for child in self.model.modules() if isinstance(child, nn.Conv2d)]
-        if self.copies == "image" and convolutions and all(child.in_channels != 3 for child in convolutions):
+        if (
+            self.copies == "image"
+            and convolutions
+            and all(child.in_channels != 3 for child in convolutions)
+        ):
             name = type(self.model).__name__
-            raise ValueError(f"{self.label} augments RGB images, but {name} takes none; pass copies=None or a function")
+            raise ValueError(
+                f"{self.label} augments RGB images, but {name} takes none; pass copies=None or a function"
+            )
 
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
         """Scale and shift of every BatchNorm layer of `module`; ValueError where there is none, or one without them."""
         self.require_batch_norm(module)
         if not all(norm.affine for norm in batch_norms(module)):
-            raise ValueError(f"{self.label} adapts scale and shift, and a BatchNorm has none (affine=False); use adabn")
+            raise ValueError(
+                f"{self.label} adapts scale and shift, and a BatchNorm has none (affine=False); use adabn"
+            )
         return batch_norm_parameters(module)
 
     def adapted_parameters(self) -> list[nn.Parameter]:
@@ -154,7 +174,9 @@ class Method(nn.Module):
             return self.copies
         if x.ndim != 4 or x.shape[1] != 3:
             shape = tuple(x.shape)
-            raise ValueError(f"{self.label} augments RGB images, not {shape}; pass copies=None or a function")
+            raise ValueError(
+                f"{self.label} augments RGB images, not {shape}; pass copies=None or a function"
+            )
         return partial(cotta_copies, value_range=self.value_range)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
@@ -240,7 +262,9 @@ class Method(nn.Module):
         with FlopCounterMode(display=False) as step:
             _ = [self.step(x) for x in batches]
         network = {id(value) for value in self.model.state_dict(keep_vars=True).values()}
-        kept = [value for value in self.state_dict(keep_vars=True).values() if id(value) not in network]
+        kept = [
+            value for value in self.state_dict(keep_vars=True).values() if id(value) not in network
+        ]
         for state in self.optimizer.state.values() if self.optimizer else ():
             kept += [value for value in state.values() if isinstance(value, Tensor)]
         self.reset()

@@ -19,18 +19,25 @@ class CascadeMethod(Method):
 
     def configure_model(self) -> None:
         if not isinstance(self.model, Cascade):
-            raise ValueError(f"{self.label} needs a models.Cascade; use tent, or wrap φ, θ_m and θ_a in one")
+            raise ValueError(
+                f"{self.label} needs a models.Cascade; use tent, or wrap φ, θ_m and θ_a in one"
+            )
         if self.uses_auxiliary and self.model.auxiliary_classifier is None:
             others = "cascade_no_auxiliary or cascade_same_weights"
             raise ValueError(f"{self.label} was given a Cascade without θ_a; use {others}")
         super().configure_model()
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        return [*self.scales_and_shifts(self.model.feature_extractor), *self.model.main_classifier.parameters()]
+        return [
+            *self.scales_and_shifts(self.model.feature_extractor),
+            *self.model.main_classifier.parameters(),
+        ]
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
-        return information_loss(outputs.auxiliary if self.uses_auxiliary else outputs.main, self.diversity), outputs
+        return information_loss(
+            outputs.auxiliary if self.uses_auxiliary else outputs.main, self.diversity
+        ), outputs
 
 
 @METHODS.add("cascade_fixed_classifier")

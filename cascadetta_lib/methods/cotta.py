@@ -52,10 +52,15 @@ class CoTTA(Method):
     def target(self, x: Tensor) -> Outputs:
         """The teacher's logits: on x where the anchor is sure, else their mean over augmented copies."""
         copies, on_x = self.copies_of(x), as_outputs(self.teacher(x))
-        if copies is None or as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
+        if (
+            copies is None
+            or as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE
+        ):
             return on_x
         # Each copy is a forward pass of its own, normalised by its own batch statistics.
-        logits = [as_outputs(self.teacher(copied)).main for copied in copies(x, COPIES, self.generator)]
+        logits = [
+            as_outputs(self.teacher(copied)).main for copied in copies(x, COPIES, self.generator)
+        ]
         return Outputs(torch.stack(logits).mean(0), on_x.auxiliary)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:

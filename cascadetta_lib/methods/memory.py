@@ -23,7 +23,9 @@ class MemoryBatchNorm(nn.BatchNorm2d):
     def __init__(self, norm: BatchNorm, examples: int) -> None:
         super().__init__(norm.num_features, norm.eps, device="meta")
         if norm.running_mean is None or norm.running_var is None or not norm.affine:
-            raise ValueError("a memory of statistics needs BatchNorm with scale, shift and running statistics")
+            raise ValueError(
+                "a memory of statistics needs BatchNorm with scale, shift and running statistics"
+            )
         self.weight, self.bias = norm.weight, norm.bias
         self.running_mean, self.running_var = norm.running_mean, norm.running_var
         self.num_batches_tracked = norm.num_batches_tracked
@@ -33,13 +35,19 @@ class MemoryBatchNorm(nn.BatchNorm2d):
     def forward(self, x: Tensor) -> Tensor:
         """x, normalised by the blend; the gradient flows through the batch's part of it."""
         dimensions, shape = [0, *range(2, x.ndim)], (-1,) + (1,) * (x.ndim - 2)
-        exact = x.to(self.running_mean.dtype)  # Under autocast x is in half precision, and statistics never are.
+        exact = x.to(
+            self.running_mean.dtype
+        )  # Under autocast x is in half precision, and statistics never are.
         mean = exact.mean(dimensions)
-        variance = (exact - mean.view(shape)).square().mean(dimensions)  # a tenth of torch.var_mean's time on a CPU
+        variance = (
+            (exact - mean.view(shape)).square().mean(dimensions)
+        )  # a tenth of torch.var_mean's time on a CPU
         mean, variance = self.blend(mean, variance, len(x))
         self.seen = mean.detach(), variance.detach()
         scale = self.weight * torch.rsqrt(variance + self.eps)
-        return torch.addcmul((self.bias - mean * scale).view(shape), exact, scale.view(shape)).to(x.dtype)
+        return torch.addcmul((self.bias - mean * scale).view(shape), exact, scale.view(shape)).to(
+            x.dtype
+        )
 
     def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """What is remembered, blended with mean and variance of a batch of `count` examples."""
@@ -69,10 +77,14 @@ class MovingBatchNorm(MemoryBatchNorm):
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
             return super().forward(x)
-        return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return F.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+        )
 
     def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        return self.running_mean.lerp(mean, self.momentum), self.running_var.lerp(variance, self.momentum)
+        return self.running_mean.lerp(mean, self.momentum), self.running_var.lerp(
+            variance, self.momentum
+        )
 
 
 def give_memory(module: nn.Module, make: Callable[[BatchNorm], MemoryBatchNorm]) -> None:

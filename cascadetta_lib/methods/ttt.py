@@ -23,7 +23,9 @@ class TTT(Method):
 
     def configure_model(self) -> None:
         if not isinstance(self.model, Parallel):
-            raise ValueError("TTT needs models.Parallel, as build_network(..., parallel=True) makes it; or use tent")
+            raise ValueError(
+                "TTT needs models.Parallel, as build_network(..., parallel=True) makes it; or use tent"
+            )
         super().configure_model()
 
     def adapted_parameters(self) -> list[nn.Parameter]:

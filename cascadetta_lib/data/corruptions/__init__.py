@@ -44,10 +44,16 @@ def corrupt(images: Tensor, corruption: str, severity: int, *, seed: int = 0) ->
     shape, table = tuple(images.shape), PARAMETERS[corruption]
     if images.dtype != torch.uint8 or shape[1:] not in {(3, size, size) for size in table}:
         allowed = " or ".join(f"(N, 3, {size}, {size})" for size in table)
-        raise ValueError(f"images for {corruption} are {images.dtype} {shape}: allowed is torch.uint8 {allowed}")
+        raise ValueError(
+            f"images for {corruption} are {images.dtype} {shape}: allowed is torch.uint8 {allowed}"
+        )
     parameters = table[shape[-1]][severity - 1]
     parameters = parameters if isinstance(parameters, list) else [parameters]
-    apply = next(getattr(part, corruption) for part in (noise, blur, weather, digital) if hasattr(part, corruption))
+    apply = next(
+        getattr(part, corruption)
+        for part in (noise, blur, weather, digital)
+        if hasattr(part, corruption)
+    )
     draws = Draws(seed, corruption, severity, images.device)
     corrupted = torch.empty_like(images)
     for start in range(0, len(images), CHUNK):

@@ -17,11 +17,19 @@ def defocus_blur(x: Tensor, draws: Draws, radius: float, softening: float) -> Te
     disk = (offsets[:, None] ** 2 + offsets**2 <= radius**2).float()
     soft = torch.exp(-0.5 * (torch.arange(-1, 2) / softening) ** 2)
     soft = soft / soft.sum()
-    kernel = functional.conv2d((disk / disk.sum())[None, None], torch.outer(soft, soft)[None, None], padding=1)[0, 0]
+    kernel = functional.conv2d(
+        (disk / disk.sum())[None, None], torch.outer(soft, soft)[None, None], padding=1
+    )[0, 0]
     padded = functional.pad(x, (half, half, half, half), mode="reflect")
     blurred = torch.zeros_like(x)
-    for row, column in kernel.nonzero().tolist():  # not conv2d, which cuDNN may round to ten bits (TF32)
-        blurred += float(kernel[row, column]) * padded[..., row : row + x.shape[2], column : column + x.shape[3]]
+    for (
+        row,
+        column,
+    ) in kernel.nonzero().tolist():  # not conv2d, which cuDNN may round to ten bits (TF32)
+        blurred += (
+            float(kernel[row, column])
+            * padded[..., row : row + x.shape[2], column : column + x.shape[3]]
+        )
     return blurred
 
 

@@ -22,7 +22,9 @@ class Draws:
         self._device = device
 
     def normal(self, shape: Sequence[int], mean: float, deviation: float) -> Tensor:
-        return torch.empty(shape).normal_(mean, deviation, generator=self._generator).to(self._device)
+        return (
+            torch.empty(shape).normal_(mean, deviation, generator=self._generator).to(self._device)
+        )
 
     def uniform(self, shape: Sequence[int], low: float, high: float) -> Tensor:
         return torch.empty(shape).uniform_(low, high, generator=self._generator).to(self._device)
@@ -53,7 +55,9 @@ def clipped_zoom(x: Tensor, factor: float) -> Tensor:
     crop = math.ceil(size / factor)
     start, enlarged = (size - crop) // 2, round(crop * factor)
     centre = x[..., start : start + crop, start : start + crop]
-    zoomed = functional.interpolate(centre, size=(enlarged, enlarged), mode="bilinear", align_corners=True)
+    zoomed = functional.interpolate(
+        centre, size=(enlarged, enlarged), mode="bilinear", align_corners=True
+    )
     trim = (enlarged - size) // 2
     return zoomed[..., trim : trim + size, trim : trim + size]
 
@@ -67,6 +71,8 @@ def motion(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
     down, right = ((steps * part - 0.5).ceil().long() for part in (angles.sin(), angles.cos()))
     blurred = torch.zeros_like(x)
     for step, weight in enumerate(weights / weights.sum()):
-        rows, columns = ((pixels + shift[:, step, None]).clamp(0, len(pixels) - 1) for shift in (down, right))
+        rows, columns = (
+            (pixels + shift[:, step, None]).clamp(0, len(pixels) - 1) for shift in (down, right)
+        )
         blurred += weight * take_pixels(x, rows[:, :, None], columns[:, None, :])
     return blurred

@@ -23,11 +23,15 @@ def saturate(x: Tensor, draws: Draws, factor: float, increase: float) -> Tensor:
     depth = value - x
     saturation = depth.amax(dim=1, keepdim=True) / value.clamp(min=1e-9)
     wanted = (saturation * factor + increase).clamp(max=1)
-    grey_depth = value * x.new_tensor((0, 1, 1))[:, None, None]  # a grey pixel has hue 0: saturated, it turns red
+    grey_depth = (
+        value * x.new_tensor((0, 1, 1))[:, None, None]
+    )  # a grey pixel has hue 0: saturated, it turns red
     return value - torch.where(saturation > 0, depth * wanted / saturation, grey_depth * wanted)
 
 
-def elastic_transform(x: Tensor, draws: Draws, displacement: float, sigma: float, reach: float) -> Tensor:
+def elastic_transform(
+    x: Tensor, draws: Draws, displacement: float, sigma: float, reach: float
+) -> Tensor:
     """A random affine map, given by where three points go, then a smooth displacement; lengths in shares of H."""
     count, size = x.shape[0], x.shape[-1]
     displacement, sigma, reach = size * displacement, size * sigma, size * reach
@@ -41,12 +45,16 @@ def elastic_transform(x: Tensor, draws: Draws, displacement: float, sigma: float
     axis = torch.arange(size, dtype=x.dtype, device=x.device)
     rows, columns = torch.meshgrid(axis, axis, indexing="ij")
     places = torch.stack((columns, rows, torch.ones_like(rows)), dim=-1) @ affine[:, None]
-    x = functional.grid_sample(x, 2 * places / (size - 1) - 1, padding_mode="reflection", align_corners=True)
+    x = functional.grid_sample(
+        x, 2 * places / (size - 1) - 1, padding_mode="reflection", align_corners=True
+    )
     if displacement == 0:
         return x
     down, right = displacement * gaussian(displacements, sigma, truncate=3, border="reflect")
     places = torch.stack((columns + right, rows + down), dim=-1)
-    return functional.grid_sample(x, (2 * places + 1) / size - 1, padding_mode="reflection", align_corners=False)
+    return functional.grid_sample(
+        x, (2 * places + 1) / size - 1, padding_mode="reflection", align_corners=False
+    )
 
 
 def pixelate(x: Tensor, draws: Draws, factor: float) -> Tensor:

@@ -7,13 +7,23 @@ from cascadetta_lib.data.corruptions.common import Draws, clipped_zoom, gaussian
 
 
 def snow(
-    x: Tensor, draws: Draws, mix: float, mean: float, std: float, zoom: float, least: float, radius: int, sigma: float
+    x: Tensor,
+    draws: Draws,
+    mix: float,
+    mean: float,
+    std: float,
+    zoom: float,
+    least: float,
+    radius: int,
+    sigma: float,
 ) -> Tensor:
     """Whiten the image, then add flakes (enlarged, moving noise of at least `least`) and the same turned by 180°."""
     noise = draws.normal((len(x), 1, *x.shape[2:]), mean, std)
     angles = draws.uniform((len(x),), -135, -45)
     flakes = clipped_zoom(noise, zoom)
-    flakes = motion(truncate(flakes.masked_fill(flakes < least, 0)).float() / 255, radius, sigma, angles)
+    flakes = motion(
+        truncate(flakes.masked_fill(flakes < least, 0)).float() / 255, radius, sigma, angles
+    )
     grey = (x * x.new_tensor((0.299, 0.587, 0.114))[:, None, None]).sum(dim=1, keepdim=True)
     whitened = mix * x + (1 - mix) * torch.maximum(x, 1.5 * grey + 0.5)
     return whitened + flakes + flakes.flip((2, 3))
@@ -33,11 +43,22 @@ def frost(x: Tensor, draws: Draws, image_share: float, frost_share: float) -> Te
 
 def fog(x: Tensor, draws: Draws, density: float, decay: float) -> Tensor:
     brightest = x.amax(dim=(1, 2, 3), keepdim=True)
-    return (x + density * _plasma(len(x), x.shape[-1], decay, draws)) * brightest / (brightest + density)
+    return (
+        (x + density * _plasma(len(x), x.shape[-1], decay, draws))
+        * brightest
+        / (brightest + density)
+    )
 
 
 def spatter(
-    x: Tensor, draws: Draws, mean: float, deviation: float, sigma: float, threshold: float, strength: float, liquid: str
+    x: Tensor,
+    draws: Draws,
+    mean: float,
+    deviation: float,
+    sigma: float,
+    threshold: float,
+    strength: float,
+    liquid: str,
 ) -> Tensor:
     """Drops where smoothed noise is above a threshold: pale water adds light, mud covers. It is simpler than the
     original, which lights the edges of the drops, and its parameters could not be checked."""

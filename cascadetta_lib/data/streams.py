@@ -1,0 +1,102 @@
+"""Streams: the target domains, and the order in which a model meets them and their examples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from cascadetta_lib.registry import nearest
+
+Order = Literal["mixed", "correlated"]
+"""The order of the examples: all domains shuffled together, or domain after domain with the labels of each in runs.
+None is domain after domain, as stored."""
+
+GRADUAL_SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
+
+
+class Domain(NamedTuple):
+    """A target domain: its name and, for corruptions, the severity 1..5."""
+
+    name: str
+    severity: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.severity}"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The domains of a modality: those of its standard stream, others that a stream may name, and the severities.
+    The source domain itself (`books`, `clean`) is none of the standard targets, as in the paper's tables."""
+
+    standard: tuple[str, ...]
+    others: tuple[str, ...]
+    severities: tuple[int, ...]
+
+
+def make_stream(
+    stream: str | Sequence[str], vocabulary: Vocabulary, severity: int = 1
+) -> list[Domain]:
+    """The domains of `instantaneous`, `mixed`, `correlated`, `gradual` (where there are severities), or a list such as
+    ["fog", "snow:3"].
+
+    instantaneous, mixed, correlated: every standard domain once, at `severity`; they differ in the order of the
+    examples (`Order`). gradual: every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next
+    (Sec. 6.1), which makes 135 domains of 15. A domain of a list that names no severity of its own has `severity`.
+    Raises ValueError for anything else.
+    """
+    single = len(vocabulary.severities) == 1
+    names = ["instantaneous", "mixed", "correlated"] + ([] if single else ["gradual"])
+    if isinstance(stream, str) and stream not in names:
+        raise ValueError(
+            f"no stream is named {stream!r}; {nearest(stream, names)}, or a list of domains"
+        )
+    if not stream:
+        raise ValueError("the list of domains is empty")
+    if stream == "gradual":
+        return [Domain(name, level) for name in vocabulary.standard for level in GRADUAL_SEVERITIES]
+    domains = []
+    for written in vocabulary.standard if isinstance(stream, str) else stream:
+        name, colon, level = written.partition(":")
+        known = vocabulary.standard + vocabulary.others
+        if name not in known:
+            raise ValueError(f"no domain is named {name!r}; {nearest(name, known)}")
+        if single and colon:
+            raise ValueError(
+                f"{written!r}: only the corruptions of images have a severity; allowed is {name!r}"
+            )
+        chosen = level if colon else str(vocabulary.severities[0] if single else severity)
+        if chosen not in map(str, vocabulary.severities):
+            raise ValueError(
+                f"{name}:{chosen}: the severity is one of {', '.join(map(str, vocabulary.severities))}"
+            )
+        domains.append(Domain(name, int(chosen)))
+    return domains
+
+
+def draw_order(
+    order: Order | None, labels: np.ndarray, delta: float | None, generator: np.random.Generator
+) -> np.ndarray:
+    """The places (N,) of examples with these labels (N,) in the order in which they come, each place once.
+
+    mixed: any order is equally likely. correlated: much as in NOTE and RoTTA, the examples of each of the C labels are
+    cut into C pieces in the proportions of a draw from Dirichlet(δ, ..., δ); then come the first pieces of all labels,
+    one after the other in random order, then the second ones, and so on. With δ near 0 all examples of a label come in
+    one run, and with a large δ in C runs of one length.
+    """
+    if order is None:
+        return np.arange(len(labels))
+    if order == "mixed":
+        return generator.permutation(len(labels))
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    shares = generator.dirichlet(np.full(len(members), delta), len(members))
+    cuts = [
+        np.rint(share.cumsum()[:-1] * len(each)).astype(int)
+        for share, each in zip(shares, members, strict=True)
+    ]
+    pieces = [np.split(each, cut) for each, cut in zip(members, cuts, strict=True)]
+    several = range(len(members))
+    return np.concatenate(
+        [pieces[label][turn] for turn in several for label in generator.permutation(several)]
+    )

@@ -1,0 +1,1 @@
+"""One loop over a stream; E, A and F."""

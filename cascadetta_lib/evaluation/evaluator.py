@@ -1,0 +1,265 @@
+"""One loop: a method meets a stream. Online error E, average accuracy A (Eq. 1) and forward transfer F (Eq. 2).
+
+For every t:  adapt and predict online on T_t (E);
+at the end:   measure every domain without updates, R(T_t | T_1:N) (A);
+for F:        measure T_t as soon as it was passed, R(T_t | T_1:t), by the source model, and by a source model that was
+              adapted to T_t alone, R(T_t | T_t).
+
+All of this is measured on the very batches of the stream (streams.draw_order says in which order the examples come),
+since methods take statistics from their batch. So on a `correlated` stream E, A and F are what they always are, all of
+them in batches of few labels. A `mixed` stream is one pass over all domains together: E is the mean over domains of the
+online error on the examples of each, A that of the final model's accuracy, in the same mixed batches. F is not defined
+there, because no domain comes after another.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.data.streams import Domain, Order, draw_order
+from cascadetta_lib.losses import describe
+from cascadetta_lib.methods import Method
+from cascadetta_lib.methods.memory import memories
+from cascadetta_lib.models import Outputs
+from cascadetta_lib.progress import progress
+
+Record = dict[str, Any]
+Transfer = Literal["paper", "final", "unadapted"]
+ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement")
+
+
+class Evaluation(NamedTuple):
+    """What a method did on a stream.
+
+    batches: a row a batch; of a mixed stream, a row for each domain in a batch. Columns: step (the domain's place in
+        the stream, from 0), domain, severity, position (examples before the batch, of the domain, or of the whole mixed
+        stream), count, errors, what `losses.describe` says of them (NaN without θ_a), seconds (the stretch's mean a
+        batch, shared out by count).
+    accuracies: a row a measurement without update: step, domain, severity, kind, after, accuracy in [0, 1]. kind is
+        `stream` for the model after T_1..T_after; with after = 0, `source` for the unadapted model in the method's
+        BatchNorm mode, and `alone` for a source model that was adapted to this domain alone.
+    """
+
+    batches: pd.DataFrame
+    accuracies: pd.DataFrame
+
+
+Stretch = tuple[Domain, ...]
+"""What a method passes in one go: a domain, or all the domains of a mixed stream."""
+
+
+class Examples(NamedTuple):
+    """The examples of a stretch, as stored: x (N, ...) and labels y (N,). order (N,): their indices as they come.
+    domains (N,): of which domain of the stretch each is, in that order."""
+
+    x: Tensor
+    y: Tensor
+    order: Tensor
+    domains: np.ndarray
+
+
+@dataclass
+class Evaluator:
+    """Runs one method over one stream. `dataset` prepares the inputs; batches come in an order that `seed` and δ draw
+    (see streams.draw_order); the last one of a domain, or of a mixed stream, may be shorter."""
+
+    method: Method
+    dataset: Dataset
+    stream: Sequence[Domain]
+    batch_size: int
+    order: Order | None = None
+    dirichlet_delta: float | None = None
+    seed: int = 0
+    _held: dict[Stretch, Examples] = field(init=False, default_factory=dict)
+
+    def run(self, *, transfer: bool = True) -> Evaluation:
+        """E, A and F of the stream, from the source; the method is reset before and after.
+
+        transfer: measure what F needs besides, if the method adapts and the domains have an order.
+        Raises ValueError where the method predicts a logit that is not finite.
+        """
+        method, is_mixed = self.method, self.order == "mixed"
+        transfer = transfer and method.adapts and not is_mixed
+        stretches: list[Stretch] = (
+            [tuple(self.stream)] if is_mixed else [(domain,) for domain in self.stream]
+        )
+        self._hold(stretches)
+        places = [
+            {"step": step, "domain": name, "severity": level}
+            for step, (name, level) in enumerate(self.stream)
+        ]
+        batches, accuracies = list[Record](), list[Record]()
+
+        def record(first: int, kind: str, after: int, measured: Mapping[int, float]) -> None:
+            for place, accuracy in measured.items():
+                accuracies.append(
+                    places[first + place] | {"kind": kind, "after": after, "accuracy": accuracy}
+                )
+
+        method.reset()
+        final: dict[Stretch, Mapping[int, float]] = {}
+        for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
+            rows = self._pass(stretch, method.step)
+            batches += [places[step + place] | row for place, row in rows]
+            if not method.adapts and not any(
+                memories(method)
+            ):  # without a state it predicts this so at any time
+                final[stretch] = _accuracies(rows)
+            if transfer and step + 1 < len(stretches):
+                record(step, "stream", step + 1, self.accuracies(stretch))
+        for step, stretch in enumerate(stretches):
+            if stretch not in final:
+                final[stretch] = self.accuracies(stretch)
+            record(step, "stream", len(self.stream), final[stretch])
+        if transfer:
+            later = list(dict.fromkeys(stretches[1:]))
+            method.reset()
+            source = {stretch: self.accuracies(stretch) for stretch in later}
+            alone = {}
+            for stretch in progress(later, f"{method.label}, each domain alone", len(later)):
+                method.reset()
+                self._pass(stretch, method.step)
+                alone[stretch] = self.accuracies(stretch)
+            for step, stretch in list(enumerate(stretches))[1:]:
+                record(step, "source", 0, source[stretch])
+                record(step, "alone", 0, alone[stretch])
+        method.reset()
+        self._held = {}
+        return Evaluation(pd.DataFrame(batches), pd.DataFrame(accuracies))
+
+    def _hold(self, stretches: Sequence[Stretch]) -> None:
+        """Read the examples and draw their order. A gradual stream meets most domains twice; each is held once."""
+        self._held, generator = {}, np.random.default_rng(self.seed)
+        for stretch in dict.fromkeys(stretches):
+            splits = [self.dataset.domain(*domain) for domain in stretch]
+            x, y = (
+                splits[0]
+                if len(splits) == 1
+                else (torch.cat(parts) for parts in zip(*splits, strict=True))
+            )
+            order = draw_order(self.order, y.cpu().numpy(), self.dirichlet_delta, generator)
+            domains = np.repeat(np.arange(len(splits)), [len(split.y) for split in splits])[order]
+            self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
+
+    def accuracies(self, stretch: Stretch) -> dict[int, float]:
+        """Accuracy of the model as it is on the domains of a stretch, by place there: no update, the method's own
+        BatchNorm mode, and the very batches of the stream."""
+
+        def predict(x: Tensor) -> Outputs:
+            outputs = self.method.predict(x)
+            self.method.remember()
+            return outputs
+
+        with self.method.measuring():
+            return _accuracies(self._pass(stretch, predict))
+
+    def _pass(
+        self, stretch: Stretch, predict: Callable[[Tensor], Outputs]
+    ) -> list[tuple[int, Record]]:
+        """Predict a stretch: a record for each batch and domain in it, with the place of the domain in the stretch. The
+        results are read from the device once, after the last batch."""
+        x, y, order, domains = self._held[stretch]
+        starts = range(0, len(y), self.batch_size)
+        # For every batch the places in it, one domain after the other, copied to the device at once.
+        grouped = np.concatenate(
+            [domains[start : start + self.batch_size].argsort(kind="stable") for start in starts]
+        )
+        groups = torch.from_numpy(grouped).to(y.device)
+        began = time.perf_counter()
+        results, found = [], []
+        for start in starts:
+            now, here = (
+                order[start : start + self.batch_size],
+                domains[start : start + self.batch_size],
+            )
+            z, a = predict(self.dataset.prepare(x[now]))
+            with torch.no_grad():
+                finite, wrong = z.isfinite().all(), z.argmax(1) != y[now]
+                places, counts = np.unique(here, return_counts=True)
+                insides = groups[start : start + self.batch_size].split(counts.tolist())
+                for place, inside in zip(places, insides, strict=True):
+                    part = Outputs(z[inside], None if a is None else a[inside])
+                    values = [wrong[inside].sum(), finite, *describe(part).values()]
+                    results.append(torch.stack([value.float() for value in values]))
+                    found.append((int(place), start, len(inside), len(inside) / len(here)))
+        read = torch.stack(results).tolist()
+        seconds = (time.perf_counter() - began) / len(starts)
+        records: list[tuple[int, Record]] = []
+        for (place, start, count, share), (errors, finite, *about) in zip(found, read, strict=True):
+            if not finite:
+                name = stretch[0] if len(stretch) == 1 else "the mixed stream"
+                where = f"{name}, batch {start // self.batch_size + 1} of {len(starts)}"
+                raise ValueError(
+                    f"{self.method.label}: logits not finite on {where}; lower the learning rate"
+                )
+            described = dict.fromkeys(ABOUT_PREDICTIONS, math.nan) | dict(
+                zip(ABOUT_PREDICTIONS, about, strict=False)
+            )
+            row = (
+                {"position": start, "count": count, "errors": int(errors)}
+                | described
+                | {"seconds": share * seconds}
+            )
+            records.append((place, row))
+        return records
+
+
+def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list[Tensor]:
+    """Four prepared batches of domains all along the stream, of 32 examples or more, on which the work of a method is
+    counted: RoTTA updates once in 64 examples, and CoTTA makes copies where it is unsure."""
+    domains = [stream[place * len(stream) // 4] for place in range(4)]
+    return [dataset.prepare(dataset.domain(*domain).x[: max(32, size)]) for domain in domains]
+
+
+def _accuracies(records: Sequence[tuple[int, Record]]) -> dict[int, float]:
+    """By the place of the domain in its stretch."""
+    counts, errors = Counter[int](), Counter[int]()
+    for place, record in records:
+        counts[place] += record["count"]
+        errors[place] += record["errors"]
+    return {place: (count - errors[place]) / count for place, count in sorted(counts.items())}
+
+
+def online_errors(batches: pd.DataFrame) -> pd.Series:
+    """Online error of each domain in the stream's order, in [0, 1]; indexed by (step, domain, severity)."""
+    sums = batches.groupby(["step", "domain", "severity"])[["errors", "count"]].sum()
+    return sums["errors"] / sums["count"]
+
+
+def mean_online_error(batches: pd.DataFrame) -> float:
+    """E: the mean over domains of the online error, in [0, 1]."""
+    return float(online_errors(batches).mean())
+
+
+def average_accuracy(accuracies: pd.DataFrame) -> float:
+    """A (Eq. 1): mean accuracy of the final model over the domains of the stream, in [0, 1]."""
+    return float(
+        accuracies.loc[accuracies["after"] == accuracies["after"].max(), "accuracy"].mean()
+    )
+
+
+def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -> float | None:
+    """F in [−1, 1], or None where it was not measured, as on a mixed stream. Each is a mean over the domains t = 2..N.
+
+    paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted to T_t alone.
+    final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
+    unadapted: R(T_t | T_1:N) less the accuracy of the unadapted model. So does the release, whose second model is never
+        updated because its optimiser owns the tensors of another copy; but that model keeps running statistics of the
+        domain, where ours has the method's BatchNorm mode.
+    """
+    later = accuracies[accuracies["step"] > 0].set_index("step")
+    compared = later[later["kind"] == ("source" if definition == "unadapted" else "alone")]
+    if compared.empty:
+        return None
+    stream = later[later["kind"] == "stream"]
+    after = stream.index + 1 if definition == "paper" else stream["after"].max()
+    return float((stream.loc[stream["after"] == after, "accuracy"] - compared["accuracy"]).mean())

@@ -1,0 +1,1 @@
+"""Methods of the field beside the paper's, a file each."""

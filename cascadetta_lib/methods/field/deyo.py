@@ -1,0 +1,69 @@
+"""DeYO (Lee et al. 2024): entropy of images that are recognised by their shape, which shuffled patches destroy."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from cascadetta_lib.augment import generator_for
+from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.tent import Tent
+from cascadetta_lib.models import Outputs, as_outputs
+
+SURE, NORMAL = 0.5, 0.4
+"""τ, below which an entropy is taken, and E₀, at which it weighs 1, as shares of ln C (the authors' settings)."""
+DROP = 0.2
+"""By how much the probability of the predicted class must fall when the patches are shuffled."""
+PATCHES = 4
+"""Patches along a side."""
+
+
+@METHODS.add("deyo")
+class DeYO(Tent):
+    """The mean of (exp(E₀ − H) + exp(D))·H over the images with entropy H < τ and drop D > 0.2, where
+    D = p(ŷ | x) − p(ŷ | x with shuffled patches) and ŷ = argmax p(x).
+
+    All images of a batch are shuffled and share their BatchNorm statistics; in the release it is those with H < τ.
+    Where none is chosen the loss is 0, and only the optimiser's momentum moves; the release takes no step. The authors
+    use SGD with momentum 0.9, not Nesterov's, and leave the last stage of networks for ImageNet as it is.
+    """
+
+    label, modalities = "DeYO", ("image",)
+
+    def shuffled(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W), each image cut into 4×4 patches that lie in a random order of its own."""
+        if x.ndim != 4 or x.shape[2] % PATCHES or x.shape[3] % PATCHES:
+            shape = tuple(x.shape)
+            raise ValueError(
+                f"DeYO shuffles 4×4 patches of images (B, C, H, W) whose sides are multiples of 4, not {shape}"
+            )
+        patches = (
+            x.unflatten(3, (PATCHES, -1))
+            .unflatten(2, (PATCHES, -1))
+            .permute(0, 2, 4, 1, 3, 5)
+            .flatten(1, 2)
+        )
+        draw = torch.rand(
+            patches.shape[:2], generator=generator_for(x, self.generator), device=x.device
+        )
+        patches = patches[torch.arange(len(x), device=x.device)[:, None], draw.argsort(1)]
+        return (
+            patches.unflatten(1, (PATCHES, PATCHES))
+            .permute(0, 3, 1, 4, 2, 5)
+            .flatten(4, 5)
+            .flatten(2, 3)
+        )
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        destroyed = self.predict(
+            self.shuffled(x)
+        ).main  # first, so that a memory of statistics ends with those of x
+        outputs = as_outputs(self.model(x))
+        unsure, logits = entropy(outputs.main), outputs.main.detach()
+        chance, predicted = logits.softmax(1).max(1, keepdim=True)
+        drop = (chance - destroyed.softmax(1).gather(1, predicted))[:, 0]
+        largest = math.log(logits.shape[1])
+        weights = averaging((unsure.detach() < SURE * largest) & (drop > DROP))
+        weights = weights * ((NORMAL * largest - unsure.detach()).exp() + drop.exp())
+        return (weights * unsure).sum() - self.diversity * entropy_of_mean(outputs.main), outputs

@@ -1,0 +1,108 @@
+"""ETA and EATA (Niu et al. 2022): entropy of examples that are sure and unlike the earlier ones, and, for EATA, Fisher
+information that keeps the weights that matter near the source."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector
+
+from cascadetta_lib.losses import at_least_float32, averaging, entropy, entropy_of_mean
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.tent import Tent
+from cascadetta_lib.models import Outputs, as_outputs
+
+SURE = 0.4
+"""E₀ as a share of ln C, the largest entropy there is (Eq. 3 and the authors' settings)."""
+SIMILARITY = 0.4
+"""d: an example whose prediction has this cosine or more with the mean prediction is left out (Eq. 5, CIFAR-10)."""
+MOMENTUM = 0.9
+"""Momentum of the moving means, such as that of the chosen predictions (Eq. 4)."""
+FISHER_WEIGHT = 1.0
+"""β of Eq. 8 in the authors' setting for CIFAR-10; 2,000 for ImageNet."""
+
+
+def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
+    """Update a moving mean, in place, by a batch's value. A mean of 0 stands for none yet and takes the value itself;
+    where no example of the batch has a weight, the mean stays."""
+    moved = torch.where(mean.any(), value.lerp(mean, MOMENTUM), value)
+    mean.copy_(torch.where(weights.any(), moved, mean))
+
+
+@METHODS.add("eta")
+class ETA(Tent):
+    """The mean of exp(E₀ − H)·H over the examples with entropy H < E₀ whose prediction is unlike the moving mean.
+
+    Where no example is chosen the loss is 0, and only the optimiser's momentum moves; the release takes no step. Its
+    authors use SGD with momentum 0.9, not Nesterov's, and a learning rate of 0.00025 on ImageNet.
+    """
+
+    label = "ETA"
+    mean_prediction: Tensor | None
+
+    def configure_model(self) -> None:
+        super().configure_model()
+        self.register_buffer(
+            "mean_prediction", None
+        )  # how many classes there are, the first batch tells
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        outputs = as_outputs(self.model(x))
+        z = at_least_float32(outputs.main)
+        prediction, unsure = z.detach().softmax(1), entropy(z)
+        if self.mean_prediction is None:
+            self.mean_prediction = torch.zeros_like(prediction[0])
+        limit = SURE * math.log(prediction.shape[1])
+        # A mean of zeros, before anything was chosen, has the cosine 0 with everything.
+        unlike = F.cosine_similarity(self.mean_prediction[None], prediction) < SIMILARITY
+        weights = averaging((unsure.detach() < limit) & unlike)
+        follow(self.mean_prediction, (weights[:, None] * prediction).sum(0), weights)
+        weights = weights * (limit - unsure.detach()).exp()
+        return (weights * unsure).sum() - self.diversity * entropy_of_mean(z), outputs
+
+
+@METHODS.add("eata")
+class EATA(ETA):
+    """ETA and β·Σ ω·(θ − θ₀)², where ω is the Fisher information of the source model's own predictions (Eq. 8 and 9).
+
+    ω is the mean over source examples of the squared gradient of one example, as in Eq. 9, under the statistics of the
+    source. The authors' code, which β was chosen with, squares the mean gradient of a batch of 64 under its own
+    statistics, which is smaller by two orders of magnitude. Where no example is chosen the second term alone is
+    minimised; their code takes no step then.
+    """
+
+    label, needs_source = "EATA", True
+    fisher: Tensor
+    anchor: Tensor
+
+    def configure_model(self) -> None:
+        self.model.eval()  # an example's gradient does not depend on its companions
+        fisher, self.source = self.fisher_information(), None
+        super().configure_model()
+        self.register_buffer("fisher", fisher)
+        self.register_buffer("anchor", parameters_to_vector(self.adapted_parameters()).detach())
+
+    @torch.no_grad()
+    def fisher_information(self) -> Tensor:
+        """ω (P,) for the P adapted numbers: the mean over the source of the squared gradient of −ln p(ŷ), ŷ = argmax p.
+        The model must be one that torch.func.vmap takes."""
+        assert self.source is not None
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        values = {names[parameter]: parameter.detach() for parameter in self.adapted_parameters()}
+
+        def loss(values: dict[str, Tensor], x: Tensor) -> Tensor:
+            logits = as_outputs(functional_call(self.model, values, (x[None],))).main
+            return F.cross_entropy(logits, logits.detach().argmax(1))
+
+        total = torch.zeros_like(parameters_to_vector(values.values()))
+        for examples in self.source.split(50):
+            gradients = vmap(grad(loss), (None, 0))(values, examples)
+            total += torch.cat([gradients[name] for name in values], 1).square().sum(0)
+        return total / len(self.source)
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        loss, outputs = super().loss(x)
+        apart = parameters_to_vector(self.adapted_parameters()) - self.anchor
+        return loss + FISHER_WEIGHT * (self.fisher * apart.square()).sum(), outputs

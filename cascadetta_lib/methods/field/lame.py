@@ -1,0 +1,71 @@
+"""LAME (Boudiaf et al. 2022): no weight changes; the predictions of a batch are drawn to those of near neighbours."""
+
+from contextlib import ExitStack
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cascadetta_lib.losses import at_least_float32
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.unadapted import ERM
+from cascadetta_lib.models import Outputs
+
+NEIGHBOURS = 5
+ITERATIONS = 100
+"""The release's maximum. It stops earlier where its objective has settled; to check that here would be to wait for the
+device, and at the fixed point an iteration changes nothing."""
+
+
+@METHODS.add("lame")
+class LAME(ERM):
+    """The network keeps its running statistics, as in the release. The affinity w_ij, which is not symmetric, is 1
+    where j is one of the five nearest neighbours of i, else 0. It is one of the three in the release, whose default is
+    a Gaussian kernel.
+
+    Near are features at a small angle. They are the inputs of that nn.Linear of the model, or of θ_m in a Cascade,
+    which is called last.
+    """
+
+    objective, label = "meta", "LAME"
+
+    def configure_model(self) -> None:
+        super().configure_model()
+        classifier = getattr(self.model, "main_classifier", self.model)
+        self.linear = [module for module in classifier.modules() if isinstance(module, nn.Linear)]
+        if not self.linear:
+            name = type(self.model).__name__
+            raise ValueError(
+                f"LAME compares the inputs of the last nn.Linear, and {name} has none; use erm"
+            )
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Outputs:
+        features: list[Tensor] = []
+        with ExitStack() as hooks:
+            for layer in self.linear:
+                hooks.enter_context(
+                    layer.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0]))
+                )
+            z, a = super().predict(x)
+        if not features:
+            raise ValueError(
+                f"LAME: {type(self.model).__name__} calls none of its nn.Linear as a module; use erm"
+            )
+        return Outputs(smoothed(z, features[-1].flatten(1)), a)
+
+
+def smoothed(z: Tensor, features: Tensor) -> Tensor:
+    """Logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the fixed point of
+    y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the release iterates."""
+    directions, log_p = (
+        F.normalize(at_least_float32(features), dim=1),
+        at_least_float32(z).log_softmax(1),
+    )
+    cosines = (directions @ directions.T).fill_diagonal_(-torch.inf)
+    neighbours = cosines.topk(min(NEIGHBOURS, len(z) - 1)).indices
+    affinity = torch.zeros_like(cosines).scatter_(1, neighbours, 1.0).to(log_p.dtype)
+    y = log_p.exp()
+    for _ in range(ITERATIONS - 1):
+        y = torch.addmm(log_p, affinity, y).softmax(1)
+    return torch.addmm(log_p, affinity, y).log_softmax(1)

@@ -1,0 +1,105 @@
+"""ROID (Marsden et al. 2024): sure and diverse predictions made surer, weights held near the source's, and a prior."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils import parameters_to_vector
+
+from cascadetta_lib.losses import at_least_float32, entropy
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.tent import TentAdam
+from cascadetta_lib.models import Outputs, as_outputs
+
+SOURCE_MOMENTUM = 0.99
+"""What the updated weights keep of themselves after each step; the rest is the source's."""
+MEAN_MOMENTUM = 0.9
+"""What the moving mean prediction keeps of itself."""
+TEMPERATURE = 1 / 3
+CLIP, EPSILON = 0.99, 1e-5
+"""Of the soft likelihood ratio: the largest probability, and what is added to a ratio before its logarithm."""
+
+
+@METHODS.add("roid")
+class ROID(TentAdam):
+    """The settings are those of ROID's release for CIFAR-10; scale and shift of BatchNorm are updated by Adam.
+
+    Four things differ from the release. The augmented copy is CoTTA's, or the data's own, and without copies there is
+    no consistency. Examples with weight 0 stay in the batch of copies, whose statistics they therefore enter. The
+    loss is the mean over the batch as it is, where the release divides by the full size for a short last one, too. The
+    prior multiplies probabilities, as in Bayes' rule, where the release multiplies logits.
+    """
+
+    label, ends_with_batch = "ROID", False
+    anchor: Tensor
+    mean_prediction: Tensor | None
+    """Moving mean of softmax(z), (C,); None before the first batch tells how many classes there are."""
+
+    def configure_model(self) -> None:
+        self.require_rgb()
+        super().configure_model()
+        self.register_buffer("mean_prediction", None)
+        self.register_buffer("anchor", parameters_to_vector(self.adapted_parameters()).detach())
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Outputs:
+        z, a = super().predict(x)
+        return Outputs(corrected_by_prior(z), a)
+
+    @torch.no_grad()
+    def weights(self, z: Tensor) -> Tensor:
+        """exp(diversity · certainty / T) of each prediction (B, C) → (B,), or 0 where the diversity is below its mean.
+
+        Diversity is 1 − the cosine of the prediction and the moving mean prediction, which then takes the batch in;
+        certainty is the negative entropy; the batch's smallest value of each counts 0, its largest 1."""
+        p = z.softmax(1)
+        if self.mean_prediction is None:
+            self.mean_prediction = torch.full_like(p[0], 1 / p.shape[1])
+        diversity = from_0_to_1(-F.cosine_similarity(self.mean_prediction, p, dim=1))
+        self.mean_prediction.lerp_(p.mean(0), 1 - MEAN_MOMENTUM)
+        weights = (diversity * from_0_to_1(-entropy(z)) / TEMPERATURE).exp()
+        return weights * (diversity >= diversity.mean())
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        copies, outputs = self.copies_of(x), as_outputs(self.model(x))
+        z = at_least_float32(outputs.main)
+        losses = soft_likelihood_ratio(z)
+        if copies is not None:
+            copy = next(iter(copies(x, 1, self.generator)))
+            losses = losses + symmetric_cross_entropy(
+                z, at_least_float32(as_outputs(self.model(copy)).main)
+            )
+        return (self.weights(z) * losses).mean(), Outputs(corrected_by_prior(z), outputs.auxiliary)
+
+    def update(self, x: Tensor) -> Outputs | None:
+        outputs = super().update(x)
+        parameters = self.adapted_parameters()
+        sources = self.anchor.split([parameter.numel() for parameter in parameters])
+        with torch.no_grad():
+            for parameter, source in zip(parameters, sources, strict=True):
+                parameter.lerp_(source.view_as(parameter), 1 - SOURCE_MOMENTUM)
+        return outputs
+
+
+def from_0_to_1(values: Tensor) -> Tensor:
+    """Moved and scaled so that the smallest is 0 and the largest 1; all 0 where they are equal."""
+    low, high = values.aminmax()
+    return (values - low) / (high - low).clamp_min(torch.finfo(values.dtype).tiny)
+
+
+def soft_likelihood_ratio(z: Tensor) -> Tensor:
+    """−Σ_c p_c log(p_c / (1 − p_c)) of p = softmax(z): (B, C) → (B,)."""
+    p = z.softmax(1).clamp_max(CLIP)
+    return -(p * (p / (1 - p) + EPSILON).log()).sum(1)
+
+
+def symmetric_cross_entropy(z: Tensor, other: Tensor) -> Tensor:
+    """Half the cross-entropy of softmax(other) to softmax(z), and half that the other way: (B, C), (B, C) → (B,)."""
+    return -(z.softmax(1) * other.log_softmax(1) + other.softmax(1) * z.log_softmax(1)).sum(1) / 2
+
+
+def corrected_by_prior(z: Tensor) -> Tensor:
+    """Logits z (B, C) of predictions p → those of p_c · π_c, where π is the batch's mean p, drawn to the uniform
+    distribution: (π + γ) / (1 + γC) with γ = max(1/B, 1/C) / max_c π_c."""
+    prior, (examples, classes) = z.softmax(1).mean(0), z.shape
+    gamma = max(1 / examples, 1 / classes) / prior.amax()
+    return z + ((prior + gamma) / (1 + gamma * classes)).log()

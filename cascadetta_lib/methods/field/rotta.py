@@ -1,0 +1,141 @@
+"""RoTTA (Yuan et al. 2023): a student taught by its moving average on a class-balanced memory of recent examples."""
+
+import copy
+import math
+from collections import Counter
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cascadetta_lib.losses import entropy
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.memory import MovingBatchNorm, give_memory, memories
+from cascadetta_lib.methods.tent import TentAdam
+from cascadetta_lib.models import Outputs, as_outputs
+
+MEMORY, UPDATE_EVERY = 64, 64  # examples
+LAMBDA_T, LAMBDA_U = (
+    1.0,
+    1.0,
+)  # what age and uncertainty count for, where an example has to leave the memory
+NU, ALPHA = 0.001, 0.05
+"""The teacher's step towards the student, and the share of a batch in the moving statistics of BatchNorm."""
+
+
+class Example(NamedTuple):
+    """The class that the teacher predicted, how many examples came before, and the prediction's entropy over log C."""
+
+    label: int
+    arrival: int
+    uncertainty: float
+
+
+def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
+    """The place that an example takes in the memory `kept`, len(kept) where it is added, None where it is not taken.
+
+    It is added where neither its class has its share of the memory nor the memory is full. Else it replaces, in its
+    own class or in the largest, the one of highest λ_t·sigmoid(age/64) + λ_u·uncertainty, unless its own is as high."""
+    counts = Counter(one.label for one in kept)
+    crowded = {new.label}
+    if counts[new.label] < MEMORY / classes:
+        if len(kept) < MEMORY:
+            return len(kept)
+        largest = max(counts.values())
+        crowded = {label for label, count in counts.items() if count == largest}
+
+    def score(one: Example) -> float:
+        return (
+            LAMBDA_T / (1 + math.exp((one.arrival - new.arrival) / MEMORY))
+            + LAMBDA_U * one.uncertainty
+        )
+
+    worst = max(
+        (place for place, one in enumerate(kept) if one.label in crowded),
+        key=lambda place: score(kept[place]),
+    )
+    return worst if score(kept[worst]) > score(new) else None
+
+
+@METHODS.add("rotta")
+class RoTTA(TentAdam):
+    """The settings are those of RoTTA's release; scale and shift of BatchNorm are updated by Adam, after every 64
+    examples, wherever in a batch that is. The augmented copies are CoTTA's, or the data's own.
+
+    The prediction is the teacher's by its moving statistics, `before` or `after` the updates that a batch brings. The
+    memory's rule takes one example after the other, so a step waits once for the device: for the classes and entropies.
+    """
+
+    label, modalities = "RoTTA", ("image", "speech")
+    bank: Tensor
+    """The examples in the memory, (64, …), of which `kept` tells; empty before the first batch tells their shape."""
+
+    def configure_model(self) -> None:
+        self.require_rgb()
+        if self.copies is None:
+            raise ValueError(
+                f"{self.label} learns from augmented copies; pass a function as copies, or use tent"
+            )
+        if self.memory:
+            raise ValueError(
+                f"{self.label} has moving statistics of its own; leave memory = {self.memory} out"
+            )
+        give_memory(self, partial(MovingBatchNorm, momentum=ALPHA))
+        super().configure_model()
+        self.teacher = copy.deepcopy(self.model).requires_grad_(False).eval()
+        pairs = zip(self.model.parameters(), self.teacher.parameters(), strict=True)
+        self.pairs = [(student, teacher) for student, teacher in pairs if student.requires_grad]
+        self.register_buffer("bank", next(self.model.parameters()).new_empty(0))
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Outputs:
+        return as_outputs(self.teacher(x))
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        """Cross-entropy of the student on a copy of the memory x to the teacher on x itself, which counts for the less
+        the older an example is. Both take their batch into their moving statistics."""
+        copies = self.copies_of(x)
+        assert copies is not None
+        student = as_outputs(self.model(next(iter(copies(x, 1, self.generator)))))
+        for norm in memories(self.teacher):
+            norm.train()
+        target = self.predict(x).main.softmax(1)
+        self.teacher.eval()
+        timeliness = x.new_tensor(
+            [(one.arrival - self.arrived) / MEMORY for one in self.kept]
+        ).sigmoid()
+        return (
+            timeliness * F.cross_entropy(student.main, target, reduction="none")
+        ).mean(), student
+
+    def update(self, x: Tensor) -> Outputs:
+        outputs = self.predict(x)
+        if not len(self.bank):
+            self.bank = x.new_empty(MEMORY, *x.shape[1:])
+        z, classes = outputs.main, outputs.main.shape[1]
+        found = torch.stack([z.argmax(1), entropy(z) / math.log(classes)], 1).tolist()
+        for one, (label, uncertainty) in zip(x, found, strict=True):
+            example = Example(int(label), self.arrived, uncertainty)
+            place = place_for(example, self.kept, classes)
+            if place is not None:
+                self.kept[place : place + 1] = [example]
+                self.bank[place] = one
+            self.arrived += 1
+            if self.arrived % UPDATE_EVERY == 0:
+                super().update(self.bank[: len(self.kept)])
+                self.remember()
+                with torch.no_grad():
+                    for student, teacher in self.pairs:
+                        teacher.lerp_(student, NU)
+        return outputs
+
+    def reset(self) -> None:
+        self.kept: list[Example] = []
+        self.arrived, self.bank = 0, self.bank.new_empty(0)
+        # An update that was interrupted may have left the teacher in training, and statistics to remember.
+        self.teacher.eval()
+        for norm in memories(self):
+            norm.seen = None
+        super().reset()

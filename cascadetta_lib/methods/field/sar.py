@@ -1,0 +1,72 @@
+"""SAR (Niu et al. 2023): entropy of examples that are sure, made small in a neighbourhood of the weights."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.field.eata import SURE, follow
+from cascadetta_lib.methods.tent import Tent
+from cascadetta_lib.models import Outputs, as_outputs
+
+RADIUS = 0.05
+"""ρ, the length of the ascent (Eq. 4)."""
+COLLAPSED = 0.2
+"""The weights are taken back where the moving mean of the entropy is below this, in nats."""
+
+
+@METHODS.add("sar")
+class SAR(Tent):
+    """The mean entropy of the examples with H < E₀ at the weights θ + ρ·g/|g|, where g is the gradient of that mean at
+    θ. The examples are those that have H < E₀ at both places, with E₀ as in methods/eata.py.
+
+    As in the paper's Algorithm 1, the moving mean goes on when the weights are taken back, so that they are taken back
+    after each batch until it has risen. With two classes E₀ is 0.28 nats, and the mean of what is below it hardly ever
+    above the limit of 0.2, so that SAR is AdaBN. The authors use SGD with momentum 0.9, not Nesterov's, and leave the
+    last stage of networks for ImageNet as it is.
+    """
+
+    label, ends_with_batch = "SAR", False
+    mean_entropy: Tensor
+
+    def configure_model(self) -> None:
+        super().configure_model()
+        self.adapted = {
+            name: value for name, value in self.model.named_parameters() if value.requires_grad
+        }
+        self.register_buffer("mean_entropy", next(iter(self.adapted.values())).new_zeros(()))
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        outputs = as_outputs(self.model(x))
+        limit = SURE * math.log(outputs.main.shape[1])
+        unsure = entropy(outputs.main)
+        sure = unsure.detach() < limit
+        below = (averaging(sure) * unsure).sum() - self.diversity * entropy_of_mean(outputs.main)
+        gradients = torch.autograd.grad(below, list(self.adapted.values()), materialize_grads=True)
+        length = torch.stack([gradient.norm() for gradient in gradients]).norm() + 1e-12
+        pairs = zip(self.adapted.items(), gradients, strict=True)
+        above = {name: value + RADIUS * gradient / length for (name, value), gradient in pairs}
+        logits = as_outputs(functional_call(self.model, above, (x,))).main
+        unsure = entropy(logits)
+        weights = averaging(sure & (unsure.detach() < limit))
+        mean = (weights * unsure).sum()
+        follow(self.mean_entropy, mean.detach(), weights)
+        return mean - self.diversity * entropy_of_mean(logits), outputs
+
+    @torch.no_grad()
+    def update(self, x: Tensor) -> Outputs | None:
+        outputs = super().update(x)
+        assert self.optimizer is not None
+        collapsed = (self.mean_entropy > 0) & (self.mean_entropy < COLLAPSED)
+        for name, value in self.adapted.items():
+            value.copy_(torch.where(collapsed, self._source[f"model.{name}"].to(value), value))
+        states = [value for state in self.optimizer.state.values() for value in state.values()]
+        states = [value for value in states if isinstance(value, Tensor)]
+        # Adam counts its steps on the CPU, which waits for the device once.
+        where = {device: collapsed.to(device) for device in {state.device for state in states}}
+        for state in states:
+            state.masked_fill_(where[state.device], 0)
+        return outputs

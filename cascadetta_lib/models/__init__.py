@@ -1,0 +1,26 @@
+"""The networks: φ, θ_m and θ_a of the cascade, and TTT's parallel network."""
+
+from cascadetta_lib.models.batch_norm import BatchNorm, batch_norm_parameters, batch_norms
+from cascadetta_lib.models.build import (
+    ImageNetwork,
+    Network,
+    SpeechNetwork,
+    TextNetwork,
+    build_network,
+)
+from cascadetta_lib.models.cascade import Cascade, Outputs, Parallel, as_outputs
+
+__all__ = [
+    "BatchNorm",
+    "Cascade",
+    "ImageNetwork",
+    "Network",
+    "Outputs",
+    "Parallel",
+    "SpeechNetwork",
+    "TextNetwork",
+    "as_outputs",
+    "batch_norm_parameters",
+    "batch_norms",
+    "build_network",
+]

@@ -1,0 +1,94 @@
+"""The networks: φ, θ_m and θ_a of the cascade (Sec. 4.1, appendix), and TTT's parallel network.
+
+Cascade:   x ─ φ ─ θ_m ─► z (main logits) ─ θ_a ─► a (auxiliary logits)
+Parallel:  x ─ φ's shared stages ─┬─ last stage ─ θ_m ─► z
+                                  └─ a last stage of its own ─ θ_a ─► four rotations
+
+Which tensors belong to which part is a matter of modules, never of parameter names.
+"""
+
+import copy
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cascadetta_lib.models.backbones import ImageFeatures
+
+
+class Outputs(NamedTuple):
+    """Main logits z (B, C) and auxiliary logits a (B, C), or None where the model has none."""
+
+    main: Tensor
+    auxiliary: Tensor | None
+
+
+def as_outputs(result: Any) -> Outputs:
+    """What a model returned, as Outputs. A network of somebody's own may return its logits (B, C), an object with the
+    attribute `logits`, or a tuple whose first element they are; TypeError for anything else."""
+    if isinstance(result, Outputs):
+        return result
+    logits = getattr(result, "logits", result)
+    if isinstance(logits, (tuple, list)) and logits:
+        logits = logits[0]
+    if not isinstance(logits, Tensor):
+        raise TypeError(
+            f"the model returned {type(result).__name__}; logits (B, C), or a tuple that begins with them"
+        )
+    return Outputs(logits, None)
+
+
+class Cascade(nn.Module):
+    """φ → θ_m → θ_a in a row. Input (B, …); output z (B, C) and a (B, C), a None without θ_a.
+
+    With `relu_logits`, z is max(θ_m(φ(x)), 0): the paper's release has an in-place ReLU before θ_a that changes z too.
+    """
+
+    def __init__(
+        self,
+        feature_extractor: nn.Module,
+        main_classifier: nn.Module,
+        auxiliary_classifier: nn.Module | None,
+        relu_logits: bool = False,
+    ) -> None:
+        super().__init__()
+        self.feature_extractor, self.main_classifier = feature_extractor, main_classifier
+        self.auxiliary_classifier, self.relu_logits = auxiliary_classifier, relu_logits
+
+    def extra_repr(self) -> str:
+        return f"relu_logits={self.relu_logits}"
+
+    def forward(self, x: Tensor) -> Outputs:
+        z = self.main_classifier(self.feature_extractor(x))
+        if self.relu_logits:
+            z = F.relu(z)
+        return Outputs(
+            z, None if self.auxiliary_classifier is None else self.auxiliary_classifier(z)
+        )
+
+
+class Parallel(nn.Module):
+    """TTT's network: the rotation branch leaves φ before its last stage and has a last stage of its own."""
+
+    def __init__(self, feature_extractor: ImageFeatures, main_classifier: nn.Module) -> None:
+        super().__init__()
+        self.feature_extractor, self.main_classifier = feature_extractor, main_classifier
+        self.auxiliary_stage = copy.deepcopy(feature_extractor.private)
+        self.auxiliary_classifier = nn.Linear(feature_extractor.features, 4)
+
+    @property
+    def shared_parameters(self) -> list[nn.Parameter]:
+        """The parameters that both branches use."""
+        private = set(self.feature_extractor.private.parameters())
+        return [
+            parameter
+            for parameter in self.feature_extractor.parameters()
+            if parameter not in private
+        ]
+
+    def forward(self, x: Tensor) -> Outputs:
+        return Outputs(self.main_classifier(self.feature_extractor(x)), None)
+
+    def rotation_logits(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) → (B, 4): which multiple of 90° x was rotated by."""
+        return self.auxiliary_classifier(self.auxiliary_stage(self.feature_extractor.shared(x)))

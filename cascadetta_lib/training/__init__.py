@@ -1,0 +1,1 @@
+"""Pre-training: objectives, the meta-gradient, the loop over epochs."""

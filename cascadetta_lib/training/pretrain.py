@@ -1,0 +1,286 @@
+"""Pre-training (Sec. 4.2, Algorithm 1): one loop for all objectives, and its diagnostics.
+
+A batch is drawn and randomised (images by AugMix). A meta-learning objective takes the gradient of Algorithm 1 on its
+two halves (meta.py), every other objective the gradient of its losses (objectives.py).
+"""
+
+import math
+import time
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cascadetta_lib.data.base import Dataset, Split, set_aside, write_atomically
+from cascadetta_lib.losses import at_least_float32, describe, rotate_randomly
+from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
+from cascadetta_lib.progress import progress
+from cascadetta_lib.training.meta import (
+    META_GRADIENTS,
+    MetaProblem,
+    batch_statistics,
+    flatten,
+    inner_parameter_names,
+)
+from cascadetta_lib.training.objectives import (
+    OBJECTIVES,
+    Half,
+    Objective,
+    Training,
+    losses,
+    training_for,
+)
+
+SAVE_SECONDS = 20
+"""Seconds between two writings of a training's state. After each epoch of text it would take a tenth of the time."""
+
+
+def pretrain(
+    dataset: Dataset,
+    network: Network,
+    objective: str,
+    training: Training,
+    seed: int,
+    state_file: Path | None = None,
+    code_revision: str = "unknown",
+) -> tuple[Cascade | Parallel, pd.DataFrame]:
+    """Train a network for `objective`; return it at its best epoch by held-out accuracy, and a row an epoch.
+
+    An epoch is all whole batches of the source; where the iterations are counted, the last epoch may be a part of one.
+    A row has epoch, learning_rate (of the last batch), loss (in nats, the mean over the batches), held_out_accuracy
+    (0..1, under batch statistics but for erm, which is used without them), what `diagnose` says where there is a
+    self-supervised loss, seconds, and the code_revision that the caller gives.
+
+    state_file: written after an epoch, at most every SAVE_SECONDS. A later call with it goes on from there and ends in
+    the same weights (bit for bit on a CPU), because every draw depends on the seed and the epoch alone. A damaged file
+    is set aside with a warning. Raises ValueError where the source has fewer examples than a batch, or the loss is no
+    longer finite.
+    """
+    training, kind = training_for(objective, training), OBJECTIVES[objective]
+    count, size, device = len(dataset.train.y), training.training_batch_size, dataset.train.y.device
+    if count < size:
+        raise ValueError(
+            f"training_batch_size = {size}: the source has only {count} training examples"
+        )
+    model = new_network(dataset, network, objective, seed).to(device)
+    optimizer = make_optimizer(model, training)
+    best, history = dict[str, Tensor](), list[dict[str, Any]]()
+    if state_file is not None and state_file.exists():
+        try:
+            state = torch.load(state_file, map_location=device, weights_only=True)
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+            best, history = state["best"], state["history"]
+        except (
+            Exception
+        ) as error:  # a damaged file can make torch.load and load_state_dict raise nearly anything
+            set_aside(
+                state_file, f"{state_file} cannot be used ({str(error).partition(chr(10))[0]})"
+            )
+            return pretrain(dataset, network, objective, training, seed, state_file, code_revision)
+    batches = count // size
+    iterations = training.iterations or (training.epochs or 0) * batches
+    done, saved = len(history), time.monotonic()
+    description = f"pre-training {objective}, seed {seed}, batches"
+    steps = iter(
+        progress(range(done * batches, iterations), description, iterations, done * batches)
+    )
+    # The second-order term is at most a thousandth of the meta-gradient; in bfloat16 its error is eight times its size.
+    rounded = training.precision == "bfloat16" and not kind.meta
+    for epoch in range(done, math.ceil(iterations / batches)):
+        started = time.perf_counter()
+        generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
+        order = torch.randperm(count, generator=generator).to(device)
+        model.train()
+        found: list[Tensor] = []
+        for step, indices in zip(islice(steps, batches), order.split(size), strict=False):
+            rate = training.learning_rate_at(step / iterations)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            batch = _augmented(dataset, indices, kind, generator)
+            with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
+                found.append(_differentiate(model, batch, kind, training, rate, generator))
+            optimizer.step()
+        loss = sum(torch.stack(found).tolist()) / len(
+            found
+        )  # read once an epoch, because a GPU is waited for
+        if not math.isfinite(loss):
+            reason = f"(the loss is not finite): lower the learning rate, which begins at {training.learning_rate}"
+            raise ValueError(f"pre-training {objective} diverged in epoch {epoch + 1} {reason}")
+        accuracy = held_out_accuracy(
+            model, dataset, running_statistics=objective == "erm", batch_size=size
+        )
+        row = {
+            "epoch": epoch + 1,
+            "learning_rate": rate,
+            "loss": loss,
+            "held_out_accuracy": accuracy,
+        }
+        if kind.self_supervised:
+            # The same examples and rotations in every epoch, so that the rows compare.
+            x, y = dataset.plain_held_out.take(slice(0, 200))
+            row |= diagnose(
+                model, _half(dataset.prepare(x), y, kind, torch.Generator().manual_seed(0))
+            )
+        history.append(
+            row | {"seconds": time.perf_counter() - started, "code_revision": code_revision}
+        )
+        if accuracy == max(earlier["held_out_accuracy"] for earlier in history):
+            best = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        if state_file is not None and time.monotonic() - saved >= SAVE_SECONDS:
+            state = {
+                "model": model.state_dict(),
+                "optimizer": optimizer.state_dict(),
+                "best": best,
+                "history": history,
+            }
+            write_atomically(state_file, lambda file: torch.save(state, file))  # noqa: B023
+            saved = time.monotonic()
+    model.load_state_dict(best)
+    return model.eval(), pd.DataFrame(history)
+
+
+def new_network(
+    dataset: Dataset, network: Network, objective: str, seed: int
+) -> Cascade | Parallel:
+    """A fresh network for `objective` on a dataset, initialised from `seed`; ValueError where the objective is about
+    rotations and the dataset has no images."""
+    kind = OBJECTIVES[objective]
+    model = build_network(
+        network,
+        **dataset.network_facts,
+        parallel=kind.parallel,
+        auxiliary=kind.auxiliary,
+        seed=seed,
+    )
+    if kind.supervised and isinstance(model.auxiliary_classifier, nn.Linear):
+        nn.init.eye_(model.auxiliary_classifier.weight)
+        nn.init.zeros_(model.auxiliary_classifier.bias)
+    return model
+
+
+def make_optimizer(model: nn.Module, training: Training) -> torch.optim.Optimizer:
+    """SGD with Nesterov momentum 0.9, or Adam, over all parameters."""
+    parameters, decay = list(model.parameters()), training.weight_decay
+    if training.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters, training.learning_rate, momentum=0.9, nesterov=True, weight_decay=decay
+        )
+    # The fused kernel is three times as fast for wide layers on a CPU. It reads the memory of weights, gradients and
+    # state side by side, whatever their strides, which is wrong for convolutions with the channels last.
+    fused = all(parameter.ndim <= 2 for parameter in parameters)
+    return torch.optim.Adam(parameters, training.learning_rate, weight_decay=decay, fused=fused)
+
+
+def kept_epoch(history: pd.DataFrame) -> pd.Series:
+    """The row of the epoch whose weights were kept: the last of the best by held-out accuracy."""
+    return history[history["held_out_accuracy"] == history["held_out_accuracy"].max()].iloc[-1]
+
+
+def _augmented(
+    dataset: Dataset, indices: Tensor, kind: Objective, generator: torch.Generator
+) -> Split:
+    """A batch as the network sees it, augmented as the objective says."""
+    stored, y = (dataset.plain if kind.randomised == "none" else dataset.train).take(indices)
+    stored = dataset.weak_augment(stored, generator)
+    if kind.randomised == "none":
+        return Split(dataset.prepare(stored), y)
+    randomised = dataset.prepare(dataset.randomise(stored, generator))
+    if kind.randomised == "all":
+        return Split(randomised, y)
+    return Split(torch.cat([dataset.prepare(stored), randomised]), torch.cat([y, y]))
+
+
+def _half(x: Tensor, y: Tensor, kind: Objective, generator: torch.Generator) -> Half:
+    return Half(x, y, rotate_randomly(x, generator) if kind.parallel else None)
+
+
+def _differentiate(
+    model: Cascade | Parallel,
+    batch: Split,
+    kind: Objective,
+    training: Training,
+    rate: float,
+    draws: torch.Generator,
+) -> Tensor:
+    """Set the objective's gradient on every parameter and return its loss, a scalar on the device."""
+    x, y = batch
+    if kind.meta:
+        middle = len(y) // 2
+        problem = MetaProblem(
+            _half(x[:middle], y[:middle], kind, draws),
+            _half(x[middle:], y[middle:], kind, draws),
+            inner_parameter_names(model, training.inner_parameters),
+            training.inner_learning_rate_ratio * rate,
+            training.outer_loss,
+            training.entropy_weight,
+            kind,
+        )
+        loss, gradients = META_GRADIENTS[training.meta_gradient](model, problem)
+        for name, parameter in model.named_parameters():
+            # A copy with the parameter's strides, which Adam's fused kernel takes for granted.
+            parameter.grad = torch.empty_like(parameter).copy_(gradients[name])
+        return loss
+    model.zero_grad()
+    if kind.self_supervised:
+        main, self_supervised = losses(model, _half(x, y, kind, draws), kind)
+        # TTT adds the two losses; multi-task weights the entropy by the λ of Sec. 6.4.
+        total = main + (
+            self_supervised if kind.parallel else training.entropy_weight * self_supervised
+        )
+    else:
+        total = F.cross_entropy(at_least_float32(model(x).main), y)
+    total.backward()
+    return total.detach()
+
+
+@torch.no_grad()
+def held_out_accuracy(
+    model: nn.Module,
+    dataset: Dataset,
+    *,
+    running_statistics: bool,
+    batch_size: int,
+    held_out: Split | None = None,
+) -> float:
+    """Accuracy (0..1) on the held-out examples, clean or as given: with the source's statistics (ERM) or, as at test
+    time, with those of each batch. The model is left in evaluation mode."""
+    held_out, right = held_out or dataset.plain_held_out, []
+    model.eval()
+    # Batches of that size or a little more: the statistics of a short rest would be those of no other batch.
+    parts = max(1, len(held_out.y) // batch_size)
+    for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
+        with nullcontext() if running_statistics else batch_statistics(model):
+            outputs = as_outputs(model(dataset.prepare(x)))
+        right.append(outputs.main.argmax(1) == y)
+    return int(torch.cat(right).sum()) / len(held_out.y)
+
+
+def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
+    """What `losses.describe` says of one batch of held-out examples with batch statistics, and Theorem 1's alignment.
+
+    gradient_norm_main and gradient_norm_self_supervised: of the two losses on ψ; the latter is next to nothing where
+    θ_a has collapsed. gradient_cosine: between the two, the alignment.
+    """
+    psi = [*model.feature_extractor.parameters(), *model.main_classifier.parameters()]
+    with batch_statistics(model):
+        with (
+            torch.no_grad()
+        ):  # A graph of the whole batch would take more memory than a training step.
+            values = describe(model(half.x))
+        both = losses(model, half)
+        main, self_supervised = (
+            flatten(torch.autograd.grad(loss, psi, retain_graph=True, materialize_grads=True))
+            for loss in both
+        )
+    values |= {
+        "gradient_norm_main": main.norm(),
+        "gradient_norm_self_supervised": self_supervised.norm(),
+    }
+    values["gradient_cosine"] = F.cosine_similarity(main, self_supervised, dim=0)
+    return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))

@@ -1,0 +1,135 @@
+"""Theorem 1, checked numerically on one batch: how the meta-gradient decomposes, and whether its assumption holds.
+
+The theorem writes the meta-gradient as (I − βH)ᵀ(∇L_main + λ∇L_SSL) with β, the outer learning rate, and H the Hessian
+of the self-supervised loss at ψ′, which it assumes to be positive semi-definite. By the chain rule through Eq. 3 it is
+(I − αH)ᵀ(…), with α, the inner learning rate, and H at ψ.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.models import Cascade
+from cascadetta_lib.training.meta import (
+    MetaProblem,
+    batch_statistics,
+    exact_meta_gradient,
+    flatten,
+    inner_parameter_names,
+)
+from cascadetta_lib.training.objectives import Half, Training, self_supervised_loss
+
+ITERATIONS = 10  # of the power iteration, at either end of the spectrum
+EXAMPLES = 64  # of the source, half of them meta-train
+
+
+def check_theorem(
+    model: Cascade, dataset: Dataset, training: Training, seed: int
+) -> dict[str, float]:
+    """Errors of the decompositions, and curvatures, of a pre-trained network on randomised source examples.
+
+    Each error is the distance from the exact meta-gradient as a share of the latter's norm (1e-6 is rounding).
+    error_chain_rule: with α and H at ψ. error_as_printed: with β and H at ψ′, over θ_a as well. error_first_order:
+    without H. That α is not β is our choice of a ratio, and most of the error as printed; so also at α = β:
+    error_moved_point, with H at ψ′ in place of ψ, beside error_first_order_equal_rates, without H.
+
+    curvature_along_gradient: of H at ψ along the gradient at ψ′. smallest_curvature, largest_curvature: the extreme
+    Rayleigh quotients that power iteration finds; one below 0 by more than rounding refutes the assumption on H.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    x, y = dataset.train.take(torch.randperm(len(dataset.train.y), generator=generator)[:EXAMPLES])
+    prepared = dataset.prepare(dataset.randomise(dataset.weak_augment(x, generator), generator))
+    middle = len(y) // 2
+    network = copy.deepcopy(model).requires_grad_(True)
+    problem = MetaProblem(
+        Half(prepared[:middle], y[:middle]),
+        Half(prepared[middle:], y[middle:]),
+        inner_parameter_names(network, "all"),
+        training.inner_learning_rate_ratio * training.learning_rate,
+        "paper",
+        training.entropy_weight,
+    )
+    with batch_statistics(network):
+        return _check(network, problem, training.learning_rate, generator)
+
+
+def _check(
+    network: Cascade, problem: MetaProblem, beta: float, generator: torch.Generator
+) -> dict[str, float]:
+    found, direction = _errors(network, problem, beta)
+    equal, _ = _errors(network, replace(problem, inner_learning_rate=beta), beta)
+    curvatures = _curvatures(network, problem, direction, generator)
+    return {
+        "error_chain_rule": found["chain_rule"],
+        "error_as_printed": found["as_printed"],
+        "error_first_order": found["first_order"],
+        "error_moved_point": equal["moved_point"],
+        "error_first_order_equal_rates": equal["first_order"],
+        "curvature_along_gradient": curvatures[0],
+        "smallest_curvature": min(curvatures),
+        "largest_curvature": max(curvatures),
+    }
+
+
+def _errors(network: Cascade, problem: MetaProblem, beta: float) -> tuple[dict[str, float], Tensor]:
+    """The errors of the decompositions for one α, and the gradient of the outer loss at ψ′ on ψ."""
+    exact = flatten(exact_meta_gradient(network, problem)[1].values())
+    alpha, moved = problem.inner_learning_rate, copy.deepcopy(network)
+    steps = torch.autograd.grad(self_supervised_loss(network, problem.meta_train), _psi(network))
+    with torch.no_grad():
+        for parameter, step in zip(_psi(moved), steps, strict=True):
+            parameter.sub_(step, alpha=alpha)
+    v = flatten(torch.autograd.grad(problem.outer(moved), list(moved.parameters())))
+    on_psi = v[: sum(parameter.numel() for parameter in _psi(network))]
+    decompositions = {
+        "chain_rule": v - alpha * _hessian_times(network, problem, on_psi, _psi(network)),
+        "moved_point": v - alpha * _hessian_times(moved, problem, on_psi, _psi(moved)),
+        "as_printed": v - beta * _hessian_times(moved, problem, v, list(moved.parameters())),
+        "first_order": v,
+    }
+    return {
+        name: ((it - exact).norm() / exact.norm()).item() for name, it in decompositions.items()
+    }, on_psi
+
+
+def _curvatures(
+    network: Cascade, problem: MetaProblem, direction: Tensor, generator: torch.Generator
+) -> list[float]:
+    """Curvatures of the inner loss at ψ: along `direction`, and on power iteration's way to the spectrum's ends."""
+
+    def measure(direction: Tensor) -> Tensor:
+        product = _hessian_times(network, problem, direction, _psi(network))[: len(direction)]
+        seen.append((direction @ product / direction.square().sum()).item())
+        return product
+
+    seen, shift = list[float](), 0.0
+    measure(direction)
+    for _ in range(2):
+        # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its largest size.
+        direction = torch.randn(len(direction), generator=generator).to(direction)
+        for _ in range(ITERATIONS):
+            direction = F.normalize(measure(direction) - shift * direction, dim=0)
+        shift = seen[-1]
+    return seen
+
+
+def _psi(network: Cascade) -> list[nn.Parameter]:
+    """The parameters of φ and θ_m, which come before those of θ_a."""
+    return [*network.feature_extractor.parameters(), *network.main_classifier.parameters()]
+
+
+def _hessian_times(
+    network: Cascade, problem: MetaProblem, direction: Tensor, along: Sequence[nn.Parameter]
+) -> Tensor:
+    """H·direction, all rows, by double backward: `direction` is a change of the parameters `along`, and H the Hessian
+    of the inner loss of `network`."""
+    first = torch.autograd.grad(
+        self_supervised_loss(network, problem.meta_train), along, create_graph=True
+    )
+    slope = torch.cat([gradient.flatten() for gradient in first]) @ direction
+    return flatten(torch.autograd.grad(slope, list(network.parameters()), materialize_grads=True))

@@ -1,0 +1,1 @@
+"""The study: settings, store, weights, exhibits and workflow around `cascadetta_lib`."""

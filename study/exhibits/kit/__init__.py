@@ -1,0 +1,1 @@
+"""What exhibits are made with."""

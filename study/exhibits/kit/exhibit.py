@@ -1,0 +1,250 @@
+"""What an exhibit is: which runs it asks for, and what it makes of them; how it is shown and saved."""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, get_args
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.progress import progress
+from cascadetta_lib.registry import Registry
+from study.exhibits.kit import rendering
+from study.exhibits.kit.rendering import plain, seeds_of, slug, to_html
+from study.exhibits.kit.runs import Point, Runs
+from study.settings import Settings
+from study.store import Run
+from study.study import Study
+from study.weights import NetworkError
+
+LEAST_EXAMPLES = 16
+"""Examples of a domain below which an exhibit shows nothing: its numbers would be steps of more than 6 points."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A figure or table. name: of its files. note: what must be known to read it. runs: if not all of the exhibit's."""
+
+    name: str
+    content: Figure | pd.DataFrame
+    note: str = ""
+    runs: Sequence[Run] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.content, Figure):
+            plt.close(self.content)  # Else a notebook shows it once more at the end of its cell.
+
+
+class Exhibit(ABC):
+    """One table or figure of the paper, or one beyond it: a subclass under `@exhibit` in a file of this folder.
+
+    name: what notebooks call it. place: where it stands on the page. label: the paper's, or `beyond: …`. question:
+    what it answers. elsewhere: on which of CIFAR-100 and Tiny-ImageNet it is made too, for which the paper has little
+    more than the main table. once: whether it is made at the profile's first seed alone. of_several: whether it
+    compares networks of several pre-trainings, so that it cannot be made of a module that was brought.
+    """
+
+    name: ClassVar[str]
+    place: ClassVar[int]
+    label: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
+    modality: ClassVar[Modality] = "image"
+    elsewhere: ClassVar[tuple[str, ...]] = ()
+    once: ClassVar[bool] = False
+    of_several: ClassVar[bool] = False
+
+    @abstractmethod
+    def points(self, settings: Settings) -> list[Point]:
+        """The runs that it asks for; none where the profile has none of its methods."""
+
+    @abstractmethod
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list["Part | str"]:
+        """Its figures and tables, and sentences: what stands out, or why something cannot be shown. frame: those of
+        its runs that are stored, at least one; see `Runs.frame`."""
+
+    def seeds(self, settings: Settings) -> tuple[int, ...]:
+        """The seeds that it is made at."""
+        return settings.seeds[:1] if self.once else settings.seeds
+
+    def made_on(self, dataset_name: str) -> bool:
+        """Whether it is made on a dataset."""
+        return dataset_name not in ("cifar100", "tiny_imagenet") or dataset_name in self.elsewhere
+
+    def make(self, study: Study) -> list[Run]:
+        """Make what it lacks at the study's seed. ValueError for a network that was brought, if it compares several."""
+        if self.of_several and study.brought:
+            name = study.brought.card["name"]
+            raise ValueError(f"{self.name} compares the profile's own networks, and {name} is none")
+        if not self.made_on(study.dataset_name) or (
+            self.once and study.settings.seed != self.seeds(study.settings)[0]
+        ):
+            return []
+        points, made = self.points(study.settings), []
+        for point in progress(points, self.title, len(points)):
+            varied = study.varied(**point.changes)
+            try:
+                varied.request(point.method, point.objective)
+            except (
+                NetworkError
+            ):  # None for this pre-training and seed; `show` says what is missing.
+                continue
+            try:
+                made.append(varied.run(point.method, point.objective))
+            except (
+                ValueError
+            ) as error:  # Not every method works on every network of somebody's own.
+                if not study.brought or isinstance(error, NetworkError):
+                    raise
+                warnings.warn(f"{point.label} is left out: {error}", stacklevel=2)
+        return made
+
+    def show(self, runs: Runs) -> "Shown":
+        """The exhibit from what is stored."""
+        dataset = file_name(runs.dataset_name)
+        if not self.made_on(runs.dataset_name):
+            return Shown(self, dataset, ["Not made on this dataset, as in the paper."])
+        points, seeds = self.points(runs.settings), self.seeds(runs.settings)
+        lines, frame = runs.missing(points, seeds), runs.frame(points, seeds if self.once else None)
+        if lines and self.once and runs.settings.seed not in seeds:
+            lines.append(
+                f"It is made at seed {seeds[0]} alone, the profile's first: run this at that seed."
+            )
+        if frame.empty:
+            return Shown(self, dataset, lines)
+        most = max(run.batches.groupby("step")["count"].sum().min() for run in frame["run"])
+        if most < LEAST_EXAMPLES:
+            few = f"Nothing is shown of at most {most} examples a domain; {LEAST_EXAMPLES} are the least."
+            return Shown(self, dataset, [few, *lines])
+        revisions = [run.provenance["code_revision"] for run in frame["run"]]
+        numbers = frame.drop(columns="run").assign(code_revision=revisions)
+        return Shown(self, dataset, [*self.parts(frame, runs), *lines], numbers, list(frame["run"]))
+
+
+EXHIBITS: Registry[Exhibit] = Registry("exhibit", "study.exhibits")
+
+
+def exhibit(kind: type[Exhibit]) -> type[Exhibit]:
+    """Put an exhibit into the registry."""
+    EXHIBITS.add(kind.name)(kind())
+    return kind
+
+
+def file_name(dataset_name: str) -> str:
+    """A dataset in headings and names of files, without a path of this machine: `npz-pets` for `npz:/home/me/pets`.
+    Only of `npz` does the folder tell what the data are."""
+    kind, _, folder = dataset_name.partition(":")
+    return f"npz-{Path(folder).name}" if kind == "npz" else kind
+
+
+@dataclass
+class Shown:
+    """An exhibit on one dataset: parts and sentences in their order, and the runs behind them."""
+
+    exhibit: Exhibit
+    dataset: str
+    content: Sequence[Part | str]
+    numbers: pd.DataFrame | None = None
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def parts(self) -> list[Part]:
+        """Its figures and tables."""
+        return [part for part in self.content if isinstance(part, Part)]
+
+    @property
+    def lines(self) -> list[str]:
+        """Its sentences, `**…**` in bold."""
+        return [line for line in self.content if isinstance(line, str)]
+
+    @property
+    def anchor(self) -> str:
+        """The identifier of its heading on a page, and the beginning of its files' names."""
+        return slug(f"{self.dataset}-{self.exhibit.name}")
+
+    @property
+    def heading(self) -> str:
+        """The paper's label, what it is, and of which data."""
+        return f"{self.exhibit.label} · {self.exhibit.title} ({self.dataset})"
+
+    def caption(self, part: Part) -> str:
+        """The note of a part, and the number of seeds."""
+        return (
+            " ".join(f"{part.note} {seeds_of(part.runs or self.runs)}.".split())
+            if self.runs
+            else part.note
+        )
+
+    @property
+    def provenance(self) -> str:
+        """What made the runs, in one paragraph; empty without runs."""
+        return rendering.provenance(self.runs) if self.runs else ""
+
+    def _repr_html_(self) -> str:
+        """The whole exhibit, as HTML that needs no other file."""
+        pieces = [
+            f'<h3 id="{self.anchor}">{to_html(self.heading)}</h3>',
+            f"<p>{to_html(self.exhibit.question)}</p>",
+        ]
+        for part in self.content:
+            if isinstance(part, Part):
+                pieces.append(rendering.content_html(part.content, part.name))
+                pieces.append(f"<p><small>{to_html(self.caption(part))}</small></p>")
+            else:
+                pieces.append(f"<p>{to_html(part)}</p>")
+        if self.runs:
+            pieces.append(
+                f"<details><summary>What made this</summary><p>{to_html(self.provenance)}</p></details>"
+            )
+        return "\n".join(pieces)
+
+    def save(self, folder: Path) -> None:
+        """Write ANCHOR.md, the numbers and each table as CSV, each figure as PNG; nothing where there is no part."""
+        if not self.parts:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        text = [f"# {self.heading}", self.exhibit.question]
+        for part in self.content:
+            if isinstance(part, str):
+                text.append(part)
+                continue
+            stem = slug(f"{self.dataset}-{part.name}")
+            if isinstance(part.content, Figure):
+                part.content.savefig(folder / f"{stem}.png")
+                text.append(f"![{part.name}]({stem}.png)")
+            else:
+                part.content.map(plain).to_csv(folder / f"{stem}.csv")
+                text.append(rendering.markdown(part.content))
+            text.append(self.caption(part))
+        if self.numbers is not None:
+            self.numbers.to_csv(
+                folder / f"{self.anchor}-numbers.csv", index=False, float_format="%.7g"
+            )
+        content = "\n\n".join([*text, self.provenance]).rstrip() + "\n"
+        (folder / f"{self.anchor}.md").write_text(content, encoding="utf-8")
+
+
+def make(name: str, study: Study) -> list[Run]:
+    """Make the runs that an exhibit lacks at the study's seed. Raises ValueError for an unknown name."""
+    return EXHIBITS[name].make(study)
+
+
+def show(name: str, study: Study) -> Shown:
+    """An exhibit from what is stored of the study's dataset and network. Raises ValueError for an unknown name."""
+    runs = Runs(study.settings, study.modality)
+    runs.study = study
+    return EXHIBITS[name].show(runs)
+
+
+def show_all(settings: Settings) -> list[Shown]:
+    """Every exhibit on every dataset of the profile, in the order of the page."""
+    ordered = sorted((EXHIBITS[name] for name in EXHIBITS), key=lambda each: each.place)
+    runs = {
+        m: [Runs(settings, m, name) for name in settings.datasets(m)] for m in get_args(Modality)
+    }
+    return [each.show(on) for each in ordered for on in runs[each.modality]]

@@ -1,0 +1,216 @@
+"""How figures and numbers look: one style, one colour a method, one way to write θ_a and a minus sign."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from cascadetta_lib.data.corruptions import CORRUPTIONS
+from cascadetta_lib.methods import METHODS
+
+WIDTH = 8.0
+"""Inches of every figure, so that its letters have one size on a page."""
+_HEADS = "gauss shot impul defoc glass motn zoom snow frost fog brit contr elast pixel jpeg"
+SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
+"""The paper's column heads."""
+_BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_palette("colorblind")
+PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1, 0.35)]
+PALETTE += [sns.color_palette("dark")[place] for place in (3, 2, 4, 5, 6, 9)] + sns.husl_palette(
+    12, l=0.45
+)
+"""Of the methods: the paper's six first, far apart, also for colour-blind readers."""
+MARKERS = "osD^vP*X<>pdhH8"
+ORDER = "adabn cascade cotta erm tent ttt cascade_fixed_classifier cascade_no_auxiliary cascade_plus".split()
+ORDER += "cascade_same_weights cascade_source_prior deyo eata eta lame rdumb roid rotta rpl sar source_prior".split()
+ORDER += "tema tent_adam tent_source_prior".split()
+"""Methods by colour and marker, so that both stay where somebody adds one: theirs come after these."""
+
+
+def set_style() -> None:
+    """Seaborn's white grid, with letters that can be read where a figure is 800 pixels wide."""
+    sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.1)
+    plt.rcParams |= {
+        "figure.dpi": 110,
+        "savefig.dpi": 200,
+        "savefig.bbox": "tight",
+        "legend.frameon": False,
+    }
+    plt.rcParams |= {"figure.constrained_layout.use": True, "axes.titlesize": 9}
+
+
+def place_of(method: str) -> int:
+    """The place of a method among all, which gives it its colour and its marker."""
+    return [*ORDER, *sorted(set(METHODS) - set(ORDER))].index(method)
+
+
+def colour(method: str) -> tuple[float, float, float]:
+    """The colour of a method, the same in every figure."""
+    return PALETTE[place_of(method) % len(PALETTE)]
+
+
+def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
+    """With a minus sign in place of a hyphen, no sign before a zero, and a dash for what there is not."""
+    if math.isnan(value):
+        return "–"
+    sign = sign and round(value, digits) != 0
+    return f"{value:{'+' if sign else ''}z.{digits}f}".replace("-", "−")
+
+
+def spread(values: pd.Series, digits: int = 2) -> str:
+    """`mean ± standard deviation` over seeds, the one value, or a dash."""
+    return number(values.mean(), digits) + (
+        f" ± {number(values.std(), digits)}" if values.count() > 1 else ""
+    )
+
+
+def typeset(text: str) -> str:
+    """θ_a as mathematics, for the letters of a figure."""
+    return re.sub(r"θ_(\w)", r"$\\theta_\1$", text)
+
+
+def line_of(method: str, objective: str, varied: bool = False) -> dict[str, Any]:
+    """How the line of a method looks in every figure: in its colour, with its marker; dashed and above the others where
+    it is a variant (by a comma or a bracket in its label, or `varied`) or starts from a pre-training not its own; and
+    dotted where that is the one with the light entropy, to tell it from `multi_task`."""
+    own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
+    dashed = varied or bool(re.search("[,(]", METHODS[method].label)) or objective not in own
+    look = {
+        "color": colour(method),
+        "marker": MARKERS[place_of(method) % len(MARKERS)],
+        "ms": 5,
+        "mew": 0.3,
+    }
+    line = ":" if objective == "multi_task_light_entropy" else "--"
+    return look | ({"ls": line, "zorder": 3} if dashed else {"ls": "-", "zorder": 2})
+
+
+EACH_SEED = {"agreement", "entropy_auxiliary", "entropy_of_mean_auxiliary"}
+
+
+def line_over(column: str) -> dict[str, Any]:
+    """How seaborn draws several seeds. Each one where a network can be at one end, and the next at the other."""
+    return (
+        {"units": "seed", "estimator": None, "lw": 0.8}
+        if column in EACH_SEED
+        else {"errorbar": "sd"}
+    )
+
+
+def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
+    """What bands and dashes say in figures of these columns of a table, where there are any."""
+    each, said = (
+        "; of a's agreement and entropies, a line for each seed" if EACH_SEED & {*columns} else "",
+        "",
+    )
+    if frame["seed"].nunique() > 1:
+        said = f"Bands and bars: one standard deviation over seeds{each}. "
+    lines = (
+        {look["ls"] for look in map(line_of, frame["method"], frame["objective"])}
+        if "method" in frame
+        else set()
+    )
+    name = "Dashed and dotted" if ":" in lines else "Dashed"
+    return said + (
+        f"{name}: variants, and pre-trainings that are not the method's own."
+        if lines - {"-"}
+        else ""
+    )
+
+
+def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
+    """A line for each label of a tidy table with the columns label, method, objective and seed. By learning rate a
+    method that has none is a dotted level."""
+    for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
+        method, objective = rows[["method", "objective"]].iloc[0]
+        if x == "online_learning_rate" and not METHODS[method].adapts:
+            axes.axhline(rows[y].mean(), color=colour(method), ls=":", label=str(label))
+            continue
+        look = (
+            line_over(y)
+            | line_of(method, objective)
+            | ({} if rows[x].nunique() <= 30 else {"marker": None})
+        )
+        sns.lineplot(rows, x=x, y=y, ax=axes, label=str(label), **look)
+
+
+def draw_level(axes: Axes, column: str, classes: int) -> None:
+    """The whole range of an entropy or of a share of agreement; dotted, where in it a head is that knows nothing."""
+    if column.startswith("entropy") or column == "agreement":
+        level = 1 / classes if column == "agreement" else math.log(classes)
+        axes.axhline(level, color="0.4", lw=1.2, ls=(0, (1, 3)), label="a head that knows nothing")
+        axes.set_ylim(0, 1.03 if column == "agreement" else 1.05 * level)
+
+
+def legend(figure: Figure, columns: int = 5) -> None:
+    """One legend below all panels, a name once, of as many columns as fit into the width of the figure."""
+    names: dict[str, Artist] = {}
+    for axes in figure.axes:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            names.setdefault(typeset(name), handle)
+        if seaborns := axes.get_legend():
+            seaborns.remove()
+    for count in range(min(columns, len(names)), 0, -1):
+        box = figure.legend(
+            list(names.values()), list(names), loc="outside lower center", ncols=count
+        )
+        if count == 1 or box.get_window_extent().width <= figure.bbox.width:
+            break
+        box.remove()
+
+
+def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
+    """The domains of a stream below an axis that counts them from `first`; several in a row of one name get it once."""
+    ticks = {}
+    for name, group in groupby(enumerate(names), key=lambda pair: pair[1]):
+        places = [place for place, _ in group]
+        # The first word of a corruption is its own, and shorter than the whole name.
+        ticks[first + sum(places) / len(places)] = name.split("_")[0] if name in SHORT else name
+    axes.set_xticks(
+        list(ticks), list(ticks.values()), rotation=90 if len(ticks) > 6 else 0, fontsize=8
+    )
+
+
+def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[Figure, list[Axes]]:
+    """`count` panels of that height in inches, at most `columns` in a row."""
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(WIDTH, height * rows), squeeze=False, **style
+    )
+    for axes in grid.flat[count:]:
+        axes.remove()
+    return figure, list(grid.flat[:count])
+
+
+def picture_grid(
+    rows: Mapping[str, Sequence[Tensor] | Tensor], heads: Iterable[str] = ()
+) -> Figure:
+    """A grid of images (3, height, width), or of spectrograms (1, height, width) in decibels, with names."""
+    columns = len(next(iter(rows.values())))
+    size = (WIDTH, (WIDTH - 0.6) / columns * len(rows) + 0.3)
+    figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)
+    for line, (name, row) in zip(grid, rows.items(), strict=True):
+        for axes, picture in zip(line, row, strict=True):
+            image = picture.cpu().permute(1, 2, 0).squeeze(-1)
+            # Matplotlib takes the limits and the colours for what has one channel alone.
+            axes.imshow(
+                image,
+                vmin=-80,
+                vmax=0,
+                cmap="viridis",
+                origin="lower" if image.ndim == 2 else "upper",
+            )
+            axes.set(xticks=[], yticks=[])
+        line[0].set_ylabel(name, fontsize=8)
+    for axes, head in zip(grid[0], heads, strict=False):
+        axes.set_title(head, fontsize=8)
+    return figure

@@ -1,0 +1,1 @@
+"""The paper's claims and what the runs say of them."""

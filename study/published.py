@@ -1,0 +1,201 @@
+"""Networks that others have published, from a file that the user has: the authors' release, and RobustBench's network
+of CIFAR-10. Nothing that is read here can execute code."""
+
+import zipfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+import pooch
+import torch
+from torch import Tensor, nn
+
+from cascadetta_lib.models import Cascade, ImageNetwork, build_network
+from cascadetta_lib.models.backbones import WideResNet
+
+RELEASE_SHA256 = "6369a581a746d0cf55dbbb6a992329b62fb8dc92e99ee4fadee166bbbd83bfe8"
+SOURCES = {
+    "release": f"the authors' 069c8695_pretrained.pth (3,076,113 bytes, SHA-256 {RELEASE_SHA256}, from the repository "
+    "Nyquixt/CascadeTTA)",
+    "robustbench": "RobustBench's CIFAR-10 network Standard (a WideResNet-28-10 of 36,479,194 parameters, so 146 MB or "
+    "more, without a published hash; its address is in robustbench/model_zoo/cifar10.py)",
+}
+RELEASE_NETWORK = ImageNetwork(depth=26, width=16, block="pre_activation", main_logits="relu")
+SERVES_AS = ("erm", "meta")
+"""The pre-trainings that a published network may stand for: `meta`, from which most methods start, and `erm`."""
+
+
+class NetworkError(ValueError):
+    """A network that cannot be used. The message names the file, what is wrong with it and what would do."""
+
+
+@lru_cache
+def _sha256(path: Path, size: int, changed: int) -> str:
+    return pooch.file_hash(str(path))
+
+
+def check_file(kind: str, path: Path, objective: str) -> str:
+    """The SHA-256 of the file of `release:FILE` or `robustbench:FILE`. NetworkError where it is not there, is seen from
+    its first bytes or its hash not to be what it should, or does not stand for the objective."""
+    if not path.is_file():
+        raise NetworkError(
+            f"weights = '{kind}:{path}': there is no such file; it is {SOURCES[kind]}"
+        )
+    with path.open("rb") as file:
+        start = file.read(512).lstrip()
+    if start.startswith(b"<"):
+        raise NetworkError(
+            f"{path} is a web page, not weights: download the file again, in a browser"
+        )
+    stat = path.stat()
+    found = _sha256(path, stat.st_size, stat.st_mtime_ns)
+    if kind == "release" and found != RELEASE_SHA256:
+        raise NetworkError(f"{path} has SHA-256 {found}, so it is not {SOURCES[kind]}")
+    if objective not in SERVES_AS:
+        raise NetworkError(
+            f"{kind}:{path.name} is one network, which stands for the pre-trainings {' and '.join(SERVES_AS)}, not for "
+            f"{objective}: leave out the methods that start from another"
+        )
+    return found
+
+
+def read_state(path: Path, key: str) -> dict[str, Tensor]:
+    """The tensors under `key` in a file of torch.save. NetworkError where it is cut short or holds something else."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)[key]
+        return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    except (
+        Exception
+    ) as error:  # torch raises a dozen kinds, and its own messages advise to load the file unsafely
+        with path.open("rb") as file:
+            zipped = file.read(2) == b"PK"
+        # The table of contents of a zip archive, which torch.save writes, stands at its end.
+        if (
+            (zipped and not zipfile.is_zipfile(path))
+            or isinstance(error, EOFError)
+            or "EOF" in str(error)
+        ):
+            fault = f"is cut short after {path.stat().st_size:,} bytes: download it again"
+        else:
+            fault = f"holds no weights under {key!r} that can be read safely"
+        raise NetworkError(f"{path} {fault}") from None
+
+
+def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Give a network its weights. NetworkError unless the tensors are exactly its own, and finite."""
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        fault = shorten(str(error).splitlines()[-1], 200)  # it names every tensor that is foreign
+        raise NetworkError(
+            f"{path} does not fit the network that it should hold: {fault}"
+        ) from None
+    if broken := [name for name, value in model.state_dict().items() if not value.isfinite().all()]:
+        raise NetworkError(f"{path} holds values in {broken[0]} that are no finite numbers")
+
+
+def _renamed(state: Mapping[str, Tensor], parts: Mapping[str, str]) -> dict[str, Tensor]:
+    """Tensors by our names: each begins with one of `parts`, or keeps its name, by which it is found to be foreign."""
+    starts = {
+        name: next((part for part in parts if name.startswith(f"{part}.")), "") for name in state
+    }
+    return {
+        parts.get(start, "") + name.removeprefix(start): state[name]
+        for name, start in starts.items()
+    }
+
+
+def load_release(path: str | Path) -> Cascade:
+    """The authors' public CIFAR-10 checkpoint as our ResNet-26 cascade, in evaluation mode, on the CPU.
+
+    The file holds every tensor twice under `net`; the copies with the prefix `stateless.` are those that the release
+    ends up with. Its residual blocks are pre-activation, and its logits pass an in-place ReLU, so that z is max(z, 0).
+    Raises NetworkError where the file does not hold that state dictionary.
+    """
+    parts = {
+        "conv1": "feature_extractor.conv1",
+        "layer1": "feature_extractor.stage1",
+        "layer2": "feature_extractor.stage2",
+        "layer3": "feature_extractor.private.blocks",
+        "bn": "feature_extractor.private.bn",
+        "fc": "main_classifier",
+        "ssh": "auxiliary_classifier",
+    }
+    state = read_state(Path(path), "net")
+    own = {
+        name.removeprefix("stateless."): state[name]
+        for name in state
+        if name.startswith("stateless.")
+    }
+    model = build_network(RELEASE_NETWORK, classes=10, architecture="resnet26", seed=0)
+    load_into(model, _renamed(own, parts), Path(path))
+    assert isinstance(model, Cascade)
+    return model.eval()
+
+
+def load_robustbench(path: str | Path) -> Cascade:
+    """A wide ResNet of RobustBench as φ and θ_m, without θ_a, in evaluation mode, on the CPU; its inputs are x/255.
+
+    The file holds the tensors under `state_dict`, each with the prefix `module.`; they tell the depth and the widening
+    factor, 28 and 10 in RobustBench's Standard. Raises NetworkError where the file holds anything else, such as a
+    network with a normalisation of its own.
+    """
+    parts = {
+        "conv1": "feature_extractor.conv1",
+        "block1.layer": "feature_extractor.stage1",
+        "block2.layer": "feature_extractor.stage2",
+        "block3.layer": "feature_extractor.private.blocks",
+        "bn1": "feature_extractor.private.bn",
+        "fc": "main_classifier",
+    }
+    state = {
+        name.removeprefix("module."): value
+        for name, value in read_state(Path(path), "state_dict").items()
+    }
+    try:
+        count = len({name.split(".")[2] for name in state if name.startswith("block1.layer.")})
+        widening, (classes, features) = (
+            len(state["block1.layer.0.conv1.weight"]) // 16,
+            state["fc.weight"].shape,
+        )
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise NetworkError(f"{path} holds another network than {SOURCES['robustbench']}") from None
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # The first weights are drawn from the global generator, and replaced.
+        model = Cascade(WideResNet(6 * count + 4, widening), nn.Linear(features, classes), None)
+    own = {name.replace("convShortcut", "shortcut"): value for name, value in state.items()}
+    load_into(model, _renamed(own, parts), Path(path))
+    return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last).eval()
+
+
+def load_published(kind: str, path: Path) -> tuple[Cascade, dict[str, Any]]:
+    """The network of `release:FILE` or `robustbench:FILE`, and its card. Raises NetworkError."""
+    model = load_release(path) if kind == "release" else load_robustbench(path)
+    phi, theta_m = model.feature_extractor, model.main_classifier
+    network: dict[str, Any] = RELEASE_NETWORK.model_dump()
+    if isinstance(phi, WideResNet):
+        network = {
+            "architecture": "wide_resnet",
+            "depth": 6 * len(phi.stage1) + 4,
+            "widening": phi.features // 64,
+        }
+    scaling, classes = (
+        "symmetric" if kind == "release" else "unit",
+        theta_m.get_parameter("bias").numel(),
+    )
+    card = {
+        "source": SOURCES[kind],
+        "network": network,
+        "classes": classes,
+        "input_scaling": scaling,
+    }
+    # Of RobustBench's file no hash is known, so nothing is said of how it was trained.
+    known = (
+        {"data": "CIFAR-10's official training images", "objective": "meta"}
+        if kind == "release"
+        else {}
+    )
+    return model, card | known

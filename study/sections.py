@@ -1,0 +1,281 @@
+"""The parameters of one modality: those of its data, its network and its training, and how methods are run on it.
+
+The defaults are those of the profile `paper`. A name here has the prefix of the modality there: `image_severity`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+
+from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
+
+from cascadetta_lib.data import VOCABULARIES, check_name
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.data.images import ImageOptions
+from cascadetta_lib.data.reviews import TextOptions
+from cascadetta_lib.data.streams import Domain, Order, make_stream
+from cascadetta_lib.data.utterances import SpeechOptions
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.base import OptimizerName
+from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
+from cascadetta_lib.registry import nearest
+from cascadetta_lib.training.objectives import OBJECTIVES, Training
+
+Part = TypeVar("Part", bound=BaseModel)
+
+
+def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`values`, at least one and no two alike; else ValueError."""
+    if not values or len(set(values)) < len(values):
+        raise ValueError("allowed is one value, or several different ones")
+    return values
+
+
+Rates = Annotated[tuple[Annotated[float, Field(gt=0)], ...], AfterValidator(different)]
+Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(different)]
+NETWORKS: dict[Modality, type[BaseModel]] = {
+    "image": ImageNetwork,
+    "text": TextNetwork,
+    "speech": SpeechNetwork,
+}
+
+
+class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """How a method is run and measured on a stream."""
+
+    online_learning_rate: float = Field(
+        0.001, ge=0, description="learning rate of every method that adapts"
+    )
+    online_diversity: float | None = Field(
+        None,
+        ge=0,
+        description="weight of the entropy of the mean prediction at test time; null: each method's own",
+    )
+    statistics_memory: int | None = Field(
+        None,
+        ge=0,
+        description="examples BatchNorm remembers, or that a source prior adds; null: each method's own",
+    )
+    online_optimizer: OptimizerName | None = Field(
+        None,
+        description="sgd (Nesterov momentum 0.9) or adam for every method that adapts; null: each method's own",
+    )
+    predict: Literal["after", "before"] = Field(
+        "after",
+        description="the recorded prediction: after the update (paper), or before it (Tent, CoTTA releases)",
+    )
+    forward_transfer: bool = Field(
+        True, description="also measure what the forward transfer F needs"
+    )
+
+
+class Section(Protocol):
+    """What the three modalities have in common: the data, where the networks come from, the methods and the stream."""
+
+    modality: ClassVar[Modality]
+    defaults: ClassVar[Mapping[str, Any]]
+    """What the study takes for this modality where that is not the default of the part that a field belongs to."""
+
+    dataset: str | tuple[str, ...] = Field(
+        description="a name, or KIND:FOLDER; a list makes a job of each"
+    )
+    weights: str = Field(
+        "train",
+        description="where networks come from: train, shipped, a FOLDER, release:FILE or robustbench:FILE",
+    )
+    objectives: tuple[str, ...] = Field(
+        (), description="pre-trainings that 01_pretrain makes beside the methods' own"
+    )
+    methods: Annotated[tuple[str, ...], AfterValidator(different)] = Field(
+        description="test-time methods"
+    )
+    stream: str | tuple[str, ...] = Field(
+        "instantaneous",
+        description="instantaneous, mixed, correlated, for images also gradual, or a list such as [fog, 'snow:3']",
+    )
+    dirichlet_delta: float = Field(
+        0.1,
+        gt=0,
+        le=1000,
+        description="δ of a correlated stream: the smaller, the longer the runs of one label",
+    )
+    batch_size: int | None = Field(
+        None, ge=1, description="test batch; null: the paper's, 32, Tiny-ImageNet 64"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
+        return {**cls.defaults, **values}
+
+    @field_validator("dataset")
+    @classmethod
+    def _dataset(cls, names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        several = (names,) if isinstance(names, str) else different(names)
+        for name in several:
+            check_name(name, cls.modality)
+        called = [
+            (kind, kind == "npz" and Path(at).name)
+            for kind, _, at in (name.partition(":") for name in several)
+        ]
+        if len(set(called)) < len(called):
+            raise ValueError(
+                "two of them have one name, by which tables and files would call both: rename one folder"
+            )
+        return names
+
+    @field_validator("methods")
+    @classmethod
+    def _methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        allowed = [name for name in METHODS if cls.modality in METHODS[name].modalities]
+        for name in names:
+            if name not in allowed:
+                raise ValueError(
+                    f"{name} is no method for {cls.modality}; {nearest(name, allowed)}"
+                )
+        return names
+
+    @field_validator("objectives")
+    @classmethod
+    def _objectives(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        allowed = [
+            name for name in OBJECTIVES if cls.modality == "image" or not OBJECTIVES[name].parallel
+        ]
+        if unknown := [name for name in names if name not in allowed]:
+            raise ValueError(
+                f"{unknown[0]} is no pre-training for {cls.modality}; {nearest(unknown[0], allowed)}"
+            )
+        return names
+
+    @field_validator("stream")
+    @classmethod
+    def _stream(cls, stream: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        make_stream(stream, VOCABULARIES[cls.modality])
+        return stream
+
+    @property
+    def protocol(self) -> dict[str, Any]:
+        """How a method is run, by the names of a RunRequest."""
+        order = self.stream if self.stream in get_args(Order) else None
+        delta = self.dirichlet_delta if order == "correlated" else None
+        return self.part(Protocol).model_dump() | {"order": order, "dirichlet_delta": delta}
+
+    @property
+    def domains(self) -> list[Domain]:
+        """The stream, domain by domain."""
+        return make_stream(self.stream, VOCABULARIES[self.modality], getattr(self, "severity", 1))
+
+    def part(self, kind: type[Part]) -> Part:
+        """The values of the fields of `kind`, such as Training or ImageNetwork."""
+        return kind(**{name: getattr(self, name) for name in kind.model_fields})
+
+
+RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
+
+
+class ImageSection(ImageOptions, ImageNetwork, Training, Section):
+    """Images. The training is the reading of the paper that the authors' release has (profiles/literal.yaml says where
+    they differ), because the literal one is not expected to reach the paper's own ERM and AdaBN rows."""
+
+    modality = "image"
+    defaults = {
+        "dataset": ("cifar10", "cifar100", "tiny_imagenet"),
+        "methods": ("erm", "adabn", "tent", "tent_adam", "cotta", "ttt", "cascade", "cascade_plus"),
+        "block": "pre_activation",
+    }
+
+    severity: int = Field(
+        5, ge=1, le=5, description="of the corruptions, where the stream does not say it"
+    )
+    ablation_test_size: int | None = Field(
+        None, ge=1, description="images of each domain in the ablations; null: all"
+    )
+    gradual_test_size: int | None = Field(
+        None, ge=1, description="images of each of the 135 gradual domains"
+    )
+    long_test_size: int | None = Field(
+        None, ge=1, description="images of each domain on the long stream; null: all"
+    )
+    batch_sizes: Sizes = Field(
+        (128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size"
+    )
+    learning_rates: Rates = Field(
+        RATES, description="online ones, of the ablation by learning rate and batch size"
+    )
+    learning_rate_batch_sizes: Sizes = Field(
+        (128, 32, 8), description="batch sizes of the ablation by learning rate"
+    )
+    trial_train_size: int | None = Field(
+        None, ge=20, description="source images of 07_collapse's trials; null: all"
+    )
+    trial_epochs: int = Field(
+        75, ge=1, description="epochs of the networks that 07_collapse trains to try conditions"
+    )
+    choice_learning_rates: Rates = Field(
+        RATES, description="online ones that 07_collapse and 09_field choose from"
+    )
+    choice_size: int | None = Field(
+        None, ge=1, description="held-out images under each of four corruptions; null: all"
+    )
+    comparison_batch_sizes: Sizes = Field(
+        (200, 16, 4, 1), description="of the comparison in 09_field"
+    )
+    comparison_test_size: int | None = Field(
+        None, ge=1, description="images of each domain of 07 and 09; null: all"
+    )
+
+
+WITHOUT_IMAGES = (
+    *("erm", "adabn", "tent", "tent_adam", "cotta", "cascade"),
+    *("cascade_fixed_classifier", "cascade_no_auxiliary", "cascade_plus"),
+)
+
+
+class TextSection(TextOptions, TextNetwork, Training, Section):
+    """Reviews: the appendix of the paper, and DANN's schedule of the learning rate, which it names. α, λ and the size
+    of the training batch are not said there."""
+
+    modality = "text"
+    defaults = {
+        "dataset": "amazon",
+        "methods": WITHOUT_IMAGES,
+        "epochs": None,
+        "iterations": 1000,
+        "training_batch_size": 32,
+        "optimizer": "adam",
+        "learning_rate": 0.0001,
+        "schedule": "dann",
+        "inner_learning_rate_ratio": 10.0,  # α is then the online learning rate, where the schedule begins
+        "inner_parameters": "all",
+        "outer_loss": "paper",
+    }
+
+    batch_size: int | None = Field(
+        None,
+        ge=2,
+        description="test batch, null: the paper's 32; one vector has no variance for BatchNorm",
+    )
+
+
+class SpeechSection(SpeechOptions, SpeechNetwork, Training, Section):
+    """Words: the appendix of the paper. It says neither the size of the training batch, α and λ, nor whether SGD has
+    momentum; it has Nesterov's here, as for images."""
+
+    modality = "speech"
+    defaults = {
+        "dataset": "speech_commands",
+        "methods": WITHOUT_IMAGES,
+        "epochs": 50,
+        "training_batch_size": 64,
+        "schedule": "linear",
+        "final_learning_rate": 0.001,
+        "inner_parameters": "all",
+        "outer_loss": "paper",
+    }
+
+
+SECTIONS: dict[Modality, type[Section]] = {
+    "image": ImageSection,
+    "text": TextSection,
+    "speech": SpeechSection,
+}

@@ -1,0 +1,269 @@
+"""The parameters of a study, checked as a whole before any work starts.
+
+A profile is a YAML file of flat names (`image_depth: 26`) that papermill can inject as it is. The names are split here,
+and nowhere else, into one section for each modality: `image_depth` is `settings.image.depth`. The defaults are
+those of `paper`; a profile lists only what differs from them.
+"""
+
+import difflib
+import reprlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
+
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.registry import nearest
+from study.sections import SECTIONS, ImageSection, Section, SpeechSection, TextSection, different
+
+ROOT = (
+    Path(__file__).resolve().parents[1]
+)  # where relative folders in a profile start, whatever opens a notebook
+PROFILES = ROOT / "profiles"
+RESERVED = (
+    "checkpoints",
+    "runs",
+    "theorem",
+)  # what the results folder holds beside the folders of the profiles
+PLAIN = str | int | float | None
+
+
+def absolute(folder: str) -> Path:
+    """`folder` from the root of the repository on; ValueError for what can be no folder."""
+    if "\0" in folder:
+        raise ValueError("a path holds no NUL character")
+    try:
+        return ROOT / Path(folder).expanduser()
+    except RuntimeError as error:  # ~somebody who has no home here
+        raise ValueError(f"{folder!r}: {error}") from None
+
+
+Folder = Annotated[str, AfterValidator(lambda folder: absolute(folder) and folder)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class SettingsError(Exception):
+    """A parameter that cannot be used; the message names it, its value, what is allowed and where it came from."""
+
+
+class Settings(BaseModel, frozen=True, extra="forbid"):
+    """All parameters of a study. Make one by `make_settings`, `load_profile` or `settings_from`."""
+
+    profile: str = Field("paper", max_length=60, description="the label that every result carries")
+    seed: Seed = Field(0, description="the seed of one job; a notebook works on one")
+    seeds: Annotated[tuple[Seed, ...], AfterValidator(different)] = Field(
+        (0, 1, 2), description="the seeds that run_all.sh runs, a job each"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="auto: cuda where there is one"
+    )
+    data_folder: Folder = Field(
+        "data", description="where archives are looked for, downloaded to and unpacked"
+    )
+    results_folder: Folder = Field(
+        "results", description="where checkpoints, runs and executed notebooks go"
+    )
+    figures_folder: Folder = Field(
+        "", description="where the report saves its files; empty: in the profile's results"
+    )
+    figures_notebooks: tuple[str, ...] = Field(
+        (), description="what is saved there too, executed, as pages for GitHub"
+    )
+    image: ImageSection = Field(default_factory=lambda: ImageSection.model_validate({}))
+    text: TextSection = Field(default_factory=lambda: TextSection.model_validate({}))
+    speech: SpeechSection = Field(default_factory=lambda: SpeechSection.model_validate({}))
+
+    @field_validator("profile")
+    @classmethod
+    def _profile(cls, profile: str) -> str:
+        if (
+            not profile
+            or set(profile) & set("/\\\0\n")
+            or profile.startswith(".")
+            or profile in RESERVED
+        ):
+            raise ValueError(
+                f"it names a folder, without / \\ and a dot in front; {', '.join(RESERVED)} are taken"
+            )
+        return profile
+
+    @property
+    def data_path(self) -> Path:
+        """data_folder as an absolute path; the next two alike."""
+        return absolute(self.data_folder)
+
+    @property
+    def results_path(self) -> Path:
+        return absolute(self.results_folder)
+
+    @property
+    def figures_path(self) -> Path:
+        return absolute(self.figures_folder or str(self.results_path / self.profile / "figures"))
+
+    def section(self, modality: Modality) -> Section:
+        """The parameters of one modality."""
+        return getattr(self, modality)
+
+    def datasets(self, modality: Modality) -> tuple[str, ...]:
+        """The datasets of a modality by name; the folder in KIND:FOLDER is absolute."""
+        names = self.section(modality).dataset
+        parts = [name.partition(":") for name in ((names,) if isinstance(names, str) else names)]
+        return tuple(f"{kind}:{absolute(folder)}" if folder else kind for kind, _, folder in parts)
+
+    def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
+        """These settings with `changes`, named without the modality; SettingsError for what cannot be used."""
+        values = {f"{modality}_{name}": value for name, value in changes.items()}
+        return make_settings(flat(self) | values, dict.fromkeys(values, "a variation of the study"))
+
+
+def _modality(name: str) -> str:
+    """`image` of image_depth; empty for what all modalities share."""
+    start, line, _ = name.partition("_")
+    return start if line and start in SECTIONS else ""
+
+
+COMMON = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
+PARAMETERS = COMMON | {
+    f"{modality}_{name}": field
+    for modality, section in SECTIONS.items()
+    for name, field in section.model_fields.items()
+    if name not in ("folder", "device")  # said once for all modalities
+}
+"""Every parameter by its flat name; its description says what it means."""
+
+
+def flat(settings: Settings) -> dict[str, Any]:
+    """All parameters by their flat names, as JSON has them: the inverse of `make_settings`."""
+    values = settings.model_dump(mode="json")
+    for modality in SECTIONS:
+        values |= {f"{modality}_{name}": value for name, value in values.pop(modality).items()}
+    return {name: values[name] for name in PARAMETERS}
+
+
+def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> Settings:
+    """Settings from flat `values`; `origins` says for each name where its value came from.
+
+    Raises SettingsError with one message for the first name or value that cannot be used.
+    """
+    origins = dict.fromkeys(values, "the call") | dict(origins or {})
+    nested: dict[str, Any] = {modality: {} for modality in SECTIONS}
+    for name, value in values.items():
+        origin = origins[name]
+        if name not in PARAMETERS:
+            raise SettingsError(
+                f"{reprlib.repr(name)} (from {origin}) is no parameter; {_alike(str(name)[:60])}"
+            )
+        items = value if isinstance(value, list | tuple) else [value]
+        allows_truth = PARAMETERS[name].annotation is bool
+        if not all(
+            isinstance(item, PLAIN) and (allows_truth or not isinstance(item, bool))
+            for item in items
+        ):
+            allowed = "true or false" if allows_truth else "a number, a text or a list of them"
+            raise SettingsError(
+                f"{name} = {reprlib.repr(value)} (from {origin}): allowed is {allowed}"
+            )
+        if any(
+            isinstance(item, int) and item.bit_length() > 1000 for item in items
+        ):  # Python would not print it
+            raise SettingsError(
+                f"{name} (from {origin}) has hundreds of digits: allowed is a number of fewer"
+            )
+        if modality := _modality(name):
+            nested[modality][name.removeprefix(f"{modality}_")] = value
+        else:
+            nested[name] = value
+    try:
+        return Settings(**nested)
+    except ValidationError as error:
+        raise SettingsError(_message(error, origins)) from None
+
+
+def _alike(name: str) -> str:
+    """What is allowed instead of a name that is no parameter: those of its modality, where it begins with one."""
+    return nearest(
+        name, [other for other in PARAMETERS if _modality(name) in ("", _modality(other))]
+    )
+
+
+def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
+    """The first fault of `error` in one sentence: name, value, what is allowed, where it came from."""
+    fault = error.errors()[0]
+    reason = (
+        fault["msg"]
+        .removeprefix("Value error, ")
+        .replace("a valid tuple", "a list, such as [a, b]")
+    )
+    place = [str(part) for part in fault["loc"]]
+    if place[0] in SECTIONS and len(place) == 1:
+        return f"the parameters {place[0]}_… do not go together: {reason}"
+    name = f"{place[0]}_{place[1]}" if place[0] in SECTIONS else place[0]
+    if isinstance(fault["input"], str) and "expected" in fault.get("ctx", {}):
+        allowed = str(fault["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
+        reason = nearest(fault["input"][:60], allowed)
+    origin = origins.get(name, "the defaults")
+    return f"{name} = {reprlib.repr(fault['input'])} (from {origin}): {reason} ({PARAMETERS[name].description})"
+
+
+def read_profile(profile: str) -> tuple[dict[str, Any], str]:
+    """The values in profiles/PROFILE.yaml, or in the YAML file at that path, and the file's path."""
+    known = sorted(path.stem for path in PROFILES.glob("*.yaml"))
+    path = PROFILES / f"{profile}.yaml" if profile in known else Path(profile)
+    try:
+        if not path.is_file():
+            raise ValueError(f"no such profile or file; {nearest(profile[:60], known)}")
+        values = parse_yaml(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict | None):
+            raise ValueError("the file holds no names and values")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error  # without the path, which may be long
+        raise SettingsError(f"profile {reprlib.repr(profile)}: {reason}") from None
+    return {"profile": path.stem} | (values or {}), str(path)
+
+
+def parse_yaml(text: str) -> Any:
+    """What a YAML text says. ValueError where it is none, or where it says one name twice."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        names = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        if twice := [str(name) for name in names if names.count(name) > 1]:
+            raise ValueError(f"{twice[0]} is named twice")
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"it is not YAML: {error}") from None
+
+
+def load_profile(profile: str, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """The profile of that name in profiles/, or a YAML file at that path, with `overrides`.
+
+    A name that the file does not set has the paper's value. Raises SettingsError.
+    """
+    values, path = read_profile(profile)
+    overrides = dict(overrides or {})
+    return make_settings(
+        values | overrides, dict.fromkeys(values, path) | dict.fromkeys(overrides, "--set")
+    )
+
+
+def settings_from(variables: Mapping[str, Any]) -> Settings:
+    """Settings from a notebook's own variables: `settings_from(globals())` after its parameters cell.
+
+    What they do not set is taken from the profile that `profile` names. None stands for the profile's value too, unless
+    the parameter itself can be None. A plain variable whose name looks like a parameter's and is none is refused:
+    papermill does not refuse it.
+    """
+    values: dict[str, Any] = {}
+    for name, value in variables.items():
+        if name in PARAMETERS:
+            if value is not None or type(None) in get_args(PARAMETERS[name].annotation):
+                values[name] = value
+        elif isinstance(value, PLAIN | list | tuple) and not name.startswith("_"):
+            looks = bool(_modality(name) or difflib.get_close_matches(name, COMMON, cutoff=0.75))
+            looks |= f"image_{name}" in PARAMETERS  # as `Study.varied` takes it
+            if looks or difflib.get_close_matches(name.lower(), PARAMETERS, cutoff=0.85):
+                raise SettingsError(f"{name} (from the notebook) is no parameter; {_alike(name)}")
+    base, path = read_profile(str(values.pop("profile", "quick")))
+    origins = dict.fromkeys(base, path) | dict.fromkeys(values, "the notebook's parameters")
+    return make_settings(base | values, origins)

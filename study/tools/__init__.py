@@ -1,0 +1,1 @@
+"""Scripts beside the workflow."""

@@ -1,0 +1,169 @@
+"""Pack the networks that a profile has trained into weights/: `./run_all.sh python study/tools/pack.py [PROFILE]`. Of a
+run with --set, PROFILE is the profile.yaml in its folder of results.
+
+A network that is there already stays, and one that learned from other data than those that are there is refused. The
+table in weights/README.md is written anew from all cards.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import pandas as pd
+from safetensors.torch import save
+from torch import nn
+
+from cascadetta_lib.data.base import DataMissing, Dataset, fingerprint, write_atomically
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
+from cascadetta_lib.training.objectives import OBJECTIVES
+from cascadetta_lib.training.pretrain import held_out_accuracy
+from study import weights as networks
+from study.exhibits.kit.rendering import markdown
+from study.exhibits.kit.style import number
+from study.settings import SettingsError, load_profile
+from study.study import Study
+
+BEGIN = "<!-- The table below is written by study/tools/pack.py. -->\n"
+
+
+def pack(
+    folder: Path, model: nn.Module, history: pd.DataFrame, dataset: Dataset, **card: Any
+) -> Path:
+    """Write a trained network, its card and its history into `folder`, and return the path of the weights. `card` has
+    the fields of Card that cannot be measured: network, objective, training, seed, options, provenance."""
+    content = save(
+        {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    )
+    accuracy = partial(held_out_accuracy, model, dataset, batch_size=200)
+    names = HELD_OUT_CORRUPTIONS if tuple(dataset.held_out.x.shape[-2:]) == (32, 32) else ()
+    sample = dataset.plain_held_out.take(slice(networks.SAMPLE))
+    corrupted = [
+        accuracy(running_statistics=False, held_out=dataset.domain(name, 5)) for name in names
+    ]
+    described = networks.Card(
+        modality=dataset.modality,
+        classes=dataset.classes,
+        input_shape=tuple(dataset.prepare(dataset.plain_held_out.x[:1]).shape[1:]),
+        weights_sha256=hashlib.sha256(content).hexdigest(),
+        data=dataset.source,
+        data_fingerprint=dataset.fingerprint,
+        held_out_examples=len(dataset.held_out.y),
+        clean_error=round(100 * (1 - accuracy(running_statistics=True)), 3),
+        clean_error_batch_statistics=round(100 * (1 - accuracy(running_statistics=False)), 3),
+        corrupted_error=round(100 * (1 - sum(corrupted) / len(corrupted)), 3)
+        if corrupted
+        else None,
+        sample_fingerprint=fingerprint([*sample]),
+        sample_errors=round(
+            len(sample.y) * (1 - accuracy(running_statistics=True, held_out=sample))
+        ),
+        **card,
+    )
+    path = folder / f"{described.objective}-{described.seed}.safetensors"
+    text = (
+        json.dumps(described.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=False)
+        + "\n"
+    )
+    write_atomically(path.with_suffix(".csv"), lambda file: history.to_csv(file, index=False))
+    write_atomically(path.with_suffix(".json"), lambda file: file.write(text.encode()))
+    write_atomically(path, lambda file: file.write(content))
+    return path
+
+
+def table() -> pd.DataFrame:
+    """A row a shipped network, from its card."""
+    cards = [networks.read_card(path) for path in sorted(networks.SHIPPED.glob("*.safetensors"))]
+    rows = {
+        f"{card.objective}-{card.seed}": {
+            "epochs": str(card.training.epochs or f"{card.training.iterations} batches"),
+            "precision": card.training.precision,
+            "clean error (%)": f"{card.clean_error:.2f}",
+            "with batch statistics (%)": f"{card.clean_error_batch_statistics:.2f}",
+            "AdaBN, corrupted (%)": number(
+                math.nan if card.corrupted_error is None else card.corrupted_error
+            ),
+            "minutes": f"{card.provenance['seconds'] / 60:.0f}",
+            "code": card.provenance["code_revision"],
+            "SHA-256": card.weights_sha256[:12],
+        }
+        for card in cards
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("network")
+
+
+def study_of(profile: str) -> Study:
+    """The study of a profile. Raises SettingsError and DataMissing; ValueError for other data than those that the
+    networks that are there learned from."""
+    study = Study(load_profile(profile))
+    for path in networks.SHIPPED.glob("*.safetensors"):
+        if (known := networks.read_card(path)).data_fingerprint != study.dataset.fingerprint:
+            here, advice = (
+                f"{study.dataset_name} ({study.dataset.source})",
+                "move all networks there away first",
+            )
+            raise ValueError(
+                f"{path} learned from {known.data}, not from {here}: {advice} (README.md stays)"
+            )
+    return study
+
+
+def pack_all(study: Study) -> None:
+    """Pack every network of the study, at each of its seeds, that has been trained."""
+    for seed in study.settings.seeds:
+        for objective in study.objectives:
+            request = study.at_seed(seed).checkpoint_request(objective)
+            trained = study.store.folder / "checkpoints" / request.key(study.dataset.fingerprint)
+            if (networks.SHIPPED / f"{objective}-{seed}.safetensors").exists():
+                print(f"there already: {objective}-{seed}")
+                continue
+            if not trained.exists():
+                print(f"not trained: {objective}-{seed}")
+                continue
+            found = study.at_seed(seed).checkpoint(objective)
+            assert found.history is not None and request.training is not None
+            asked = {
+                name: getattr(request, name)
+                for name in ("network", "objective", "training", "seed", "options")
+            }
+            if OBJECTIVES[
+                objective
+            ].meta:  # pretrain never rounds a meta-gradient, whatever the profile says
+                asked["training"] = request.training.model_copy(update={"precision": "float32"})
+            card = asked | {"provenance": found.provenance}
+            print(
+                "packed",
+                pack(networks.SHIPPED, found.model, found.history, study.dataset, **card).name,
+            )
+    readme = networks.SHIPPED / "README.md"
+    text = (
+        readme.read_text(encoding="utf-8").partition(BEGIN)[0]
+        + BEGIN
+        + "\n"
+        + markdown(table())
+        + "\n"
+    )
+    write_atomically(readme, lambda file: file.write(text.encode()))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description="Pack the networks that a profile has trained into weights/."
+    )
+    parser.add_argument(
+        "profile",
+        nargs="?",
+        default="networks",
+        help="its name, or a YAML file (default: networks)",
+    )
+    try:
+        asked = study_of(parser.parse_args().profile)
+    except (SettingsError, ValueError, DataMissing) as error:
+        parser.exit(2, f"pack.py: {error}\n")
+    pack_all(asked)

@@ -1,0 +1,258 @@
+"""Where a network comes from, if it is not trained here: shipped with the study, published by others, a folder of
+somebody else's, or any module of the caller's.
+
+A shipped network is three files: NAME.safetensors (its weights), NAME.json (its card: what trained it, and how good it
+is) and NAME.csv (a row an epoch of its training). Nothing that is read here can execute code.
+"""
+
+import copy
+import hashlib
+import reprlib
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from pydantic import BaseModel, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import nn
+
+from cascadetta_lib.data.base import Dataset, Modality, fingerprint
+from cascadetta_lib.data.streams import Domain
+from cascadetta_lib.models import Network, as_outputs
+from cascadetta_lib.registry import nearest
+from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
+from study.published import SOURCES, NetworkError, check_file, load_into, load_published
+from study.settings import absolute
+
+SAMPLE, ROUNDING = (
+    256,
+    2,
+)  # examples on which a network is held to its card, and what another machine may differ by
+SHIPPED = Path(__file__).resolve().parents[1] / "weights"
+FITTED = ("vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
+SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {
+    "image": ("input_scaling",),
+    "text": FITTED,
+    "speech": (),
+}
+"""The options of a dataset by which a network sees it; it means something only where they are as in its training."""
+
+
+class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """What made a network, and how good it is. Errors are in percent, on clean held-out source examples; sample_errors
+    counts those among the first SAMPLE, and corrupted_error is the E of AdaBN under four corruptions of severity 5,
+    where they are defined. options: how the source was cut, scaled and augmented."""
+
+    modality: Modality
+    objective: str
+    seed: int
+    network: Network
+    classes: int
+    input_shape: tuple[int, ...]
+    options: dict[str, Any]
+    training: Training
+    weights_sha256: str
+    data: str
+    data_fingerprint: str
+    held_out_examples: int
+    clean_error: float
+    clean_error_batch_statistics: float
+    corrupted_error: float | None = None
+    sample_fingerprint: str
+    sample_errors: int
+    provenance: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A network that was not trained here. history: a row an epoch, or None. origin: the kind of place and the
+    beginning of a SHA-256, such as `shipped:1a2b3c4d5e6f`: of the weights, in a FOLDER also of their card."""
+
+    model: nn.Module
+    history: pd.DataFrame | None
+    card: dict[str, Any]
+    sha256: str
+    origin: str
+
+
+def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
+    """The network that `weights` (shipped, release:FILE, robustbench:FILE or a FOLDER) has for an objective and a seed.
+
+    Raises NetworkError where there is none, where a file is damaged, foreign or does not match its card, and where the
+    network does not fit the dataset.
+    """
+    place = origin(weights, objective, seed)
+    if published := _published(weights):
+        model, card = load_published(*published)
+        _check_fit(published[1], card["classes"], (3, 32, 32), card, dataset)
+        return Brought(model, None, card, check_file(*published, objective), place)
+    path, described = _shipped(weights, objective, seed)
+    content = path.read_bytes()
+    if (found := hashlib.sha256(content).hexdigest()) != described.weights_sha256:
+        raise NetworkError(
+            f"{path} has SHA-256 {found[:12]}…, its card says {described.weights_sha256[:12]}…: the file is damaged or "
+            "another's; fetch both again"
+        )
+    if described.modality != dataset.modality:
+        raise NetworkError(
+            f"{path} is a network of {described.modality}, and {dataset.name} is {dataset.modality}"
+        )
+    _check_fit(path, described.classes, described.input_shape, described.options, dataset)
+    if described.data_fingerprint != dataset.fingerprint:
+        if dataset.modality == "text":
+            raise NetworkError(
+                f"{path} was trained beside other reviews of source or targets ({described.data})"
+            )
+        # It may well be meant: one learns from JPEG copies, and is measured on the official pixels.
+        warnings.warn(f"networks trained on {described.data} meet {dataset.source}", stacklevel=2)
+    built = new_network(dataset, described.network, described.objective, seed)
+    try:
+        load_into(built, load(content), path)
+    except SafetensorError as error:
+        raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
+    sample = dataset.plain_held_out.take(slice(SAMPLE))
+    if fingerprint([*sample]) == described.sample_fingerprint:  # else its data are not at hand
+        built, count, told = built.to(sample.y.device), len(sample.y), described.sample_errors
+        right = held_out_accuracy(
+            built, dataset, running_statistics=True, batch_size=SAMPLE, held_out=sample
+        )
+        if abs((wrong := round(count * (1 - right))) - told) > ROUNDING:
+            raise NetworkError(
+                f"{path} errs on {wrong} of {count} examples, by its card (of another?) on {told}"
+            )
+    table = path.with_suffix(".csv")
+    try:
+        if (history := pd.read_csv(table) if table.exists() else None) is not None:
+            history[["epoch", "held_out_accuracy"]].astype(float)
+    except (ValueError, KeyError) as error:
+        raise NetworkError(f"{table} is no table of epochs: {error}") from None
+    return Brought(
+        built.eval(), history, described.model_dump(mode="json"), described.weights_sha256, place
+    )
+
+
+def bring(model: nn.Module, name: str) -> Brought:
+    """A module of the caller's as a network of the study: what stands for it is the hash of its weights and of its
+    text, `repr(model)`. An attribute that shows in neither is for the caller to tell by another name."""
+    digest = hashlib.sha256(repr(model).encode())
+    for key, value in model.state_dict().items():
+        digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
+        digest.update(
+            value.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
+        )
+    return Brought(
+        model, None, {"name": name}, digest.hexdigest(), f"{name}:{digest.hexdigest()[:12]}"
+    )
+
+
+def origin(weights: str, objective: str, seed: int) -> str:
+    """What stands for the network of `weights`; a copy of a shipped one and its card is that one. Reads no data."""
+    if published := _published(weights):
+        return f"{published[0]}:{check_file(*published, objective)[:12]}"
+    card = _shipped(weights, objective, seed)[1]
+    if (ours := SHIPPED / f"{objective}-{seed}.json").is_file() and read_card(ours) == card:
+        return f"shipped:{card.weights_sha256[:12]}"
+    said = card.model_dump_json(include={"weights_sha256", "network", "training"})
+    return f"folder:{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
+
+def present(weights: str, seed: int) -> list[str]:
+    """The pre-trainings of which a folder has a file at this seed, be it whole or damaged. Reads no data."""
+    folder = SHIPPED if weights == "shipped" else absolute(weights)
+    return [
+        objective
+        for objective in OBJECTIVES
+        if (folder / f"{objective}-{seed}.safetensors").is_file()
+    ]
+
+
+def read_card(path: Path) -> Card:
+    """The card beside a weights file. Raises NetworkError where there is none."""
+    card = path.with_suffix(".json")
+    try:
+        return Card.model_validate_json(card.read_bytes())
+    except FileNotFoundError:
+        raise NetworkError(
+            f"{path} has no card {card.name} beside it, which says what it is"
+        ) from None
+    except ValidationError as error:
+        # Of a wrong `network` every kind of network complains, and that of images, which most are, comes last.
+        fault = error.errors()[-1]
+        place = ".".join(map(str, fault["loc"])) or "its text"
+        told = "" if fault["type"] == "missing" else f" = {reprlib.repr(fault['input'])}"
+        raise NetworkError(
+            f"{card} is no card of a network: {place}{told}: {fault['msg']}"
+        ) from None
+
+
+def _published(weights: str) -> tuple[str, Path] | None:
+    """Kind and file of `release:FILE` and `robustbench:FILE`; None for anything else."""
+    kind, colon, file = weights.partition(":")
+    return (kind, absolute(file)) if colon and kind in SOURCES else None
+
+
+def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
+    folder = SHIPPED if weights == "shipped" else absolute(weights)
+    path = folder / f"{objective}-{seed}.safetensors"
+    if not path.is_file():
+        seeds = [file.stem for file in folder.glob(f"{objective}-*.safetensors") if file.is_file()]
+        there = (
+            ", ".join(sorted(seeds or present(weights, seed))) or "none"
+        )  # its others, else all of this seed
+        lacks = f"{folder} has no network {path.stem} (pre-training and seed). There: {there}. `train` trains one here"
+        known = ["train", "shipped", "release:FILE", "robustbench:FILE", "FOLDER"]
+        allowed = nearest(Path(weights.partition(":")[0]).name, known)
+        told = lacks if folder.is_dir() else f"there is no folder {folder}; {allowed}"
+        raise NetworkError(f"weights = {weights!r}: {told}")
+    card = read_card(path)
+    if (card.objective, card.seed) != (objective, seed):
+        raise NetworkError(
+            f"{path} is by its card {card.objective}-{card.seed}: one of the two was renamed"
+        )
+    return path, card
+
+
+def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
+    """A copy of a network on the device of the data, in eval mode; NetworkError unless shapes and classes fit."""
+    x = dataset.prepare(dataset.domain(*domain).x[:2])
+    model = copy.deepcopy(brought.model).to(x.device).eval()
+    try:
+        with torch.no_grad():
+            logits = as_outputs(model(x)).main
+    except (
+        Exception
+    ) as error:  # A foreign module may raise anything; torchvision's transformers use assert.
+        raise NetworkError(
+            f"{brought.origin} cannot take inputs of shape {tuple(x.shape)}: {error!r}"
+        ) from None
+    if logits.shape != (len(x), dataset.classes):
+        shape = (
+            f"{brought.origin} returns logits of shape {tuple(logits.shape)} for {len(x)} examples"
+        )
+        raise NetworkError(f"{shape}; {dataset.name} has {dataset.classes} classes")
+    return model
+
+
+def _check_fit(
+    path: Path, classes: int, shape: tuple[int, ...], options: dict[str, Any], dataset: Dataset
+) -> None:
+    """NetworkError unless a network with these classes, inputs and options can predict the dataset."""
+    found = tuple(dataset.prepare(dataset.plain_held_out.x[:1]).shape[1:])
+    if (classes, tuple(shape)) != (dataset.classes, found):
+        raise NetworkError(
+            f"{path} has {classes} classes and inputs of shape {tuple(shape)}; {dataset.name} has {dataset.classes} "
+            f"classes and inputs of shape {found}"
+        )
+    for name in SEEN_THROUGH[dataset.modality]:
+        wanted, asked = options.get(name), getattr(getattr(dataset, "options", None), name, None)
+        if wanted != asked:
+            place = f"{dataset.modality}_{name}={'null' if wanted is None else wanted}"
+            advice = f"set {place}" if name in options else "its card does not say by which"
+            raise NetworkError(
+                f"{path} was trained with {name} = {wanted!r}, not {asked!r}: {advice}"
+            )

@@ -1,0 +1,1 @@
+"""The workflow: `python -m study.workflow`."""

@@ -1,0 +1,40 @@
+"""What does this Python lack of pyproject.toml? `python study/workflow/environment.py [EXTRA]` prints it and exits 1.
+
+Any Python on the machine may be asked, so only the standard library and `packaging` are used.
+"""
+
+from __future__ import annotations  # so that an old Python gets as far as saying that it is old
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+
+def lacking(extra: str | None = None) -> list[str]:
+    """The requirements of the project, with those of `extra`, that this Python does not satisfy."""
+    if sys.version_info < (3, 11, 4):
+        return ["Python 3.11.4"]
+    try:
+        import tomllib
+
+        from packaging.requirements import Requirement
+    except ImportError:
+        return ["packaging"]
+
+    def satisfied(requirement: Requirement) -> bool:
+        try:
+            return requirement.specifier.contains(version(requirement.name), prereleases=True)
+        except PackageNotFoundError:
+            return False
+
+    project = tomllib.loads(
+        (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    )["project"]
+    texts = project["dependencies"] + (project["optional-dependencies"][extra] if extra else [])
+    return [text for text in texts if not satisfied(Requirement(text))]
+
+
+if __name__ == "__main__":
+    missing = lacking(*sys.argv[1:])
+    print(", ".join(missing))
+    sys.exit(bool(missing))

@@ -1,0 +1,118 @@
+"""One notebook, executed by the Python that runs this file; called by the Snakefile.
+
+execute.py NOTEBOOK OUTPUT PARAMETERS     parameters as a JSON object
+"""
+
+import fcntl
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TextIO
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTIAL, FAILURE = ".partial.ipynb", ".failure.txt"
+"""Suffixes of what a notebook that failed leaves in the place of its output."""
+
+
+def isolate_kernel(folder: str) -> None:
+    """Give the kernel this Python's own Jupyter and IPython, whatever the user has configured; `folder` is empty."""
+    for name in list(os.environ):
+        if name.startswith(("JUPYTER_", "PYTHON", "MPLBACKEND")):
+            del os.environ[name]
+    os.environ |= dict.fromkeys(("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"), folder)
+    os.environ |= {
+        "JUPYTER_PATH": str(ROOT / "study" / "workflow"),
+        "JUPYTER_NO_CONFIG": "1",
+        "JUPYTER_PLATFORM_DIRS": "1",
+    }
+    os.environ |= {"PYTHONPATH": str(ROOT), "PYTHONNOUSERSITE": "1", "CASCADETTA_HEADLESS": "1"}
+
+
+def stop_with_runner() -> None:
+    """Stop this process when run.py ends, which holds the other end of the standard input and never writes; so the next
+    run does not meet the old one still at work."""
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(10)
+    os._exit(1)  # the kernel ends with its parent
+
+
+def take_gpu(names: list[str], folder: Path) -> TextIO | None:
+    """Show this process the first of `names`, one for each job at a time, that is free while the result is held."""
+    for slot, name in enumerate(names):
+        handle = (folder / f".slot{slot}").open("a")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        os.environ["CUDA_VISIBLE_DEVICES"] = name
+        return handle
+    return None
+
+
+def run(notebook: Path, output: Path, parameters: str) -> bool:
+    """Execute `notebook` to `output`, which appears only when all went well: whether it did."""
+    import papermill
+
+    # The parameters were checked; that most of them are not in the cell but in the profile is as it should be.
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    print(f"{output.stem}: started", flush=True)
+    start, partial = time.monotonic(), output.with_suffix(PARTIAL)
+    # papermill would fill in parameters between braces
+    paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, partial)]
+    how = {
+        "kernel_name": "cascadetta",
+        "language": "python",
+        "cwd": str(ROOT),
+        "progress_bar": False,
+    }
+    try:
+        with tempfile.TemporaryDirectory(
+            prefix="cascadetta-", ignore_cleanup_errors=True
+        ) as folder:
+            isolate_kernel(
+                folder
+            )  # the library's lines of progress are the kernel's standard error
+            papermill.execute_notebook(
+                *paths, json.loads(parameters), stderr_file=sys.stdout, **how
+            )
+        outcome = "done"
+        partial.rename(output)
+        output.with_suffix(FAILURE).unlink(missing_ok=True)  # of the attempt before
+    except KeyboardInterrupt:
+        outcome = "stopped"
+        partial.unlink(missing_ok=True)
+    except Exception as error:  # a kernel can die in many ways; all are told
+        outcome = "FAILED"
+        text = "\n".join(getattr(error, "traceback", [])) or str(error) or repr(error)
+        lines = [line for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line.strip()]
+        told = [f"{output.stem} failed", f"notebook: {notebook}", f"as far as it came: {partial}"]
+        told += [
+            f"cell: {getattr(error, 'source', 'the last one there').strip().splitlines()[0]}",
+            "error:",
+        ]
+        output.with_suffix(FAILURE).write_text("\n  ".join([*told, *lines[-8:]]), encoding="utf-8")
+    print(f"{output.stem}: {outcome} after {time.monotonic() - start:.0f} s", flush=True)
+    return outcome == "done"
+
+
+def main(notebook: str, output: str, parameters: str) -> bool:
+    """Do what the command line says (see the top of this file): whether all went well."""
+    source, target = Path(notebook).resolve(), Path(output).resolve()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if "CASCADETTA_RUNNER" in os.environ:
+        threading.Thread(target=stop_with_runner, daemon=True).start()
+    gpus = os.environ.get("CASCADETTA_GPUS")
+    gpu = take_gpu(gpus.split(","), target.parent) if gpus else None  # noqa: F841, it is held until the end
+    return run(source, target, parameters)
+
+
+if __name__ == "__main__":
+    sys.exit(not main(*sys.argv[1:]))

@@ -1,0 +1,142 @@
+"""Executed notebooks as pages to read: HTML for a browser, Markdown with images for GitHub.
+
+pages.py NOTEBOOK … PAGE …     as many pages as notebooks
+"""
+
+import base64
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import nbformat
+from nbconvert import HTMLExporter, MarkdownExporter
+from nbformat import NotebookNode
+from pygments.formatters import HtmlFormatter
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAIN = {"exclude_input_prompt": True, "exclude_output_prompt": True}
+IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
+
+
+def without_paths(text: str) -> str:
+    """`text` without the folders of this machine, so that it can be shown to anybody."""
+    text = text.replace(f"{ROOT}/", "")
+    for folder, name in ((ROOT, "."), (Path.home(), "~"), (Path(tempfile.gettempdir()), "…")):
+        if folder.name:  # "/" is in every path
+            text = re.sub(rf"{re.escape(str(folder))}(?![\w-])", name, text)
+    return text
+
+
+def read(path: Path) -> NotebookNode:
+    """An executed notebook for readers: its parameters cell has the values that it was run with, in place of a cell
+    with all of them below, and the lines of progress are left out."""
+    notebook = nbformat.read(path, as_version=4)
+    given = dict(notebook.metadata.get("papermill", {}).get("parameters", {}))
+    label = Path(
+        given.get("profile", "")
+    ).parent.name  # run.py wrote the profile into the folder of its name
+    if (ROOT / "profiles" / f"{label}.yaml").exists():
+        given["profile"] = label
+    for name, value in given.items():
+        given[name] = (
+            [_without_folder(item) for item in value]
+            if isinstance(value, list)
+            else _without_folder(value)
+        )
+
+    def used(line: re.Match[str]) -> str:
+        return f"{line[1]} = {given[line[1]]!r}{line[2] or ''}" if line[1] in given else line[0]
+
+    tagged = "injected-parameters"
+    notebook.cells = [
+        cell for cell in notebook.cells if tagged not in cell.metadata.get("tags", ())
+    ]
+    for cell in notebook.cells:
+        if "parameters" in cell.metadata.get("tags", ()):
+            cell.source = re.sub(r"^(\w+) = .*?(  #.*)?$", used, cell.source, flags=re.MULTILINE)
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    return notebook
+
+
+def _without_folder(value: Any) -> Any:
+    """`npz:pets` of `npz:/home/me/pets`, and any other value as it is."""
+    return re.sub(r"^(\w+:).*/(?=.)", r"\1", value) if isinstance(value, str) else value
+
+
+def write_html(notebook: Path, output: Path) -> None:
+    """The executed notebook as one page that needs no other file and no network: no scripts, images inside, a table of
+    contents from its headings. A page elsewhere than beside its notebook is the report: it has no code and links to the
+    pages beside the notebook."""
+    code = output.parent == notebook.parent
+    options = PLAIN | {
+        "exclude_input": not code,
+        "embed_images": True,
+        "exclude_anchor_links": True,
+    }
+    content = read(notebook)
+    if not code:
+        left_out = "not-in-the-report"  # what only helps somebody who has the notebook open
+        content.cells = [
+            cell for cell in content.cells if left_out not in cell.metadata.get("tags", ())
+        ]
+    body, _ = HTMLExporter(template_name="basic", **options).from_notebook_node(content)
+    body = re.sub(r"\$([A-Za-z])\$", r"<i>\1</i>", body)
+    headings = re.findall(r'<(h[23]) id="([^"]+)"[^>]*>(.*?)</h[23]>', body)
+    contents = [
+        f'<a class="{level}" href="#{anchor}">{title}</a>' for level, anchor, title in headings
+    ]
+    pages = [] if code else sorted(notebook.parent.glob("*.html"))
+    links = [
+        f'<a href="{quote(f"{page.parent.name}/{page.name}")}">{page.stem}</a>' for page in pages
+    ]
+    nav = f"<details><summary>Contents</summary>{''.join(contents)}</details>"
+    nav += (
+        f"<details><summary>The notebooks as they ran, with their code</summary>{''.join(links)}</details>"
+        * (not code)
+    )
+    style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
+    style += HtmlFormatter().get_style_defs(".highlight") if code else ""
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
+    head += f"<title>{output.stem}</title><style>{style}</style>"
+    page = f'<html lang="en"><head>{head}</head>\n<body><nav>{nav}</nav>\n{body}</body></html>\n'
+    output.write_text(f"<!doctype html>\n{page}", encoding="utf-8")
+
+
+def write_markdown(notebook: Path, output: Path) -> None:
+    """The executed notebook as Markdown that GitHub shows, code, tables, formulas and all; its images are files in a
+    folder of the page's name. Both replace what was there."""
+    images = output.with_suffix("")
+    shutil.rmtree(images, ignore_errors=True)
+    images.mkdir(parents=True)
+
+    def as_file(image: re.Match[str]) -> str:
+        path = images / f"{len(list(images.iterdir())) + 1}.png"
+        path.write_bytes(base64.b64decode(image[1]))
+        return f'src="{quote(images.name)}/{path.name}"'
+
+    content = read(notebook)
+    for cell in content.cells:
+        for result in cell.get("outputs", ()):
+            data = result.get("data", {})
+            if png := data.pop("image/png", None):
+                data["text/html"] = (
+                    f'<img alt="" src="data:image/png;base64,{png.replace(chr(10), "")}"/>'
+                )
+            if page := data.get("text/html"):
+                page = IMAGE.sub(as_file, re.sub(r"<style.*?</style>", "", page, flags=re.DOTALL))
+                data["text/html"] = re.sub(
+                    r"\n\s*", "\n", page
+                )  # an empty line or a deep indent would end HTML
+    text, _ = MarkdownExporter(**PLAIN).from_notebook_node(content)
+    output.write_text(without_paths(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    paths = [Path(name) for name in sys.argv[1:]]
+    for source, target in zip(paths[: len(paths) // 2], paths[len(paths) // 2 :], strict=True):
+        write_html(source, target)
