@@ -2,10 +2,11 @@
 
 `./run_all.sh python benchmarks/choose_layers.py --set text_dataset=amazon`
 
-Prints a row a number of layers, once for the features of the last layer, and once for those of all layers and the
-n-gram counts side by side, as Chen et al. (2012) and this study use them (0: the counts alone): the error (%) of ERM on
-the held-out reviews, in the epoch that is kept, at each seed and on average. All seeds share the held-out reviews, so
-what chance does to them is in all columns alike.
+Prints a row a number of layers, once for the features of the last layer, and once for those of all
+layers and the n-gram counts side by side, as Chen et al. (2012) and this study use them (0: the
+counts alone): the error (%) of ERM on the held-out reviews, in the epoch that is kept, at each seed
+and on average. All seeds share the held-out reviews, so what chance does to them is in all columns
+alike.
 """
 
 import argparse
@@ -30,7 +31,9 @@ LAYERS = (1, 2, 3)
 
 
 def with_features(counts: TextDataset) -> dict[str, TextDataset]:
-    """The dataset under each kind of features, its training and held-out reviews alone; `counts` has n-gram counts."""
+    """The dataset under each kind of features, its training and held-out reviews alone; `counts`
+    has n-gram counts.
+    """
     sizes = [len(counts.train.y), len(counts.held_out.y)]
     rows = torch.cat([counts.train.x, counts.held_out.x])
     x = counts.bank[rows]
@@ -89,7 +92,8 @@ def main() -> None:
     made = provenance(study.device, 0)
     dataset = study.dataset
     print(
-        f"\n{len(dataset.held_out.y)} held-out reviews, {len(dataset.train.y)} to train on. {dataset.source};"
+        f"\n{len(dataset.held_out.y)} held-out reviews, {len(dataset.train.y)} to train on. "
+        f"{dataset.source};"
     )
     where = f"{made['device']}, torch {made['packages']['torch']}, code {made['code_revision']}"
     print(f"profile {arguments.profile}; {where}")

@@ -1,11 +1,14 @@
-"""The pre-trainings that compete for cascade_plus on text or speech, judged on held-out source examples alone.
+"""The pre-trainings that compete for cascade_plus on text or speech, judged on held-out source
+examples alone.
 
-`./run_all.sh python benchmarks/choose_pretraining.py --modality speech --set speech_dataset=speech_commands`
+`./run_all.sh python benchmarks/choose_pretraining.py --modality speech --set
+speech_dataset=speech_commands`
 
-Prints a row a candidate: its error (%) on the held-out examples as they are, and on augmented versions of them, which
-no target domain has a part in (reviews outside the training have none, so that both are one); and how often a agrees
-with z. Chosen is, of the candidates whose a agrees with z on 80 % of the held-out examples at least, the one of least
-error on the augmented versions. A candidate that the store lacks is trained.
+Prints a row a candidate: its error (%) on the held-out examples as they are, and on augmented
+versions of them, which no target domain has a part in (reviews outside the training have none, so
+that both are one); and how often a agrees with z. Chosen is, of the candidates whose a agrees with
+z on 80 % of the held-out examples at least, the one of least error on the augmented versions. A
+candidate that the store lacks is trained.
 """
 
 import argparse
@@ -88,12 +91,14 @@ def main() -> None:
     holding = table[table["agreement"] >= LEAST_AGREEMENT]
     print(table.round(1).to_markdown())
     print(
-        f"\nchosen: {holding['error, augmented'].idxmin() if len(holding) else 'none, no a agrees with z'}"
+        "\nchosen: "
+        f"{holding['error, augmented'].idxmin() if len(holding) else 'none, no a agrees with z'}"
     )
     made = provenance(study.device, 0)
     where = f"{made['device']}, code {made['code_revision']}"
     print(
-        f"\n{study.dataset.source}; profile {arguments.profile}, seeds {list(settings.seeds)}, {where}"
+        f"\n{study.dataset.source}; profile {arguments.profile}, seeds {list(settings.seeds)}, "
+        f"{where}"
     )
 
 

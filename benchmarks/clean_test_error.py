@@ -1,8 +1,9 @@
-"""What the shipped networks err on where nothing is corrupted: beside the held-out images that each was chosen by, test
-images, which chose nothing.
+"""What the shipped networks err on where nothing is corrupted: beside the held-out images that each
+was chosen by, test images, which chose nothing.
 
-`./run_all.sh python benchmarks/clean_test_error.py npz:FOLDER` takes the images that the networks in weights/ were
-trained on, and prints the clean error (%) of each on both, by the source's statistics and without any adaptation.
+`./run_all.sh python benchmarks/clean_test_error.py npz:FOLDER` takes the images that the networks
+in weights/ were trained on, and prints the clean error (%) of each on both, by the source's
+statistics and without any adaptation.
 """
 
 import argparse
@@ -46,7 +47,8 @@ def main() -> None:
         .to_markdown(floatfmt=".2f")
     )
     print(
-        f"\n{dataset.source}; {made['device']}; torch {made['packages']['torch']}; code {made['code_revision']}"
+        f"\n{dataset.source}; {made['device']}; torch {made['packages']['torch']}; code "
+        f"{made['code_revision']}"
     )
 
 

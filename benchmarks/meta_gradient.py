@@ -1,14 +1,16 @@
-"""What the inner step adds to the gradient of pre-training on images, and how well the two routes compute it.
+"""What the inner step adds to the gradient of pre-training on images, and how well the two routes
+compute it.
 
-`./run_all.sh python benchmarks/meta_gradient.py npz:FOLDER` takes a fresh network and the shipped ones of the objective
-`meta`. It prints, on batches of randomised source images, in each reading of Algorithm 1 (the release's, whose inner
-step moves BatchNorm and θ_m, and the paper's, which moves ψ), at the α and λ of the training's beginning:
+`./run_all.sh python benchmarks/meta_gradient.py npz:FOLDER` takes a fresh network and the shipped
+ones of the objective `meta`. It prints, on batches of randomised source images, in each reading of
+Algorithm 1 (the release's, whose inner step moves BatchNorm and θ_m, and the paper's, which moves
+ψ), at the α and λ of the training's beginning:
 
-inner step: how far the exact meta-gradient is from the gradient of the same losses without an inner step, and
-second order: how large its second-order term is, as shares of the norm of the exact one, in float64;
-exact, difference: the error of each route in float32, on a GPU also with the convolutions in TF32: of the whole
-    gradient as a share of its norm, and of the second-order term, which is what the route adds to the first order, as a
-    share of that term.
+inner step: how far the exact meta-gradient is from the gradient of the same losses without an inner
+step, and second order: how large its second-order term is, as shares of the norm of the exact one,
+in float64; exact, difference: the error of each route in float32, on a GPU also with the
+convolutions in TF32: of the whole gradient as a share of its norm, and of the second-order term,
+which is what the route adds to the first order, as a share of that term.
 """
 
 import argparse
@@ -33,7 +35,8 @@ TRAINING = Training(epochs=1)
 
 
 def first_order(model: nn.Module, problem: MetaProblem) -> Tensor:
-    """The gradient on all parameters at ψ′, as if ψ′ did not depend on ψ. The model is left there."""
+    """The gradient on all parameters at ψ′, as if ψ′ did not depend on ψ. The model is left
+    there."""
     parameters = dict(model.named_parameters())
     main, inner_loss = problem.at_psi(model)
     moved = [parameters[name] for name in problem.inner_names]
@@ -78,7 +81,8 @@ def measure(name: str, model: nn.Module, batch: Split, reading: str) -> None:
     inner_step = exact - gradient("exact", double, 0.0)
     second_order = exact - first_order(network(double), problem(double, alpha))
     told = [
-        f"inner step {inner_step.norm() / exact.norm():.1e}, second order {second_order.norm() / exact.norm():.1e}"
+        f"inner step {inner_step.norm() / exact.norm():.1e}, second order "
+        f"{second_order.norm() / exact.norm():.1e}"
     ]
     for tf32 in (False, True) if batch.x.is_cuda else (False,):
         torch.backends.cudnn.allow_tf32 = tf32
@@ -103,7 +107,8 @@ def main() -> None:
     study = Study(load_profile("study", {"image_dataset": parser.parse_args().dataset}))
     dataset, made = study.dataset, provenance(study.device, 0)
     print(
-        f"{dataset.source}; {made['device']}; torch {torch.__version__}; code {made['code_revision']}",
+        f"{dataset.source}; {made['device']}; torch {torch.__version__}; code "
+        f"{made['code_revision']}",
         flush=True,
     )
     fresh: nn.Module = new_network(dataset, ImageNetwork(block="pre_activation"), "meta", 0).to(

@@ -1,7 +1,9 @@
-"""What each method costs beside the bare passes that it names, what pre-training costs, and the CIFAR-10 column.
+"""What each method costs beside the bare passes that it names, what pre-training costs, and the
+CIFAR-10 column.
 
-`./run_all.sh python benchmarks/speed.py` on an otherwise idle machine: a GPU where there is one, else one CPU thread.
-Every line was measured in this run, but the column's time, which is computed from the others.
+`./run_all.sh python benchmarks/speed.py` on an otherwise idle machine: a GPU where there is one,
+else one CPU thread. Every line was measured in this run, but the column's time, which is computed
+from the others.
 """
 
 import argparse
@@ -33,19 +35,29 @@ NETWORK = ImageNetwork(block="pre_activation")
 
 BATCH, BATCHES = 32, 2
 PASSES = {
-    "erm": (1, 0), "adabn": (1, 0), "lame": (1, 0), "tema": (1, 0), "source_prior": (1, 0),
-    "ttt": (1, 1), "sar": (1, 2), "deyo": (2, 1), "roid": (1, 2), "cotta": (35, 1),
-}  # fmt: skip
-"""Passes through a network that an image takes in a step: forwards alone, and forwards with their backwards. (1, 1) for
-all others: the update, and the prediction after it. SAR's and ROID's updates have two (by the moved weights; on the
-copy), DeYO predicts its shuffled images, and CoTTA 32 copies by the
-teacher and the batch itself by the teacher, the anchor and, after the update, the teacher again. RoTTA's are counted:
-its teacher's two, and after every second batch one of each for what its memory has, which is at most 64."""
+    "erm": (1, 0),
+    "adabn": (1, 0),
+    "lame": (1, 0),
+    "tema": (1, 0),
+    "source_prior": (1, 0),
+    "ttt": (1, 1),
+    "sar": (1, 2),
+    "deyo": (2, 1),
+    "roid": (1, 2),
+    "cotta": (35, 1),
+}
+"""Passes through a network that an image takes in a step: forwards alone, and forwards with their
+backwards. (1, 1) for all others: the update, and the prediction after it. SAR's and ROID's updates
+have two (by the moved weights; on the copy), DeYO predicts its shuffled images, and CoTTA 32 copies
+by the teacher and the batch itself by the teacher, the anchor and, after the update, the teacher
+again. RoTTA's are counted: its teacher's two, and after every second batch one of each for what its
+memory has, which is at most 64."""
 
 
 def fastest(*functions: Callable[[], object], device: str, repeats: int = 3) -> list[float]:
-    """Seconds of each function, the fewest of `repeats` after one that warms up: what the code costs, not what else the
-    machine does. The functions take turns, so that they meet the same machine."""
+    """Seconds of each function, the fewest of `repeats` after one that warms up: what the code
+    costs, not what else the machine does. The functions take turns, so that they meet the same
+    machine."""
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(repeats + 1):
         for function, taken in zip(functions, times, strict=True):
@@ -95,7 +107,8 @@ def training(device: str) -> dict[str, float]:
                 800 / pretrain(dataset, NETWORK, objective, how, seed=0)[1]["seconds"].min()
             )
         print(
-            f"{objective}: {rates['float32']:.0f} images/s in float32, {rates['bfloat16']:.0f} asked for bfloat16"
+            f"{objective}: {rates['float32']:.0f} images/s in float32, {rates['bfloat16']:.0f} "
+            "asked for bfloat16"
         )
         found[objective] = rates["float32"]
     return found
@@ -125,15 +138,17 @@ def meta_step(device: str) -> None:
 
 
 def text_meta_step(device: str) -> None:
-    """The exact meta-gradient of the text network on 16 + 16 reviews. Its gradients are so large that it shows what
-    run_all.sh asks of glibc; `PYTHONPATH=. .venv/bin/python benchmarks/speed.py` is without."""
+    """The exact meta-gradient of the text network on 16 + 16 reviews. Its gradients are so large
+    that it shows what run_all.sh asks of glibc; `PYTHONPATH=. .venv/bin/python benchmarks/speed.py`
+    is without."""
     model = build_network(TextNetwork(), classes=2, inputs=10_000, seed=0).to(device).train()
     x, y = torch.rand(32, 10_000, device=device), torch.arange(32, device=device) % 2
     moved = inner_parameter_names(model, "all")
     problem = MetaProblem(Half(x[:16], y[:16]), Half(x[16:], y[16:]), moved, 0.001, "paper", 0.1)
     taken = fastest(partial(META_GRADIENTS["exact"], model, problem), device=device)[0]
     print(
-        f"meta step of text: {taken:.3f} s, MALLOC_MMAP_MAX_ is {os.environ.get('MALLOC_MMAP_MAX_')}"
+        f"meta step of text: {taken:.3f} s, MALLOC_MMAP_MAX_ is "
+        f"{os.environ.get('MALLOC_MMAP_MAX_')}"
     )
 
 
@@ -151,7 +166,9 @@ def held_bytes() -> int:
 
 
 def count_passes(method: Method, batches: list[Tensor]) -> tuple[float, float]:
-    """How many forward passes alone, and forward passes with a backward one, an image takes in a step."""
+    """How many forward passes alone, and forward passes with a backward one, an image takes in a
+    step.
+    """
     forward, backward = [0], [0]
 
     def count(head: nn.Module, inputs: tuple[Tensor, ...], z: Tensor) -> None:
@@ -176,7 +193,9 @@ def count_passes(method: Method, batches: list[Tensor]) -> tuple[float, float]:
 def bare_steps(
     method: Method, passes: tuple[float, float], batches: list[Tensor]
 ) -> Callable[[], None]:
-    """So many passes, and the optimiser's step where there is one, on networks like the method's, and nothing else."""
+    """So many passes, and the optimiser's step where there is one, on networks like the method's,
+    and nothing else.
+    """
     alone, trained = (
         copy.deepcopy(getattr(method, "teacher", method.model)),
         copy.deepcopy(method.model),
@@ -227,7 +246,9 @@ def cost(name: str, device: str) -> tuple[float, float]:
 
 
 def augmentations(device: str, cotta: float) -> None:
-    """AugMix, CoTTA's copies beside its step (`cotta`: seconds an image), and the fifteen corruptions."""
+    """AugMix, CoTTA's copies beside its step (`cotta`: seconds an image), and the fifteen
+    corruptions.
+    """
     generator, x = torch.Generator().manual_seed(0), pictures(1000).to(device)
     (taken,) = fastest(lambda: augmix(x, generator, severity=-1), device=device)
     print(f"AugMix: {1000 / taken:,.0f} images/s in batches")
@@ -236,7 +257,8 @@ def augmentations(device: str, cotta: float) -> None:
         lambda: list(cotta_copies(inputs, 32, generator, (-1.0, 1.0))), device=device
     )
     print(
-        f"CoTTA's 32 copies of 32 images: {1000 * taken:.0f} ms, {taken / cotta / BATCH:.1%} of its step"
+        f"CoTTA's 32 copies of 32 images: {1000 * taken:.0f} ms, {taken / cotta / BATCH:.1%} of "
+        "its step"
     )
     (taken,) = fastest(
         lambda: [corrupt(x, name, 5, seed=0) for name in CORRUPTIONS], device=device, repeats=1
@@ -245,8 +267,9 @@ def augmentations(device: str, cotta: float) -> None:
 
 
 def column(trained: dict[str, float], adapted: dict[str, tuple[float, float]]) -> None:
-    """The time of the CIFAR-10 column of the profile `paper`, one seed, all of it in float32: 75 epochs of 45,000
-    images for each objective, and E, A and F of each method on 15 domains of 10,000 images."""
+    """The time of the CIFAR-10 column of the profile `paper`, one seed, all of it in float32: 75
+    epochs of 45,000 images for each objective, and E, A and F of each method on 15 domains of
+    10,000 images."""
     names = load_profile("paper").image.methods
     objectives = {METHODS[name].objective for name in names}
     minutes = {
@@ -254,8 +277,8 @@ def column(trained: dict[str, float], adapted: dict[str, tuple[float, float]]) -
         for objective in objectives
     }
     for name in names:
-        # E; A, on all at the end; F, after each domain but the last, and by networks adapted to one domain and to none.
-        # What is never updated predicts a domain once.
+        # E; A, on all at the end; F, after each domain but the last, and by networks adapted to one
+        # domain and to none. What is never updated predicts a domain once.
         adapting, predicting = (15 + 14, 14 + 15 + 2 * 14) if METHODS[name].adapts else (15, 0)
         step, prediction = adapted[name]
         minutes[name] = 10_000 * (adapting * step + predicting * prediction) / 60

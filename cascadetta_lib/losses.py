@@ -1,4 +1,6 @@
-"""What the objectives and the methods minimise and report: entropies of predictions, and TTT's rotation task."""
+"""What the objectives and the methods minimise and report: entropies of predictions, and TTT's
+rotation task.
+"""
 
 import math
 
@@ -16,14 +18,18 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def entropy_of_mean(logits: Tensor) -> Tensor:
-    """Entropy of the mean of softmax(logits) over the batch, (B, C) → a scalar in nats: 0 where all have one class."""
-    # By logarithms, since the gradient of −p·ln p is infinite at p = 0, where the mean of a collapsed head rounds to.
+    """Entropy of the mean of softmax(logits) over the batch, (B, C) → a scalar in nats: 0 where all
+    have one class.
+    """
+    # By logarithms, since the gradient of −p·ln p is infinite at p = 0, where the mean of a
+    # collapsed head rounds to.
     mean = logits.log_softmax(1).logsumexp(0) - math.log(len(logits))
     return -(mean.exp() * mean).sum()
 
 
 def averaging(chosen: Tensor) -> Tensor:
-    """Weights (B,) for a mean over the chosen ones of B examples, bool (B,): they sum to 1, or to 0 where none is.
+    """Weights (B,) for a mean over the chosen ones of B examples, bool (B,): they sum to 1, or to 0
+    where none is.
 
     Weights take the place of a boolean index, whose size would have to be read from the device.
     """
@@ -31,20 +37,23 @@ def averaging(chosen: Tensor) -> Tensor:
 
 
 def information_loss(logits: Tensor, diversity: float) -> Tensor:
-    """Mean entropy less `diversity` times the entropy of the mean prediction: logits (B, C) → a scalar in nats.
+    """Mean entropy less `diversity` times the entropy of the mean prediction: logits (B, C) → a
+    scalar in nats.
 
-    0 is the paper's entropy; 1 is the negative mutual information of x and the predicted class, which predicting one
-    class for every x does not minimise.
+    0 is the paper's entropy; 1 is the negative mutual information of x and the predicted class,
+    which predicting one class for every x does not minimise.
     """
     loss = entropy(logits).mean()
     return loss - diversity * entropy_of_mean(logits) if diversity else loss
 
 
 def describe(outputs: Outputs) -> dict[str, Tensor]:
-    """What one batch tells of θ_m and θ_a, as scalars: the mean entropy of z and of a and that of a's mean prediction,
-    in nats, and their agreement, the share with argmax a = argmax z. Without θ_a the last three are missing.
+    """What one batch tells of θ_m and θ_a, as scalars: the mean entropy of z and of a and that of
+    a's mean prediction, in nats, and their agreement, the share with argmax a = argmax z. Without
+    θ_a the last three are missing.
 
-    A collapsed θ_a has entropy_auxiliary and entropy_of_mean_auxiliary near 0 and agreement near 1/C.
+    A collapsed θ_a has entropy_auxiliary and entropy_of_mean_auxiliary near 0 and agreement near
+    1/C.
     """
     z, a = outputs
     found = {"entropy_main": entropy(z).mean()}
@@ -58,12 +67,16 @@ def describe(outputs: Outputs) -> dict[str, Tensor]:
 
 
 def rotate_randomly(x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Turn each image of (B, C, H, H) by a random multiple of 90°, as TTT does; also by how many, int64 (B,)."""
+    """Turn each image of (B, C, H, H) by a random multiple of 90°, as TTT does; also by how many,
+    int64 (B,).
+    """
     quarters = torch.randint(4, (len(x),), generator=generator_for(x, generator), device=x.device)
     choices = torch.stack([x.rot90(count, (2, 3)) for count in range(4)])
     return choices[quarters, torch.arange(len(x), device=x.device)], quarters
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Logits of half precision in float32, which a loss is computed in; float32 and float64 as they are."""
+    """Logits of half precision in float32, which a loss is computed in; float32 and float64 as they
+    are.
+    """
     return logits.to(torch.promote_types(logits.dtype, torch.float32))

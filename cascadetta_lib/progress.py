@@ -14,7 +14,9 @@ HEADLESS_INTERVAL = 60.0  # seconds between two lines
 def progress(
     items: Iterable[Item], description: str, total: int, initial: int = 0
 ) -> Iterable[Item]:
-    """Iterate over `items` and show how far it is; CASCADETTA_HEADLESS=1 (set by run_all.sh) means plain lines."""
+    """Iterate over `items` and show how far it is; CASCADETTA_HEADLESS=1 (set by run_all.sh) means
+    plain lines.
+    """
     if os.environ.get("CASCADETTA_HEADLESS") != "1":
         return tqdm.auto.tqdm(items, description, total, initial=initial, leave=False)
     line, rest = "{desc}: {n} of {total}, {remaining} left\n", HEADLESS_INTERVAL

@@ -10,7 +10,9 @@ Entry = TypeVar("Entry")
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str:
-    """For an error message: what is allowed, of many names the nearest few, and which one `value` may have meant."""
+    """For an error message: what is allowed, of many names the nearest few, and which one `value`
+    may have meant.
+    """
     allowed = list(allowed)
     close = difflib.get_close_matches(value.lower(), allowed, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""

@@ -12,13 +12,17 @@ import torch
 from study.settings import ROOT
 
 CODE = ("cascadetta_lib", "profiles", "study")
-"""What makes the numbers. The notebooks only ask for them, and an editor that saves their outputs changes nothing."""
+"""What makes the numbers. The notebooks only ask for them, and an editor that saves their outputs
+changes nothing.
+"""
 PACKAGES = ("torch", "torchvision", "numpy", "pandas")
 
 
 @lru_cache(maxsize=1)
 def code_revision() -> str:
-    """The commit of the code when first asked, `-dirty` where code differs or is new, `unknown` outside a checkout."""
+    """The commit of the code when first asked, `-dirty` where code differs or is new, `unknown`
+    outside a checkout.
+    """
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(ROOT), *arguments]
@@ -47,7 +51,9 @@ def choose_device(name: str) -> str:
 
 
 def provenance(device: str, seconds: float) -> dict[str, Any]:
-    """What describes a result beside its data. With other instructions than, say, AVX2 a CPU rounds otherwise."""
+    """What describes a result beside its data. With other instructions than, say, AVX2 a CPU rounds
+    otherwise.
+    """
     threads, instructions = torch.get_num_threads(), torch.backends.cpu.get_cpu_capability()
     cpu = f"{platform.machine()} CPU, {instructions}, {threads} thread{'s' if threads > 1 else ''}"
     return {

@@ -1,5 +1,5 @@
-"""Networks that others have published, from a file that the user has: the authors' release, and RobustBench's network
-of CIFAR-10. Nothing that is read here can execute code."""
+"""Networks that others have published, from a file that the user has: the authors' release, and
+RobustBench's network of CIFAR-10. Nothing that is read here can execute code."""
 
 import zipfile
 from collections.abc import Mapping
@@ -17,18 +17,24 @@ from cascadetta_lib.models.backbones import WideResNet
 
 RELEASE_SHA256 = "6369a581a746d0cf55dbbb6a992329b62fb8dc92e99ee4fadee166bbbd83bfe8"
 SOURCES = {
-    "release": f"the authors' 069c8695_pretrained.pth (3,076,113 bytes, SHA-256 {RELEASE_SHA256}, from the repository "
+    "release": f"the authors' 069c8695_pretrained.pth (3,076,113 bytes, SHA-256 {RELEASE_SHA256}, "
+    "from the repository "
     "Nyquixt/CascadeTTA)",
-    "robustbench": "RobustBench's CIFAR-10 network Standard (a WideResNet-28-10 of 36,479,194 parameters, so 146 MB or "
+    "robustbench": "RobustBench's CIFAR-10 network Standard (a WideResNet-28-10 of 36,479,194 "
+    "parameters, so 146 MB or "
     "more, without a published hash; its address is in robustbench/model_zoo/cifar10.py)",
 }
 RELEASE_NETWORK = ImageNetwork(depth=26, width=16, block="pre_activation", main_logits="relu")
 SERVES_AS = ("erm", "meta")
-"""The pre-trainings that a published network may stand for: `meta`, from which most methods start, and `erm`."""
+"""The pre-trainings that a published network may stand for: `meta`, from which most methods start,
+and `erm`.
+"""
 
 
 class NetworkError(ValueError):
-    """A network that cannot be used. The message names the file, what is wrong with it and what would do."""
+    """A network that cannot be used. The message names the file, what is wrong with it and what
+    would do.
+    """
 
 
 @lru_cache
@@ -37,8 +43,9 @@ def _sha256(path: Path, size: int, changed: int) -> str:
 
 
 def check_file(kind: str, path: Path, objective: str) -> str:
-    """The SHA-256 of the file of `release:FILE` or `robustbench:FILE`. NetworkError where it is not there, is seen from
-    its first bytes or its hash not to be what it should, or does not stand for the objective."""
+    """The SHA-256 of the file of `release:FILE` or `robustbench:FILE`. NetworkError where it is not
+    there, is seen from its first bytes or its hash not to be what it should, or does not stand for
+    the objective."""
     if not path.is_file():
         raise NetworkError(
             f"weights = '{kind}:{path}': there is no such file; it is {SOURCES[kind]}"
@@ -55,14 +62,17 @@ def check_file(kind: str, path: Path, objective: str) -> str:
         raise NetworkError(f"{path} has SHA-256 {found}, so it is not {SOURCES[kind]}")
     if objective not in SERVES_AS:
         raise NetworkError(
-            f"{kind}:{path.name} is one network, which stands for the pre-trainings {' and '.join(SERVES_AS)}, not for "
+            f"{kind}:{path.name} is one network, which stands for the pre-trainings "
+            f"{' and '.join(SERVES_AS)}, not for "
             f"{objective}: leave out the methods that start from another"
         )
     return found
 
 
 def read_state(path: Path, key: str) -> dict[str, Tensor]:
-    """The tensors under `key` in a file of torch.save. NetworkError where it is cut short or holds something else."""
+    """The tensors under `key` in a file of torch.save. NetworkError where it is cut short or holds
+    something else.
+    """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)[key]
         return {name: value for name, value in state.items() if isinstance(value, Tensor)}
@@ -84,7 +94,8 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
 
 
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Give a network its weights. NetworkError unless the tensors are exactly its own, and finite."""
+    """Give a network its weights. NetworkError unless the tensors are exactly its own, and
+    finite."""
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
@@ -97,7 +108,9 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> No
 
 
 def _renamed(state: Mapping[str, Tensor], parts: Mapping[str, str]) -> dict[str, Tensor]:
-    """Tensors by our names: each begins with one of `parts`, or keeps its name, by which it is found to be foreign."""
+    """Tensors by our names: each begins with one of `parts`, or keeps its name, by which it is
+    found to be foreign.
+    """
     starts = {
         name: next((part for part in parts if name.startswith(f"{part}.")), "") for name in state
     }
@@ -108,11 +121,13 @@ def _renamed(state: Mapping[str, Tensor], parts: Mapping[str, str]) -> dict[str,
 
 
 def load_release(path: str | Path) -> Cascade:
-    """The authors' public CIFAR-10 checkpoint as our ResNet-26 cascade, in evaluation mode, on the CPU.
+    """The authors' public CIFAR-10 checkpoint as our ResNet-26 cascade, in evaluation mode, on the
+    CPU.
 
-    The file holds every tensor twice under `net`; the copies with the prefix `stateless.` are those that the release
-    ends up with. Its residual blocks are pre-activation, and its logits pass an in-place ReLU, so that z is max(z, 0).
-    Raises NetworkError where the file does not hold that state dictionary.
+    The file holds every tensor twice under `net`; the copies with the prefix `stateless.` are those
+    that the release ends up with. Its residual blocks are pre-activation, and its logits pass an
+    in-place ReLU, so that z is max(z, 0). Raises NetworkError where the file does not hold that
+    state dictionary.
     """
     parts = {
         "conv1": "feature_extractor.conv1",
@@ -136,11 +151,12 @@ def load_release(path: str | Path) -> Cascade:
 
 
 def load_robustbench(path: str | Path) -> Cascade:
-    """A wide ResNet of RobustBench as φ and θ_m, without θ_a, in evaluation mode, on the CPU; its inputs are x/255.
+    """A wide ResNet of RobustBench as φ and θ_m, without θ_a, in evaluation mode, on the CPU; its
+    inputs are x/255.
 
-    The file holds the tensors under `state_dict`, each with the prefix `module.`; they tell the depth and the widening
-    factor, 28 and 10 in RobustBench's Standard. Raises NetworkError where the file holds anything else, such as a
-    network with a normalisation of its own.
+    The file holds the tensors under `state_dict`, each with the prefix `module.`; they tell the
+    depth and the widening factor, 28 and 10 in RobustBench's Standard. Raises NetworkError where
+    the file holds anything else, such as a network with a normalisation of its own.
     """
     parts = {
         "conv1": "feature_extractor.conv1",

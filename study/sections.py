@@ -1,6 +1,8 @@
-"""The parameters of one modality: those of its data, its network and its training, and how methods are run on it.
+"""The parameters of one modality: those of its data, its network and its training, and how methods
+are run on it.
 
-The defaults are those of the profile `paper`. A name here has the prefix of the modality there: `image_severity`.
+The defaults are those of the profile `paper`. A name here has the prefix of the modality there:
+`image_severity`.
 """
 
 from collections.abc import Mapping
@@ -49,20 +51,24 @@ class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     online_diversity: float | None = Field(
         None,
         ge=0,
-        description="weight of the entropy of the mean prediction at test time; null: each method's own",
+        description="weight of the entropy of the mean prediction at test time; null: each "
+        "method's own",
     )
     statistics_memory: int | None = Field(
         None,
         ge=0,
-        description="examples BatchNorm remembers, or that a source prior adds; null: each method's own",
+        description="examples BatchNorm remembers, or that a source prior adds; null: each "
+        "method's own",
     )
     online_optimizer: OptimizerName | None = Field(
         None,
-        description="sgd (Nesterov momentum 0.9) or adam for every method that adapts; null: each method's own",
+        description="sgd (Nesterov momentum 0.9) or adam for every method that adapts; null: each "
+        "method's own",
     )
     predict: Literal["after", "before"] = Field(
         "after",
-        description="the recorded prediction: after the update (paper), or before it (Tent, CoTTA releases)",
+        description="the recorded prediction: after the update (paper), or before it (Tent, CoTTA "
+        "releases)",
     )
     forward_transfer: bool = Field(
         True, description="also measure what the forward transfer F needs"
@@ -70,18 +76,23 @@ class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class Section(Protocol):
-    """What the three modalities have in common: the data, where the networks come from, the methods and the stream."""
+    """What the three modalities have in common: the data, where the networks come from, the methods
+    and the stream.
+    """
 
     modality: ClassVar[Modality]
     defaults: ClassVar[Mapping[str, Any]]
-    """What the study takes for this modality where that is not the default of the part that a field belongs to."""
+    """What the study takes for this modality where that is not the default of the part that a field
+    belongs to.
+    """
 
     dataset: str | tuple[str, ...] = Field(
         description="a name, or KIND:FOLDER; a list makes a job of each"
     )
     weights: str = Field(
         "train",
-        description="where networks come from: train, shipped, a FOLDER, release:FILE or robustbench:FILE",
+        description="where networks come from: train, shipped, a FOLDER, release:FILE or "
+        "robustbench:FILE",
     )
     objectives: tuple[str, ...] = Field(
         (), description="pre-trainings that 01_pretrain makes beside the methods' own"
@@ -91,7 +102,8 @@ class Section(Protocol):
     )
     stream: str | tuple[str, ...] = Field(
         "instantaneous",
-        description="instantaneous, mixed, correlated, for images also gradual, or a list such as [fog, 'snow:3']",
+        description="instantaneous, mixed, correlated, for images also gradual, or a list such as "
+        "[fog, 'snow:3']",
     )
     dirichlet_delta: float = Field(
         0.1,
@@ -120,7 +132,8 @@ class Section(Protocol):
         ]
         if len(set(called)) < len(called):
             raise ValueError(
-                "two of them have one name, by which tables and files would call both: rename one folder"
+                "two of them have one name, by which tables and files would call both: rename one "
+                "folder"
             )
         return names
 
@@ -143,7 +156,8 @@ class Section(Protocol):
         ]
         if unknown := [name for name in names if name not in allowed]:
             raise ValueError(
-                f"{unknown[0]} is no pre-training for {cls.modality}; {nearest(unknown[0], allowed)}"
+                f"{unknown[0]} is no pre-training for {cls.modality}; "
+                f"{nearest(unknown[0], allowed)}"
             )
         return names
 
@@ -174,8 +188,9 @@ RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 
 
 class ImageSection(ImageOptions, ImageNetwork, Training, Section):
-    """Images. The training is the reading of the paper that the authors' release has (profiles/literal.yaml says where
-    they differ), because the literal one is not expected to reach the paper's own ERM and AdaBN rows."""
+    """Images. The training is the reading of the paper that the authors' release has
+    (profiles/literal.yaml says where they differ), because the literal one is not expected to reach
+    the paper's own ERM and AdaBN rows."""
 
     modality = "image"
     defaults = {
@@ -232,8 +247,8 @@ WITHOUT_IMAGES = (
 
 
 class TextSection(TextOptions, TextNetwork, Training, Section):
-    """Reviews: the appendix of the paper, and DANN's schedule of the learning rate, which it names. α, λ and the size
-    of the training batch are not said there."""
+    """Reviews: the appendix of the paper, and DANN's schedule of the learning rate, which it names.
+    α, λ and the size of the training batch are not said there."""
 
     modality = "text"
     defaults = {
@@ -245,7 +260,8 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
         "optimizer": "adam",
         "learning_rate": 0.0001,
         "schedule": "dann",
-        "inner_learning_rate_ratio": 10.0,  # α is then the online learning rate, where the schedule begins
+        # Α is then the online learning rate, where the schedule begins
+        "inner_learning_rate_ratio": 10.0,
         "inner_parameters": "all",
         "outer_loss": "paper",
     }
@@ -258,8 +274,8 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
 
 
 class SpeechSection(SpeechOptions, SpeechNetwork, Training, Section):
-    """Words: the appendix of the paper. It says neither the size of the training batch, α and λ, nor whether SGD has
-    momentum; it has Nesterov's here, as for images."""
+    """Words: the appendix of the paper. It says neither the size of the training batch, α and λ,
+    nor whether SGD has momentum; it has Nesterov's here, as for images."""
 
     modality = "speech"
     defaults = {

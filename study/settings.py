@@ -1,8 +1,9 @@
 """The parameters of a study, checked as a whole before any work starts.
 
-A profile is a YAML file of flat names (`image_depth: 26`) that papermill can inject as it is. The names are split here,
-and nowhere else, into one section for each modality: `image_depth` is `settings.image.depth`. The defaults are
-those of `paper`; a profile lists only what differs from them.
+A profile is a YAML file of flat names (`image_depth: 26`) that papermill can inject as it is. The
+names are split here, and nowhere else, into one section for each modality: `image_depth` is
+`settings.image.depth`. The defaults are those of `paper`; a profile lists only what differs from
+them.
 """
 
 import difflib
@@ -45,7 +46,9 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class SettingsError(Exception):
-    """A parameter that cannot be used; the message names it, its value, what is allowed and where it came from."""
+    """A parameter that cannot be used; the message names it, its value, what is allowed and where
+    it came from.
+    """
 
 
 class Settings(BaseModel, frozen=True, extra="forbid"):
@@ -85,7 +88,8 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
             or profile in RESERVED
         ):
             raise ValueError(
-                f"it names a folder, without / \\ and a dot in front; {', '.join(RESERVED)} are taken"
+                f"it names a folder, without / \\ and a dot in front; {', '.join(RESERVED)} are "
+                "taken"
             )
         return profile
 
@@ -113,7 +117,9 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         return tuple(f"{kind}:{absolute(folder)}" if folder else kind for kind, _, folder in parts)
 
     def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
-        """These settings with `changes`, named without the modality; SettingsError for what cannot be used."""
+        """These settings with `changes`, named without the modality; SettingsError for what cannot
+        be used.
+        """
         values = {f"{modality}_{name}": value for name, value in changes.items()}
         return make_settings(flat(self) | values, dict.fromkeys(values, "a variation of the study"))
 
@@ -182,14 +188,17 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
 
 
 def _alike(name: str) -> str:
-    """What is allowed instead of a name that is no parameter: those of its modality, where it begins with one."""
+    """What is allowed instead of a name that is no parameter: those of its modality, where it
+    begins with one.
+    """
     return nearest(
         name, [other for other in PARAMETERS if _modality(name) in ("", _modality(other))]
     )
 
 
 def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
-    """The first fault of `error` in one sentence: name, value, what is allowed, where it came from."""
+    """The first fault of `error` in one sentence: name, value, what is allowed, where it came
+    from."""
     fault = error.errors()[0]
     reason = (
         fault["msg"]
@@ -204,11 +213,15 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
         allowed = str(fault["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         reason = nearest(fault["input"][:60], allowed)
     origin = origins.get(name, "the defaults")
-    return f"{name} = {reprlib.repr(fault['input'])} (from {origin}): {reason} ({PARAMETERS[name].description})"
+    return (
+        f"{name} = {reprlib.repr(fault['input'])} (from {origin}): {reason} "
+        f"({PARAMETERS[name].description})"
+    )
 
 
 def read_profile(profile: str) -> tuple[dict[str, Any], str]:
-    """The values in profiles/PROFILE.yaml, or in the YAML file at that path, and the file's path."""
+    """The values in profiles/PROFILE.yaml, or in the YAML file at that path, and the file's
+    path."""
     known = sorted(path.stem for path in PROFILES.glob("*.yaml"))
     path = PROFILES / f"{profile}.yaml" if profile in known else Path(profile)
     try:
@@ -248,11 +261,12 @@ def load_profile(profile: str, overrides: Mapping[str, Any] | None = None) -> Se
 
 
 def settings_from(variables: Mapping[str, Any]) -> Settings:
-    """Settings from a notebook's own variables: `settings_from(globals())` after its parameters cell.
+    """Settings from a notebook's own variables: `settings_from(globals())` after its parameters
+    cell.
 
-    What they do not set is taken from the profile that `profile` names. None stands for the profile's value too, unless
-    the parameter itself can be None. A plain variable whose name looks like a parameter's and is none is refused:
-    papermill does not refuse it.
+    What they do not set is taken from the profile that `profile` names. None stands for the
+    profile's value too, unless the parameter itself can be None. A plain variable whose name looks
+    like a parameter's and is none is refused: papermill does not refuse it.
     """
     values: dict[str, Any] = {}
     for name, value in variables.items():

@@ -1,8 +1,9 @@
 """The store of checkpoints and runs: what was asked for, what came out, and what made it.
 
-An entry is a folder named by a key of the whole request and of the data. It is written whole or not at all, under a
-lock, with the SHA-256 of each of its files; so notebooks, headless runs and a cluster share the same results, and a
-file that was cut short or changed afterwards is noticed and never used.
+An entry is a folder named by a key of the whole request and of the data. It is written whole or not
+at all, under a lock, with the SHA-256 of each of its files; so notebooks, headless runs and a
+cluster share the same results, and a file that was cut short or changed afterwards is noticed and
+never used.
 """
 
 import errno
@@ -35,10 +36,14 @@ Kind = Literal["checkpoints", "runs", "theorem"]
 
 
 class Request(BaseModel, frozen=True, extra="forbid"):
-    """A request that has a key. It never changes; two equal ones have the same key on every machine."""
+    """A request that has a key. It never changes; two equal ones have the same key on every
+    machine.
+    """
 
     def key(self, *data: str) -> str:
-        """The name of its entry. data: the fingerprint of the data, and for a run the source of its domains."""
+        """The name of its entry. data: the fingerprint of the data, and for a run the source of its
+        domains.
+        """
         text = json.dumps([self.model_dump(mode="json"), data, STORE_FORMAT], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -47,8 +52,9 @@ class Request(BaseModel, frozen=True, extra="forbid"):
 
 
 class CheckpointRequest(Request):
-    """A network. weights: `train`, or where it comes from instead and a hash of what it is ("shipped:1a2b3c4d5e6f");
-    network and training are None then. options: those of the dataset that change what is learned."""
+    """A network. weights: `train`, or where it comes from instead and a hash of what it is
+    ("shipped:1a2b3c4d5e6f"); network and training are None then. options: those of the dataset that
+    change what is learned."""
 
     modality: Modality
     dataset: str
@@ -61,8 +67,8 @@ class CheckpointRequest(Request):
 
 
 class RunRequest(Protocol, Request):
-    """A method on a stream from a checkpoint, with what the profile says of the protocol. order: see streams.Order;
-    dirichlet_delta: of a correlated one."""
+    """A method on a stream from a checkpoint, with what the profile says of the protocol. order:
+    see streams.Order; dirichlet_delta: of a correlated one."""
 
     checkpoint: CheckpointRequest
     method: str
@@ -112,7 +118,9 @@ class Damaged(Exception):
 
 
 class OtherVersion(Damaged):
-    """An entry whose files are whole, of a request that this version does not know or would name otherwise."""
+    """An entry whose files are whole, of a request that this version does not know or would name
+    otherwise.
+    """
 
 
 class Store:
@@ -128,9 +136,10 @@ class Store:
         data: tuple[str, ...],
         make: Callable[[Path], dict[str, Any]],
     ) -> Entry:
-        """The entry of `request` on `data` (see Request.key). Where there is none, `make(folder)` fills a folder with
-        its files and returns its `provenance` and, if there is any, what was `found`; after a kill the next maker is
-        given the same folder. A damaged entry is set aside with a warning and made again."""
+        """The entry of `request` on `data` (see Request.key). Where there is none, `make(folder)`
+        fills a folder with its files and returns its `provenance` and, if there is any, what was
+        `found`; after a kill the next maker is given the same folder. A damaged entry is set aside
+        with a warning and made again."""
         path = self.folder / kind / request.key(*data)
         if entry := _sound(path):
             return entry
@@ -157,7 +166,10 @@ class Store:
                     if (
                         shutil.disk_usage(part).free < 2**20
                     ):  # libraries report a full disk in many ways
-                        message = f"the disk that holds {self.folder} is full; with space, the same command goes on"
+                        message = (
+                            f"the disk that holds {self.folder} is full; with space, the "
+                            "same command goes on"
+                        )
                         raise OSError(errno.ENOSPC, message) from error
                     raise
                 part.replace(path)
@@ -166,8 +178,8 @@ class Store:
         return read_entry(path)
 
     def runs(self, wanted: Callable[[RunRequest], bool] = lambda request: True) -> Iterator[Run]:
-        """Every whole run whose request is `wanted`, in the order of their keys. Damaged ones are left out with a
-        warning, and those of other versions without."""
+        """Every whole run whose request is `wanted`, in the order of their keys. Damaged ones are
+        left out with a warning, and those of other versions without."""
         for path in sorted((self.folder / "runs").glob("*/")):
             if "." in path.name:  # unfinished, or set aside
                 continue
@@ -182,14 +194,16 @@ class Store:
                 yield load_run(entry)
 
     def history(self, run: Run) -> pd.DataFrame | None:
-        """How the network of `run` was trained, a row an epoch; None where it was not trained here."""
+        """How the network of `run` was trained, a row an epoch; None where it was not trained
+        here."""
         entry = _sound(
             self.folder / "checkpoints" / run.request.checkpoint.key(run.provenance["fingerprint"])
         )
         return pd.read_csv(entry.folder / "history.csv") if entry else None
 
     def theorem(self, run: Run) -> dict[str, Any] | None:
-        """What theorem.check_theorem found of the network of `run`; None where it was not checked."""
+        """What theorem.check_theorem found of the network of `run`; None where it was not
+        checked."""
         entry = _sound(
             self.folder / "theorem" / run.request.checkpoint.key(run.provenance["fingerprint"])
         )
@@ -197,8 +211,8 @@ class Store:
 
 
 def read_entry(folder: Path) -> Entry:
-    """The entry in `folder`, after each of its files was compared with its checksum, and its name with its request.
-    Raises Damaged or OtherVersion."""
+    """The entry in `folder`, after each of its files was compared with its checksum, and its name
+    with its request. Raises Damaged or OtherVersion."""
     try:
         lines = [
             line.partition("  ")
@@ -253,7 +267,9 @@ def _sound(path: Path) -> Entry | None:
 
 
 def _seal(folder: Path, described: dict[str, Any]) -> None:
-    """Write the description of an entry and the checksums of its files, in the form that `sha256sum --check` reads."""
+    """Write the description of an entry and the checksums of its files, in the form that `sha256sum
+    --check` reads.
+    """
     text = json.dumps(described, indent=1, sort_keys=True, ensure_ascii=False)
     (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
     files = sorted(path for path in folder.glob("[!.]*") if path.name != CHECKSUMS)
@@ -264,7 +280,9 @@ def _seal(folder: Path, described: dict[str, Any]) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have the disk itself hold what was written to a file or folder, so that a power cut does not take it back."""
+    """Have the disk itself hold what was written to a file or folder, so that a power cut does not
+    take it back.
+    """
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,5 @@
-"""A study: one dataset of one modality under one profile, and what to ask of it: dataset → checkpoint → run.
+"""A study: one dataset of one modality under one profile, and what to ask of it: dataset →
+checkpoint → run.
 
 What is asked for is loaded from the store where it is there; else it is made now and kept.
 """
@@ -33,8 +34,8 @@ from study.store import CheckpointRequest, Run, RunRequest, Store, load_run
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A network, in evaluation mode on the study's device. history: how it was trained, a row an epoch (see
-    pretrain.pretrain), or None where that is not known."""
+    """A network, in evaluation mode on the study's device. history: how it was trained, a row an
+    epoch (see pretrain.pretrain), or None where that is not known."""
 
     request: CheckpointRequest
     model: nn.Module
@@ -43,15 +44,17 @@ class Checkpoint:
 
 
 class Study:
-    """What to ask for checkpoints and runs. Data are read when they are first needed. Raises SettingsError unless the
-    settings name a single dataset, and ValueError for a device that is not there."""
+    """What to ask for checkpoints and runs. Data are read when they are first needed. Raises
+    SettingsError unless the settings name a single dataset, and ValueError for a device that is not
+    there."""
 
     def __init__(self, settings: Settings, modality: Modality = "image") -> None:
         self.settings, self.modality, self.section = settings, modality, settings.section(modality)
         datasets = settings.datasets(modality)
         if len(datasets) != 1:
             raise SettingsError(
-                f"{modality}_dataset = {list(datasets)!r}: one is needed here, such as {datasets[0]}"
+                f"{modality}_dataset = {list(datasets)!r}: one is needed here, such as "
+                f"{datasets[0]}"
             )
         self.dataset_name = datasets[0]
         self.methods, self.stream = self.section.methods, self.section.domains
@@ -69,8 +72,8 @@ class Study:
         return other
 
     def varied(self, **changes: Any) -> "Study":
-        """The same study with other settings, without the modality's prefix: `study.varied(batch_size=16)`. Raises
-        SettingsError for a value that cannot be used."""
+        """The same study with other settings, without the modality's prefix:
+        `study.varied(batch_size=16)`. Raises SettingsError for a value that cannot be used."""
         return self._with(self.settings.vary(self.modality, changes))
 
     def at_seed(self, seed: int) -> "Study":
@@ -78,7 +81,9 @@ class Study:
         return self._with(self.settings.model_copy(update={"seed": seed}))
 
     def bring(self, model: nn.Module, name: str) -> "Study":
-        """The same study with `model` as its network, whatever the objective; `name` stands for it in tables."""
+        """The same study with `model` as its network, whatever the objective; `name` stands for it
+        in tables.
+        """
         other = self._with(self.settings)
         other.brought = networks.bring(copy.deepcopy(model), name)
         return other
@@ -113,7 +118,9 @@ class Study:
         )
 
     def request(self, method: str, objective: str | None = None) -> RunRequest:
-        """What stands for the run of a method at this seed. Needs no data. objective: None is the method's own."""
+        """What stands for the run of a method at this seed. Needs no data. objective: None is the
+        method's own.
+        """
         return RunRequest(
             **self.section.protocol,
             checkpoint=self.checkpoint_request(
@@ -127,12 +134,16 @@ class Study:
 
     @property
     def objectives(self) -> list[str]:
-        """The pre-trainings that the profile's methods start from, and those that the profile names beside them."""
+        """The pre-trainings that the profile's methods start from, and those that the profile names
+        beside them.
+        """
         own = [METHODS[name].objective_on(self.modality) for name in self.methods]
         return list(dict.fromkeys([*own, *self.section.objectives]))
 
     def check(self) -> None:
-        """Read the data; ValueError for what could fail later: networks, methods that cannot use them, too few data."""
+        """Read the data; ValueError for what could fail later: networks, methods that cannot use
+        them, too few data.
+        """
         for method in self.methods:
             asked = (request := self.request(method)).checkpoint
             if asked.network:  # It is trained here later.
@@ -155,7 +166,8 @@ class Study:
         trains = self.section.weights == "train" and not self.brought
         if trains and count < size:
             raise ValueError(
-                f"{prefix}training_batch_size = {size}, but there are {count} source examples to train on"
+                f"{prefix}training_batch_size = {size}, but there are {count} source examples to "
+                "train on"
             )
         if trains and len(dataset.train.y.unique()) < 2:
             raise ValueError(f"{self.dataset_name}: all source examples are of one class")
@@ -176,7 +188,10 @@ class Study:
             if place := next(
                 iter(single), "the held-out set" if trains and len(dataset.held_out.y) == 1 else ""
             ):
-                helps = f"another {prefix}batch_size, {prefix}test_size or {prefix}held_out_fraction helps"
+                helps = (
+                    f"another {prefix}batch_size, {prefix}test_size or "
+                    f"{prefix}held_out_fraction helps"
+                )
                 raise ValueError(
                     f"{place} ends in a batch of one, which has no variance for BatchNorm; {helps}"
                 )
@@ -195,7 +210,9 @@ class Study:
         }
 
     def checkpoint(self, objective: str) -> Checkpoint:
-        """The network of `objective` at this seed, trained now if it is to be trained and the store has none."""
+        """The network of `objective` at this seed, trained now if it is to be trained and the store
+        has none.
+        """
         request = self.checkpoint_request(objective)
         if request.weights != "train":
             brought = self.brought or networks.find(
@@ -243,7 +260,9 @@ class Study:
         )
 
     def theorem(self, objective: str) -> Mapping[str, Any]:
-        """theorem.check_theorem of a network, kept in the store. ValueError where its training is not known."""
+        """theorem.check_theorem of a network, kept in the store. ValueError where its training is
+        not known.
+        """
         request = self.checkpoint_request(objective)
 
         def make(folder: Path) -> dict[str, Any]:
@@ -251,7 +270,8 @@ class Study:
             known = request.training or (checkpoint.provenance.get("card") or {}).get("training")
             if not known or not isinstance(checkpoint.model, Cascade):
                 raise ValueError(
-                    f"Theorem 1 needs a cascade and the α, β and λ of its training, not {request.weights}"
+                    "Theorem 1 needs a cascade and the α, β and λ of its training, not "
+                    f"{request.weights}"
                 )
             found = check_theorem(
                 checkpoint.model, self.dataset, Training.model_validate(known), self.settings.seed
@@ -261,7 +281,9 @@ class Study:
         return self.store.make_once("theorem", request, (self.dataset.fingerprint,), make).found
 
     def _method(self, request: RunRequest, model: nn.Module, source: Tensor | None) -> Method:
-        """The method of a run on `model`, which becomes its own; ValueError where the two do not go together."""
+        """The method of a run on `model`, which becomes its own; ValueError where the two do not go
+        together.
+        """
         return METHODS[request.method](
             model,
             learning_rate=request.online_learning_rate,
@@ -280,8 +302,9 @@ class Study:
         )
 
     def run(self, method: str, objective: str | None = None) -> Run:
-        """What `method` does on the stream at this seed, evaluated now if the store has no such run. One with F
-        serves a request without. objective: see `request`. Raises ValueError for data that do not suffice."""
+        """What `method` does on the stream at this seed, evaluated now if the store has no such
+        run. One with F serves a request without. objective: see `request`. Raises ValueError for
+        data that do not suffice."""
         request, dataset = self.request(method, objective), self.dataset
         data, code = (dataset.fingerprint, dataset.domain_source), code_of(method)
         if (self.store.folder / "runs" / request.with_transfer.key(*data)).is_dir():

@@ -1,8 +1,9 @@
-"""Where a network comes from, if it is not trained here: shipped with the study, published by others, a folder of
-somebody else's, or any module of the caller's.
+"""Where a network comes from, if it is not trained here: shipped with the study, published by
+others, a folder of somebody else's, or any module of the caller's.
 
-A shipped network is three files: NAME.safetensors (its weights), NAME.json (its card: what trained it, and how good it
-is) and NAME.csv (a row an epoch of its training). Nothing that is read here can execute code.
+A shipped network is three files: NAME.safetensors (its weights), NAME.json (its card: what trained
+it, and how good it is) and NAME.csv (a row an epoch of its training). Nothing that is read here can
+execute code.
 """
 
 import copy
@@ -40,13 +41,16 @@ SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {
     "text": FITTED,
     "speech": (),
 }
-"""The options of a dataset by which a network sees it; it means something only where they are as in its training."""
+"""The options of a dataset by which a network sees it; it means something only where they are as in
+its training.
+"""
 
 
 class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """What made a network, and how good it is. Errors are in percent, on clean held-out source examples; sample_errors
-    counts those among the first SAMPLE, and corrupted_error is the E of AdaBN under four corruptions of severity 5,
-    where they are defined. options: how the source was cut, scaled and augmented."""
+    """What made a network, and how good it is. Errors are in percent, on clean held-out source
+    examples; sample_errors counts those among the first SAMPLE, and corrupted_error is the E of
+    AdaBN under four corruptions of severity 5, where they are defined. options: how the source was
+    cut, scaled and augmented."""
 
     modality: Modality
     objective: str
@@ -70,8 +74,9 @@ class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 @dataclass(frozen=True)
 class Brought:
-    """A network that was not trained here. history: a row an epoch, or None. origin: the kind of place and the
-    beginning of a SHA-256, such as `shipped:1a2b3c4d5e6f`: of the weights, in a FOLDER also of their card."""
+    """A network that was not trained here. history: a row an epoch, or None. origin: the kind of
+    place and the beginning of a SHA-256, such as `shipped:1a2b3c4d5e6f`: of the weights, in a
+    FOLDER also of their card."""
 
     model: nn.Module
     history: pd.DataFrame | None
@@ -81,10 +86,11 @@ class Brought:
 
 
 def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
-    """The network that `weights` (shipped, release:FILE, robustbench:FILE or a FOLDER) has for an objective and a seed.
+    """The network that `weights` (shipped, release:FILE, robustbench:FILE or a FOLDER) has for an
+    objective and a seed.
 
-    Raises NetworkError where there is none, where a file is damaged, foreign or does not match its card, and where the
-    network does not fit the dataset.
+    Raises NetworkError where there is none, where a file is damaged, foreign or does not match its
+    card, and where the network does not fit the dataset.
     """
     place = origin(weights, objective, seed)
     if published := _published(weights):
@@ -95,7 +101,8 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
     content = path.read_bytes()
     if (found := hashlib.sha256(content).hexdigest()) != described.weights_sha256:
         raise NetworkError(
-            f"{path} has SHA-256 {found[:12]}…, its card says {described.weights_sha256[:12]}…: the file is damaged or "
+            f"{path} has SHA-256 {found[:12]}…, its card says {described.weights_sha256[:12]}…: "
+            "the file is damaged or "
             "another's; fetch both again"
         )
     if described.modality != dataset.modality:
@@ -137,8 +144,9 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
 
 
 def bring(model: nn.Module, name: str) -> Brought:
-    """A module of the caller's as a network of the study: what stands for it is the hash of its weights and of its
-    text, `repr(model)`. An attribute that shows in neither is for the caller to tell by another name."""
+    """A module of the caller's as a network of the study: what stands for it is the hash of its
+    weights and of its text, `repr(model)`. An attribute that shows in neither is for the caller to
+    tell by another name."""
     digest = hashlib.sha256(repr(model).encode())
     for key, value in model.state_dict().items():
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
@@ -151,7 +159,9 @@ def bring(model: nn.Module, name: str) -> Brought:
 
 
 def origin(weights: str, objective: str, seed: int) -> str:
-    """What stands for the network of `weights`; a copy of a shipped one and its card is that one. Reads no data."""
+    """What stands for the network of `weights`; a copy of a shipped one and its card is that one.
+    Reads no data.
+    """
     if published := _published(weights):
         return f"{published[0]}:{check_file(*published, objective)[:12]}"
     card = _shipped(weights, objective, seed)[1]
@@ -162,7 +172,9 @@ def origin(weights: str, objective: str, seed: int) -> str:
 
 
 def present(weights: str, seed: int) -> list[str]:
-    """The pre-trainings of which a folder has a file at this seed, be it whole or damaged. Reads no data."""
+    """The pre-trainings of which a folder has a file at this seed, be it whole or damaged. Reads no
+    data.
+    """
     folder = SHIPPED if weights == "shipped" else absolute(weights)
     return [
         objective
@@ -181,7 +193,8 @@ def read_card(path: Path) -> Card:
             f"{path} has no card {card.name} beside it, which says what it is"
         ) from None
     except ValidationError as error:
-        # Of a wrong `network` every kind of network complains, and that of images, which most are, comes last.
+        # Of a wrong `network` every kind of network complains, and that of images, which most are,
+        # comes last.
         fault = error.errors()[-1]
         place = ".".join(map(str, fault["loc"])) or "its text"
         told = "" if fault["type"] == "missing" else f" = {reprlib.repr(fault['input'])}"
@@ -204,7 +217,10 @@ def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
         there = (
             ", ".join(sorted(seeds or present(weights, seed))) or "none"
         )  # its others, else all of this seed
-        lacks = f"{folder} has no network {path.stem} (pre-training and seed). There: {there}. `train` trains one here"
+        lacks = (
+            f"{folder} has no network {path.stem} (pre-training and seed). There: {there}. "
+            "`train` trains one here"
+        )
         known = ["train", "shipped", "release:FILE", "robustbench:FILE", "FOLDER"]
         allowed = nearest(Path(weights.partition(":")[0]).name, known)
         told = lacks if folder.is_dir() else f"there is no folder {folder}; {allowed}"
@@ -218,7 +234,9 @@ def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
 
 
 def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
-    """A copy of a network on the device of the data, in eval mode; NetworkError unless shapes and classes fit."""
+    """A copy of a network on the device of the data, in eval mode; NetworkError unless shapes and
+    classes fit.
+    """
     x = dataset.prepare(dataset.domain(*domain).x[:2])
     model = copy.deepcopy(brought.model).to(x.device).eval()
     try:
@@ -241,11 +259,13 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
 def _check_fit(
     path: Path, classes: int, shape: tuple[int, ...], options: dict[str, Any], dataset: Dataset
 ) -> None:
-    """NetworkError unless a network with these classes, inputs and options can predict the dataset."""
+    """NetworkError unless a network with these classes, inputs and options can predict the
+    dataset."""
     found = tuple(dataset.prepare(dataset.plain_held_out.x[:1]).shape[1:])
     if (classes, tuple(shape)) != (dataset.classes, found):
         raise NetworkError(
-            f"{path} has {classes} classes and inputs of shape {tuple(shape)}; {dataset.name} has {dataset.classes} "
+            f"{path} has {classes} classes and inputs of shape {tuple(shape)}; {dataset.name} has "
+            f"{dataset.classes} "
             f"classes and inputs of shape {found}"
         )
     for name in SEEN_THROUGH[dataset.modality]:

@@ -1,4 +1,6 @@
-"""What several test files share: tiny made-up images, real data, methods that cost little, and how to wait."""
+"""What several test files share: tiny made-up images, real data, methods that cost little, and how
+to wait.
+"""
 
 import copy
 import os
@@ -52,7 +54,9 @@ def make_blobs(folder: Path, **options: object) -> ImageDataset:
 def write_npz(
     folder: Path, train: dict[str, Any] | None = None, test: dict[str, Any] | None = None
 ) -> Path:
-    """FOLDER/train.npz with 40 images and FOLDER/test.npz with 20, of ten classes; a value None leaves an array out."""
+    """FOLDER/train.npz with 40 images and FOLDER/test.npz with 20, of ten classes; a value None
+    leaves an array out.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
     for name, count, changes in (("train", 40, train or {}), ("test", 20, test or {})):
@@ -67,8 +71,8 @@ def write_npz(
 
 @torch.no_grad()
 def make_sure(model: nn.Module, classifier: nn.Module, x: Tensor) -> None:
-    """Let an untrained network, whose logits the last linear layer of `classifier` gives, be sure of some of x, as a
-    trained one is, so that methods which choose sure examples find some."""
+    """Let an untrained network, whose logits the last linear layer of `classifier` gives, be sure
+    of some of x, as a trained one is, so that methods which choose sure examples find some."""
     last = [child for child in classifier.modules() if isinstance(child, nn.Linear)][-1]
     z = as_outputs(copy.deepcopy(model).train()(x)).main
     scale = 3 / (z - z.mean(0)).std()
@@ -100,8 +104,8 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 @pytest.fixture
 def small_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CoTTA averages over two copies, RoTTA updates after every eight examples, and SAR keeps what it learns, which it
-    would take back on networks as sure as those of the tests."""
+    """CoTTA averages over two copies, RoTTA updates after every eight examples, and SAR keeps what
+    it learns, which it would take back on networks as sure as those of the tests."""
     monkeypatch.setattr(cotta, "COPIES", 2)
     monkeypatch.setattr(rotta, "UPDATE_EVERY", 8)
     monkeypatch.setattr(sar, "COLLAPSED", 0.0)
@@ -118,7 +122,9 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def real_data(name: str) -> Path:
-    """Real data by the name of their folder or file; the test is skipped where they are not unpacked."""
+    """Real data by the name of their folder or file; the test is skipped where they are not
+    unpacked.
+    """
     path = Path(os.environ.get("CASCADETTA_DATA", "~/.cache/cascadetta-real")).expanduser() / name
     if not path.exists():
         pytest.skip(f"no {path}; unpack it and set CASCADETTA_DATA")
@@ -132,7 +138,9 @@ def real_cifar10() -> Path:
 
 
 PATIENCE = 600
-"""Seconds that tests wait for another process. A busy machine may take many times as long as an idle one."""
+"""Seconds that tests wait for another process. A busy machine may take many times as long as an
+idle one.
+"""
 
 
 def wait_for(condition: Callable[[], object], what: str) -> Any:
@@ -145,7 +153,9 @@ def wait_for(condition: Callable[[], object], what: str) -> Any:
 
 
 def stored_numbers(results: Path) -> dict[str, bytes]:
-    """What a study has stored: weights and tables by their paths, without the seconds that they took."""
+    """What a study has stored: weights and tables by their paths, without the seconds that they
+    took.
+    """
     found = {}
     for path in results.glob("*/*/*"):
         if path.suffix == ".csv":

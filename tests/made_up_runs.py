@@ -20,9 +20,10 @@ from study.study import Study
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a made-up run shows: errors of the `count` examples of each batch, the same in every domain or a row a
-    domain; accuracy after the domains, and of a source model that was adapted to a domain alone, in [0, 1]; entropies
-    of a in nats, one a batch; seconds a domain; the work of a step, in forward passes."""
+    """What a made-up run shows: errors of the `count` examples of each batch, the same in every
+    domain or a row a domain; accuracy after the domains, and of a source model that was adapted to
+    a domain alone, in [0, 1]; entropies of a in nats, one a batch; seconds a domain; the work of a
+    step, in forward passes."""
 
     errors: Sequence[int] | np.ndarray = (2, 0)
     accuracy: float = 0.5

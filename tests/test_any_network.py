@@ -1,4 +1,6 @@
-"""Networks of other people's go through every method that needs no more than logits; the others say what would do."""
+"""Networks of other people's go through every method that needs no more than logits; the others say
+what would do.
+"""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -95,7 +97,9 @@ PIXELS = torch.rand(BATCH, 3, 32, 32, generator=seeded(1)) * 2 - 1
 
 
 def build(kind: str) -> tuple[nn.Module, Tensor]:
-    """A network whose running statistics are those of its input: by others, little of it would reach the logits."""
+    """A network whose running statistics are those of its input: by others, little of it would
+    reach the logits.
+    """
     make, modality = NETWORKS[kind]
     torch.manual_seed(0)
     model, x = make(), TOKENS if modality == "text" else PIXELS
@@ -115,7 +119,9 @@ def method_on(name: str, model: nn.Module, x: Tensor, **options: Any) -> Method:
 
 
 def adapts_and_returns(method: Method, x: Tensor) -> None:
-    """It predicts, changes what it says it changes, and comes back bit by bit; train() and eval() change nothing."""
+    """It predicts, changes what it says it changes, and comes back bit by bit; train() and eval()
+    change nothing.
+    """
     before = [parameter.detach().clone() for parameter in method.adapted_parameters()]
     first = [method.train()(x), method.eval()(x)]
     assert all(logits.shape == (BATCH, CLASSES) and logits.isfinite().all() for logits in first)

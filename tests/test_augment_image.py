@@ -64,7 +64,8 @@ def affine(*matrix: float) -> Any:
 )
 def test_operations_are_pillows(pictures: Tensor, name: str, function: Any, tolerance: int) -> None:
     difference = (one_operation(pictures, name, 0.2) - by_pillow(pictures, function)).abs()
-    # Pillow leaves a pixel black whose source lies over the border, we blend it: compare the inside.
+    # Pillow leaves a pixel black whose source lies over the border, we blend it: compare the
+    # inside.
     assert (difference if tolerance < 2 else difference[:, :, 6:26, 6:26]).max() <= tolerance
 
 
@@ -201,7 +202,9 @@ def test_each_part_of_a_cotta_copy(
 
 @pytest.mark.parametrize("turns", [-0.06, -0.01, 0.0, 0.06])
 def test_the_hue_of_every_kind_of_colour_is_turned_as_by_torchvision(turns: float) -> None:
-    """On all colours of five levels a channel: greys, black, white, two channels alike, each order of the three."""
+    """On all colours of five levels a channel: greys, black, white, two channels alike, each order
+    of the three.
+    """
     levels = torch.linspace(0, 1, 5)
     colours = torch.cartesian_prod(levels, levels, levels).T.reshape(1, 3, 5, 25)
     assert torch.allclose(
@@ -211,7 +214,9 @@ def test_the_hue_of_every_kind_of_colour_is_turned_as_by_torchvision(turns: floa
 
 @pytest.mark.parametrize("mirror", [False, True])
 def test_a_cotta_copy_moves_as_by_the_release(pictures: Tensor, mirror: bool) -> None:
-    """Padding by the edge to twice the size, RandomAffine, blur, crop and mirror, by torchvision; inside the border."""
+    """Padding by the edge to twice the size, RandomAffine, blur, crop and mirror, by torchvision;
+    inside the border.
+    """
     x = pictures.float() / 255
     drawn = unchanged(angle=-13.0, right=0.1, down=-0.07, scale=0.93, sigma=0.4)
     padded = TF.pad(x, [16], padding_mode="edge")

@@ -1,4 +1,6 @@
-"""In a browser: the report opens from the file, without network, with every exhibit; JupyterLab runs a notebook."""
+"""In a browser: the report opens from the file, without network, with every exhibit; JupyterLab
+runs a notebook.
+"""
 
 import itertools
 import json
@@ -36,7 +38,8 @@ needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on this machine; .ci/run installs Debian's"
 )
 OPTIONS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
 COUNT = """<script>console.error("this is seen"); document.documentElement.dataset.pictures =
@@ -118,7 +121,8 @@ def test_the_report_opens_without_an_error_and_shows_every_exhibit(
     assert set(re.findall(r'<a href="#([^"]+)"', dom)) <= set(re.findall(r'id="([^"]+)"', dom))
 
 
-# --- by mouse and keys -----------------------------------------------------------------------------------------------
+# --- by mouse and keys
+# -----------------------------------------------------------------------------------------------
 
 TINY = {
     "image_train_size": 120,
@@ -127,16 +131,21 @@ TINY = {
     "image_methods": ["erm", "adabn"],
     "image_forward_transfer": False,
 }
-PROMPTS = "[...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')].map(prompt => prompt.innerText.trim())"
+PROMPTS = (
+    "[...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')].map(prompt => "
+    "prompt.innerText.trim())"
+)
 TABLE = (
     "[...document.querySelectorAll('.jp-OutputArea table')].map(table => table.innerText)"
     ".find(text => text.includes('AdaBN'))"
 )
 PLACE = """(() => {
-    const found = [...document.querySelectorAll(%s)].find(each => each.innerText.trim().startsWith(%s));
+    const found = [...document.querySelectorAll(%s)]
+        .find(each => each.innerText.trim().startsWith(%s));
     if (!found) return null;
     found.scrollIntoView({block: "center"});
-    const texts = document.createTreeWalker(found, NodeFilter.SHOW_TEXT), range = document.createRange();
+    const texts = document.createTreeWalker(found, NodeFilter.SHOW_TEXT);
+    const range = document.createRange();
     while (texts.nextNode() && !texts.currentNode.data.includes(%s));
     range.selectNodeContents(texts.currentNode);
     const box = range.getBoundingClientRect();
@@ -144,11 +153,15 @@ PLACE = """(() => {
 })()"""
 
 
-LINE = "[...document.querySelectorAll('.cm-line')].map(line => line.innerText).find(text => text.startsWith('%s'))"
+LINE = (
+    "[...document.querySelectorAll('.cm-line')].map(line => line.innerText).find(text => "
+    "text.startsWith('%s'))"
+)
 
 
 class Tab:
-    """A page in Chromium, driven as a user drives it: by what is on the screen, a mouse and keys."""
+    """A page in Chromium, driven as a user drives it: by what is on the screen, a mouse and
+    keys."""
 
     def __init__(self, port: int) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
@@ -305,7 +318,8 @@ def lab(tab: Tab, tmp_path: Path) -> Iterator[Tab]:
 @needs_chromium
 def test_a_notebook_runs_in_jupyterlab_and_its_table_follows_the_parameters(lab: Tab) -> None:
     lab.wait(
-        "document.querySelector('.jp-KernelName, .jp-Toolbar-kernelName')?.innerText == 'CascadeTTA'"
+        "document.querySelector('.jp-KernelName, .jp-Toolbar-kernelName')?.innerText == "
+        "'CascadeTTA'"
     )
     lab.wait("document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status == 'idle'")
     first = lab.run_all()

@@ -1,4 +1,6 @@
-"""Verdicts: every claim in a world where the paper is right and in one where it is wrong, and what is no verdict."""
+"""Verdicts: every claim in a world where the paper is right and in one where it is wrong, and what
+is no verdict.
+"""
 
 import math
 import re
@@ -181,7 +183,8 @@ def outcome(*parts: tuple[float, ...], **keywords: Any) -> str:
 
 
 def test_the_whole_interval_decides() -> None:
-    # Student's 97.5 % quantile with 2 degrees of freedom is 4.303: of 1, 2, 3 the interval is 2 ± 2.484.
+    # Student's 97.5 % quantile with 2 degrees of freedom is 4.303: of 1, 2, 3 the interval is 2 ±
+    # 2.484.
     assert (
         outcome((1, 2, 3), bound=-0.49) == "supported"
         and outcome((1, 2, 3), bound=-0.48) == "undecided"
@@ -199,10 +202,12 @@ def test_the_interval_over_the_test_batches_has_a_say() -> None:
         and outcome(good, batches=(-0.1, 2.1)) == "undecided"
     )
     assert outcome(bad) == "contradicted" and outcome(bad, batches=(-2, 0.1)) == "undecided"
-    # It is the reason only where it decides, which it does not beside a part that is worse and unsure over the seeds.
+    # It is the reason only where it decides, which it does not beside a part that is worse and
+    # unsure over the seeds.
     unsure, worse = (-0.1, 2.1), (-1.0, 0.4, -0.9)
     assert weighed(good, batches=unsure).reason and not weighed(good, worse, batches=unsure).reason
-    # Shown is the part that stands in the way of support, though the mean of another is nearer to the bound.
+    # Shown is the part that stands in the way of support, though the mean of another is nearer to
+    # the bound.
     blocked = weighed((5, 5.1, 4.9), good, batches=unsure)
     assert (blocked.part, bool(blocked.reason)) == ("0", True)
 
@@ -311,7 +316,8 @@ def test_seeds_that_share_one_network_are_no_three_seeds() -> None:
 
 def test_leads_on_the_same_networks_have_an_interval_over_batches() -> None:
     evidence = measure(replace(BY_NAME["c10-error"], rivals=("ERM", "Tent")), main_runs())
-    # The cascade errs on 3, then 2 of 10, ERM on 9 and Tent on 7; ERM starts from a network of its own.
+    # The cascade errs on 3, then 2 of 10, ERM on 9 and Tent on 7; ERM starts from a network of its
+    # own.
     assert evidence.parts.to_dict("list") == {
         "ERM": [pytest.approx(65)] * 3,
         "Tent": [pytest.approx(45)] * 3,
@@ -423,7 +429,9 @@ IN_REGIME |= {"image_test_size": None, "image_ablation_test_size": None, "image_
 def regime_runs(
     changes: dict[str, Any], erm: int = 42, adabn: int = 32, count: int = 100, **provenance: Any
 ) -> Runs:
-    """Runs of ERM and AdaBN in a hundred batches a domain, with errors in percent; 12 points less at severity 1."""
+    """Runs of ERM and AdaBN in a hundred batches a domain, with errors in percent; 12 points less
+    at severity 1.
+    """
     settings = quick(**IN_REGIME | changes)
     study, runs = Study(settings), []
     points = [("erm", study), ("adabn", study)]

@@ -1,4 +1,6 @@
-"""Why θ_a collapses, choosing on the source, and the comparison, against numbers worked out by hand here."""
+"""Why θ_a collapses, choosing on the source, and the comparison, against numbers worked out by hand
+here.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +24,9 @@ OF_PLUS = METHODS["cascade_plus"].objective
 
 
 def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
-    """Errors of the ten images in a domain's first batch; E is that many twentieths. On the source Tent is best at the
-    small rate and Cascade+ at the large one; on the test domains it is the other way round, which must not count."""
+    """Errors of the ten images in a domain's first batch; E is that many twentieths. On the source
+    Tent is best at the small rate and Cascade+ at the large one; on the test domains it is the
+    other way round, which must not count."""
     large, stream = changes.get("online_learning_rate") == 0.01, changes.get("stream")
     better = large == (method == "cascade_plus")
     errors = {"erm": 9, "adabn": 8, "cascade_plus": 3}.get(method, 6) - (
@@ -62,7 +65,9 @@ def settings() -> Settings:
 
 @pytest.fixture(scope="module")
 def runs(settings: Settings) -> Iterator[Runs]:
-    """Every run, where the choice at another seed says the contrary of seed 0's, which must not count."""
+    """Every run, where the choice at another seed says the contrary of seed 0's, which must not
+    count.
+    """
     found = made_up_runs(settings, world, points_of(settings, ["conditions", "choice"]), [0])
 
     def contrary(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:

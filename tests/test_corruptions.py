@@ -1,4 +1,6 @@
-"""Corruptions: held to the statistics of the original code on real images, and to the contract of `corrupt`."""
+"""Corruptions: held to the statistics of the original code on real images, and to the contract of
+`corrupt`.
+"""
 
 import csv
 import io
@@ -53,7 +55,9 @@ def measure(clean: Tensor, corrupted: Tensor) -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def real_images(real_cifar10: Path) -> Tensor:
-    """The first 2,000 of the CIFAR-10 test images that the reference was measured on, uint8 (2000, 3, 32, 32)."""
+    """The first 2,000 of the CIFAR-10 test images that the reference was measured on, uint8 (2000,
+    3, 32, 32).
+    """
     with np.load(real_cifar10 / "test.npz") as arrays:
         return torch.from_numpy(arrays["x"][:2000]).permute(0, 3, 1, 2).contiguous()
 
@@ -70,14 +74,16 @@ def made_images(count: int, size: int) -> Tensor:
 def test_matches_the_statistics_of_the_original(
     real_images: Tensor, corruption: str, severity: int
 ) -> None:
-    # The photographs behind the original's frost are not available: its texture is made, and may differ by more.
+    # The photographs behind the original's frost are not available: its texture is made, and may
+    # differ by more.
     decibels, share = (2, 0.2) if corruption == "frost" else (1, 0.1)
     expected = {name: float(REFERENCE[corruption, severity][name]) for name in STATISTICS}
     measured = measure(real_images, corrupt(real_images, corruption, severity))
     assert measured.pop("median_psnr_db") == pytest.approx(
         expected.pop("median_psnr_db"), abs=decibels
     )
-    # Many shifts are those of truncation alone, half a grey level, of which 10 % is less than the noise of a seed.
+    # Many shifts are those of truncation alone, half a grey level, of which 10 % is less than the
+    # noise of a seed.
     assert measured.pop("mean_shift") == pytest.approx(
         expected.pop("mean_shift"), rel=share, abs=0.25
     )
@@ -115,7 +121,9 @@ def test_images_of_64_pixels_end_as_jpeg_files() -> None:
 
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_the_held_out_corruptions_are_those_of_their_definitions(severity: int) -> None:
-    """They choose learning rates, and the reference has no statistics of them; each is held to its definition."""
+    """They choose learning rates, and the reference has no statistics of them; each is held to its
+    definition.
+    """
     images = torch.cat(
         [made_images(40, 32), torch.full((1, 3, 32, 32), 90, dtype=torch.uint8)]
     )  # grey turns red
@@ -141,13 +149,15 @@ def test_the_held_out_corruptions_are_those_of_their_definitions(severity: int) 
         ).max()
         == level
     )
-    # Speckle is a share of the pixel: none on black, and of middle tones, which are not clipped, about this much.
+    # Speckle is a share of the pixel: none on black, and of middle tones, which are not clipped,
+    # about this much.
     noise, middle = found("speckle_noise") - before, (before > 0.2) & (before < 0.4)
     assert (noise[before == 0] == 0).all()
     assert (noise[middle] / before[middle]).std() == pytest.approx(
         parameters("speckle_noise"), rel=0.05
     )
-    # Water lightens where its drops are and nothing else; mud (severities 4 and 5) covers with its own brown.
+    # Water lightens where its drops are and nothing else; mud (severities 4 and 5) covers with its
+    # own brown.
     change = found("spatter") - before
     drops = np.abs(change).max(axis=-1) > 1.01 / 255
     assert 0.005 < drops.mean() < 0.5
@@ -174,7 +184,9 @@ def test_the_seed_decides_the_bits(corruption: str) -> None:
 
 
 def test_the_draws_are_the_same_on_every_machine() -> None:
-    """A fixed number, because a seed from Python's own hash() would pass every test within one process."""
+    """A fixed number, because a seed from Python's own hash() would pass every test within one
+    process.
+    """
     grey = torch.full((1, 3, 32, 32), 128, dtype=torch.uint8)
     assert corrupt(grey, "impulse_noise", 5).long().sum() == 396419
 

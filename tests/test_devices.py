@@ -1,6 +1,8 @@
-"""That everything works on another device than the CPU, and how often Python waits for it, shown without a GPU.
+"""That everything works on another device than the CPU, and how often Python waits for it, shown
+without a GPU.
 
-Torch's device `meta` has shapes and no numbers. A tensor that is not on it by mistake is an error there as on a GPU.
+Torch's device `meta` has shapes and no numbers. A tensor that is not on it by mistake is an error
+there as on a GPU.
 """
 
 from collections.abc import Callable
@@ -35,10 +37,13 @@ from cascadetta_lib.training.objectives import OBJECTIVES, Training
 from cascadetta_lib.training.pretrain import pretrain
 
 BUDGET = {"cotta": (1, 0), "rotta": (1, 1)}
-"""Results read and copies from the host in a step of a method; none for all others. CoTTA asks whether its anchor is
-sure. RoTTA's memory takes one example after the other, by classes and entropies, and gives their ages to the loss."""
+"""Results read and copies from the host in a step of a method; none for all others. CoTTA asks
+whether its anchor is sure. RoTTA's memory takes one example after the other, by classes and
+entropies, and gives their ages to the loss."""
 EPOCH_READS = 3
-"""Results read in an epoch of pre-training: its losses, the held-out accuracy and, with two losses, diagnostics."""
+"""Results read in an epoch of pre-training: its losses, the held-out accuracy and, with two losses,
+diagnostics.
+"""
 COPIES: dict[Modality, Copies | str | None] = {
     "image": "image",
     "text": None,
@@ -66,10 +71,11 @@ class Generator(torch.Generator):
 
 
 class Waits(TorchDispatchMode):
-    """Inside, counts what a GPU would be waited for: results that Python reads, and copies from the host.
+    """Inside, counts what a GPU would be waited for: results that Python reads, and copies from the
+    host.
 
-    Every result is read as `answer`. An operation whose shape depends on results, such as nonzero or a mask, would be
-    waited for too; on meta it is an error.
+    Every result is read as `answer`. An operation whose shape depends on results, such as nonzero
+    or a mask, would be waited for too; on meta it is an error.
     """
 
     def __init__(self, answer: float = 1.0) -> None:
@@ -144,15 +150,26 @@ def make_dataset(modality: Modality, folder: Path, device: str) -> Dataset:
     if modality == "speech":
         split = Split(torch.randint(-99, 99, (40, 16_000), generator=seeded()).to(torch.int16), y)
         return make_speech_dataset(
-            train=split, held_out=split, test=split, noise=split.x[:2], name="noise", source="made up",
-            class_names=("a", "b"), options=SpeechOptions(**where),
-        )  # fmt: skip
+            train=split,
+            held_out=split,
+            test=split,
+            noise=split.x[:2],
+            name="noise",
+            source="made up",
+            class_names=("a", "b"),
+            options=SpeechOptions(**where),
+        )
     reviews = Reviews(np.array(["good book", "bad dull plot"] * 20, dtype=object), y)
     return make_text_dataset(
-        train=reviews, domains=dict.fromkeys(DOMAINS, reviews), name="two", source="made up", domain_source="made up",
-        synonyms=Synonyms(lambda word: ("fine",), "the tests"), compare_with=None,
+        train=reviews,
+        domains=dict.fromkeys(DOMAINS, reviews),
+        name="two",
+        source="made up",
+        domain_source="made up",
+        synonyms=Synonyms(lambda word: ("fine",), "the tests"),
+        compare_with=None,
         options=TextOptions(vocabulary_size=4, msda_layers=0, **where),
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------- the counter itself
@@ -168,9 +185,12 @@ def test_what_is_counted_as_a_wait() -> None:
         lambda: int(x.sum()),
     ]
     copies: list[Callable[[], object]] = [
-        lambda: torch.tensor([1.0], device=META), lambda: x.new_tensor(1), lambda: torch.tensor(1.0).to(META),
-        lambda: x[torch.tensor([0, 1])], lambda: x.copy_(torch.ones(3, 4)),
-    ]  # fmt: skip
+        lambda: torch.tensor([1.0], device=META),
+        lambda: x.new_tensor(1),
+        lambda: torch.tensor(1.0).to(META),
+        lambda: x[torch.tensor([0, 1])],
+        lambda: x.copy_(torch.ones(3, 4)),
+    ]
     for number, read in enumerate(reads):
         with Waits() as waits:
             read()
@@ -246,7 +266,9 @@ def test_an_augmentation_waits_for_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", CORRUPTIONS + HELD_OUT_CORRUPTIONS)
 def test_a_corruption_on_another_device(name: str) -> None:
-    """Its draws are the CPU's, so that every device has the same test images; it may wait, because it is kept."""
+    """Its draws are the CPU's, so that every device has the same test images; it may wait, because
+    it is kept.
+    """
     with Waits():
         result = corrupt(torch.zeros(4, 3, 32, 32, dtype=torch.uint8, device=META), name, 3)
     assert (result.shape, result.dtype, result.device) == ((4, 3, 32, 32), torch.uint8, META)
@@ -312,8 +334,9 @@ def test_sar_takes_back_adams_steps_by_one_read() -> None:
 def test_the_evaluator_waits_once_a_domain(
     name: str, order: Order | None, passes: int, tmp_path: Path
 ) -> None:
-    """Cascade+ passes two domains online, the first after itself and both at the end for A, and the second by a network
-    that is not adapted and by another before and after its own adaptation for F."""
+    """Cascade+ passes two domains online, the first after itself and both at the end for A, and the
+    second by a network that is not adapted and by another before and after its own adaptation for
+    F."""
     stream = [Domain("fog", 5), Domain("contrast", 3)]
     for domain in stream:
         make_dataset("image", tmp_path, "cpu").domain(*domain)  # is made there, and kept

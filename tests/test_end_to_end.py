@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 NOT_SHOWN = {
     "standard": "made-up digits stand beside no published number",
 }
-"""The exhibits that the profile `quick` cannot show, and why. All others are in its report, with no run missing."""
+"""The exhibits that the profile `quick` cannot show, and why. All others are in its report, with no
+run missing.
+"""
 
 
 def test_quick_makes_the_report(tmp_path: Path) -> None:

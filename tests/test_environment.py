@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def bare(requirement: str) -> str:
-    """A requirement as both files write it: lower case, no blanks, conda's names as in pyproject.toml."""
+    """A requirement as both files write it: lower case, no blanks, conda's names as in
+    pyproject.toml.
+    """
     name = requirement.replace(" ", "").lower()
     return re.sub("^pytorch", "torch", re.sub("^pysoundfile", "soundfile", name))
 

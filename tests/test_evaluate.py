@@ -28,7 +28,9 @@ BATCH = 8  # the domains have 22 images, so the last batch is short
 
 
 def make(name: str, **options: Any) -> Method:
-    """The method on a fresh network, which is less sure than that of the methods' tests and can take many updates."""
+    """The method on a fresh network, which is less sure than that of the methods' tests and can
+    take many updates.
+    """
     kind = OBJECTIVES[METHODS[name].objective]
     facts: dict[str, Any] = {
         "classes": 4,
@@ -64,7 +66,9 @@ def accuracy_by_hand(method: Method, dataset: ImageDataset, domain: Domain) -> f
 def test_metrics_against_a_brute_force_recomputation_for_every_method(
     dataset: ImageDataset,
 ) -> None:
-    """The stream meets a domain twice, as the gradual one does: alone, that one is adapted to only once."""
+    """The stream meets a domain twice, as the gradual one does: alone, that one is adapted to only
+    once.
+    """
     stream = [*STREAM, STREAM[1]]
     for name in METHODS:
         evaluated, resets = make(name), []
@@ -107,7 +111,9 @@ def test_metrics_against_a_brute_force_recomputation_for_every_method(
 
 @pytest.mark.parametrize("name", ["adabn", "cascade", "ttt"])
 def test_batchnorm_is_in_the_same_mode_for_e_a_and_f(name: str, dataset: ImageDataset) -> None:
-    """With learning rate 0 all three are those of a network in training mode, written down without a method."""
+    """With learning rate 0 all three are those of a network in training mode, written down without
+    a method.
+    """
     result = Evaluator(make(name, learning_rate=0.0), dataset, STREAM, BATCH).run()
     model = make(name).model.train()
     right = []
@@ -170,7 +176,9 @@ def test_a_prediction_that_is_not_finite_is_an_error(bad: float, dataset: ImageD
 def assert_by_hand(
     result: Any, name: str, dataset: ImageDataset, batches: list[list[tuple[int, int]]]
 ) -> None:
-    """E and A, of batches given as (place of the domain in the stream, place of the example in the domain)."""
+    """E and A, of batches given as (place of the domain in the stream, place of the example in the
+    domain).
+    """
     method, found = make(name), []
     held = [dataset.domain(*domain) for domain in STREAM]
     for step in (method, lambda x: method.predict(x).main):
@@ -218,7 +226,9 @@ def test_a_mixed_stream_by_hand(name: str, dataset: ImageDataset) -> None:
 
 
 def test_a_correlated_stream_by_hand(dataset: ImageDataset) -> None:
-    """With δ near 0 a domain is its four labels in runs; its accuracy is measured in the same order."""
+    """With δ near 0 a domain is its four labels in runs; its accuracy is measured in the same
+    order.
+    """
     how: dict[str, Any] = {"order": "correlated", "dirichlet_delta": 1e-9}
     runs = [
         Evaluator(make("adabn"), dataset, STREAM, BATCH, **how, seed=seed).run()
@@ -270,7 +280,9 @@ def test_forward_transfer_by_hand() -> None:
 def test_what_never_changes_is_asked_once(
     dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The accuracies of AdaBN are those of its online predictions; a memory, which changes, is measured."""
+    """The accuracies of AdaBN are those of its online predictions; a memory, which changes, is
+    measured.
+    """
     asked: list[Domain] = []
     monkeypatch.setattr(
         Evaluator, "accuracies", lambda self, stretch: asked.extend(stretch) or {0: 0.5}

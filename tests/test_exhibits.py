@@ -47,8 +47,24 @@ SETTINGS = quick(
     image_learning_rate_batch_sizes=(16,),
     seeds=(0, 1),
 )
-OURS = ("main_image", "batch_size", "cascade_parts", "meta_learning", "gradual", "streams", "severity", "uncertainty",
-        "speed", "learning_rate", "tent_rates", "released", "updates", "source_statistics", "whose_gain")  # fmt: skip
+OURS = (
+    "main_image",
+    "batch_size",
+    "cascade_parts",
+    "meta_learning",
+    "gradual",
+    "streams",
+    "severity",
+    "uncertainty",
+    # Fmt: skip
+    "speed",
+    "learning_rate",
+    "tent_rates",
+    "released",
+    "updates",
+    "source_statistics",
+    "whose_gain",
+)
 Show = Callable[[str], Shown]
 
 
@@ -89,7 +105,14 @@ def test_the_main_table(shown: Show) -> None:
         for part in ("metrics", "domains", "differences")
     )
     assert metrics.loc[("Cascade", "ours")].tolist() == [
-        "10.00 ± 0.00", "60.00 ± 0.00", "10.00 ± 0.00", "10.00 ± 0.00", "20.00 ± 0.00", "2"]  # fmt: skip
+        # Fmt: skip
+        "10.00 ± 0.00",
+        "60.00 ± 0.00",
+        "10.00 ± 0.00",
+        "10.00 ± 0.00",
+        "20.00 ± 0.00",
+        "2",
+    ]
     assert metrics.loc[("Cascade", "paper")].tolist() == ["22.99", "77.36", "0.58", "–", "–", "–"]
     assert metrics.loc[("AdaBN", "ours"), "F (Eq. 2)"] == "–"
     assert domains.columns.tolist() == [*style.SHORT.values(), "E", "A", "F", "n"]
@@ -149,44 +172,125 @@ def test_the_papers_numbers_are_those_of_the_same_severity_stream_and_batch_size
 DIFFERENCE = ["difference of E (points)", "n"]
 CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
     # The cascade errs on 2 of 20 at batch size 32 and on 4 of 20 at 16.
-    ("batch_size", "batch-size", ("Cascade", "ours"), ["32", "16", "n"], ["10.00 ± 0.00", "20.00 ± 0.00", "2"]),
-    ("batch_size", "batch-size", ("Cascade", "paper"), ["32", "16", "mean"], ["22.99", "24.63", "23.05"]),
-    ("meta_learning", "meta-learning", ("Cascade, no meta", "ours"), ..., ["15.00 ± 0.00", "25.00 ± 0.00", "2"]),
+    (
+        "batch_size",
+        "batch-size",
+        ("Cascade", "ours"),
+        ["32", "16", "n"],
+        ["10.00 ± 0.00", "20.00 ± 0.00", "2"],
+    ),
+    (
+        "batch_size",
+        "batch-size",
+        ("Cascade", "paper"),
+        ["32", "16", "mean"],
+        ["22.99", "24.63", "23.05"],
+    ),
+    (
+        "meta_learning",
+        "meta-learning",
+        ("Cascade, no meta", "ours"),
+        ...,
+        ["15.00 ± 0.00", "25.00 ± 0.00", "2"],
+    ),
     ("meta_learning", "meta-learning", ("TTT, meta", "paper"), ..., ["27.93", "28.20", "–"]),
-    ("meta_learning", "meta-learning-differences", "Cascade, no meta − Cascade, meta, batch size 16", DIFFERENCE,
-     ["+5.00", "2"]),
+    (
+        "meta_learning",
+        "meta-learning-differences",
+        "Cascade, no meta − Cascade, meta, batch size 16",
+        DIFFERENCE,
+        ["+5.00", "2"],
+    ),
     ("severity", "severity", ("Cascade", "paper"), ["1", "4"], ["13.01", "19.43"]),
     ("severity", "severity-4", ("Cascade", "ours"), ["E", "n"], ["**20.0**", "2"]),
     ("severity", "severity-4", ("Cascade", "paper"), ["E"], ["**19.4**"]),
-    ("cascade_parts", "cascade-parts", ("Cascade", "ours"), ["1", "5"], ["5.00 ± 0.00", "25.00 ± 0.00"]),
+    (
+        "cascade_parts",
+        "cascade-parts",
+        ("Cascade", "ours"),
+        ["1", "5"],
+        ["5.00 ± 0.00", "25.00 ± 0.00"],
+    ),
     # 3 errors against 2, at every severity.
     ("cascade_parts", "cascade-parts-differences", slice(None), DIFFERENCE[0], ["+5.00"] * 15),
-    ("gradual", "gradual", ("Cascade", "ours"), ["E", "F (Eq. 2)"], ["10.00 ± 0.00", "10.00 ± 0.00"]),
-    ("gradual", "gradual", ("Cascade", "paper"), ["E", "A", "F (Eq. 2)"], ["17.51", "81.19", "−2.40"]),
+    (
+        "gradual",
+        "gradual",
+        ("Cascade", "ours"),
+        ["E", "F (Eq. 2)"],
+        ["10.00 ± 0.00", "10.00 ± 0.00"],
+    ),
+    (
+        "gradual",
+        "gradual",
+        ("Cascade", "paper"),
+        ["E", "A", "F (Eq. 2)"],
+        ["17.51", "81.19", "−2.40"],
+    ),
     # The instantaneous stream is that of severity 5: the same runs.
-    ("streams", "streams", "Cascade", ["E, instantaneous", "E, mixed"], ["25.00 ± 0.00", "30.00 ± 0.00"]),
-    ("streams", "streams", "Cascade", ["E, correlated", "E, gradual"], ["35.00 ± 0.00", "10.00 ± 0.00"]),
+    (
+        "streams",
+        "streams",
+        "Cascade",
+        ["E, instantaneous", "E, mixed"],
+        ["25.00 ± 0.00", "30.00 ± 0.00"],
+    ),
+    (
+        "streams",
+        "streams",
+        "Cascade",
+        ["E, correlated", "E, gradual"],
+        ["35.00 ± 0.00", "10.00 ± 0.00"],
+    ),
     ("streams", "streams", "AdaBN", ["A, mixed", "n"], ["60.00 ± 0.00", "2"]),
     ("speed", "speed", ("CoTTA", "a CPU"), ..., ["6.00", "3.0", "3.00", "24", "2"]),
     ("learning_rate", "learning-rate-16", "Cascade", ..., ["20.00 ± 0.00", "25.00 ± 0.00", "2"]),
     ("learning_rate", "learning-rate-16", "AdaBN", ..., ["50.00 ± 0.00", "–", "2"]),
     ("tent_rates", "tent-rates-E", "Tent", ..., ["30.00 ± 0.00", "35.00 ± 0.00", "2"]),
     ("tent_rates", "tent-rates-A", "AdaBN", ..., ["60.00 ± 0.00", "–", "2"]),
-    ("released", "released", "Cascade", ["E", "the paper's E", "E, distance"], ["10.00 ± 0.00", "22.99", "−12.99"]),
-    ("released", "released", "Cascade", ["95 % of E, over images"], ["–"]),  # one block of 32 images
-    # ERM errs on 45 % in every domain; the paper's on 129.83 points more in six of them and 156.83 less in the others.
+    (
+        "released",
+        "released",
+        "Cascade",
+        ["E", "the paper's E", "E, distance"],
+        ["10.00 ± 0.00", "22.99", "−12.99"],
+    ),
+    # One block of 32 images
+    ("released", "released", "Cascade", ["95 % of E, over images"], ["–"]),
+    # ERM errs on 45 % in every domain; the paper's on 129.83 points more in six of them and 156.83
+    # less in the others.
     ("released", "released", "ERM", ["by domain, mean distance"], ["19.11"]),
-    ("updates", "updates", "Cascade", ["E", "A", "n", "the paper's E in it", "E, distance", "the paper's A"],
-     ["10.00 ± 0.00", "60.00 ± 0.00", "2", "–", "−12.99", "77.36"]),
-    ("source_statistics", "source-statistics", "N = 32, plainly trained", ...,
-     ["50", "15.00 ± 0.00", "–", "60.00 ± 0.00", "2"]),
-    ("source_statistics", "source-statistics-differences", "N = 32, plainly trained − AdaBN, plainly trained",
-     DIFFERENCE, ["−25.00", "2"]),  # 15 % less 40 %
+    (
+        "updates",
+        "updates",
+        "Cascade",
+        ["E", "A", "n", "the paper's E in it", "E, distance", "the paper's A"],
+        ["10.00 ± 0.00", "60.00 ± 0.00", "2", "–", "−12.99", "77.36"],
+    ),
+    (
+        "source_statistics",
+        "source-statistics",
+        "N = 32, plainly trained",
+        ...,
+        ["50", "15.00 ± 0.00", "–", "60.00 ± 0.00", "2"],
+    ),
+    (
+        "source_statistics",
+        "source-statistics-differences",
+        "N = 32, plainly trained − AdaBN, plainly trained",
+        DIFFERENCE,
+        ["−25.00", "2"],
+    ),  # 15 % less 40 %
     ("uncertainty", "uncertainty-severity", ("Cascade", 5), ["error (%)"], ["25.000 ± 0.000"]),
     ("whose_gain", "whose-gain", "Cascade", ..., ["–", "10.00 ± 0.00", "2"]),
-    ("whose_gain", "whose-gain-differences", "Cascade, meta-learned − AdaBN, meta-learned", DIFFERENCE,
-     ["−30.00", "2"]),
-]  # fmt: skip
+    (
+        "whose_gain",
+        "whose-gain-differences",
+        "Cascade, meta-learned − AdaBN, meta-learned",
+        DIFFERENCE,
+        ["−30.00", "2"],
+    ),
+]
 
 
 @pytest.mark.parametrize(("exhibit", "part", "row", "columns", "values"), CELLS)
@@ -746,7 +850,10 @@ def test_text_by_the_step_at_test_time() -> None:
     adam = quick(text_methods=("adabn", "tent"), text_online_optimizer="adam")
     steps = [dict(point.changes) for point in points_of(adam, ["online_text"]) if point.changes]
     assert [(step["online_optimizer"], step["online_learning_rate"]) for step in steps] == [
-        ("sgd", 0.0001), ("adam", 0.0001)], "the main study's own step is not made twice"  # fmt: skip
+        # Fmt: skip
+        ("sgd", 0.0001),
+        ("adam", 0.0001),
+    ], "the main study's own step is not made twice"
 
 
 # ---------------------------------------------------------------- what all exhibits share
@@ -800,8 +907,11 @@ def test_exhibits_are_saved_with_what_made_them(tmp_path: Path, shown: Show) -> 
     names = {path.name for path in tmp_path.iterdir()}
     stems = ("image-metrics", "image-domains", "image-differences")
     assert names == {f"digits-{stem}.csv" for stem in stems} | {
-        "digits-image-stream.png", "digits-image-entropies.png",
-        "digits-main_image-numbers.csv", "digits-main_image.md"}  # fmt: skip
+        "digits-image-stream.png",
+        "digits-image-entropies.png",
+        "digits-main_image-numbers.csv",
+        "digits-main_image.md",
+    }
     text = (tmp_path / "digits-main_image.md").read_text()
     assert (
         "| Cascade | ours | 10.00 ± 0.00 |" in text

@@ -26,7 +26,9 @@ NAMES = ["adabn", "tent", "eata", "cascade"]
 
 
 def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
-    """Of 10 images EATA gets 2 wrong, the others 4; one more at a batch of 1. On the source the rate 0.01 is better."""
+    """Of 10 images EATA gets 2 wrong, the others 4; one more at a batch of 1. On the source the
+    rate 0.01 is better.
+    """
     if changes.get("stream") == HELD_OUT_CORRUPTIONS:
         return Numbers((5 if changes["online_learning_rate"] == 0.001 else 4, 0))
     return Numbers(((2 if method == "eata" else 4) + (changes.get("batch_size") == 1), 0), 0.6, 0.5)
@@ -143,7 +145,9 @@ def test_cost_counts_passes_and_what_is_kept(images: Tensor) -> None:
 
 
 def test_what_happens_in_some_steps_alone_is_in_the_cost(dataset: ImageDataset) -> None:
-    """RoTTA predicts by its teacher and looks with it; every 64 examples its student learns from the teacher."""
+    """RoTTA predicts by its teacher and looks with it; every 64 examples its student learns from
+    the teacher.
+    """
     model = build_network(ImageNetwork(depth=8, width=8), classes=10, seed=0)
     batches = batches_along([Domain("fog", 5), Domain("snow", 5)], dataset, 8)
     assert [len(batch) for batch in batches] == [22] * 4, "all that there are"

@@ -1,6 +1,8 @@
-"""EATA, ETA, SAR, RDumb, DeYO and RPL, each held to its equations worked out by hand, in NumPy and in double precision.
+"""EATA, ETA, SAR, RDumb, DeYO and RPL, each held to its equations worked out by hand, in NumPy and
+in double precision.
 
-The network is z = γ·x + β for each class, with the scale γ and the shift β of a BatchNorm that normalises nothing.
+The network is z = γ·x + β for each class, with the scale γ and the shift β of a BatchNorm that
+normalises nothing.
 """
 
 from types import SimpleNamespace
@@ -179,7 +181,8 @@ def test_rdumb_starts_anew_before_every_update_that_follows_so_many(
 
 
 def test_sar_descends_by_the_gradient_at_the_weights_above() -> None:
-    # The fourth row is sure at the weights and no longer above, and the last one the other way round.
+    # The fourth row is sure at the weights and no longer above, and the last one the other way
+    # round.
     x = np.concatenate([ROWS[[0, 2, 3]], [[3.0, 0.0, 0.5], [0.0, 2.98, 0.5]]])
     limit, h = 0.4 * LARGEST, entropy(x)
     assert (h < limit).tolist() == [True, False, True, True, False]
@@ -222,7 +225,9 @@ def test_sar_takes_its_weights_back_while_the_mean_entropy_is_low(optimizer: str
 
 
 class Corner(nn.Module):
-    """The logits of an RGB image are what its first pixel has, which is the first of the patches of 4×4 images."""
+    """The logits of an RGB image are what its first pixel has, which is the first of the patches of
+    4×4 images.
+    """
 
     def __init__(self) -> None:
         super().__init__()

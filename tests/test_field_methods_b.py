@@ -1,4 +1,6 @@
-"""CoTTA, ROID, RoTTA, LAME, TEMA and a source prior against their equations, worked out by hand on tiny networks."""
+"""CoTTA, ROID, RoTTA, LAME, TEMA and a source prior against their equations, worked out by hand on
+tiny networks.
+"""
 
 import copy
 import math
@@ -44,7 +46,9 @@ def numbers(count: int, seed: int = 0) -> Tensor:
 
 
 def swapped(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Copies of which everybody knows what they are, and which BatchNorm does not make the same again."""
+    """Copies of which everybody knows what they are, and which BatchNorm does not make the same
+    again.
+    """
     for _ in range(count):
         yield x.flip(1)
 
@@ -62,7 +66,9 @@ def normalised(x: Tensor, centre: Tensor, variance: Tensor, norm: nn.BatchNorm1d
 
 @pytest.mark.parametrize("sure", [True, False])
 def test_cotta_step_written_by_hand(sure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the anchor is sure, the target is the teacher's on x; else the mean of its logits over the copies."""
+    """Where the anchor is sure, the target is the teacher's on x; else the mean of its logits over
+    the copies.
+    """
 
     def two_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
         yield from (x.flip(1), x.square())[:count]
@@ -80,7 +86,8 @@ def test_cotta_step_written_by_hand(sure: bool, monkeypatch: pytest.MonkeyPatch)
     for gradient, own, average, before, old in zip(
         gradients, *(each.parameters() for each in networks), strict=True
     ):
-        # The first step of Nesterov momentum 0.9 moves by 1.9 times the gradient, at a learning rate of 0.1.
+        # The first step of Nesterov momentum 0.9 moves by 1.9 times the gradient, at a learning
+        # rate of 0.1.
         assert torch.allclose(own, before - 0.19 * gradient, atol=1e-6)
         assert torch.allclose(average, 0.999 * old + 0.001 * own, atol=1e-6)
 
@@ -92,7 +99,9 @@ UNIFORM = np.full(3, 1 / 3)
 
 
 def roid_weights(z: np.ndarray, average: np.ndarray) -> np.ndarray:
-    """exp(3·d·c) where d, 1 − cosine to the average, is not below its mean; d and c are scaled to 0…1."""
+    """exp(3·d·c) where d, 1 − cosine to the average, is not below its mean; d and c are scaled to
+    0…1.
+    """
 
     def scaled(values: np.ndarray) -> np.ndarray:
         return (values - values.min()) / (values.max() - values.min())
@@ -135,7 +144,9 @@ def test_roid_loss_is_the_weighted_sum_over_the_batch_by_its_size(copies: Any) -
 
 @pytest.mark.parametrize(("examples", "least"), [(4, 1 / 3), (2, 1 / 2)])
 def test_roid_corrects_by_the_smoothed_prior(examples: int, least: float) -> None:
-    """γ is the larger of a share of the three classes and one of the examples, by the largest prior."""
+    """γ is the larger of a share of the three classes and one of the examples, by the largest
+    prior.
+    """
     p = softmax(LOGITS[:examples])
     prior = p.mean(0)
     gamma = least / prior.max()
@@ -190,7 +201,8 @@ def test_rotta_memory_replaces_the_worst_of_a_class_that_has_its_share() -> None
         Example(1, 0, 0.99),
         *(Example(0, 2, 0.0) for _ in range(30)),
     ]
-    # Of class 0: ages 40 and 39. The old one is worth 0.651 + 0.10, the unsure one 0.648 + 0.50; class 1 is spared.
+    # Of class 0: ages 40 and 39. The old one is worth 0.651 + 0.10, the unsure one 0.648 + 0.50;
+    # class 1 is spared.
     assert score(40, 0.10) < score(39, 0.50) and 32 / 2 < 32
     assert place_for(Example(0, 40, 0.60), kept, 2) == 1, "0.5 + 0.60 is less than 1.148"
     assert score(39, 0.50) < 0.5 + 0.65
@@ -210,8 +222,8 @@ def test_rotta_full_memory_replaces_the_worst_of_the_largest_classes() -> None:
 
 
 def replayed(stream: list[tuple[int, float]], classes: int) -> list[tuple[int, float, int]]:
-    """The memory after a stream of (class, uncertainty), kept as a list for each class as the paper describes it:
-    (class, uncertainty, age). An example is one step old when the next one comes."""
+    """The memory after a stream of (class, uncertainty), kept as a list for each class as the paper
+    describes it: (class, uncertainty, age). An example is one step old when the next one comes."""
     lists: dict[int, list[list[float]]] = {label: [] for label in range(classes)}
     for label, uncertainty in stream:
         full = sum(map(len, lists.values())) == 64
@@ -294,8 +306,11 @@ def test_rotta_step_written_by_hand() -> None:
             getattr(method.teacher.norm, name) - old, 0.001 * (expected - old), atol=1e-6
         )
         assert (own - old).abs().min() > 0.09
-    for found, expected in ((method.model.norm, (average, averaged)),
-                            (method.teacher.norm, (average_of_teacher, averaged_of_teacher))):  # fmt: skip
+    for found, expected in (
+        (method.model.norm, (average, averaged)),
+        # Fmt: skip
+        (method.teacher.norm, (average_of_teacher, averaged_of_teacher)),
+    ):
         assert torch.allclose(found.running_mean, expected[0]) and torch.allclose(
             found.running_var, expected[1]
         )
@@ -344,7 +359,8 @@ def test_rotta_starts_anew_after_an_update_that_was_interrupted(
 
 
 def test_lame_is_the_fixed_point_that_is_reached_from_the_prediction() -> None:
-    """Near are the five others at the smallest angles; the lengths of the features do not matter."""
+    """Near are the five others at the smallest angles; the lengths of the features do not
+    matter."""
     generator = torch.Generator().manual_seed(0)
     z, features = torch.randn(12, 3, generator=generator), torch.randn(12, 4, generator=generator)
     units = features.numpy() / np.linalg.norm(features.numpy(), axis=1, keepdims=True)

@@ -1,4 +1,6 @@
-"""Image datasets and the user's own files: made-up data in the layouts of the public archives, without a network."""
+"""Image datasets and the user's own files: made-up data in the layouts of the public archives,
+without a network.
+"""
 
 import errno
 import hashlib
@@ -97,7 +99,9 @@ def write_jpeg(path: Path, value: int, mode: str = "RGB") -> None:
 
 
 def write_tiny_imagenet(folder: Path) -> None:
-    """Three classes, 8 training and 4 validation images each; the pixels of a training image are 10 × its class."""
+    """Three classes, 8 training and 4 validation images each; the pixels of a training image are 10
+    × its class.
+    """
     folder = folder / "tiny-imagenet-200"
     for wnid in WNIDS:
         for index in range(8):  # the last one is grey
@@ -145,7 +149,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def load(name: str, folder: Path, **options: Any) -> ImageDataset:
-    """The dataset, without the warning that its -C archive is not there; `npz` is the one in `folder`/own."""
+    """The dataset, without the warning that its -C archive is not there; `npz` is the one in
+    `folder`/own.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*the corruptions are generated")
         name = f"npz:{folder / 'own'}" if name == "npz" else name
@@ -581,7 +587,8 @@ def test_the_sample_of_cifar10_is_repeated_and_mirrored(folder: Path) -> None:
 def test_a_sample_that_is_missing_is_described(folder: Path) -> None:
     with pytest.raises(
         DataMissing,
-        match=r"there is no .*absent\.npz; two lines in profiles/released\.yaml .*3,055,850 bytes, SHA-256 5444",
+        match=r"there is no .*absent\.npz; two lines in profiles/released\.yaml .*3,055,850 bytes, "
+        r"SHA-256 5444",
     ):
         load(f"cifar10_sample:{folder / 'absent.npz'}", folder)
     official = (

@@ -1,4 +1,6 @@
-"""Kills at random moments and a full disk: what a small study has made afterwards is what it makes undisturbed."""
+"""Kills at random moments and a full disk: what a small study has made afterwards is what it makes
+undisturbed.
+"""
 
 import os
 import random
@@ -108,13 +110,16 @@ def test_a_study_killed_at_random_moments_ends_in_the_same_results_and_makes_not
     assert made(tmp_path).keys() == made(undisturbed).keys()
     assert stored_numbers(tmp_path) == stored_numbers(undisturbed)
     assert not list(tmp_path.glob("*/*.part")) + list(undisturbed.glob("*/[!.]*.lock"))
-    # A kill between the naming of an entry and the removal of its lock leaves the lock, an empty file beside the entry.
+    # A kill between the naming of an entry and the removal of its lock leaves the lock, an empty
+    # file beside the entry.
     assert all(path.with_suffix("").is_dir() for path in tmp_path.glob("*/[!.]*.lock"))
 
 
-# Root of a namespace of its own may mount a small disk. $1: the results folder, $2: kB that are left; then the command.
+# Root of a namespace of its own may mount a small disk. $1: the results folder, $2: kB that are
+# left; then the command.
 ON_A_SMALL_DISK = """
-mount -t tmpfs -o size=32m tmpfs "$1" && head -c $((32 * 1024 * 1024 - $2 * 1024)) /dev/zero > "$1/ballast" || exit 77
+mount -t tmpfs -o size=32m tmpfs "$1" || exit 77
+head -c $((32 * 1024 * 1024 - $2 * 1024)) /dev/zero > "$1/ballast" || exit 77
 results=$1; shift 2
 "$@"; echo "EXIT $?"
 rm "$results/ballast"

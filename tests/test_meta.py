@@ -1,4 +1,6 @@
-"""The losses of every objective and the meta-gradient, against finite differences on a network without kinks."""
+"""The losses of every objective and the meta-gradient, against finite differences on a network
+without kinks.
+"""
 
 import copy
 from collections.abc import Callable
@@ -44,7 +46,9 @@ def smooth_problem(
 
 
 def outer_loss_after_the_step(model: Cascade, problem: MetaProblem) -> float:
-    """The outer loss after one inner step, written down once more without autograd through the step."""
+    """The outer loss after one inner step, written down once more without autograd through the
+    step.
+    """
     kind, moved = problem.kind, copy.deepcopy(model)
     at_psi = (
         losses(moved, problem.meta_train, kind)[0].item()
@@ -140,7 +144,8 @@ def test_difference_meta_gradient_against_the_exact_one(
     assert loss.item() == pytest.approx(exact_loss.item(), rel=1e-12)
     for name in exact:
         assert torch.allclose(gradients[name], exact[name], rtol=1e-4, atol=1e-7), name
-    # Both leave the parameters as they were and count the same two batches in the running statistics.
+    # Both leave the parameters as they were and count the same two batches in the running
+    # statistics.
     for name, value in model.state_dict().items():
         assert torch.allclose(value, other.state_dict()[name], rtol=0, atol=1e-12), name
     # The second-order term matters here: without it the two would not be told apart.
@@ -172,7 +177,8 @@ def test_difference_meta_gradient_of_a_resnet_in_float32(
         for parameter, step in zip(inner, steps, strict=True):
             parameter -= 0.01 * step
     first_order = meta.flatten(torch.autograd.grad(problem.outer(moved), list(moved.parameters())))
-    # It has more than a third of the second-order term, the rest of which the kinks of the ReLU take.
+    # It has more than a third of the second-order term, the rest of which the kinks of the ReLU
+    # take.
     assert (difference - exact).norm() < 2 / 3 * (first_order - exact).norm()
 
 

@@ -34,7 +34,9 @@ NETWORKS: dict[Modality, tuple[Network, dict[str, int]]] = {
 CASES = [(name, modality) for name in METHODS for modality in METHODS[name].modalities]
 ADAPTING = [(name, modality) for name, modality in CASES if METHODS[name].adapts]
 NOT_ADABN = {"roid", "rotta"}
-"""What these predict differs from AdaBN even before any step: by a prior, and by the source's statistics."""
+"""What these predict differs from AdaBN even before any step: by a prior, and by the source's
+statistics.
+"""
 
 
 def noisy_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
@@ -137,15 +139,27 @@ def test_nothing_but_the_declared_parameters_changes(
         assert id(value) in declared | memory or torch.equal(value, old), n
 
 
-SHARED = ("conv1", "bn1", "stage1.0.conv1", "stage1.0.bn1", "stage1.0.conv2", "stage1.0.bn2",
-          "stage2.0.conv1", "stage2.0.bn1", "stage2.0.conv2", "stage2.0.bn2")  # fmt: skip
+SHARED = (
+    "conv1",
+    "bn1",
+    "stage1.0.conv1",
+    "stage1.0.bn1",
+    "stage1.0.conv2",
+    "stage1.0.bn2",
+    "stage2.0.conv1",
+    "stage2.0.bn1",
+    "stage2.0.conv2",
+    "stage2.0.bn2",
+)
 PRIVATE = (
     "private.blocks.0.conv1",
     "private.blocks.0.bn1",
     "private.blocks.0.conv2",
     "private.blocks.0.bn2",
 )
-"""The layers of φ in the tests' network of images: those that TTT shares between its two heads, and its last stage."""
+"""The layers of φ in the tests' network of images: those that TTT shares between its two heads, and
+its last stage.
+"""
 BATCH_NORMS = tuple(name for name in SHARED + PRIVATE if "bn" in name)
 MOVED: dict[str, tuple[tuple[str, ...], bool]] = {
     "erm": ((), False),
@@ -161,7 +175,9 @@ MOVED: dict[str, tuple[tuple[str, ...], bool]] = {
     "cascade_source_prior": (BATCH_NORMS, True),
     "cascade_plus": (BATCH_NORMS, True),
 }
-"""By method, the layers of φ whose parameters an update moves, and whether it moves θ_m. None moves θ_a."""
+"""By method, the layers of φ whose parameters an update moves, and whether it moves θ_m. None moves
+θ_a.
+"""
 
 
 @pytest.mark.parametrize("name", MOVED)
@@ -240,7 +256,8 @@ def test_predict_changes_nothing_and_has_the_batchnorm_mode_of_step(
     before = snapshot(method)
     predicted = method.predict(batch).main
     assert same(snapshot(method), before)
-    # An image's logits depend on its companions exactly where the batch's statistics, or LAME's neighbours, are used.
+    # An image's logits depend on its companions exactly where the batch's statistics, or LAME's
+    # neighbours, are used.
     assert torch.allclose(predicted[:4], method.predict(batch[:4]).main, atol=1e-4) == (
         name in ("erm", "rotta")
     )
@@ -293,22 +310,51 @@ def convolutions(*last: nn.Module, norm: nn.Module | None = None) -> nn.Sequenti
 
 
 REFUSED = [
-    *((name, lambda: convolutions(norm=nn.Identity()), "has no layer of nn.BatchNorm1d") for name in ("adabn", "tent")),
-    ("cascade", lambda: Cascade(nn.Flatten(), nn.Linear(9, 4), nn.Linear(4, 4)), "has no layer of nn.BatchNorm1d"),
+    *(
+        (name, lambda: convolutions(norm=nn.Identity()), "has no layer of nn.BatchNorm1d")
+        for name in ("adabn", "tent")
+    ),
+    (
+        "cascade",
+        lambda: Cascade(nn.Flatten(), nn.Linear(9, 4), nn.Linear(4, 4)),
+        "has no layer of nn.BatchNorm1d",
+    ),
     ("tent", lambda: convolutions(norm=nn.BatchNorm2d(4, affine=False)), "use adabn"),
     *((name, lambda: convolutions().half(), "use model.float()") for name in ("tent", "cotta")),
     *((name, convolutions, "use tent, or wrap") for name in METHODS if name.startswith("cascade")),
-    ("cascade", lambda: network("meta_no_auxiliary"), "Cascade without θ_a; use cascade_no_auxiliary"),
+    (
+        "cascade",
+        lambda: network("meta_no_auxiliary"),
+        "Cascade without θ_a; use cascade_no_auxiliary",
+    ),
     ("ttt", lambda: network("meta"), "models.Parallel"),
-    *((name, lambda: convolutions(norm=nn.SyncBatchNorm(4)), "give its weights to nn.BatchNorm2d")
-      for name in ("adabn", "tent", "cotta", "roid", "rotta", "tema")),
-    *((name, lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten()), "pass copies=None or a function")
-      for name in ("cotta", "roid", "rotta")),
+    *(
+        (name, lambda: convolutions(norm=nn.SyncBatchNorm(4)), "give its weights to nn.BatchNorm2d")
+        for name in ("adabn", "tent", "cotta", "roid", "rotta", "tema")
+    ),
+    *(
+        (
+            name,
+            lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten()),
+            "pass copies=None or a function",
+        )
+        for name in ("cotta", "roid", "rotta")
+    ),
     ("lame", convolutions, "nn.Linear, and Sequential has none; use erm"),
-    *((name, lambda: convolutions(norm=nn.Identity()), "no layer of nn.Batch") for name in ("roid", "rotta", "tema")),
-    ("cascade_plus", lambda: Cascade(convolutions(norm=nn.BatchNorm2d(4, track_running_stats=False)), nn.Linear(4, 4),
-                                     nn.Linear(4, 4)), "running statistics"),
-]  # fmt: skip
+    *(
+        (name, lambda: convolutions(norm=nn.Identity()), "no layer of nn.Batch")
+        for name in ("roid", "rotta", "tema")
+    ),
+    (
+        "cascade_plus",
+        lambda: Cascade(
+            convolutions(norm=nn.BatchNorm2d(4, track_running_stats=False)),
+            nn.Linear(4, 4),
+            nn.Linear(4, 4),
+        ),
+        "running statistics",
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "model", "reason"), REFUSED)
@@ -376,7 +422,9 @@ def test_the_cascade_step_written_by_hand(images: Tensor) -> None:
 
 
 def test_the_ttt_step_written_by_hand(images: Tensor) -> None:
-    """Images are cropped and flipped, then turned; the step is that of plain SGD on the shared stages."""
+    """Images are cropped and flipped, then turned; the step is that of plain SGD on the shared
+    stages.
+    """
     method, model, draws = (
         make("ttt", seed=3, value_range=(-2.0, 1.0)),
         network("ttt").train(),

@@ -159,7 +159,9 @@ def test_information_has_a_gradient_where_a_class_is_never_predicted(diversity: 
 
 
 def test_what_a_batch_tells_of_both_classifiers_by_hand() -> None:
-    """z gives its class 3/4, a gives it 4/5, and in the last of four examples they mean another one."""
+    """z gives its class 3/4, a gives it 4/5, and in the last of four examples they mean another
+    one.
+    """
     z = torch.tensor([[0.75, 0.25], [0.25, 0.75], [0.75, 0.25], [0.75, 0.25]]).log()
     a = torch.tensor([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2], [0.2, 0.8]]).log()
     found = {name: value.item() for name, value in describe(Outputs(z, a)).items()}

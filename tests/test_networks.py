@@ -1,4 +1,6 @@
-"""Where networks come from: shipped ones and folders of them, the authors' release, a module of the caller's."""
+"""Where networks come from: shipped ones and folders of them, the authors' release, a module of the
+caller's.
+"""
 
 import hashlib
 import json
@@ -188,31 +190,74 @@ def _hide(path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:-10]), ["SHA-256", "its card says", "damaged"]),
+        (
+            lambda path: path.write_bytes(path.read_bytes()[:-10]),
+            ["SHA-256", "its card says", "damaged"],
+        ),
         (lambda path: _hide(path, path.read_bytes()[:-10]), ["no whole safetensors file"]),
         (lambda path: _change_card(path, network=WIDER), ["does not fit the network"]),
         (lambda path: _hide(path, FOREIGN), ["does not fit the network", "Unexpected", "[...]"]),
         (lambda path: _change_card(path, classes=10), ["has 10 classes", f"has {CLASSES} classes"]),
-        (lambda path: _change_card(path, options={"input_scaling": "unit"}), ["'unit'", "'symmetric'"]),
-        (lambda path: _change_card(path, options={}), ["input_scaling = None, not 'symmetric': its card does not say"]),
-        (lambda path: _change_card(path, sample_errors=9), ["errs on ", "by its card (of another?) on 9"]),
-        (lambda path: _change_card(path, clean_error=math.nan), ["clean_error = nan", "finite number"]),
+        (
+            lambda path: _change_card(path, options={"input_scaling": "unit"}),
+            ["'unit'", "'symmetric'"],
+        ),
+        (
+            lambda path: _change_card(path, options={}),
+            ["input_scaling = None, not 'symmetric': its card does not say"],
+        ),
+        (
+            lambda path: _change_card(path, sample_errors=9),
+            ["errs on ", "by its card (of another?) on 9"],
+        ),
+        (
+            lambda path: _change_card(path, clean_error=math.nan),
+            ["clean_error = nan", "finite number"],
+        ),
         (lambda path: _change_card(path, seed=4), ["is by its card meta-4"]),
         (lambda path: _change_card(path, objective="erm"), ["is by its card erm-3"]),
-        (lambda path: path.with_suffix(".csv").write_text(""), ["meta-3.csv is no table of epochs"]),
-        (lambda path: path.with_suffix(".csv").write_text("<html>"), ["meta-3.csv is no table of epochs"]),
+        (
+            lambda path: path.with_suffix(".csv").write_text(""),
+            ["meta-3.csv is no table of epochs"],
+        ),
+        (
+            lambda path: path.with_suffix(".csv").write_text("<html>"),
+            ["meta-3.csv is no table of epochs"],
+        ),
         (lambda path: path.with_suffix(".json").unlink(), ["has no card meta-3.json"]),
-        (lambda path: path.with_suffix(".json").write_text("{"), ["card of a network: its text = b'{': Invalid JSON"]),
-        (lambda path: _change_card(path, seed="x"), ["seed = 'x': Input should be a valid integer"]),
-        (lambda path: _change_card(path, licence="MIT"), ["licence = 'MIT': Extra inputs are not permitted"]),
-        (lambda path: _change_card(path, network=WIDER | {"depth": 27}), ["network.ImageNetwork.depth = 27", "6n + 2"]),
-        (lambda path: _change_card(path, network=WIDER | {"foo": 1}), ["network.ImageNetwork.foo = 1: Extra inputs"]),
-        (lambda path: _forget(path, "training"), ["is no card of a network: training: Field required"]),
-        (lambda path: _hide(path, save({name: value * math.nan for name, value in load_file(path).items()})),
-         ["holds values in", "that are no finite numbers"]),
+        (
+            lambda path: path.with_suffix(".json").write_text("{"),
+            ["card of a network: its text = b'{': Invalid JSON"],
+        ),
+        (
+            lambda path: _change_card(path, seed="x"),
+            ["seed = 'x': Input should be a valid integer"],
+        ),
+        (
+            lambda path: _change_card(path, licence="MIT"),
+            ["licence = 'MIT': Extra inputs are not permitted"],
+        ),
+        (
+            lambda path: _change_card(path, network=WIDER | {"depth": 27}),
+            ["network.ImageNetwork.depth = 27", "6n + 2"],
+        ),
+        (
+            lambda path: _change_card(path, network=WIDER | {"foo": 1}),
+            ["network.ImageNetwork.foo = 1: Extra inputs"],
+        ),
+        (
+            lambda path: _forget(path, "training"),
+            ["is no card of a network: training: Field required"],
+        ),
+        (
+            lambda path: _hide(
+                path, save({name: value * math.nan for name, value in load_file(path).items()})
+            ),
+            ["holds values in", "that are no finite numbers"],
+        ),
         (lambda path: path.unlink(), ["no network meta-3", "There: none"]),
     ],
-)  # fmt: skip
+)
 def test_a_spoilt_network_is_refused_in_one_sentence(
     folder: Path, dataset: ImageDataset, spoil, words
 ) -> None:
@@ -286,8 +331,16 @@ def _real(folder: Path, options: tuple[tuple[str, object], ...]) -> Dataset:
 
 
 SHIPPED = sorted(networks.SHIPPED.glob("*.safetensors"))
-KINDS = {"both_cross_entropy", "both_supervised_information", "erm", "meta", "meta_no_auxiliary", "multi_task",
-         "multi_task_light_entropy", "ttt"}  # fmt: skip
+KINDS = {
+    "both_cross_entropy",
+    "both_supervised_information",
+    "erm",
+    "meta",
+    "meta_no_auxiliary",
+    "multi_task",
+    "multi_task_light_entropy",
+    "ttt",
+}
 
 
 def test_all_networks_are_shipped_small_and_listed_by_their_cards() -> None:
@@ -318,8 +371,9 @@ def test_a_shipped_network_is_whole(path: Path) -> None:
     card, history = networks.read_card(path), pd.read_csv(path.with_suffix(".csv"))
     assert hashlib.sha256(path.read_bytes()).hexdigest() == card.weights_sha256
     assert history["epoch"].tolist() == list(range(1, card.training.epochs + 1))
-    # The epoch that is kept is the best one on held-out images: by the running statistics for a plain network, by those
-    # of the batch for the others, which will be adapted. The gate of all verdicts rests on the first of these errors.
+    # The epoch that is kept is the best one on held-out images: by the running statistics for a
+    # plain network, by those of the batch for the others, which will be adapted. The gate of all
+    # verdicts rests on the first of these errors.
     error = card.clean_error if card.objective == "erm" else card.clean_error_batch_statistics
     assert 100 * (1 - history["held_out_accuracy"].max()) == pytest.approx(error, abs=1e-3)
     kind = {name: getattr(OBJECTIVES[card.objective], name) for name in ("parallel", "auxiliary")}

@@ -119,11 +119,13 @@ def test_the_notebooks_before_the_report_make_every_exhibit(tmp_path: Path) -> N
     assert not missing
 
 
-# --- by hand ---------------------------------------------------------------------------------------------------------
+# --- by hand
+# --------------------------------------------------------------------------------------------------
 
 LAST = """
 import sys
-print("by", sys.executable, "found", settings.profile, settings.seed, settings.text.hidden, settings.image.dataset)
+found = (settings.profile, settings.seed, settings.text.hidden, settings.image.dataset)
+print("by", sys.executable, "found", *found)
 """
 
 
@@ -171,5 +173,7 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
 
 
 def test_the_first_notebook_trains_all_that_a_profile_names() -> None:
-    """Not only what its methods start from: the profile `networks` has seven pre-trainings and four of such methods."""
+    """Not only what its methods start from: the profile `networks` has seven pre-trainings and four
+    of such methods.
+    """
     assert "[study.checkpoint(objective) for objective in study.objectives]" in code(NOTEBOOKS[0])

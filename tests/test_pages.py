@@ -1,4 +1,6 @@
-"""Executed notebooks as pages: with the values that they ran with, and no path of this machine in what is kept."""
+"""Executed notebooks as pages: with the values that they ran with, and no path of this machine in
+what is kept.
+"""
 
 import re
 import tempfile
@@ -21,7 +23,9 @@ td {{ color: red }}
 
 @pytest.fixture
 def executed(tmp_path: Path) -> Path:
-    """A notebook as papermill leaves it: parameters, a table with a picture, a picture, lines with paths."""
+    """A notebook as papermill leaves it: parameters, a table with a picture, a picture, lines with
+    paths.
+    """
     cell, output, here = nbformat.v4.new_code_cell, nbformat.v4.new_output, tmp_path / "notebooks"
     values = {
         "profile": "/results/released/profile.yaml",
@@ -29,7 +33,10 @@ def executed(tmp_path: Path) -> Path:
         "image_dataset": "npz:/mnt/somebody/pets",
     }
     values["text_dataset"] = ["amazon", "amazon:/mnt/somebody/reviews"]
-    lines = 'profile = "quick"  # which\nseed = 0  # of what\ndevice = None\nimage_dataset = None\ntext_dataset = None'
+    lines = (
+        'profile = "quick"  # which\nseed = 0  # of what\ndevice = None\nimage_dataset = '
+        "None\ntext_dataset = None"
+    )
     said = f"{ROOT}/data {ROOT} {Path.home()}/x {tempfile.gettempdir()}/y"
     metadata = {"language_info": {"name": "python"}, "papermill": {"parameters": values}}
     notebook = nbformat.v4.new_notebook(metadata=metadata)
@@ -61,7 +68,10 @@ def test_a_page_for_github_has_all_but_paths_of_this_machine(
         write_markdown(executed, page)
     text = page.read_text()
     assert "data . ~/x …/y" in text and "1 of 9" not in text and "<style" not in text
-    used = "profile = 'released'  # which\nseed = 3  # of what\ndevice = None\nimage_dataset = 'npz:pets'\n"
+    used = (
+        "profile = 'released'  # which\nseed = 3  # of what\ndevice = None\nimage_dataset = "
+        "'npz:pets'\n"
+    )
     used += "text_dataset = ['amazon', 'amazon:reviews']\n"
     assert f"```python\n{used}```" in text and "secret = 1" in text
     assert not [path for path in (ROOT, Path.home(), tempfile.gettempdir()) if str(path) in text]

@@ -1,4 +1,6 @@
-"""Pre-training: that every objective learns, that a killed training goes on as if nothing had been, and diagnostics."""
+"""Pre-training: that every objective learns, that a killed training goes on as if nothing had been,
+and diagnostics.
+"""
 
 import copy
 from dataclasses import replace
@@ -282,7 +284,9 @@ def test_what_cannot_be_trained_is_said(dataset: ImageDataset) -> None:
 
 
 def test_diagnostics_by_hand() -> None:
-    """On ψ, which is φ and θ_m, and with the statistics of the batch, which are not those of the network."""
+    """On ψ, which is φ and θ_m, and with the statistics of the batch, which are not those of the
+    network.
+    """
     model = smooth_network().float().eval()
     x, y = torch.randn(16, 12, generator=seeded()), torch.arange(16) % 3
     found = diagnose(model, Half(x, y))
@@ -349,7 +353,8 @@ def test_what_of_a_batch_is_randomised(
 def test_bfloat16_is_for_the_network_of_objectives_without_a_second_order(
     objective: str, dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not for its inputs: an affine map in bfloat16 would move the image by a part of a pixel."""
+    """And not for its inputs: an affine map in bfloat16 would move the image by a part of a
+    pixel."""
     seen, augment = [], module._augmented
     monkeypatch.setattr(
         module,

@@ -1,4 +1,6 @@
-"""RobustBench's network from a made-up file with its layout of keys, and the files that are refused."""
+"""RobustBench's network from a made-up file with its layout of keys, and the files that are
+refused.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,9 @@ BLOCKS, WIDENING = 2, 2
 
 
 def made_up_state(classes: int = CLASSES) -> dict[str, Tensor]:
-    """Random tensors by RobustBench's names: the fourth dimension of a name's shape is that of a convolution."""
+    """Random tensors by RobustBench's names: the fourth dimension of a name's shape is that of a
+    convolution.
+    """
     generator, state = torch.Generator().manual_seed(0), {}
 
     def norm(name: str, channels: int) -> None:
@@ -163,19 +167,37 @@ WITH_NORMALISATION = made_up_state() | {
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda path: path.unlink(), "there is no such file; it is RobustBench's CIFAR-10 network Standard"),
-        (lambda path: path.write_bytes(PAGE), "is a web page, not weights: download the file again"),
+        (
+            lambda path: path.unlink(),
+            "there is no such file; it is RobustBench's CIFAR-10 network Standard",
+        ),
+        (
+            lambda path: path.write_bytes(PAGE),
+            "is a web page, not weights: download the file again",
+        ),
         (cut, "is cut short after "),
         (lambda path: cut(write(path, made_up_state(), legacy=True)), "is cut short after "),
         (lambda path: path.write_bytes(b""), "is cut short after 0 bytes"),
-        (lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n" * 99), "holds no weights under 'state_dict'"),
-        (lambda path: torch.save({"net": made_up_state()}, path), "holds no weights under 'state_dict'"),
-        (lambda path: write(path, {"a": torch.ones(2)}), "holds another network than RobustBench's"),
+        (
+            lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n" * 99),
+            "holds no weights under 'state_dict'",
+        ),
+        (
+            lambda path: torch.save({"net": made_up_state()}, path),
+            "holds no weights under 'state_dict'",
+        ),
+        (
+            lambda path: write(path, {"a": torch.ones(2)}),
+            "holds another network than RobustBench's",
+        ),
         (without("fc.weight"), "holds another network than RobustBench's"),
         (without("block2.layer.1.bn2.bias"), "does not fit the network"),
-        (lambda path: write(path, WITH_NORMALISATION), "does not fit the network that it should hold: Unexpected"),
+        (
+            lambda path: write(path, WITH_NORMALISATION),
+            "does not fit the network that it should hold: Unexpected",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_not_it_is_refused_in_one_sentence(
     file: Path, tmp_path: Path, spoil: Callable[[Path], object], words: str
 ) -> None:

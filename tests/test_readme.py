@@ -1,4 +1,6 @@
-"""README.md does not rot: its examples run on made-up images, its commands are accepted, what it points to is there."""
+"""README.md does not rot: its examples run on made-up images, its commands are accepted, what it
+points to is there.
+"""
 
 import re
 import shlex

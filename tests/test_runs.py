@@ -1,4 +1,6 @@
-"""Which stored runs an exhibit reads, and the intervals around their means, against numbers worked out by hand here."""
+"""Which stored runs an exhibit reads, and the intervals around their means, against numbers worked
+out by hand here.
+"""
 
 import math
 from collections.abc import Iterable
@@ -58,7 +60,8 @@ def test_a_row_is_a_run_with_its_numbers(runs: Runs) -> None:
         [*tent, 1],
         [*ours, 0],
     ]
-    # 6, 7 and 2 of 20 examples; A 0.5; R(T_2|T_1:2) 0.5 less the source's 0.4, and less 0.5 of a model adapted alone.
+    # 6, 7 and 2 of 20 examples; A 0.5; R(T_2|T_1:2) 0.5 less the source's 0.4, and less 0.5 of a
+    # model adapted alone.
     assert frame["E"].tolist() == pytest.approx([30, 35, 10]) and frame[
         "A"
     ].tolist() == pytest.approx([50, 50, 50])
@@ -84,8 +87,8 @@ def test_what_is_missing_is_named(runs: Runs) -> None:
     assert runs.missing(points[1:2], (0, 1)) == [] == runs.missing(points[2:], (0,))
     (line,) = runs.missing(points, (0, 1))
     assert (
-        line
-        == "Partial: 3 of 6 runs are missing, such as AdaBN (seed 0), AdaBN (seed 1), Cascade (seed 1)."
+        line == "Partial: 3 of 6 runs are missing, such as AdaBN (seed 0), AdaBN (seed 1), Cascade "
+        "(seed 1)."
     )
     assert "none of its 2 runs" in runs.missing(points[:1], (0, 1))[0]
     assert "Not asked for" in runs.missing([], (0,))[0]
@@ -198,7 +201,8 @@ def test_domains_of_other_examples_are_drawn_apart() -> None:
         found = bootstrap(*(pd.DataFrame({"seed": [0], "run": [run]}) for run in made))
         assert found is not None
         widths[modality] = (found.high - found.low) * len(study.stream) ** 0.5
-    # Of speech all domains hold the same utterances: as many as one domain has, so that no root of their number is won.
+    # Of speech all domains hold the same utterances: as many as one domain has, so that no root of
+    # their number is won.
     one = 2 * 1.96 * 100 * (2 * 0.3 * 0.7 / 4000) ** 0.5
     assert widths["text"] == pytest.approx(one, rel=0.15)
     assert widths["speech"] == pytest.approx(
@@ -207,13 +211,16 @@ def test_domains_of_other_examples_are_drawn_apart() -> None:
 
 
 def test_batches_next_to_each_other_that_err_alike_are_not_so_many_batches() -> None:
-    """400 batches in runs of eight equal ones, drawn in blocks of ∛400 = 7, and the same ones shuffled."""
+    """400 batches in runs of eight equal ones, drawn in blocks of ∛400 = 7, and the same ones
+    shuffled.
+    """
     runs, widths = np.random.default_rng(0).binomial(10, 0.3, size=50).repeat(8), []
     for errors in (runs, np.random.default_rng(1).permutation(runs)):
         found = bootstrap(*by_method(runs_of({("cascade", 0): [0] * 400, ("tent", 0): errors})))
         assert found is not None
         widths.append(found.high - found.low)
-    # Batches k < 7 apart are in one block 7 − k times of 7 and in one run 8 − k times of 8: a variance of 5, not of 1.
+    # Batches k < 7 apart are in one block 7 − k times of 7 and in one run 8 − k times of 8: a
+    # variance of 5, not of 1.
     variance = 1 + 2 * sum((1 - k / 7) * (1 - k / 8) for k in range(1, 7))
     assert variance == pytest.approx(5) and widths[0] / widths[1] == pytest.approx(
         variance**0.5, rel=0.2

@@ -42,9 +42,7 @@ def test_a_profile_has_its_own_label_and_lists_only_what_differs_from_the_defaul
     }
 
 
-def test_the_profile_paper_is_the_defaults_and_literal_differs_in_the_training_of_images_alone() -> (
-    None
-):
+def test_paper_is_the_defaults_and_literal_differs_in_the_training_of_images_alone() -> None:
     paper, literal = load_profile("paper"), load_profile("literal")
     assert paper == make_settings({"device": "cuda", "image_precision": "bfloat16"})
     assert (literal.text, literal.speech) == (paper.text, paper.speech)
@@ -96,7 +94,8 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
             "image_methods",
             "erm",
             [
-                "image_methods = 'erm' (from --set): Input should be a list, such as [a, b] (test-time methods)"
+                "image_methods = 'erm' (from --set): Input should be a list, such as [a, b] "
+                "(test-time methods)"
             ],
         ),
         ("text_objectives", ["ttt"], ["ttt is no pre-training for text; allowed are", "meta"]),

@@ -1,4 +1,6 @@
-"""A study under Slurm: the daemons of Debian's packages on this machine, with their files in a temporary folder."""
+"""A study under Slurm: the daemons of Debian's packages on this machine, with their files in a
+temporary folder.
+"""
 
 import os
 import shutil
@@ -50,8 +52,12 @@ MinJobAge=86400
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=64000
 PartitionName=main Nodes=ALL Default=YES State=UP
 """
-QUICK = "--slurm-status-command squeue --slurm-no-account --slurm-init-seconds-before-status-checks 2".split()
-SMALL = "image_train_size=200 image_test_size=8 image_epochs=1 image_stream=[fog] image_methods=[tent]".split()
+QUICK = (
+    "--slurm-status-command squeue --slurm-no-account --slurm-init-seconds-before-status-checks 2"
+).split()
+SMALL = (
+    "image_train_size=200 image_test_size=8 image_epochs=1 image_stream=[fog] image_methods=[tent]"
+).split()
 
 
 def free_port() -> int:
@@ -79,7 +85,8 @@ class Cluster:
             "SLURM_CONF": str(conf),
             "PATH": f"{folder}/bin{os.pathsep}{PATH}",
         }
-        # Snakemake starts srun without the variables of Slurm, so it would look for a cluster in /etc.
+        # Snakemake starts srun without the variables of Slurm, so it would look for a cluster in
+        # /etc.
         srun = folder / "bin" / "srun"
         srun.write_text(f'#!/bin/sh\nSLURM_CONF={conf} exec {shutil.which("srun")} "$@"\n')
         srun.chmod(0o755)
@@ -109,7 +116,8 @@ class Cluster:
         ).stdout.strip()
 
     def of_the_node(self) -> list[int]:
-        """The processes that a crash of the node would end: slurmd, what it started, and the jobs."""
+        """The processes that a crash of the node would end: slurmd, what it started, and the
+        jobs."""
         found = []
         for place in Path("/proc").glob("[0-9]*"):
             try:
@@ -144,8 +152,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 CELLS = (
     "profile = 'quick'\nseed = 0\nimage_dataset = None",
     "import os, time\nfrom study.settings import settings_from\nfrom study.study import Study\n"
-    "settings = settings_from(globals())\nstudy = Study(settings)\nstudy.checkpoint(study.objectives[0])",
-    "begun = settings.results_path / f'begun-{seed}'\nif not begun.exists():\n    begun.touch()\n    time.sleep(600)",
+    "settings = settings_from(globals())\nstudy = "
+    "Study(settings)\nstudy.checkpoint(study.objectives[0])",
+    "begun = settings.results_path / f'begun-{seed}'\nif not begun.exists():\n    begun.touch()\n  "
+    "  time.sleep(600)",
     "names = ('OMP_NUM_THREADS', 'CUDA_VISIBLE_DEVICES', 'CASCADETTA_GPUS')\n"
     "print('variables', *map(os.environ.get, names))\nstudy.run('tent')",
 )

@@ -1,5 +1,5 @@
-"""Speech: spectrograms and domains against librosa and torchaudio, augmentations against audiomentations, the datasets
-on made-up recordings, and on real ones where they are."""
+"""Speech: spectrograms and domains against librosa and torchaudio, augmentations against
+audiomentations, the datasets on made-up recordings, and on real ones where they are."""
 
 import hashlib
 import os
@@ -43,7 +43,8 @@ def tones(count: int, seed: int = 0) -> Tensor:
     return 0.8 * chord + 0.001 * torch.randn(count, SAMPLES, generator=generator)
 
 
-# Spectrograms and target domains ------------------------------------------------------------------------------------
+# Spectrograms and target domains
+# ------------------------------------------------------------------------------------
 
 
 def librosa_power(waveform: Tensor) -> np.ndarray:
@@ -134,7 +135,8 @@ def test_shift_moves_frames_and_fills_with_nothing(frames: int) -> None:
     np.testing.assert_allclose(ours, librosa.power_to_db(moved, ref=np.max), atol=0.1)
 
 
-# Training augmentations against audiomentations ---------------------------------------------------------------------
+# Training augmentations against audiomentations
+# ---------------------------------------------------------------------
 
 
 def theirs(transform: Any, x: Tensor, **parameters: Any) -> np.ndarray:
@@ -166,7 +168,9 @@ def test_reverberation_is_audiomentations(tmp_path: Path) -> None:
 
 
 def test_draws_have_audiomentations_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Observed by what the filter and the reverberation are called with; the first sample shows the gain."""
+    """Observed by what the filter and the reverberation are called with; the first sample shows the
+    gain.
+    """
     seen: dict[str, Any] = {}
     monkeypatch.setattr(
         audio, "high_pass", lambda x, cutoff, order: seen.update(cutoff=cutoff, order=order) or x
@@ -228,18 +232,22 @@ def test_copies_keep_most_of_a_spectrogram() -> None:
     masked = []
     for copy in copies:
         change = (copy - x).abs()
-        # The noise is below 0.1; a row or column that changes by more almost everywhere is masked in all of the batch.
+        # The noise is below 0.1; a row or column that changes by more almost everywhere is masked
+        # in all of the batch.
         large = (change > 0.1).float().mean((0, 1))
         masked.append([int((large.mean(1) > 0.7).sum()), int((large.mean(0) > 0.7).sum())])
         assert 0.004 < change[:, :, large < 0.05].square().mean().sqrt() < 0.022
     assert {count for pair in masked for count in pair} == {0, 1, 2, 3, 4}
 
 
-# Speech Commands, made up -------------------------------------------------------------------------------------------
+# Speech Commands, made up
+# -------------------------------------------------------------------------------------------
 
 
 def write_words(folder: Path) -> Path:
-    """Ten recordings a word, of which numbers 0, 1 are test and 2 held-out, and a recording of noise of 2.5 s."""
+    """Ten recordings a word, of which numbers 0, 1 are test and 2 held-out, and a recording of
+    noise of 2.5 s.
+    """
     for index, word in enumerate(WORDS):
         (folder / word).mkdir(parents=True)
         for number, waveform in enumerate(tones(10, seed=index)):
@@ -301,7 +309,9 @@ def test_splits_are_those_of_the_lists(words: Path, tmp_path: Path) -> None:
 
 
 def test_a_recording_in_two_parts_stays_in_the_first(words: Path, tmp_path: Path) -> None:
-    """Two test recordings are learned from as well, one of them under another word, and a held-out one is."""
+    """Two test recordings are learned from as well, one of them under another word, and a held-out
+    one is.
+    """
     names = [path.name for path in sorted((words / WORDS[0]).glob("*.wav"))]
     before = load(tmp_path)
     for source, copied in ((0, 5), (2, 6)):  # a test and a held-out utterance
@@ -406,7 +416,8 @@ def test_domains_and_recordings_are_kept(
     assert load(tmp_path).fingerprint != again.fingerprint
 
 
-# Bad input ----------------------------------------------------------------------------------------------------------
+# Bad input
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -513,7 +524,8 @@ def test_a_missing_and_a_packed_archive(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(load(tmp_path).test.y) == 6
 
 
-# Synthetic speech ---------------------------------------------------------------------------------------------------
+# Synthetic speech
+# --------------------------------------------------------------------------------------------------
 
 
 def test_synthetic_speech(tmp_path: Path) -> None:
@@ -533,7 +545,8 @@ def test_synthetic_speech(tmp_path: Path) -> None:
     assert 0.25 < largest.min() and largest.max() < 0.95 and spoken.noise.float().std(1).min() > 100
     assert len({x.numpy().tobytes() for x in torch.cat([spoken.train.x, spoken.test.x])}) == 740
     assert load(tmp_path / "other", "synthetic_speech").fingerprint == spoken.fingerprint
-    # The nearest mean spectrum over time of the training utterances, which knows nothing of order, tells words apart.
+    # The nearest mean spectrum over time of the training utterances, which knows nothing of order,
+    # tells words apart.
     train, test = (
         spoken.prepare(split.x).mean(3).flatten(1) for split in (spoken.train, spoken.test)
     )
@@ -553,7 +566,8 @@ def test_on_the_gpu_as_on_the_cpu(tmp_path: Path) -> None:
     assert on_gpu.randomise(on_gpu.train.x[:5], seeded(0)).is_cuda, "by draws of its own"
 
 
-# Real data ----------------------------------------------------------------------------------------------------------
+# Real data
+# --------------------------------------------------------------------------------------------------
 
 
 def test_real_utterances(tmp_path: Path) -> None:

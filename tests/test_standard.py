@@ -26,7 +26,8 @@ def standard(folder: Path, **changes: Any) -> Settings:
 
 
 def show(settings: Settings, errors: dict[str, np.ndarray], **provenance: Any) -> Shown:
-    """The exhibit, where each method errs on so many per mille of a domain, and otherwise on 100."""
+    """The exhibit, where each method errs on so many per mille of a domain, and otherwise on
+    100."""
     study = Study(settings)
     runs = [
         made_up_run(
@@ -64,7 +65,8 @@ def test_ours_stand_beside_the_published_numbers_and_are_judged(tmp_path: Path) 
     assert isinstance(table, pd.DataFrame)
     assert table.columns[[0, 14, 15]].tolist() == ["gauss", "jpeg", "E"]
     cells = table.loc[:, ["fog", "E", "E within tolerance"]]
-    # The mean of the fifteen published errors is 43.513, 20.447 and 16.447, and the published E 43.5, 20.4 and 16.5.
+    # The mean of the fifteen published errors is 43.513, 20.447 and 16.447, and the published E
+    # 43.5, 20.4 and 16.5.
     assert cells.loc[("ERM", "ours")].tolist() == ["26.00", "43.51", "–"]
     assert cells.loc[("ERM", "deviation")].tolist() == ["0.00", "+0.01", "yes (±0.1)"]
     assert cells.loc[("AdaBN", "published")].tolist() == ["15.3", "20.4", "–"]

@@ -337,8 +337,8 @@ def test_the_hashes_of_the_second_laptop_are_those_of_the_runs_that_are_kept(
 def test_the_shipped_cascade_does_again_what_was_kept_of_laptop(
     real_cifar10: Path, tmp_path: Path
 ) -> None:
-    """The first two domains of its main table. On the machine that made it they come out bit for bit; another kind of
-    CPU adds up in another order."""
+    """The first two domains of its main table. On the machine that made it they come out bit for
+    bit; another kind of CPU adds up in another order."""
     with tarfile.open(ROOT / "figures" / "laptop" / "runs.tar.xz") as packed:
         packed.extractall(tmp_path, filter="data")
     [kept] = Store(tmp_path).runs(lambda request: request.method == "cascade")

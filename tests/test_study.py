@@ -188,7 +188,8 @@ def test_mixed_and_correlated_streams_of_every_modality(tmp_path: Path, modality
 
 
 def test_what_a_mixed_stream_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
-    # Three domains of 43 reviews: 129 are four batches of 32 and a single review, each domain alone ends in 11.
+    # Three domains of 43 reviews: 129 are four batches of 32 and a single review, each domain alone
+    # ends in 11.
     text = Study(settings_in(tmp_path, text_test_size=43, text_stream="mixed"), "text")
     with pytest.raises(
         ValueError, match="the mixed stream with 129 examples ends in a batch of one"
@@ -201,13 +202,31 @@ CHANGES: list[dict[str, Any]] = [
     {"seed": 1},
     {"image_stream": "correlated", "image_dirichlet_delta": 1.0},
 ]
-CHANGES += [{f"image_{name}": value} for name, value in (
-    ("epochs", 3), ("train_size", 59), ("test_size", 19), ("learning_rate", 0.2), ("block", "conv_bn_relu"),
-    ("batch_size", 4), ("predict", "before"), ("crop_and_flip", True), ("weights", "shipped"),
-    ("online_optimizer", "sgd"), ("online_optimizer", "adam"), ("online_learning_rate", 0.01), ("entropy_weight", 0.2),
-    ("stream", ["fog"]), ("stream", "instantaneous"), ("stream", "mixed"), ("stream", "correlated"), ("severity", 4),
-    ("dataset", "npz:/some/pets"), ("dataset", "npz:/other/pets"),
-)]  # fmt: skip
+CHANGES += [
+    {f"image_{name}": value}
+    for name, value in (
+        ("epochs", 3),
+        ("train_size", 59),
+        ("test_size", 19),
+        ("learning_rate", 0.2),
+        ("block", "conv_bn_relu"),
+        ("batch_size", 4),
+        ("predict", "before"),
+        ("crop_and_flip", True),
+        ("weights", "shipped"),
+        ("online_optimizer", "sgd"),
+        ("online_optimizer", "adam"),
+        ("online_learning_rate", 0.01),
+        ("entropy_weight", 0.2),
+        ("stream", ["fog"]),
+        ("stream", "instantaneous"),
+        ("stream", "mixed"),
+        ("stream", "correlated"),
+        ("severity", 4),
+        ("dataset", "npz:/some/pets"),
+        ("dataset", "npz:/other/pets"),
+    )
+]
 
 
 def test_each_part_of_the_settings_makes_another_request_and_key_and_needs_no_data(
@@ -217,7 +236,8 @@ def test_each_part_of_the_settings_makes_another_request_and_key_and_needs_no_da
     requests = [base, base.checkpoint, Study(settings_in(tmp_path)).request("adabn")]
     requests += [Study(settings_in(tmp_path, **change)).request("cascade") for change in CHANGES]
     assert len({request.key("fingerprint", "source") for request in requests}) == 3 + len(CHANGES)
-    # The label of the profile, the device and the methods beside it are no part of it: the same work is shared.
+    # The label of the profile, the device and the methods beside it are no part of it: the same
+    # work is shared.
     same = Study(
         settings_in(tmp_path, profile="mine", device="cpu", image_methods=["cascade"], seeds=[1, 2])
     )
@@ -336,7 +356,9 @@ def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
 
 
 def packed(study: Study, folder: Path, **card: Any) -> Study:
-    """The study with its trained network as a folder of somebody else's, whose card says something else."""
+    """The study with its trained network as a folder of somebody else's, whose card says something
+    else.
+    """
     trained = study.checkpoint("meta")
     request = trained.request
     assert trained.history is not None
@@ -378,7 +400,7 @@ def test_theorem_1_is_checked_once_for_a_network(
     assert study.theorem("meta") == study.store.theorem(run) == {"error_as_printed": 0.25}
 
 
-# ---------------------------------------------------------------- networks that are not trained here
+# ---------------------------------------------------------------- networks that are not trained her
 
 
 def own_network(classes: int) -> nn.Module:
@@ -452,7 +474,7 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
         other.varied(methods=["cascade"], input_scaling="unit").check()
 
 
-# ---------------------------------------------------------------- what is refused before the training
+# ---------------------------------------------------------------- what is refused before the traini
 
 
 @pytest.mark.parametrize(

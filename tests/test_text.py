@@ -1,4 +1,6 @@
-"""Text: EDA, mSDA, WordNet and the datasets of reviews, on made-up files and on the real ones where they are."""
+"""Text: EDA, mSDA, WordNet and the datasets of reviews, on made-up files and on the real ones where
+they are.
+"""
 
 import shutil
 import tarfile
@@ -37,7 +39,8 @@ REVIEW = "this good book has a bad plot but it is a good read and i would buy it
 DISTINCT = [f"w{index}" for index in range(1000)]
 
 
-# EDA ----------------------------------------------------------------------------------------------------------------
+# EDA
+# --------------------------------------------------------------------------------------------------
 
 
 def changed(operation: str, review: list[str], strength: float, count: int = 20) -> list[list[str]]:
@@ -121,7 +124,8 @@ def test_eda_comes_from_the_generator_alone() -> None:
     assert set(counts) == set(OPERATIONS) and min(counts.values()) > 60
 
 
-# mSDA ---------------------------------------------------------------------------------------------------------------
+# mSDA
+# --------------------------------------------------------------------------------------------------
 
 
 def small_counts() -> torch.Tensor:
@@ -169,7 +173,8 @@ def test_msda_stacks() -> None:
     )
 
 
-# The shared dataset -------------------------------------------------------------------------------------------------
+# The shared dataset
+# -------------------------------------------------------------------------------------------------
 
 
 def options(folder: Path, **changes: Any) -> TextOptions:
@@ -177,7 +182,9 @@ def options(folder: Path, **changes: Any) -> TextOptions:
 
 
 def small_dataset(folder: Path, synonyms: Synonyms = SYNONYMS, **changes: Any) -> TextDataset:
-    """40 reviews of the source and 12 of each target domain; review i of the source holds the word `only<i>` twice."""
+    """40 reviews of the source and 12 of each target domain; review i of the source holds the word
+    `only<i>` twice.
+    """
     texts = [
         f"the book number{i % 7} is {'good' if i % 2 else 'bad'} only{i} only{i}" for i in range(40)
     ]
@@ -228,7 +235,9 @@ def test_dataset_holds_rows(tmp_path: Path) -> None:
 
 
 def test_features_are_the_training_texts_own(tmp_path: Path) -> None:
-    """Held-out texts, EDA versions and target domains add no feature; the counts are scikit-learn's."""
+    """Held-out texts, EDA versions and target domains add no feature; the counts are
+    scikit-learn's.
+    """
     data = small_dataset(tmp_path, msda_layers=0, vocabulary_size=1000)
     vectorizer = CountVectorizer(ngram_range=(1, 2), token_pattern=WORD)
     expected = vectorizer.fit_transform(data.texts).toarray()
@@ -246,7 +255,8 @@ def test_randomise_picks_a_version_of_the_same_review(tmp_path: Path) -> None:
     drawn = torch.stack([data.randomise(data.train.x, seeded(seed)) for seed in range(30)])
     assert (drawn >= 36).all() and (drawn < 36 * 4).all()
     assert all(len(column.unique()) == 3 for column in drawn.T), "every version has its turn"
-    # A version differs by one changed word, or by one swap, from its review, and by far more from any other.
+    # A version differs by one changed word, or by one swap, from its review, and by far more from
+    # any other.
     distance = torch.cdist(data.prepare(drawn[0]), data.prepare(data.train.x), p=1)
     assert (distance.argmin(1) == data.train.x).all()
     torch.testing.assert_close(drawn[4], data.randomise(data.train.x, seeded(4)))
@@ -298,7 +308,8 @@ def test_features_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert torch.equal(other.bank, small_dataset(tmp_path / "one", msda_layers=0).bank)
 
 
-# The composed reviews -----------------------------------------------------------------------------------------------
+# The composed reviews
+# -----------------------------------------------------------------------------------------------
 
 
 def load(name: str, folder: Path, **changes: Any) -> TextDataset:
@@ -345,7 +356,8 @@ def test_the_size_of_the_shift_is_a_parameter() -> None:
     assert errors[0] < 0.2 and errors[1] > 0.4
 
 
-# Raw reviews --------------------------------------------------------------------------------------------------------
+# Raw reviews
+# --------------------------------------------------------------------------------------------------
 
 
 def review(
@@ -421,8 +433,12 @@ def test_a_file_that_is_not_xml(tmp_path: Path) -> None:
     )
     found, skipped = amazon.read_reviews([path])
     assert [" ".join(words(text)) for text in found.texts] == [
-        "salt pepper shaker 3 it's", "utf café", "latin café quoted end", "no closing tag", "nothing closed",
-    ]  # fmt: skip
+        "salt pepper shaker 3 it's",
+        "utf café",
+        "latin café quoted end",
+        "no closing tag",
+        "nothing closed",
+    ]
     assert found.labels.tolist() == [1, 0, 0, 1, 0] and skipped == 5
 
 
@@ -431,7 +447,10 @@ def test_missing_raw_data(tmp_path: Path, own_synonyms: None) -> None:
         load("amazon", tmp_path)
     folder = write_raw(tmp_path / "sorted_data_acl")
     (folder / "dvd" / "negative.review").unlink()
-    missing = r"there is no .*dvd/negative.review; .* must hold the folders books, dvd, electronics, kitchen"
+    missing = (
+        r"there is no .*dvd/negative.review; .* must hold the folders books, dvd, "
+        r"electronics, kitchen"
+    )
     for name in ("amazon", f"amazon:{folder}"):
         with pytest.raises(DataMissing, match=missing):
             load(name, tmp_path)
@@ -463,7 +482,8 @@ def test_missing_nltk_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         amazon.wordnet_synonyms(str(tmp_path))("good")
 
 
-# The real reviews ---------------------------------------------------------------------------------------------------
+# The real reviews
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""The check of Theorem 1, against the whole Hessian of a network that is small enough to have one."""
+"""The check of Theorem 1, against the whole Hessian of a network that is small enough to have
+one."""
 
 from dataclasses import replace
 

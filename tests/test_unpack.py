@@ -1,4 +1,6 @@
-"""The raw runs behind committed figures are drawn again on another machine, with its data in another folder."""
+"""The raw runs behind committed figures are drawn again on another machine, with its data in
+another folder.
+"""
 
 import subprocess
 import sys

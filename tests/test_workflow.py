@@ -25,7 +25,10 @@ from study.workflow.execute import FAILURE, PARTIAL, take_gpu
 from study.workflow.notebooks import make_jobs, outdated_reports
 
 ROOT = Path(__file__).resolve().parents[1]
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9"
+    "awAAAABJRU5ErkJggg=="
+)
 PRETRAIN = [
     "profile = 'quick'\nseed = 0\nimage_dataset = None",
     "import sys; print('kernel', sys.executable)",
@@ -33,12 +36,15 @@ PRETRAIN = [
 ADAPT = [
     "profile = 'quick'\nseed = 0\nimage_dataset = None\nimage_severity = None",
     "import os; from study.settings import settings_from; settings = settings_from(globals())\n"
-    "print('folder', os.getcwd(), 'of', settings.profile, 'epochs', settings.image.epochs, settings.text.iterations)",
-    "# the cell that fails\nif settings.image.severity == 1:\n    raise RuntimeError('no such severity')",
+    "print('folder', os.getcwd(), 'of', settings.profile, 'epochs', settings.image.epochs, "
+    "settings.text.iterations)",
+    "# the cell that fails\nif settings.image.severity == 1:\n    raise RuntimeError('no such "
+    "severity')",
 ]
 REPORT = [
     "seeds = None\nimage_dataset = None",
-    f"from IPython.display import Image; import base64; secret = 1\nImage(base64.b64decode('{PIXEL}'), format='png')",
+    "from IPython.display import Image; import base64; secret = "
+    f"1\nImage(base64.b64decode('{PIXEL}'), format='png')",
 ]
 JOBS = ["01_pretrain-digits-seed0", "02_adapt_image-digits-seed0", "10_report"]
 
@@ -72,7 +78,9 @@ def study(notebooks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "
 
 
 class Study:
-    """The command line with the made-up notebooks and a results folder of its own, in a place with an odd name."""
+    """The command line with the made-up notebooks and a results folder of its own, in a place with
+    an odd name.
+    """
 
     def __init__(self, notebooks: Path, folder: Path) -> None:
         self.notebooks, self.folder = notebooks, folder
@@ -92,7 +100,8 @@ class Study:
         return self.quick / "notebooks" / f"{job}.ipynb"
 
 
-# --- the whole way -------------------------------------------------------------------------------------------------
+# --- the whole way
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -133,7 +142,8 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert out.splitlines()[-1] == "report: results/quick/report.html"
     assert "unknown parameter" not in (out + err).lower()
     assert f"kernel {sys.executable}" in study.output(JOBS[0]).read_text()
-    # What is not in the cell reaches the notebook as well, also what its own modality does not need.
+    # What is not in the cell reaches the notebook as well, also what its own modality does not
+    # need.
     assert f"folder {ROOT} of quick epochs 4 300" in study.output(JOBS[1]).read_text()
     page = (study.quick / "report.html").read_text()
     assert "data:image/png;base64" in page and "secret" not in page
@@ -177,7 +187,8 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert study.output(JOBS[1]).exists()
     assert not partial.exists() and not study.output(JOBS[1]).with_suffix(FAILURE).exists()
 
-    # The notebook of images did not see what changed about text; a report that was left out is older than it reports.
+    # The notebook of images did not see what changed about text; a report that was left out is
+    # older than it reports.
     assert study(*profile, "--dry-run") == command.DONE
     listed = capfd.readouterr().out.splitlines()
     assert listed[:4] == [f"done   {JOBS[0]}", f"done   {JOBS[1]}", f"to do  {JOBS[2]}", ""]
@@ -238,7 +249,8 @@ def start(study: Study) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # Whoever runs the tests in the background of a shell has them ignore Ctrl-C, and what they start as well.
+        # Whoever runs the tests in the background of a shell has them ignore Ctrl-C, and what they
+        # start as well.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
@@ -350,7 +362,8 @@ def test_help_needs_only_the_standard_library() -> None:
         assert profile.stem in text
 
 
-# --- notebooks and jobs --------------------------------------------------------------------------------------------
+# --- notebooks and jobs
+# --------------------------------------------------------------------------------------------
 
 
 def jobs_of(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -483,7 +496,8 @@ def test_the_estimate_counts_images_and_says_what_it_does_not_know(tmp_path: Pat
         return dict(line.rpartition(": ")[::2] for line in estimate(jobs, left, settings))
 
     found = lines()
-    # Tent in the stream and on 14 domains alone, and 57 domains measured; ERM's training is 01_pretrain's.
+    # Tent in the stream and on 14 domains alone, and 57 domains measured; ERM's training is
+    # 01_pretrain's.
     by_hand = (29 * UPDATE["tent"] + 57 * FORWARD) * 10_000 / 3.6e6
     assert float(found["02_adapt_image on cifar10"].split()[0]) == pytest.approx(by_hand, rel=0.15)
     assert found["not in it, for want of a measured rate or a choice"] == "text_dataset"

@@ -1,7 +1,9 @@
-"""Augmentations, and what they share: where random numbers are drawn, and how a part of a batch is changed.
+"""Augmentations, and what they share: where random numbers are drawn, and how a part of a batch is
+changed.
 
-Every draw begins at a generator of the CPU. What Python has to know, such as the order of operations, is drawn there
-and is the same on every device. Tensors are drawn on the device that they are for, so that nothing is copied there.
+Every draw begins at a generator of the CPU. What Python has to know, such as the order of
+operations, is drawn there and is the same on every device. Tensors are drawn on the device that
+they are for, so that nothing is copied there.
 """
 
 from collections.abc import Callable
@@ -11,7 +13,9 @@ from torch import Tensor
 
 
 def generator_for(x: Tensor, generator: torch.Generator) -> torch.Generator:
-    """The generator of draws on the device of x: `generator` itself on its own, else one whose seed it draws."""
+    """The generator of draws on the device of x: `generator` itself on its own, else one whose seed
+    it draws.
+    """
     if generator.device.type == x.device.type:
         return generator
     seed = torch.randint(2**63 - 1, (), generator=generator).item()
@@ -21,9 +25,11 @@ def generator_for(x: Tensor, generator: torch.Generator) -> torch.Generator:
 def change_chosen(
     x: Tensor, chosen: Tensor, function: Callable[..., Tensor], *others: Tensor
 ) -> None:
-    """Put function(x, *others) in the place of x, in place, in the rows that are `chosen`, bool (N,).
+    """Put function(x, *others) in the place of x, in place, in the rows that are `chosen`, bool
+    (N,).
 
-    A CPU computes these rows alone. Any other device computes all, because counting the chosen ones would wait for it.
+    A CPU computes these rows alone. Any other device computes all, because counting the chosen ones
+    would wait for it.
     """
     if x.is_cpu:
         rows = chosen.nonzero().squeeze(1)

@@ -1,8 +1,9 @@
 """Augmentations of speech, in batches and on the device.
 
-Domain randomisation (Sec. 5.3 of the paper) is a gain, a high-pass filter and a convolution with an impulse response,
-in that order and with audiomentations' default ranges. The gain resembles the test domain "amplitude"; the paper names
-both, and neither changes what the network sees, because spectrograms are relative to their own maximum.
+Domain randomisation (Sec. 5.3 of the paper) is a gain, a high-pass filter and a convolution with an
+impulse response, in that order and with audiomentations' default ranges. The gain resembles the
+test domain "amplitude"; the paper names both, and neither changes what the network sees, because
+spectrograms are relative to their own maximum.
 """
 
 import math
@@ -23,7 +24,9 @@ BUTTERWORTH = {
     3: (1, 2, 2, 1),
     4: (1, 2.613125929752753, 2 + 2**0.5, 2.613125929752753, 1),
 }
-"""Orders of the high-pass filter, 12, 18 and 24 dB an octave, and the coefficients of their Butterworth polynomials."""
+"""Orders of the high-pass filter, 12, 18 and 24 dB an octave, and the coefficients of their
+Butterworth polynomials.
+"""
 REVERBERATION = (0.1, 0.6)  # seconds in which an impulse response falls by 60 dB
 RESPONSE = round(REVERBERATION[1] * SAMPLE_RATE)  # samples of an impulse response
 LARGEST_MASK = 4  # bands and frames that a mask of `spectrogram_copies` covers at most
@@ -34,7 +37,9 @@ NOISE = (
 
 
 def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float) -> Tensor:
-    """Augment float32 waveforms (N, L), each by every augmentation with `probability`; the result may leave [−1, 1]."""
+    """Augment float32 waveforms (N, L), each by every augmentation with `probability`; the result
+    may leave [−1, 1].
+    """
 
     device, generator = waveforms.device, generator_for(waveforms, generator)
 
@@ -61,13 +66,16 @@ def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float
 
 
 def high_pass(waveforms: Tensor, cutoff: Tensor, order: Tensor) -> Tensor:
-    """Butterworth high-pass filter of waveforms (N, L) with `cutoff` (N,) in Hz and `order` (N,), 2 to 4.
+    """Butterworth high-pass filter of waveforms (N, L) with `cutoff` (N,) in Hz and `order` (N,), 2
+    to 4.
 
-    The result is that of scipy.signal.sosfilt with a filter that has settled on the first sample, which is how
-    audiomentations calls it. It is computed in the frequency domain as H = 1/B(1/s), where B is the Butterworth
-    polynomial and the bilinear transform gives 1/s = −j·tan(ω_c/2)/tan(ω/2).
+    The result is that of scipy.signal.sosfilt with a filter that has settled on the first sample,
+    which is how audiomentations calls it. It is computed in the frequency domain as H = 1/B(1/s),
+    where B is the Butterworth polynomial and the bilinear transform gives 1/s =
+    −j·tan(ω_c/2)/tan(ω/2).
     """
-    # A settled high-pass filter answers a constant with 0, so the first sample may be subtracted beforehand.
+    # A settled high-pass filter answers a constant with 0, so the first sample may be subtracted
+    # beforehand.
     moved = waveforms - waveforms[:, :1]
     length = waveforms.shape[1] + RESPONSE  # leaves the slowest filter 0.3 s and more to settle
     half_frequency = torch.linspace(0, torch.pi / 2, length // 2 + 1, device=waveforms.device)
@@ -82,7 +90,8 @@ def high_pass(waveforms: Tensor, cutoff: Tensor, order: Tensor) -> Tensor:
 
 
 def _response(coefficients: Sequence[float], inverse: Tensor) -> Tensor:
-    """H of a filter by the coefficients of its Butterworth polynomial, highest power first, at 1/s."""
+    """H of a filter by the coefficients of its Butterworth polynomial, highest power first, at
+    1/s."""
     polynomial = torch.zeros_like(inverse)
     for coefficient in coefficients:
         polynomial = polynomial * inverse + coefficient
@@ -90,9 +99,10 @@ def _response(coefficients: Sequence[float], inverse: Tensor) -> Tensor:
 
 
 def reverberate(waveforms: Tensor, responses: Tensor) -> Tensor:
-    """Convolve waveforms (N, L) with impulse responses (N, RESPONSE), scale the largest absolute value to 0.5 as
-    audiomentations does, and cut the tail off: (N, L). Silence stays silent."""
-    # torchaudio's fftconvolve takes four times as long, because it transforms lengths with large prime factors.
+    """Convolve waveforms (N, L) with impulse responses (N, RESPONSE), scale the largest absolute
+    value to 0.5 as audiomentations does, and cut the tail off: (N, L). Silence stays silent."""
+    # torchaudio's fftconvolve takes four times as long, because it transforms lengths with large
+    # prime factors.
     length = waveforms.shape[1] + RESPONSE
     whole = torch.fft.irfft(
         torch.fft.rfft(waveforms, length) * torch.fft.rfft(responses, length), length
@@ -102,8 +112,9 @@ def reverberate(waveforms: Tensor, responses: Tensor) -> Tensor:
 
 
 def spectrogram_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield `count` versions of prepared spectrograms (B, 1, bands, frames) with up to LARGEST_MASK adjacent bands and
-    as many frames set to the batch's mean and with Gaussian noise. A draw serves the whole batch, as in CoTTA."""
+    """Yield `count` versions of prepared spectrograms (B, 1, bands, frames) with up to LARGEST_MASK
+    adjacent bands and as many frames set to the batch's mean and with Gaussian noise. A draw serves
+    the whole batch, as in CoTTA."""
     low, high = NOISE
     width = torch.randint(LARGEST_MASK + 1, (count, 2), generator=generator)
     places = torch.tensor(x.shape[2:]) - width + 1

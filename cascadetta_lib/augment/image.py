@@ -1,7 +1,9 @@
-"""Augmentations of images in batches on the device: AugMix, crop and flip, and CoTTA's augmented copies.
+"""Augmentations of images in batches on the device: AugMix, crop and flip, and CoTTA's augmented
+copies.
 
-AugMix (Hendrycks et al. 2020) is the paper's domain randomisation (Algorithm 1). Operations that overlap with the
-benchmark's corruptions (brightness, contrast, colour, sharpness) are left out, so that training sees no test domain.
+AugMix (Hendrycks et al. 2020) is the paper's domain randomisation (Algorithm 1). Operations that
+overlap with the benchmark's corruptions (brightness, contrast, colour, sharpness) are left out, so
+that training sees no test domain.
 """
 
 import math
@@ -25,11 +27,13 @@ PADDING = 4
 def augmix(
     images: Tensor, generator: torch.Generator, *, severity: float, shared: bool = False
 ) -> Tensor:
-    """AugMix on uint8 images (N, 3, H, W): (1 − m)·x + m·Σ_k w_k·chain_k(x), w ~ Dirichlet(1), m ~ Beta(1, 1).
+    """AugMix on uint8 images (N, 3, H, W): (1 − m)·x + m·Σ_k w_k·chain_k(x), w ~ Dirichlet(1), m ~
+    Beta(1, 1).
 
-    severity: the level of an operation is uniform between 0.1 and the severity, on a scale on which 10 is the
-        strongest. AugMix's own severity is 3, and that of the paper's release −1.
-    shared: one mixture for the whole batch (the paper's one transformation a batch); else one an image (the release).
+    severity: the level of an operation is uniform between 0.1 and the severity, on a scale on which
+        10 is the strongest. AugMix's own severity is 3, and that of the paper's release −1. shared:
+        one mixture for the whole batch (the paper's one transformation a batch); else one an image
+        (the release).
     """
     count, device, generator = (
         1 if shared else len(images),
@@ -63,8 +67,8 @@ def augmix(
 def apply_operations(x: Tensor, operation: Tensor, magnitude: Tensor) -> None:
     """Change the images x (N, 3, H, W; float32, 0..255) in place, each by its own operation.
 
-    operation: int64 (N,), an index into OPERATIONS, or −1 for none.
-    magnitude: (N,), the share of the strongest effect, negative for affine operations that turn the other way.
+    operation: int64 (N,), an index into OPERATIONS, or −1 for none. magnitude: (N,), the share of
+    the strongest effect, negative for affine operations that turn the other way.
     """
     change_chosen(x, operation >= len(COLOUR_OPERATIONS), _affine, operation, magnitude)
     for index, function in enumerate((_autocontrast, _equalize, _posterize, _solarize)):
@@ -96,8 +100,9 @@ def _solarize(x: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
-    """Rotation by 30°·magnitude and translation by size/3·magnitude, in whole degrees and pixels; shear by
-    0.3·magnitude about the centre, which is Pillow's about the corner moved by half of it; black outside."""
+    """Rotation by 30°·magnitude and translation by size/3·magnitude, in whole degrees and pixels;
+    shear by 0.3·magnitude about the centre, which is Pillow's about the corner moved by half of it;
+    black outside."""
     kind = [operation == OPERATIONS.index(name) for name in AFFINE_OPERATIONS]
     rotate, shear_x, shear_y, translate_x, translate_y = (k.float() * magnitude for k in kind)
     angle = (30 * rotate).trunc() * torch.pi / 180
@@ -118,15 +123,17 @@ def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def take_pixels(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """The pixels of x (N, C, H, W) at `rows` and `columns`, int64, which together broadcast to (N, H', W')."""
+    """The pixels of x (N, C, H, W) at `rows` and `columns`, int64, which together broadcast to (N,
+    H', W').
+    """
     places = rows * x.shape[3] + columns
     taken = x.flatten(2).gather(2, places.flatten(1)[:, None].expand(-1, x.shape[1], -1))
     return taken.view(*x.shape[:2], *places.shape[1:])
 
 
 def crop_and_flip(x: Tensor, generator: torch.Generator, *, black: float = 0) -> Tensor:
-    """A random crop of each image of x (N, C, H, W), padded by PADDING pixels of value `black`, to its own size, and
-    with probability 0.5 its mirror image; any dtype."""
+    """A random crop of each image of x (N, C, H, W), padded by PADDING pixels of value `black`, to
+    its own size, and with probability 0.5 its mirror image; any dtype."""
     count, _, height, width = x.shape
     device, generator = x.device, generator_for(x, generator)
     top, left = torch.randint(2 * PADDING + 1, (2, count, 1), generator=generator, device=device)
@@ -152,7 +159,9 @@ COTTA_RANGES = {
     "scale": (0.9, 1.1),
     "sigma": (0.001, 0.5),  # of the blur, pixels
 }
-"""The ranges of CoTTA's release, from which each copy draws uniformly; the first five act in a random order."""
+"""The ranges of CoTTA's release, from which each copy draws uniformly; the first five act in a
+random order.
+"""
 NOISE = 0.005
 """Standard deviation of the Gaussian noise, as a share of the value range."""
 
@@ -160,11 +169,13 @@ NOISE = 0.005
 def cotta_copies(
     x: Tensor, count: int, generator: torch.Generator, value_range: tuple[float, float]
 ) -> Iterator[Tensor]:
-    """Yield `count` augmented versions of a prepared batch x (N, 3, H, W), whose black and white are `value_range`.
+    """Yield `count` augmented versions of a prepared batch x (N, 3, H, W), whose black and white
+    are `value_range`.
 
-    The transforms of CoTTA's release see a whole batch, so the images of a copy share all but the noise. Draws and
-    results are the release's but for the blur of the two outermost pixels: it pads by repeating the edge, moves, blurs
-    and crops, where here the edge is repeated without padding and the blur reflects it.
+    The transforms of CoTTA's release see a whole batch, so the images of a copy share all but the
+    noise. Draws and results are the release's but for the blur of the two outermost pixels: it pads
+    by repeating the edge, moves, blurs and crops, where here the edge is repeated without padding
+    and the blur reflects it.
     """
     black, white = value_range
     images = ((x - black) / (white - black)).clamp(0, 1).contiguous()
@@ -183,7 +194,9 @@ def cotta_copies(
 
 
 def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bool) -> Tensor:
-    """Colours in the drawn order, then an affine map that repeats the image's edge, then blur; x is in [0, 1]."""
+    """Colours in the drawn order, then an affine map that repeats the image's edge, then blur; x is
+    in [0, 1].
+    """
     from torchvision.transforms.v2 import functional as transforms  # takes seconds to import
 
     for name in (list(COTTA_RANGES)[index] for index in order):
@@ -191,7 +204,8 @@ def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bo
         change = _turn_hue if name == "hue" else getattr(transforms, f"adjust_{name}")
         x = change(x, drawn[name])
     (height, width), device = x.shape[2:], x.device
-    # Where each pixel comes from, in pixels from the centre; moved by whole pixels, as by torchvision's RandomAffine.
+    # Where each pixel comes from, in pixels from the centre; moved by whole pixels, as by
+    # torchvision's RandomAffine.
     down = (
         torch.arange(height, device=device)[:, None]
         - (height - 1) / 2
@@ -202,7 +216,8 @@ def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bo
     angle, scale = math.radians(drawn["angle"]), drawn["scale"]
     cos, sin = math.cos(angle) / scale, math.sin(angle) / scale
     places = (cos * right - sin * down) * (2 / width), (sin * right + cos * down) * (2 / height)
-    # All images move alike, so they are handled as the channels of one image, which takes half the time.
+    # All images move alike, so they are handled as the channels of one image, which takes half the
+    # time.
     channels, grid = x.reshape(1, -1, height, width), torch.stack(places, 2)[None].to(x)
     moved = functional.grid_sample(channels, grid, padding_mode="border", align_corners=False)
     blurred = functional.pad(moved, (2, 2, 2, 2), mode="reflect")
@@ -216,8 +231,9 @@ def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bo
 
 
 def _turn_hue(x: Tensor, turns: float) -> Tensor:
-    """Turn the hue of HSV by at most a sixth. At fixed value and saturation, a channel is the least one of its pixel
-    plus the span of the three times a trapezoid of the hue, which is counted in sixths of the circle."""
+    """Turn the hue of HSV by at most a sixth. At fixed value and saturation, a channel is the least
+    one of its pixel plus the span of the three times a trapezoid of the hue, which is counted in
+    sixths of the circle."""
     red, green, blue = x.unbind(1)
     most, least = (
         torch.maximum(torch.maximum(red, green), blue),

@@ -1,9 +1,11 @@
-"""Easy data augmentation (EDA, Wei and Zou 2019) of lists of words, as in the appendix "Text" of the paper.
+"""Easy data augmentation (EDA, Wei and Zou 2019) of lists of words, as in the appendix "Text" of
+the paper.
 
-Each augmented review has gone through one of four operations, all equally likely. Let α be the strength and
-n = max(1, ⌊α · number of words⌋). Synonym replacement replaces n words by a synonym, random insertion inserts a synonym
-of some word of the review at a random place, n times, random swap exchanges two words, n times, and random deletion
-drops every word with probability α. Stop words have no synonyms here, so the first two operations leave them alone.
+Each augmented review has gone through one of four operations, all equally likely. Let α be the
+strength and n = max(1, ⌊α · number of words⌋). Synonym replacement replaces n words by a synonym,
+random insertion inserts a synonym of some word of the review at a random place, n times, random
+swap exchanges two words, n times, and random deletion drops every word with probability α. Stop
+words have no synonyms here, so the first two operations leave them alone.
 """
 
 import re
@@ -13,10 +15,14 @@ import torch
 
 OPERATIONS = ("synonym replacement", "random insertion", "random swap", "random deletion")
 WORD = r"\w+(?:'\w+)*"
-"""The regular expression of a word in lower-case text; `don't` is one word. Features are counted with it as well."""
+"""The regular expression of a word in lower-case text; `don't` is one word. Features are counted
+with it as well.
+"""
 
 FindSynonyms = Callable[[str], tuple[str, ...]]
-"""Maps a word to its synonyms, each of one or more words, in a fixed order and without the word itself."""
+"""Maps a word to its synonyms, each of one or more words, in a fixed order and without the word
+itself.
+"""
 
 
 def words(text: str) -> list[str]:
@@ -27,11 +33,11 @@ def words(text: str) -> list[str]:
 def eda(
     review: list[str], strength: float, generator: torch.Generator, find_synonyms: FindSynonyms
 ) -> tuple[str, list[str]]:
-    """Draw an operation and apply it to a list of words; `strength` is α, between 0 and 1. Returns the operation and a
-    new list, which is the same where nothing can be changed."""
+    """Draw an operation and apply it to a list of words; `strength` is α, between 0 and 1. Returns
+    the operation and a new list, which is the same where nothing can be changed."""
     operation = OPERATIONS[int(torch.randint(len(OPERATIONS), (), generator=generator))]
-    # One number for each word decides which words are replaced first or deleted. For each change, there are three
-    # numbers in [0, 1) that choose a word, a synonym or a second word, and a place.
+    # One number for each word decides which words are replaced first or deleted. For each change,
+    # there are three numbers in [0, 1) that choose a word, a synonym or a second word, and a place.
     order = torch.rand(len(review), generator=generator)
     changes = torch.rand(max(1, int(strength * len(review))), 3, generator=generator).tolist()
     result = list(review)

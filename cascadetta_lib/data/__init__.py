@@ -1,4 +1,6 @@
-"""Datasets by name, such as `load_dataset("cifar10", ImageOptions())`. A dataset is one file in this folder."""
+"""Datasets by name, such as `load_dataset("cifar10", ImageOptions())`. A dataset is one file in
+this folder.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -52,7 +54,9 @@ def dataset(
     real: bool = True,
     batch_size: int = 32,
 ) -> Callable[[Load], Load]:
-    """Register the decorated function as the loader of the dataset `name`; see `Entry` for the arguments."""
+    """Register the decorated function as the loader of the dataset `name`; see `Entry` for the
+    arguments.
+    """
 
     def register(load: Load) -> Load:
         DATASETS.add(name)(Entry(modality, folder, real, batch_size, load))
@@ -67,8 +71,8 @@ def entry(name: str) -> Entry:
 
 
 def identity(name: str) -> str:
-    """The name under which results are kept: `cifar10`, or `npz:pets-1f3a5c` for `npz:/home/me/pets`, where the hash
-    of the whole path tells apart folders that end alike."""
+    """The name under which results are kept: `cifar10`, or `npz:pets-1f3a5c` for
+    `npz:/home/me/pets`, where the hash of the whole path tells apart folders that end alike."""
     kind, colon, folder = name.partition(":")
     if not colon:
         return name
@@ -77,7 +81,9 @@ def identity(name: str) -> str:
 
 
 def check_name(name: str, modality: Modality) -> None:
-    """ValueError if no dataset of `modality` has that name, or if a folder is missing, superfluous or impossible."""
+    """ValueError if no dataset of `modality` has that name, or if a folder is missing, superfluous
+    or impossible.
+    """
     kind, colon, folder = name.partition(":")
     known = [entry for entry in DATASETS if DATASETS[entry].modality == modality]
     if kind not in known:
@@ -99,7 +105,9 @@ def check_name(name: str, modality: Modality) -> None:
 
 
 def load_dataset(name: str, options: Options) -> Dataset:
-    """The dataset `name`, or `KIND:FOLDER`. Raises ValueError for a bad name and DataMissing for absent data."""
+    """The dataset `name`, or `KIND:FOLDER`. Raises ValueError for a bad name and DataMissing for
+    absent data.
+    """
     kind, _, folder = name.partition(":")
     check_name(name, DATASETS[kind].modality)
     return DATASETS[kind].load(folder, options)

@@ -1,9 +1,10 @@
 """Amazon reviews, the paper's text data: `amazon`, or `amazon:FOLDER`.
 
-They are the multi-domain sentiment archive: DOMAIN/{positive,negative,unlabeled}.review. These files look
-like XML and are not, because encodings are mixed, ampersands stray and closing tags may be missing; so they are cut at
-their tags. Up to 3 stars are negative, 4 and 5 positive. The 2,000 labelled reviews of books are the source. A target
-domain is tested on its unlabeled.review, which has ratings too, or where that is missing on its labelled reviews.
+They are the multi-domain sentiment archive: DOMAIN/{positive,negative,unlabeled}.review. These
+files look like XML and are not, because encodings are mixed, ampersands stray and closing tags may
+be missing; so they are cut at their tags. Up to 3 stars are negative, 4 and 5 positive. The 2,000
+labelled reviews of books are the source. A target domain is tested on its unlabeled.review, which
+has ratings too, or where that is missing on its labelled reviews.
 """
 
 import html
@@ -44,13 +45,16 @@ NLTK_PACKAGES = {
     "wordnet": ("md5:b3f38606f626e54c6f060548546f71f0", "11 MB"),
     "stopwords": ("md5:8726a900bca7083674536e2593686361", "34 kB"),
 }
-"""nltk's packages of WordNet and of English stop words: hash, as in nltk's own index, and size of each .zip file."""
+"""nltk's packages of WordNet and of English stop words: hash, as in nltk's own index, and size of
+each .zip file.
+"""
 
 
 @dataset("amazon", "text", folder="may")
 def load_amazon(argument: str, options: TextOptions) -> Dataset:
-    """The raw reviews in the folder `argument`, or in sorted_data_acl of the data folder, downloaded if need be.
-    DataMissing where a file is missing, ValueError where one holds no reviews."""
+    """The raw reviews in the folder `argument`, or in sorted_data_acl of the data folder,
+    downloaded if need be. DataMissing where a file is missing, ValueError where one holds no
+    reviews."""
     folder = Path(argument).expanduser()
     if (
         not argument
@@ -77,7 +81,8 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
     sizes = {domain: len(found.labels) + count for domain, (found, count) in read.items()}
     return make_text_dataset(
         name=identity(f"amazon:{argument}" if argument else "amazon"),
-        source=f"multi-domain sentiment reviews, raw text{f' ({skipped} unusable skipped)' if skipped else ''}",
+        source="multi-domain sentiment reviews, raw "
+        f"text{f' ({skipped} unusable skipped)' if skipped else ''}",
         domain_source=domain_source,
         compare_with="Amazon Reviews",
         official=not from_labelled and sizes == SIZES,
@@ -107,8 +112,8 @@ def _files(folder: Path, domain: str) -> list[Path]:
 
 
 def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
-    """The reviews of some files, and the number of those that are skipped, which have no word or no rating. ValueError
-    for a file without a usable review."""
+    """The reviews of some files, and the number of those that are skipped, which have no word or no
+    rating. ValueError for a file without a usable review."""
     texts, labels, skipped = list[str](), list[int](), 0
     for path in files:
         known = len(texts)
@@ -126,21 +131,23 @@ def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
                 skipped += 1
         if len(texts) == known:
             raise ValueError(
-                f"{path}: found no review with text and rating; allowed is a .review file of the archive"
+                f"{path}: found no review with text and rating; allowed is a .review file of the "
+                "archive"
             )
     return Reviews(np.array(texts, dtype=object), torch.tensor(labels)), skipped
 
 
 def _field(review: str, tag: str) -> str:
-    """What stands between a tag and its closing one, or the end of the review; nothing where the tag is missing. HTML's
-    entities are resolved, and control characters become spaces."""
+    """What stands between a tag and its closing one, or the end of the review; nothing where the
+    tag is missing. HTML's entities are resolved, and control characters become spaces."""
     inside = review.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].partition("</review>")[0]
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", html.unescape(inside).replace("’", "'")).strip()
 
 
 def wordnet_synonyms(data_folder: str) -> FindSynonyms:
-    """A function from a word to its synonyms in alphabetical order; a stop word has none. It opens WordNet, which takes
-    seconds, or downloads it at the first question, because features that are kept need none."""
+    """A function from a word to its synonyms in alphabetical order; a stop word has none. It opens
+    WordNet, which takes seconds, or downloads it at the first question, because features that are
+    kept need none."""
     folder = Path(data_folder).expanduser().resolve() / "nltk_data"
 
     @cache
@@ -155,7 +162,9 @@ def wordnet_synonyms(data_folder: str) -> FindSynonyms:
 
 @cache
 def _open(folder: Path) -> tuple[Any, list[str]]:
-    """WordNet's reader and the stop words, from nltk's data in any of nltk's places or, downloaded, in `folder`."""
+    """WordNet's reader and the stop words, from nltk's data in any of nltk's places or, downloaded,
+    in `folder`.
+    """
     import nltk.data
     from nltk.corpus import stopwords, wordnet
 

@@ -1,7 +1,7 @@
 """What a dataset is: one labelled source domain and named target domains.
 
-`Split.x` holds the *stored* form of the examples (of images, uint8). `weak_augment` and `randomise` map a stored form
-to a stored form, and `prepare` maps it to the network's input.
+`Split.x` holds the *stored* form of the examples (of images, uint8). `weak_augment` and `randomise`
+map a stored form to a stored form, and `prepare` maps it to the network's input.
 """
 
 import hashlib
@@ -25,11 +25,15 @@ from cascadetta_lib.data.streams import Vocabulary
 
 Modality = Literal["image", "text", "speech"]
 Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
-"""copies(x, count, generator) yields `count` augmented versions of a prepared batch x that keep its labels."""
+"""copies(x, count, generator) yields `count` augmented versions of a prepared batch x that keep its
+labels.
+"""
 
 
 class DataMissing(Exception):
-    """Data are not there and cannot be fetched. The message says which, where from, and where to put them."""
+    """Data are not there and cannot be fetched. The message says which, where from, and where to
+    put them.
+    """
 
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -74,8 +78,8 @@ class Dataset(ABC):
     name: see `cascadetta_lib.data.identity`.
     source: where the data come from, in words; it is printed beside every number.
     domain_source: the same of the target domains.
-    fingerprint: hash of all training and test examples, part of every key in the store.
-    official: whether these are the paper's own data and whole. Only then do levels compare with the paper's.
+    fingerprint: hash of all training and test examples, part of every key in the store. official:
+    whether these are the paper's own data and whole. Only then do levels compare with the paper's.
     compare_with: the dataset of the paper's tables beside which results are shown, or None.
     """
 
@@ -103,21 +107,27 @@ class Dataset(ABC):
 
     @property
     def plain(self) -> Split:
-        """The source for training without domain randomisation: `train`, or a form nearer to the network's input."""
+        """The source for training without domain randomisation: `train`, or a form nearer to the
+        network's input.
+        """
         return self.train
 
     @property
     def plain_held_out(self) -> Split:
-        """The held-out examples to measure on: `held_out`, or a form nearer to the network's input."""
+        """The held-out examples to measure on: `held_out`, or a form nearer to the network's
+        input."""
         return self.held_out
 
     @abstractmethod
     def domain(self, name: str, severity: int) -> Split:
-        """The examples of one target domain. Adaptation does not see their labels; these only serve to measure."""
+        """The examples of one target domain. Adaptation does not see their labels; these only serve
+        to measure.
+        """
 
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """The augmentation that every objective trains with: for images crop and flip, where the options say so; else
-        none, because the paper augments text and speech in no other way than by domain randomisation."""
+        """The augmentation that every objective trains with: for images crop and flip, where the
+        options say so; else none, because the paper augments text and speech in no other way than
+        by domain randomisation."""
         return x
 
     @abstractmethod
@@ -130,8 +140,9 @@ class Dataset(ABC):
 
     @property
     def augmented_copies(self) -> Copies | None:
-        """The augmentation that CoTTA averages over, or None where none keeps the labels of prepared data: it defines
-        none for text, so that its target there is the teacher's own prediction."""
+        """The augmentation that CoTTA averages over, or None where none keeps the labels of
+        prepared data: it defines none for text, so that its target there is the teacher's own
+        prediction."""
         return None
 
 
@@ -148,7 +159,8 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
 def split_source(source: Split, options: Options) -> tuple[Split, Split]:
     """Draw `train_size` examples (None: all) and set a share of them, at least one, aside.
 
-    The draw has its own seed: all seeds of a study share one held-out split. ValueError where none is left to train on.
+    The draw has its own seed: all seeds of a study share one held-out split. ValueError where none
+    is left to train on.
     """
     order = torch.randperm(len(source.y), generator=torch.Generator().manual_seed(0))[
         : options.train_size
@@ -162,8 +174,8 @@ def split_source(source: Split, options: Options) -> tuple[Split, Split]:
 
 
 def mixed(split: Split) -> Split:
-    """The examples in a fixed random order if they lie more or less class by class, else as they are: a batch of a
-    single class says nothing about accuracy under batch statistics."""
+    """The examples in a fixed random order if they lie more or less class by class, else as they
+    are: a batch of a single class says nothing about accuracy under batch statistics."""
     # Two classes in random order change at every other place, and more classes change more often.
     steps = split.y.diff()
     if (steps < 0).any() and 4 * int((steps != 0).sum()) >= len(split.y):
@@ -190,14 +202,18 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def set_aside(path: Path, reason: str) -> None:
-    """Keep a damaged file or folder as PATH.damaged-1, or the next number that is free, and warn of it."""
+    """Keep a damaged file or folder as PATH.damaged-1, or the next number that is free, and warn of
+    it.
+    """
     names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
     aside = path.replace(next(name for name in names if not name.exists()))
     warnings.warn(f"{reason}: it is kept as {aside.name} and made again", stacklevel=3)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an .npz file, without unpickling anything. ValueError where the file cannot be read."""
+    """All arrays of an .npz file, without unpickling anything. ValueError where the file cannot be
+    read.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: np.asarray(file[name]) for name in file}
@@ -208,8 +224,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays that an earlier call kept in the .npz file `path`, or those that `make` returns and that are kept
-    from then on, with a warning where they cannot be. A damaged file is set aside and made again."""
+    """The arrays that an earlier call kept in the .npz file `path`, or those that `make` returns
+    and that are kept from then on, with a warning where they cannot be. A damaged file is set aside
+    and made again."""
     if path.is_file():
         try:
             return read_arrays(path)  # the .npz format has a checksum for each array
@@ -235,8 +252,9 @@ def kept_array(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
 
 
 def code_version(*modules: str) -> str:
-    """A hash of the source of `modules` (of all files of a package), as 8 hexadecimal digits. It is part of the name
-    under which what they make is kept, so that nothing is reused that their earlier code has made."""
+    """A hash of the source of `modules` (of all files of a package), as 8 hexadecimal digits. It is
+    part of the name under which what they make is kept, so that nothing is reused that their
+    earlier code has made."""
     paths = [Path(str(sys.modules[name].__file__)) for name in modules]
     files = [
         sorted(path.parent.glob("[!.]*.*")) if path.stem == "__init__" else [path] for path in paths

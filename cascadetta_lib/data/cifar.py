@@ -1,4 +1,6 @@
-"""CIFAR-10 and CIFAR-100 with their -C archives: 50,000 training and 10,000 test images of 32×32 pixels."""
+"""CIFAR-10 and CIFAR-100 with their -C archives: 50,000 training and 10,000 test images of 32×32
+pixels.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -31,7 +33,9 @@ CORRUPTED = {
 
 
 def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
-    """DataMissing if the clean images are missing or altered; without the -C archive it warns and generates."""
+    """DataMissing if the clean images are missing or altered; without the -C archive it warns and
+    generates.
+    """
     from torchvision import (
         datasets,  # takes seconds, and the look-up of any dataset imports this module
     )
@@ -76,14 +80,17 @@ dataset("cifar100", "image")(lambda _, options: load_cifar("CIFAR-100", options)
 def read_cifar_c(
     folder: Path, size: int, corruption: str, severity: int, count: int | None
 ) -> Split:
-    """The first `count` images of a domain, from an array that holds `size` images of each of the five severities."""
+    """The first `count` images of a domain, from an array that holds `size` images of each of the
+    five severities.
+    """
     try:  # the arrays stay on the disk until rows of them are read
         images, labels = (
             np.load(folder / f"{stem}.npy", mmap_mode="r") for stem in (corruption, "labels")
         )
         if (images.dtype, images.shape, len(labels)) != (np.uint8, (5 * size, 32, 32, 3), 5 * size):
             raise ValueError(
-                f"{images.dtype} {images.shape} beside {len(labels)} labels, not uint8 of 5 × {size}"
+                f"{images.dtype} {images.shape} beside {len(labels)} labels, not uint8 of 5 × "
+                f"{size}"
             )
     except (OSError, ValueError, EOFError) as error:
         raise DataMissing(

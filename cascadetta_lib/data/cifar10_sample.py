@@ -1,7 +1,9 @@
-"""`cifar10_sample:FILE`: the first images of CIFAR-10's official test set, for measuring networks that are brought.
+"""`cifar10_sample:FILE`: the first images of CIFAR-10's official test set, for measuring networks
+that are brought.
 
-The file holds x, uint8 (N, 32, 32, 3), and y, int64 (N,), of torchvision's CIFAR10(train=False), since a JPEG copy of
-an image is a corruption of its own. There are no source images: nothing can be trained on it.
+The file holds x, uint8 (N, 32, 32, 3), and y, int64 (N,), of torchvision's CIFAR10(train=False),
+since a JPEG copy of an image is a corruption of its own. There are no source images: nothing can be
+trained on it.
 """
 
 from pathlib import Path
@@ -14,10 +16,12 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.data.npz import read_images
 
 DISTINCT = 992
-"""Images that are used: 31 batches of 32, so that a batch holds the same images whenever they come again."""
+"""Images that are used: 31 batches of 32, so that a batch holds the same images whenever they come
+again.
+"""
 VERSIONS = 10
-"""How often an image comes in a long stream, as it is and mirrored in turn, each time under another draw of the
-corruption. 310 batches of 32 a domain are nearly the paper's 313 updates."""
+"""How often an image comes in a long stream, as it is and mirrored in turn, each time under another
+draw of the corruption. 310 batches of 32 a domain are nearly the paper's 313 updates."""
 OFFICIAL = "e77557675fae79fa"
 """Fingerprint of the images, used VERSIONS times."""
 FILE = "3,055,850 bytes, SHA-256 5444ae7861d26abea95eff49da76558b11381f7647f4ff955fac141626eee02e"
@@ -27,7 +31,8 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 @dataset("cifar10_sample", "image", folder="must")
 def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
-    """A test_size of DISTINCT is every image once, up to VERSIONS times as many is a long stream of them.
+    """A test_size of DISTINCT is every image once, up to VERSIONS times as many is a long stream of
+    them.
 
     DataMissing where there is no file `argument`, ValueError where it is not as it must be.
     """

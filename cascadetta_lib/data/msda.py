@@ -1,12 +1,14 @@
 """Marginalised stacked denoising autoencoders (mSDA, Chen et al. 2012), which have a closed form.
 
-A layer is the linear map W that best restores [x; 1] from its corruption, in expectation over all corruptions, which
-set each feature to 0 with probability p and never the constant. With S = Σ x̄ x̄ᵀ over the examples x̄ = [x; 1] and
-q = (1−p, …, 1−p, 1):
+A layer is the linear map W that best restores [x; 1] from its corruption, in expectation over all
+corruptions, which set each feature to 0 with probability p and never the constant. With S = Σ x̄
+x̄ᵀ over the examples x̄ = [x; 1] and q = (1−p, …, 1−p, 1):
 
-    E[Q]_ij = S_ij q_i q_j (i ≠ j),   E[Q]_ii = S_ii q_i,   E[P]_ij = S_ij q_j,   W = E[P] E[Q]⁻¹,   h = tanh(W x̄)
+    E[Q]_ij = S_ij q_i q_j (i ≠ j),   E[Q]_ii = S_ii q_i,   E[P]_ij = S_ij q_j,
+    W = E[P] E[Q]⁻¹,   h = tanh(W x̄)
 
-Layers are stacked: the next one is fitted on h. The features of an example are x and the h of all layers, side by side.
+Layers are stacked: the next one is fitted on h. The features of an example are x and the h of all
+layers, side by side.
 """
 
 from collections.abc import Sequence
@@ -20,8 +22,8 @@ RIDGE = (
 
 
 def fit_msda(x: Tensor, *, layers: int, probability: float) -> list[Tensor]:
-    """Fit `layers` layers on the examples x, (N, D), dropping features with `probability` in [0, 1). Returns the W of
-    each layer, float32 (D, D + 1), on the device of x."""
+    """Fit `layers` layers on the examples x, (N, D), dropping features with `probability` in [0,
+    1). Returns the W of each layer, float32 (D, D + 1), on the device of x."""
     weights: list[Tensor] = []
     for _ in range(layers):
         weights.append(_fit_layer(x, probability))

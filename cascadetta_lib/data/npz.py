@@ -1,8 +1,9 @@
 """Your own images: `npz:FOLDER`, with FOLDER/train.npz and FOLDER/test.npz.
 
-Each file holds x, uint8 (N, H, H, 3) with H 32 or 64, and y, int64 (N,), with labels 0..C−1 of which train.npz has
-every one. `numpy.savez("train.npz", x=images, y=labels)` writes such a file. The first line of FOLDER/source.txt, if
-there is one, says where the images are from; it is printed beside the numbers.
+Each file holds x, uint8 (N, H, H, 3) with H 32 or 64, and y, int64 (N,), with labels 0..C−1 of
+which train.npz has every one. `numpy.savez("train.npz", x=images, y=labels)` writes such a file.
+The first line of FOLDER/source.txt, if there is one, says where the images are from; it is printed
+beside the numbers.
 """
 
 from pathlib import Path
@@ -25,7 +26,9 @@ PAPER_DATASETS = {(10, 32): "CIFAR-10-C", (100, 32): "CIFAR-100-C", (200, 64): "
 
 @dataset("npz", "image", folder="must")
 def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
-    """The images in the folder `argument`. DataMissing if a file is missing, ValueError if one is not as it must be."""
+    """The images in the folder `argument`. DataMissing if a file is missing, ValueError if one is
+    not as it must be.
+    """
     folder = Path(argument).expanduser()
     train_path, test_path = folder / "train.npz", folder / "test.npz"
     train, test = read_images(train_path), read_images(test_path)

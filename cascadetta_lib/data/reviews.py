@@ -1,8 +1,10 @@
-"""What all text datasets share: reviews of one source and three target domains, kept as a table of features.
+"""What all text datasets share: reviews of one source and three target domains, kept as a table of
+features.
 
-The stored form of a review is its row, an int64, which `prepare` looks up. Each EDA version of a training review has a
-row too, so domain randomisation is the choice of another row. Features are the counts of the most frequent unigrams and
-bigrams of the source's training texts and, beside them, their mSDA, which is fitted on the training rows alone.
+The stored form of a review is its row, an int64, which `prepare` looks up. Each EDA version of a
+training review has a row too, so domain randomisation is the choice of another row. Features are
+the counts of the most frequent unigrams and bigrams of the source's training texts and, beside
+them, their mSDA, which is fitted on the training rows alone.
 """
 
 import hashlib
@@ -37,7 +39,8 @@ CHUNK = 4096  # rows that mSDA maps at a time
 
 
 class TextOptions(Options):
-    """How text becomes features. The defaults are the paper's values, where the paper gives them."""
+    """How text becomes features. The defaults are the paper's values, where the paper gives
+    them."""
 
     synthetic_shift: float = Field(
         0.5, ge=0, le=1, description="reviews: share of opinions in a domain's own words"
@@ -66,8 +69,9 @@ class Reviews(NamedTuple):
     labels: Tensor  # int64 (N,), 0 for negative and 1 for positive
 
     def places(self, seed: int) -> Split:
-        """The places of the reviews in a mixed order, and their labels. A domain has a seed of its own: files hold one
-        class after the other, so with one for all, the batches of all domains would have the same labels."""
+        """The places of the reviews in a mixed order, and their labels. A domain has a seed of its
+        own: files hold one class after the other, so with one for all, the batches of all domains
+        would have the same labels."""
         order = torch.randperm(len(self.labels), generator=torch.Generator().manual_seed(seed))
         return Split(order, self.labels[order])
 
@@ -86,9 +90,9 @@ class Synonyms(NamedTuple):
 class TextDataset(Dataset):
     """Reviews of four product domains.
 
-    bank: the features of all rows, float32 (R, D), on the device.
-    versions: int64 (R, C), the rows that may replace a row under domain randomisation: the EDA versions of a training
-        review, and for any other row the row itself.
+    bank: the features of all rows, float32 (R, D), on the device. versions: int64 (R, C), the rows
+    that may replace a row under domain randomisation: the EDA versions of a training review, and
+    for any other row the row itself.
     domains: all domains by name, the source's held-out reviews included.
     texts, synonyms: the training texts and what they are augmented with.
     """
@@ -108,8 +112,8 @@ class TextDataset(Dataset):
         return {"classes": self.classes, "inputs": self.bank.shape[1]}
 
     def domain(self, name: str, severity: int = 1) -> Split:
-        """The first `options.test_size` reviews of a target domain in a fixed mixed order, or of the held-out source
-        reviews. Text has no severities."""
+        """The first `options.test_size` reviews of a target domain in a fixed mixed order, or of
+        the held-out source reviews. Text has no severities."""
         return self.domains[name]
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -131,13 +135,20 @@ class TextDataset(Dataset):
 
 
 def make_text_dataset(
-    *, source: str, train: Reviews, domains: Mapping[str, Reviews], synonyms: Synonyms, options: TextOptions,
-    official: bool = False, **fields: Any,
-) -> TextDataset:  # fmt: skip
-    """The dataset of all reviews of the source (`train`) and of the target domains, cut as the options say.
+    *,
+    source: str,
+    train: Reviews,
+    domains: Mapping[str, Reviews],
+    synonyms: Synonyms,
+    options: TextOptions,
+    official: bool = False,
+    **fields: Any,
+) -> TextDataset:
+    """The dataset of all reviews of the source (`train`) and of the target domains, cut as the
+    options say.
 
-    official: whether the reviews are the paper's; the dataset is official if, besides, none of them is cut away.
-    fields: name, domain_source and compare_with of `TextDataset`.
+    official: whether the reviews are the paper's; the dataset is official if, besides, none of them
+    is cut away. fields: name, domain_source and compare_with of `TextDataset`.
     """
     everything = [train, *(domains[name] for name in DOMAINS)]
     orders = [reviews.places(seed) for seed, reviews in enumerate(everything)]
@@ -148,7 +159,8 @@ def make_text_dataset(
     ]
     parts = [train.take(fitted.x), train.take(held_out.x), *targets]
 
-    # The rows of the features are those of the training reviews, of their EDA versions and of the other parts.
+    # The rows of the features are those of the training reviews, of their EDA versions and of the
+    # other parts.
     copies = options.eda_copies
     sizes = [len(fitted.y), len(fitted.y) * copies, *(len(part.labels) for part in parts[1:])]
     rows = torch.arange(sum(sizes))
@@ -197,7 +209,8 @@ def _as_bytes(texts: Iterable[str]) -> Tensor:
 
 
 def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions) -> np.ndarray:
-    """The features of all rows: those of `parts[0]`, of its EDA versions, and of the other parts."""
+    """The features of all rows: those of `parts[0]`, of its EDA versions, and of the other
+    parts."""
     generator = torch.Generator().manual_seed(EDA_SEED)
     versions = [
         " ".join(eda(words(text), options.eda_strength, generator, synonyms.find)[1])
@@ -223,12 +236,15 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions
 
 
 def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any:
-    """Counts (float32 CSR) of the `size` most frequent unigrams and bigrams of `fitted` in these and in `others`."""
+    """Counts (float32 CSR) of the `size` most frequent unigrams and bigrams of `fitted` in these
+    and in `others`.
+    """
     from scipy.sparse import vstack
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(token_pattern=WORD, ngram_range=(1, 2), dtype=np.float32)
     counts = vectorizer.fit_transform(fitted)
-    # The vectorizer's own max_features breaks ties as the machine's sort does; here the alphabet decides.
+    # The vectorizer's own max_features breaks ties as the machine's sort does; here the alphabet
+    # decides.
     frequent = np.sort(np.argsort(-np.asarray(counts.sum(0)).ravel(), kind="stable")[:size])
     return vstack([counts, vectorizer.transform(others)], format="csr")[:, frequent]

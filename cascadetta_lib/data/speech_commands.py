@@ -1,9 +1,11 @@
-"""Speech Commands v0.01, in the layout of its archive: WORD/*.wav, two lists of the split, _background_noise_/*.wav.
+"""Speech Commands v0.01, in the layout of its archive: WORD/*.wav, two lists of the split,
+_background_noise_/*.wav.
 
-Any two or more of its words will do. Test utterances are those of testing_list.txt, held-out ones those of
-validation_list.txt, and all others are for training. An utterance becomes one second at 16 kHz: stereo is averaged,
-another sampling rate is resampled, what is shorter is padded with zeros at the end, and what is longer is cut. A file
-that cannot be used is left out, with a warning when the files are read.
+Any two or more of its words will do. Test utterances are those of testing_list.txt, held-out ones
+those of validation_list.txt, and all others are for training. An utterance becomes one second at 16
+kHz: stereo is averaged, another sampling rate is resampled, what is shorter is padded with zeros at
+the end, and what is longer is cut. A file that cannot be used is left out, with a warning when the
+files are read.
 """
 
 import hashlib
@@ -39,9 +41,11 @@ ALL_WORDS, ALL_UTTERANCES = 30, 64_000  # The whole archive holds 64,721 utteran
 
 @dataset("speech_commands", "speech", folder="may")
 def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
-    """The words in the folder `argument` or, downloaded if need be, in SpeechCommands of the data folder.
+    """The words in the folder `argument` or, downloaded if need be, in SpeechCommands of the data
+    folder.
 
-    DataMissing if lists or background noise are missing, ValueError if what is there cannot be used."""
+    DataMissing if lists or background noise are missing, ValueError if what is there cannot be
+    used."""
     data_folder = Path(options.folder).expanduser()
     if argument:
         folder = Path(argument).expanduser()
@@ -73,7 +77,8 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
     if len(classes) < 2 or not len(noise):
         found = f"words in {len(classes)} folders and {len(noise)} seconds of {NOISE}"
         raise ValueError(
-            f"{folder}: found {found} in usable .wav files; allowed are 2 words or more, and some noise"
+            f"{folder}: found {found} in usable .wav files; allowed are 2 words or more, and some "
+            "noise"
         )
 
     lists = (
@@ -98,7 +103,10 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
     repeated = int((split == 3).sum())
     twice = f", less {repeated} that are in another part again" if repeated else ""
     if not (len(test.y) and len(held_out.y) and len(train.y.unique()) == len(classes)):
-        found = f"{TEST_LIST} names {len(test.y)} of {len(names)} utterances, {HELD_OUT_LIST} {len(held_out.y)}"
+        found = (
+            f"{TEST_LIST} names {len(test.y)} of {len(names)} utterances, {HELD_OUT_LIST} "
+            f"{len(held_out.y)}"
+        )
         raise ValueError(
             f"{folder}: {found}; allowed are 1 or more that leave some of each word to train on"
         )
@@ -116,7 +124,9 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
 
 
 def _read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
-    """Names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of utterances; seconds of noise, int16 (K, 16000)."""
+    """Names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of utterances; seconds of noise,
+    int16 (K, 16000).
+    """
     names, waveforms, noise = [], [], [np.empty((0, SAMPLES), np.int16)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for path, recording in zip(paths, pool.map(read_recording, paths), strict=True):
@@ -135,8 +145,8 @@ def _read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
 
 
 def read_recording(path: Path) -> np.ndarray | None:
-    """The samples of a file as int16 (L,) at 16 kHz, of one channel. None if it cannot be read, holds no numbers or
-    has a sampling rate that no recorder has."""
+    """The samples of a file as int16 (L,) at 16 kHz, of one channel. None if it cannot be read,
+    holds no numbers or has a sampling rate that no recorder has."""
     import soundfile
     from torchaudio.functional import resample
 

@@ -9,8 +9,8 @@ import numpy as np
 from cascadetta_lib.registry import nearest
 
 Order = Literal["mixed", "correlated"]
-"""The order of the examples: all domains shuffled together, or domain after domain with the labels of each in runs.
-None is domain after domain, as stored."""
+"""The order of the examples: all domains shuffled together, or domain after domain with the labels
+of each in runs. None is domain after domain, as stored."""
 
 GRADUAL_SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
@@ -27,8 +27,9 @@ class Domain(NamedTuple):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The domains of a modality: those of its standard stream, others that a stream may name, and the severities.
-    The source domain itself (`books`, `clean`) is none of the standard targets, as in the paper's tables."""
+    """The domains of a modality: those of its standard stream, others that a stream may name, and
+    the severities. The source domain itself (`books`, `clean`) is none of the standard targets, as
+    in the paper's tables."""
 
     standard: tuple[str, ...]
     others: tuple[str, ...]
@@ -38,13 +39,13 @@ class Vocabulary:
 def make_stream(
     stream: str | Sequence[str], vocabulary: Vocabulary, severity: int = 1
 ) -> list[Domain]:
-    """The domains of `instantaneous`, `mixed`, `correlated`, `gradual` (where there are severities), or a list such as
-    ["fog", "snow:3"].
+    """The domains of `instantaneous`, `mixed`, `correlated`, `gradual` (where there are
+    severities), or a list such as ["fog", "snow:3"].
 
-    instantaneous, mixed, correlated: every standard domain once, at `severity`; they differ in the order of the
-    examples (`Order`). gradual: every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next
-    (Sec. 6.1), which makes 135 domains of 15. A domain of a list that names no severity of its own has `severity`.
-    Raises ValueError for anything else.
+    instantaneous, mixed, correlated: every standard domain once, at `severity`; they differ in the
+    order of the examples (`Order`). gradual: every standard domain through the severities 1 2 3 4 5
+    4 3 2 1 before the next (Sec. 6.1), which makes 135 domains of 15. A domain of a list that names
+    no severity of its own has `severity`. Raises ValueError for anything else.
     """
     single = len(vocabulary.severities) == 1
     names = ["instantaneous", "mixed", "correlated"] + ([] if single else ["gradual"])
@@ -69,7 +70,8 @@ def make_stream(
         chosen = level if colon else str(vocabulary.severities[0] if single else severity)
         if chosen not in map(str, vocabulary.severities):
             raise ValueError(
-                f"{name}:{chosen}: the severity is one of {', '.join(map(str, vocabulary.severities))}"
+                f"{name}:{chosen}: the severity is one of "
+                f"{', '.join(map(str, vocabulary.severities))}"
             )
         domains.append(Domain(name, int(chosen)))
     return domains
@@ -78,12 +80,14 @@ def make_stream(
 def draw_order(
     order: Order | None, labels: np.ndarray, delta: float | None, generator: np.random.Generator
 ) -> np.ndarray:
-    """The places (N,) of examples with these labels (N,) in the order in which they come, each place once.
+    """The places (N,) of examples with these labels (N,) in the order in which they come, each
+    place once.
 
-    mixed: any order is equally likely. correlated: much as in NOTE and RoTTA, the examples of each of the C labels are
-    cut into C pieces in the proportions of a draw from Dirichlet(δ, ..., δ); then come the first pieces of all labels,
-    one after the other in random order, then the second ones, and so on. With δ near 0 all examples of a label come in
-    one run, and with a large δ in C runs of one length.
+    mixed: any order is equally likely. correlated: much as in NOTE and RoTTA, the examples of each
+    of the C labels are cut into C pieces in the proportions of a draw from Dirichlet(δ, ..., δ);
+    then come the first pieces of all labels, one after the other in random order, then the second
+    ones, and so on. With δ near 0 all examples of a label come in one run, and with a large δ in C
+    runs of one length.
     """
     if order is None:
         return np.arange(len(labels))

@@ -1,9 +1,11 @@
-"""Composed reviews, so that everything runs without a download. They are synthetic and not the paper's data.
+"""Composed reviews, so that everything runs without a download. They are synthetic and not the
+paper's data.
 
-A review is a few sentences. A sentence that gives an opinion takes its word from those that all four product domains
-share or, with probability `shift`, from the domain's own. A model of book reviews has never met the words of the other
-domains, and some that it has met mean the opposite there (a simple book, a simple remote control). Some opinions go
-against the review's verdict. The other sentences say nothing of it.
+A review is a few sentences. A sentence that gives an opinion takes its word from those that all
+four product domains share or, with probability `shift`, from the domain's own. A model of book
+reviews has never met the words of the other domains, and some that it has met mean the opposite
+there (a simple book, a simple remote control). Some opinions go against the review's verdict. The
+other sentences say nothing of it.
 """
 
 import numpy as np
@@ -29,7 +31,8 @@ OPINIONS = {
     (
         "any",
         0,
-    ): "bad poor lousy terrible awful disappointing underwhelming useless worthless annoying irritating",
+    ): "bad poor lousy terrible awful disappointing underwhelming useless worthless annoying "
+    "irritating",
     (
         "any",
         1,
@@ -95,7 +98,9 @@ def load_reviews(argument: str, options: TextOptions) -> Dataset:
 
 
 def compose(domain: str, count: int, seed: int, *, shift: float) -> Reviews:
-    """`count` reviews of a domain, half of each verdict; `shift` is the share of opinions in the domain's own words."""
+    """`count` reviews of a domain, half of each verdict; `shift` is the share of opinions in the
+    domain's own words.
+    """
     random = np.random.default_rng(seed)
 
     def sentence(verdict: int) -> str:

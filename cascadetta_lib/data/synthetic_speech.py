@@ -1,8 +1,10 @@
-"""Ten made-up words, so that everything runs without a download. They are synthetic and not the paper's data.
+"""Ten made-up words, so that everything runs without a download. They are synthetic and not the
+paper's data.
 
-A word is a sequence of vowels. As in speech, a vowel is a harmonic sound whose overtones are loud near a few
-frequencies, the formants. Speakers differ in the pitch of the voice and in the length of the vocal tract, by which all
-formants are multiplied. They also speak at different times, speeds and levels, before noise.
+A word is a sequence of vowels. As in speech, a vowel is a harmonic sound whose overtones are loud
+near a few frequencies, the formants. Speakers differ in the pitch of the voice and in the length of
+the vocal tract, by which all formants are multiplied. They also speak at different times, speeds
+and levels, before noise.
 """
 
 import torch
@@ -26,7 +28,9 @@ TRAIN, HELD_OUT, TEST, NOISE = 540, 60, 200, 30  # utterances, and seconds of ba
 
 @dataset("synthetic_speech", "speech", real=False)
 def load_synthetic_speech(argument: str, options: SpeechOptions) -> Dataset:
-    """540 training, 60 held-out and 200 test utterances of ten words, which are the same every time."""
+    """540 training, 60 held-out and 200 test utterances of ten words, which are the same every
+    time.
+    """
     generator = torch.Generator().manual_seed(0)
     low, high = torch.tensor(FORMANTS, dtype=torch.float64).T
     formants = low + (high - low) * torch.rand(WORDS, VOWELS, len(FORMANTS), generator=generator)
@@ -40,7 +44,8 @@ def load_synthetic_speech(argument: str, options: SpeechOptions) -> Dataset:
     noise = torch.randn(NOISE, SAMPLES, generator=generator)
     return make_speech_dataset(
         name="synthetic_speech",
-        source=f"{WORDS} words composed by data/synthetic_speech.py, synthetic, not the paper's data",
+        source=f"{WORDS} words composed by data/synthetic_speech.py, synthetic, not the paper's "
+        "data",
         class_names=tuple(f"word {number}" for number in range(1, WORDS + 1)),
         train=train,
         held_out=held_out,
@@ -51,7 +56,9 @@ def load_synthetic_speech(argument: str, options: SpeechOptions) -> Dataset:
 
 
 def utter(formants: Tensor, generator: torch.Generator) -> Tensor:
-    """Say words, given by the formants of their vowels in Hz, (N, VOWELS, formants): waveforms (N, 16000)."""
+    """Say words, given by the formants of their vowels in Hz, (N, VOWELS, formants): waveforms (N,
+    16000).
+    """
 
     def uniform(low: float, high: float) -> Tensor:
         return low + (high - low) * torch.rand(
@@ -64,7 +71,8 @@ def utter(formants: Tensor, generator: torch.Generator) -> Tensor:
     progress = (
         seconds - uniform(0, 1) * (1 - length)
     ) / length  # 0 where a word begins and 1 where it ends
-    # A sawtooth has all harmonics. Their levels are set in short windows, of which a vowel fills many.
+    # A sawtooth has all harmonics. Their levels are set in short windows, of which a vowel fills
+    # many.
     fourier = torch.stft(
         2 * (pitch * seconds % 1) - 1, 512, hop, window=window, return_complex=True
     )

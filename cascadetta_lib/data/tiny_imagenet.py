@@ -1,7 +1,9 @@
-"""Tiny-ImageNet with Tiny-ImageNet-C: 200 classes, 100,000 training and 10,000 validation images of 64×64 pixels.
+"""Tiny-ImageNet with Tiny-ImageNet-C: 200 classes, 100,000 training and 10,000 validation images of
+64×64 pixels.
 
-As in the paper, the validation images serve as test images, and the network is a ResNet-34 on 224×224 pixels. The clean
-images are decoded once, and the arrays (1.3 GB) are kept beside them; those of a -C domain are decoded when it is read.
+As in the paper, the validation images serve as test images, and the network is a ResNet-34 on
+224×224 pixels. The clean images are decoded once, and the arrays (1.3 GB) are kept beside them;
+those of a -C domain are decoded when it is read.
 """
 
 from collections.abc import Iterable
@@ -37,7 +39,8 @@ CORRUPTED_HASH = "md5:f9c9a9dbdc11469f0b850190f7ad8be1"
 
 @dataset("tiny_imagenet", "image", batch_size=64)
 def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
-    """DataMissing if the clean images are missing; without the -C archive it warns and generates."""
+    """DataMissing if the clean images are missing; without the -C archive it warns and
+    generates."""
     folder = Path(options.folder).expanduser()
     clean = kept_arrays(folder / "tiny-imagenet-200.npz", lambda: _read_clean(options.folder))
     contents = [f"{corruption}/{severity}" for corruption in CORRUPTIONS for severity in SEVERITIES]
@@ -65,7 +68,9 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
 
 
 def _read_clean(data_folder: str) -> dict[str, np.ndarray]:
-    """All arrays of the archive. A label is the place of a class in the sorted WordNet ids. Raises DataMissing."""
+    """All arrays of the archive. A label is the place of a class in the sorted WordNet ids. Raises
+    DataMissing.
+    """
     folder = fetch(
         "Tiny-ImageNet", [URL], data_folder, HASH, "248 MB", "tiny-imagenet-200", CONTENTS
     )
@@ -79,7 +84,8 @@ def _read_clean(data_folder: str) -> dict[str, np.ndarray]:
     ]
     if (found := (len(paths), len(annotations), len(classes))) != WHOLE:
         raise DataMissing(
-            f"{folder} has {found} training images, validation images, classes, not {WHOLE}; remove it"
+            f"{folder} has {found} training images, validation images, classes, not {WHOLE}; "
+            "remove it"
         )
     return {
         "train_x": _decode(paths),
@@ -93,8 +99,9 @@ def _read_clean(data_folder: str) -> dict[str, np.ndarray]:
 def _read_domain(
     folder: Path, whole: tuple[int, int], corruption: str, severity: int, count: int | None
 ) -> Split:
-    """The first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in one order, drawn once, for all domains. whole:
-    how many images of how many classes there must be, since a label is the place of a class among them."""
+    """The first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in one order, drawn once, for
+    all domains. whole: how many images of how many classes there must be, since a label is the
+    place of a class among them."""
     paths = sorted((place := folder / corruption / str(severity)).glob("*/*.JPEG"))
     places = {
         wnid: place for place, wnid in enumerate(sorted({path.parent.name for path in paths}))
@@ -111,7 +118,9 @@ def _read_domain(
 
 
 def _decode(paths: Iterable[str | Path]) -> np.ndarray:
-    """The images as uint8 (N, 3, H, W). Several threads read them, since decoding releases Python's lock."""
+    """The images as uint8 (N, 3, H, W). Several threads read them, since decoding releases Python's
+    lock.
+    """
 
     def decode(path: str | Path) -> np.ndarray:
         try:

@@ -1,7 +1,9 @@
-"""What all speech datasets share: one-second utterances, the log-mel spectrograms that the network sees, five domains.
+"""What all speech datasets share: one-second utterances, the log-mel spectrograms that the network
+sees, five domains.
 
-An utterance is stored as int16 (16000,), one second at 16 kHz, on the device. Domains and randomised utterances are
-stored as their spectrograms, float32 (N, 1, 32, 32) in dB, because stretch and shift act on frames, not on samples.
+An utterance is stored as int16 (16000,), one second at 16 kHz, on the device. Domains and
+randomised utterances are stored as their spectrograms, float32 (N, 1, 32, 32) in dB, because
+stretch and shift act on frames, not on samples.
 """
 
 from dataclasses import dataclass
@@ -31,7 +33,8 @@ SAMPLES = SAMPLE_RATE  # of an utterance, which lasts one second
 FFT, HOP, BANDS, FRAMES = 2048, 512, 32, 32
 SMALLEST_POWER = 1e-10  # Power below this counts as this (−100 dB), as in librosa's power_to_db.
 FLOOR = -80.0  # dB below the utterance's maximum, under which all is the same
-BATCH = 16  # utterances at once: few enough for a CPU's cache to hold their Fourier transforms, 260 kB each
+# Utterances at once: few enough for a CPU's cache to hold their Fourier transforms, 260 kB each
+BATCH = 16
 CHUNK = 256  # utterances of a domain that are made at a time
 SOURCE_DOMAIN = "clean"
 RANGES = {
@@ -41,9 +44,9 @@ RANGES = {
     "stretch": (0.8, 1.2),
     "shift": (-8, 8),
 }
-"""The target domains in the order of the stream, and the range that each utterance's value is drawn from: amplitude a
-in a·x; pitch p, where x is resampled to p times its length; noise p in (1 − p)·x + p·n; stretch r, where frames pass r
-times as fast; shift by an integer number of frames."""
+"""The target domains in the order of the stream, and the range that each utterance's value is drawn
+from: amplitude a in a·x; pitch p, where x is resampled to p times its length; noise p in (1 − p)·x
++ p·n; stretch r, where frames pass r times as fast; shift by an integer number of frames."""
 DOMAINS = tuple(RANGES)
 
 
@@ -69,7 +72,9 @@ class SpeechDataset(Dataset):
 
     @cached_property
     def plain(self) -> Split:
-        """The source as spectrograms in dB, float32 (N, 1, 32, 32), which are computed once and not in every epoch."""
+        """The source as spectrograms in dB, float32 (N, 1, 32, 32), which are computed once and not
+        in every epoch.
+        """
         return Split(log_mel(self.train.x), self.train.y)
 
     @cached_property
@@ -78,8 +83,8 @@ class SpeechDataset(Dataset):
         return Split(log_mel(self.held_out.x), self.held_out.y)
 
     def domain(self, name: str, severity: int = 1) -> Split:
-        """The first `options.test_size` test utterances in a domain, or unchanged as `clean`: spectrograms, float32
-        (N, 1, 32, 32) in dB. Speech has no severities."""
+        """The first `options.test_size` test utterances in a domain, or unchanged as `clean`:
+        spectrograms, float32 (N, 1, 32, 32) in dB. Speech has no severities."""
         test = self.test.take(slice(self.options.test_size))
         if name == SOURCE_DOMAIN:
             return Split(log_mel(test.x), test.y)
@@ -97,16 +102,21 @@ class SpeechDataset(Dataset):
         return to_device(Split(torch.from_numpy(kept), test.y), self.options.device)
 
     def example(self, name: str, index: int) -> Tensor:
-        """A test utterance, clean or in a domain of waveforms, to listen to: float32 (16000,), clipped to [−1, 1]."""
+        """A test utterance, clean or in a domain of waveforms, to listen to: float32 (16000,),
+        clipped to [−1, 1].
+        """
         waveform = as_float(self.test.x[index])
         if name != SOURCE_DOMAIN:
             waveform = change_waveforms(name, *self._drawn(name, slice(index, index + 1)))[0]
         return waveform.clamp(-1, 1).cpu()
 
     def _drawn(self, name: str, part: slice) -> tuple[Tensor, Tensor, Tensor]:
-        """A part of the test utterances and, for each of them, the domain's value and a second of noise."""
-        # Domains have seeds of their own. With one for all, an utterance of low pitch would be one of little noise. The
-        # draw is for all utterances, so that an utterance meets the same one however many are used.
+        """A part of the test utterances and, for each of them, the domain's value and a second of
+        noise.
+        """
+        # Domains have seeds of their own. With one for all, an utterance of low pitch would be one
+        # of little noise. The draw is for all utterances, so that an utterance meets the same one
+        # however many are used.
         generator = torch.Generator().manual_seed(DOMAINS.index(name))
         values, seconds = draw_domain(name, len(self.test.y), len(self.noise), generator)
         device = self.noise.device
@@ -117,31 +127,42 @@ class SpeechDataset(Dataset):
         )
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Spectrograms, float32 (N, 1, 32, 32) in dB, of utterances, int16 (N, 16000), which are augmented first."""
+        """Spectrograms, float32 (N, 1, 32, 32) in dB, of utterances, int16 (N, 16000), which are
+        augmented first.
+        """
         return log_mel(
             augment(as_float(x), generator, probability=self.options.augmentation_probability)
         )
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Waveforms (N, 16000) or spectrograms in dB to the network's input, (dB + 40)/40, float32 (N, 1, 32, 32)."""
+        """Waveforms (N, 16000) or spectrograms in dB to the network's input, (dB + 40)/40, float32
+        (N, 1, 32, 32).
+        """
         return ((log_mel(x) if x.ndim == 2 else x) - FLOOR / 2) / (-FLOOR / 2)
 
     @property
     def augmented_copies(self) -> Copies:
-        """Spectrograms with masks and noise, which are ours because CoTTA defines none for speech."""
+        """Spectrograms with masks and noise, which are ours because CoTTA defines none for
+        speech."""
         return spectrogram_copies
 
 
 def make_speech_dataset(
-    *, train: Split, held_out: Split, test: Split, noise: Tensor, options: SpeechOptions, official: bool = False,
+    *,
+    train: Split,
+    held_out: Split,
+    test: Split,
+    noise: Tensor,
+    options: SpeechOptions,
+    official: bool = False,
     **fields: Any,
-) -> SpeechDataset:  # fmt: skip
+) -> SpeechDataset:
     """The dataset of all its utterances (int16 (N, 16000), on the CPU), cut as the options say.
 
-    held_out: the data's own validation split, which is used whole, so that no fraction is set aside.
-    noise: seconds of background noise, int16 (K, 16000).
-    official: whether the data are the paper's; the dataset is official if, besides, nothing is cut away.
-    fields: name, source and class_names of `SpeechDataset`.
+    held_out: the data's own validation split, which is used whole, so that no fraction is set
+    aside. noise: seconds of background noise, int16 (K, 16000).
+    official: whether the data are the paper's; the dataset is official if, besides, nothing is cut
+    away. fields: name, source and class_names of `SpeechDataset`.
     """
     whole = (options.train_size or len(train.y)) >= len(train.y) and (
         options.test_size or len(test.y)
@@ -171,11 +192,13 @@ def as_int16(waveforms: Tensor) -> Tensor:
 
 
 def log_mel(waveforms: Tensor) -> Tensor:
-    """Log-mel spectrograms of waveforms (N, 16000), int16 or float in [−1, 1]: float32 (N, 1, 32, 32) in dB.
+    """Log-mel spectrograms of waveforms (N, 16000), int16 or float in [−1, 1]: float32 (N, 1, 32,
+    32) in dB.
 
-    The result is that of librosa's `power_to_db(melspectrogram(..., n_fft=2048, hop_length=512, n_mels=32),
-    ref=np.max)`: power in Slaney's mel bands, in dB relative to the utterance's own maximum, −80..0. A constant factor
-    on a waveform therefore changes nothing, and silence is 0 everywhere.
+    The result is that of librosa's `power_to_db(melspectrogram(..., n_fft=2048, hop_length=512,
+    n_mels=32), ref=np.max)`: power in Slaney's mel bands, in dB relative to the utterance's own
+    maximum, −80..0. A constant factor on a waveform therefore changes nothing, and silence is 0
+    everywhere.
     """
     return torch.cat(
         [_decibels(_mel(waveforms.device)(as_float(part))) for part in waveforms.split(BATCH)]
@@ -200,8 +223,9 @@ def _decibels(power: Tensor) -> Tensor:
 def draw_domain(
     name: str, count: int, seconds: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Draw one of DOMAINS for `count` utterances: the value of each, float32 (N,), and which of so many `seconds` of
-    background noise it meets, int64 (N,), of which only the domain "noise" makes use."""
+    """Draw one of DOMAINS for `count` utterances: the value of each, float32 (N,), and which of so
+    many `seconds` of background noise it meets, int64 (N,), of which only the domain "noise" makes
+    use."""
     low, high = RANGES[name]
     if name == "shift":
         value = torch.randint(int(low), int(high) + 1, (count,), generator=generator).float()
@@ -211,9 +235,11 @@ def draw_domain(
 
 
 def domain_spectrograms(name: str, waveforms: Tensor, value: Tensor, noise: Tensor) -> Tensor:
-    """Spectrograms, as `log_mel`'s, of float waveforms (N, 16000) in a domain, with values (N,) and noise (N, 16000).
+    """Spectrograms, as `log_mel`'s, of float waveforms (N, 16000) in a domain, with values (N,) and
+    noise (N, 16000).
 
-    stretch: a phase vocoder's magnitudes alone, since power has no phases. shift: of the power, before the dB.
+    stretch: a phase vocoder's magnitudes alone, since power has no phases. shift: of the power,
+    before the dB.
     """
     if name not in ("stretch", "shift"):
         return log_mel(change_waveforms(name, waveforms, value, noise))
@@ -225,7 +251,9 @@ def domain_spectrograms(name: str, waveforms: Tensor, value: Tensor, noise: Tens
 
 
 def _frames_at(frames: Tensor, position: Tensor) -> Tensor:
-    """Frames (N, F, T) linearly interpolated at the positions (N, T'), and zero beyond the ends: (N, F, T')."""
+    """Frames (N, F, T) linearly interpolated at the positions (N, T'), and zero beyond the ends:
+    (N, F, T').
+    """
     distance = torch.arange(frames.shape[2], device=frames.device)[:, None] - position[:, None, :]
     return frames @ (1 - distance.abs()).clamp_min(0)
 
@@ -233,10 +261,11 @@ def _frames_at(frames: Tensor, position: Tensor) -> Tensor:
 def change_waveforms(name: str, waveforms: Tensor, value: Tensor, noise: Tensor) -> Tensor:
     """The waveforms themselves, in the domain amplitude, pitch or noise: (N, 16000).
 
-    amplitude: not clipped, as in the public recipe. It hardly changes `log_mel`, which is relative to the utterance's
-        own maximum, so this domain is as good as no shift, whatever the paper's was.
-    pitch: speed and pitch move together. Interpolation is linear, as in the public recipe, so that what was above
-        6.4 kHz folds back where an utterance becomes shorter by a fifth. The result is cut, or padded with zeros.
+    amplitude: not clipped, as in the public recipe. It hardly changes `log_mel`, which is relative
+        to the utterance's own maximum, so this domain is as good as no shift, whatever the paper's
+        was. pitch: speed and pitch move together. Interpolation is linear, as in the public recipe,
+        so that what was above 6.4 kHz folds back where an utterance becomes shorter by a fifth. The
+        result is cut, or padded with zeros.
     """
     if name == "amplitude":
         return value[:, None] * waveforms

@@ -1,15 +1,17 @@
-"""One loop: a method meets a stream. Online error E, average accuracy A (Eq. 1) and forward transfer F (Eq. 2).
+"""One loop: a method meets a stream. Online error E, average accuracy A (Eq. 1) and forward
+transfer F (Eq. 2).
 
 For every t:  adapt and predict online on T_t (E);
 at the end:   measure every domain without updates, R(T_t | T_1:N) (A);
-for F:        measure T_t as soon as it was passed, R(T_t | T_1:t), by the source model, and by a source model that was
-              adapted to T_t alone, R(T_t | T_t).
+for F:        measure T_t as soon as it was passed, R(T_t | T_1:t), by the source model, and
+              by a source model that was adapted to T_t alone, R(T_t | T_t).
 
-All of this is measured on the very batches of the stream (streams.draw_order says in which order the examples come),
-since methods take statistics from their batch. So on a `correlated` stream E, A and F are what they always are, all of
-them in batches of few labels. A `mixed` stream is one pass over all domains together: E is the mean over domains of the
-online error on the examples of each, A that of the final model's accuracy, in the same mixed batches. F is not defined
-there, because no domain comes after another.
+All of this is measured on the very batches of the stream (streams.draw_order says in which order
+the examples come), since methods take statistics from their batch. So on a `correlated` stream E, A
+and F are what they always are, all of them in batches of few labels. A `mixed` stream is one pass
+over all domains together: E is the mean over domains of the online error on the examples of each, A
+that of the final model's accuracy, in the same mixed batches. F is not defined there, because no
+domain comes after another.
 """
 
 import math
@@ -40,13 +42,14 @@ ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxil
 class Evaluation(NamedTuple):
     """What a method did on a stream.
 
-    batches: a row a batch; of a mixed stream, a row for each domain in a batch. Columns: step (the domain's place in
-        the stream, from 0), domain, severity, position (examples before the batch, of the domain, or of the whole mixed
-        stream), count, errors, what `losses.describe` says of them (NaN without θ_a), seconds (the stretch's mean a
-        batch, shared out by count).
-    accuracies: a row a measurement without update: step, domain, severity, kind, after, accuracy in [0, 1]. kind is
-        `stream` for the model after T_1..T_after; with after = 0, `source` for the unadapted model in the method's
-        BatchNorm mode, and `alone` for a source model that was adapted to this domain alone.
+    batches: a row a batch; of a mixed stream, a row for each domain in a batch. Columns: step (the
+        domain's place in the stream, from 0), domain, severity, position (examples before the
+        batch, of the domain, or of the whole mixed stream), count, errors, what `losses.describe`
+        says of them (NaN without θ_a), seconds (the stretch's mean a batch, shared out by count).
+    accuracies: a row a measurement without update: step, domain, severity, kind, after, accuracy in
+        [0, 1]. kind is `stream` for the model after T_1..T_after; with after = 0, `source` for the
+        unadapted model in the method's BatchNorm mode, and `alone` for a source model that was
+        adapted to this domain alone.
     """
 
     batches: pd.DataFrame
@@ -58,8 +61,8 @@ Stretch = tuple[Domain, ...]
 
 
 class Examples(NamedTuple):
-    """The examples of a stretch, as stored: x (N, ...) and labels y (N,). order (N,): their indices as they come.
-    domains (N,): of which domain of the stretch each is, in that order."""
+    """The examples of a stretch, as stored: x (N, ...) and labels y (N,). order (N,): their indices
+    as they come. domains (N,): of which domain of the stretch each is, in that order."""
 
     x: Tensor
     y: Tensor
@@ -69,8 +72,9 @@ class Examples(NamedTuple):
 
 @dataclass
 class Evaluator:
-    """Runs one method over one stream. `dataset` prepares the inputs; batches come in an order that `seed` and δ draw
-    (see streams.draw_order); the last one of a domain, or of a mixed stream, may be shorter."""
+    """Runs one method over one stream. `dataset` prepares the inputs; batches come in an order that
+    `seed` and δ draw (see streams.draw_order); the last one of a domain, or of a mixed stream, may
+    be shorter."""
 
     method: Method
     dataset: Dataset
@@ -137,7 +141,9 @@ class Evaluator:
         return Evaluation(pd.DataFrame(batches), pd.DataFrame(accuracies))
 
     def _hold(self, stretches: Sequence[Stretch]) -> None:
-        """Read the examples and draw their order. A gradual stream meets most domains twice; each is held once."""
+        """Read the examples and draw their order. A gradual stream meets most domains twice; each
+        is held once.
+        """
         self._held, generator = {}, np.random.default_rng(self.seed)
         for stretch in dict.fromkeys(stretches):
             splits = [self.dataset.domain(*domain) for domain in stretch]
@@ -151,8 +157,8 @@ class Evaluator:
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
 
     def accuracies(self, stretch: Stretch) -> dict[int, float]:
-        """Accuracy of the model as it is on the domains of a stretch, by place there: no update, the method's own
-        BatchNorm mode, and the very batches of the stream."""
+        """Accuracy of the model as it is on the domains of a stretch, by place there: no update,
+        the method's own BatchNorm mode, and the very batches of the stream."""
 
         def predict(x: Tensor) -> Outputs:
             outputs = self.method.predict(x)
@@ -165,11 +171,12 @@ class Evaluator:
     def _pass(
         self, stretch: Stretch, predict: Callable[[Tensor], Outputs]
     ) -> list[tuple[int, Record]]:
-        """Predict a stretch: a record for each batch and domain in it, with the place of the domain in the stretch. The
-        results are read from the device once, after the last batch."""
+        """Predict a stretch: a record for each batch and domain in it, with the place of the domain
+        in the stretch. The results are read from the device once, after the last batch."""
         x, y, order, domains = self._held[stretch]
         starts = range(0, len(y), self.batch_size)
-        # For every batch the places in it, one domain after the other, copied to the device at once.
+        # For every batch the places in it, one domain after the other, copied to the device at
+        # once.
         grouped = np.concatenate(
             [domains[start : start + self.batch_size].argsort(kind="stable") for start in starts]
         )
@@ -214,8 +221,9 @@ class Evaluator:
 
 
 def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list[Tensor]:
-    """Four prepared batches of domains all along the stream, of 32 examples or more, on which the work of a method is
-    counted: RoTTA updates once in 64 examples, and CoTTA makes copies where it is unsure."""
+    """Four prepared batches of domains all along the stream, of 32 examples or more, on which the
+    work of a method is counted: RoTTA updates once in 64 examples, and CoTTA makes copies where it
+    is unsure."""
     domains = [stream[place * len(stream) // 4] for place in range(4)]
     return [dataset.prepare(dataset.domain(*domain).x[: max(32, size)]) for domain in domains]
 
@@ -230,7 +238,9 @@ def _accuracies(records: Sequence[tuple[int, Record]]) -> dict[int, float]:
 
 
 def online_errors(batches: pd.DataFrame) -> pd.Series:
-    """Online error of each domain in the stream's order, in [0, 1]; indexed by (step, domain, severity)."""
+    """Online error of each domain in the stream's order, in [0, 1]; indexed by (step, domain,
+    severity).
+    """
     sums = batches.groupby(["step", "domain", "severity"])[["errors", "count"]].sum()
     return sums["errors"] / sums["count"]
 
@@ -248,13 +258,14 @@ def average_accuracy(accuracies: pd.DataFrame) -> float:
 
 
 def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -> float | None:
-    """F in [−1, 1], or None where it was not measured, as on a mixed stream. Each is a mean over the domains t = 2..N.
+    """F in [−1, 1], or None where it was not measured, as on a mixed stream. Each is a mean over
+    the domains t = 2..N.
 
-    paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted to T_t alone.
-    final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
-    unadapted: R(T_t | T_1:N) less the accuracy of the unadapted model. So does the release, whose second model is never
-        updated because its optimiser owns the tensors of another copy; but that model keeps running statistics of the
-        domain, where ours has the method's BatchNorm mode.
+    paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted
+    to T_t alone. final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
+    unadapted: R(T_t | T_1:N) less the accuracy of the unadapted model. So does the release, whose
+    second model is never updated because its optimiser owns the tensors of another copy; but that
+    model keeps running statistics of the domain, where ours has the method's BatchNorm mode.
     """
     later = accuracies[accuracies["step"] > 0].set_index("step")
     compared = later[later["kind"] == ("source" if definition == "unadapted" else "alone")]

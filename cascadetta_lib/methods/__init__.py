@@ -1,7 +1,9 @@
-"""Test-time methods by name. A new file in this folder is all that a new method needs; the contract tests find it.
+"""Test-time methods by name. A new file in this folder is all that a new method needs; the contract
+tests find it.
 
-A method can be used alone, in a loop of your own: with `method = METHODS["tent"](model, learning_rate=1e-3)` each
-`logits = method(x)` adapts to a batch, then predicts it; `method.reset()` goes back to the source.
+A method can be used alone, in a loop of your own: with `method = METHODS["tent"](model,
+learning_rate=1e-3)` each `logits = method(x)` adapts to a batch, then predicts it; `method.reset()`
+goes back to the source.
 """
 
 import os
@@ -18,7 +20,9 @@ CELLS: dict[
 
 
 def code_of(name: str) -> str:
-    """A hash of the files that define a method, without what all methods share; of a notebook's cell one of CELLS."""
+    """A hash of the files that define a method, without what all methods share; of a notebook's
+    cell one of CELLS.
+    """
     modules = {
         part.__module__
         for part in METHODS[name].__mro__

@@ -1,4 +1,6 @@
-"""What every test-time method shares: batch statistics, one step a batch, the order of prediction, and the reset."""
+"""What every test-time method shares: batch statistics, one step a batch, the order of prediction,
+and the reset.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,25 +27,28 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 class Method(nn.Module):
     """A model that adapts to each batch that it predicts: `method(x)` → main logits (B, C).
 
-    It works on `model` itself, not on a copy, and sets the mode of its layers. All but TTT and the cascades take any
-    model whose result `models.as_outputs` understands. A model that a method cannot work with is refused by ValueError.
-    A subclass says what it updates (`adapted_parameters`), how (`make_optimizer`) and by which loss (`loss`).
+    It works on `model` itself, not on a copy, and sets the mode of its layers. All but TTT and the
+    cascades take any model whose result `models.as_outputs` understands. A model that a method
+    cannot work with is refused by ValueError. A subclass says what it updates
+    (`adapted_parameters`), how (`make_optimizer`) and by which loss (`loss`).
 
-    predict: `after` gives the prediction of the updated model (the paper), `before` that of the forward pass which the
-        update was computed from (the releases of Tent and CoTTA).
-    value_range: black and white in images x.
-    copies: makes the augmented copies that CoTTA, RoTTA and ROID learn from. "image" is CoTTA's augmentation of RGB
-        images; other data needs its own, such as Dataset.augmented_copies, or None for no copies.
-    diversity: the weight of the entropy of the mean prediction, which entropy-based losses then also raise.
-    memory: BatchNorm blends the batch's statistics with those of about this many earlier examples (methods/memory.py).
-    The paper has neither of these two.
-    optimizer: see OPTIMIZERS. None is the method's own, of these three.
-    source: examples of what the model was trained on, prepared and without labels, (N, …); for methods that need them.
+    predict: `after` gives the prediction of the updated model (the paper), `before` that of the
+        forward pass which the update was computed from (the releases of Tent and CoTTA).
+        value_range: black and white in images x.
+    copies: makes the augmented copies that CoTTA, RoTTA and ROID learn from. "image" is CoTTA's
+        augmentation of RGB images; other data needs its own, such as Dataset.augmented_copies, or
+        None for no copies. diversity: the weight of the entropy of the mean prediction, which
+        entropy-based losses then also raise. memory: BatchNorm blends the batch's statistics with
+        those of about this many earlier examples (methods/memory.py). The paper has neither of
+        these two.
+    optimizer: see OPTIMIZERS. None is the method's own, of these three. source: examples of what
+    the model was trained on, prepared and without labels, (N, …); for methods that need them.
 
-    Class attributes: its name in tables (`label`), the pre-training that it starts from (`objective`, of a modality
-    `objective_elsewhere`), whether it ever updates (`adapts`), for what it is defined (`modalities`), whether it needs
-    `source`, and whether the last forward pass of an update is that of the batch as it is, which a memory takes in
-    (`ends_with_batch`); and the BatchNorm that a memory makes (`memory_norm`).
+    Class attributes: its name in tables (`label`), the pre-training that it starts from
+    (`objective`, of a modality `objective_elsewhere`), whether it ever updates (`adapts`), for what
+    it is defined (`modalities`), whether it needs `source`, and whether the last forward pass of an
+    update is that of the batch as it is, which a memory takes in (`ends_with_batch`); and the
+    BatchNorm that a memory makes (`memory_norm`).
     """
 
     label: ClassVar[str]
@@ -54,7 +59,9 @@ class Method(nn.Module):
     needs_source: ClassVar[bool] = False
     ends_with_batch: ClassVar[bool] = True
     make_optimizer: ClassVar[Callable[..., torch.optim.Optimizer]] = staticmethod(OPTIMIZERS["sgd"])
-    """The method's own optimiser, called with parameters and lr: here SGD with Nesterov momentum 0.9 (Sec. 6.1)."""
+    """The method's own optimiser, called with parameters and lr: here SGD with Nesterov momentum
+    0.9 (Sec. 6.1).
+    """
     diversity: float = 0.0
     memory: int = 0
     memory_norm: ClassVar[type[MemoryBatchNorm]] = MemoryBatchNorm
@@ -87,11 +94,13 @@ class Method(nn.Module):
             )
         if any(memories(model)):
             raise ValueError(
-                f"{self.label}: another method gave this model's BatchNorm a memory; take a fresh copy"
+                f"{self.label}: another method gave this model's BatchNorm a memory; take a fresh "
+                "copy"
             )
         if self.memory and predict == "before" and not self.ends_with_batch:
             raise ValueError(
-                f"{self.label} would remember other examples than the batch; memory needs predict='after'"
+                f"{self.label} would remember other examples than the batch; memory needs "
+                "predict='after'"
             )
         self.configure_model()
         parameters = self.adapted_parameters()
@@ -110,8 +119,8 @@ class Method(nn.Module):
 
     @classmethod
     def source_of(cls, dataset: Dataset, most: int = 2000) -> Tensor | None:
-        """What `source` is on a dataset: its first `most` held-out source examples, or None for a method that does
-        without. ValueError where the dataset has no source."""
+        """What `source` is on a dataset: its first `most` held-out source examples, or None for a
+        method that does without. ValueError where the dataset has no source."""
         if not cls.needs_source:
             return None
         if not len(dataset.held_out.x):
@@ -120,16 +129,20 @@ class Method(nn.Module):
         return dataset.prepare(dataset.held_out.x[:most])
 
     def configure_model(self) -> None:
-        """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters alone."""
+        """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters
+        alone.
+        """
         if any(isinstance(child, nn.SyncBatchNorm) for child in self.model.modules()):
             raise ValueError(
-                f"{self.label}: SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d"
+                f"{self.label}: SyncBatchNorm needs a process group; give its weights to "
+                "nn.BatchNorm2d"
             )
         if self.memory:
             give_memory(self, partial(self.memory_norm, examples=self.memory))
         self.model.eval()
         for norm in batch_norms(self.model):
-            # Training mode without tracking: the batch's statistics are used, the running ones stay as they were.
+            # Training mode without tracking: the batch's statistics are used, the running ones stay
+            # as they were.
             norm.training, norm.track_running_stats = True, False
         self.model.requires_grad_(False)
         for parameter in self.adapted_parameters():
@@ -143,7 +156,9 @@ class Method(nn.Module):
             )
 
     def require_rgb(self) -> None:
-        """ValueError where the augmented copies are those of RGB images, and every convolution sees something else."""
+        """ValueError where the augmented copies are those of RGB images, and every convolution sees
+        something else.
+        """
         convolutions = [child for child in self.model.modules() if isinstance(child, nn.Conv2d)]
         if (
             self.copies == "image"
@@ -152,24 +167,32 @@ class Method(nn.Module):
         ):
             name = type(self.model).__name__
             raise ValueError(
-                f"{self.label} augments RGB images, but {name} takes none; pass copies=None or a function"
+                f"{self.label} augments RGB images, but {name} takes none; pass copies=None or a "
+                "function"
             )
 
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
-        """Scale and shift of every BatchNorm layer of `module`; ValueError where there is none, or one without them."""
+        """Scale and shift of every BatchNorm layer of `module`; ValueError where there is none, or
+        one without them.
+        """
         self.require_batch_norm(module)
         if not all(norm.affine for norm in batch_norms(module)):
             raise ValueError(
-                f"{self.label} adapts scale and shift, and a BatchNorm has none (affine=False); use adabn"
+                f"{self.label} adapts scale and shift, and a BatchNorm has none (affine=False); "
+                "use adabn"
             )
         return batch_norm_parameters(module)
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        """The parameters that the method updates: some of the model's own tensors. Nothing else changes."""
+        """The parameters that the method updates: some of the model's own tensors. Nothing else
+        changes.
+        """
         return []
 
     def copies_of(self, x: Tensor) -> Copies | None:
-        """What makes augmented copies of such a batch; ValueError where that needs RGB images, and x is none."""
+        """What makes augmented copies of such a batch; ValueError where that needs RGB images, and
+        x is none.
+        """
         if self.copies != "image":
             return self.copies
         if x.ndim != 4 or x.shape[1] != 3:
@@ -180,7 +203,9 @@ class Method(nn.Module):
         return partial(cotta_copies, value_range=self.value_range)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
-        """The loss that a batch is adapted by, and the outputs of the same forward pass where it has them."""
+        """The loss that a batch is adapted by, and the outputs of the same forward pass where it
+        has them.
+        """
         raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 
     def update(self, x: Tensor) -> Outputs | None:
@@ -203,7 +228,9 @@ class Method(nn.Module):
 
     @torch.inference_mode(False)
     def step(self, x: Tensor) -> Outputs:
-        """Adapt to a batch and predict it, in the order that was asked for. Works inside torch.inference_mode too."""
+        """Adapt to a batch and predict it, in the order that was asked for. Works inside
+        torch.inference_mode too.
+        """
         if x.is_inference():
             x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
         before = self.update(x) if self.adapts else None
@@ -216,13 +243,17 @@ class Method(nn.Module):
         return outputs
 
     def remember(self) -> None:
-        """Take the batch just seen into the memory of statistics, if there is one; `step` does it by itself."""
+        """Take the batch just seen into the memory of statistics, if there is one; `step` does it
+        by itself.
+        """
         for norm in memories(self):
             norm.remember()
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
-        """Inside, `predict` followed by `remember` leaves no trace: the memory is as before on leaving."""
+        """Inside, `predict` followed by `remember` leaves no trace: the memory is as before on
+        leaving.
+        """
         kept = [(buffer, buffer.clone()) for norm in memories(self) for buffer in norm.buffers()]
         try:
             yield
@@ -239,8 +270,9 @@ class Method(nn.Module):
         return self
 
     def reset(self) -> None:
-        """Back to the source. Weights and buffers are written into the same tensors, so that the optimiser still owns
-        what it updates; its own state is emptied, and the method's random draws start again."""
+        """Back to the source. Weights and buffers are written into the same tensors, so that the
+        optimiser still owns what it updates; its own state is emptied, and the method's random
+        draws start again."""
         for name in self._buffers.keys() - self._source.keys():
             setattr(self, name, None)  # Only the first batch tells its shape.
         self.load_state_dict(self._source)
@@ -250,11 +282,13 @@ class Method(nn.Module):
         self.generator = torch.Generator().manual_seed(self.seed)  # see augment.generator_for
 
     def cost(self, batches: Sequence[Tensor]) -> dict[str, float]:
-        """What adapting to a batch and predicting it takes, the mean over several. Resets the method before and after.
+        """What adapting to a batch and predicting it takes, the mean over several. Resets the
+        method before and after.
 
-        work: floating-point operations of a step over those of one forward pass of the network: 1 where nothing is
-        adapted (LAME adds a little), 3 for Tent, which goes forward, backward, forward. memory: the numbers it keeps
-        beside the network, the optimiser's too, over those of the network; not the weights that `reset` goes back to.
+        work: floating-point operations of a step over those of one forward pass of the network: 1
+        where nothing is adapted (LAME adds a little), 3 for Tent, which goes forward, backward,
+        forward. memory: the numbers it keeps beside the network, the optimiser's too, over those of
+        the network; not the weights that `reset` goes back to.
         """
         self.reset()
         with FlopCounterMode(display=False) as forward, torch.no_grad():

@@ -1,4 +1,6 @@
-"""The paper's method (Sec. 4): BatchNorm of φ and all of θ_m, by the entropy of θ_a's output with θ_a fixed."""
+"""The paper's method (Sec. 4): BatchNorm of φ and all of θ_m, by the entropy of θ_a's output with
+θ_a fixed.
+"""
 
 from torch import Tensor, nn
 
@@ -10,7 +12,9 @@ from cascadetta_lib.models import Cascade, Outputs
 
 @METHODS.add("cascade")
 class CascadeMethod(Method):
-    """One step of SGD on the mean entropy of softmax(a), a = θ_a(θ_m(φ(x))). The prediction is z = θ_m(φ(x))."""
+    """One step of SGD on the mean entropy of softmax(a), a = θ_a(θ_m(φ(x))). The prediction is z =
+    θ_m(φ(x)).
+    """
 
     label = "Cascade"
     uses_auxiliary = True
@@ -42,7 +46,8 @@ class CascadeMethod(Method):
 
 @METHODS.add("cascade_fixed_classifier")
 class CascadeFixedClassifier(CascadeMethod):
-    """The cascade with θ_m fixed (fig:cascade, right): only the scale and shift of BatchNorm move."""
+    """The cascade with θ_m fixed (fig:cascade, right): only the scale and shift of BatchNorm
+    move."""
 
     label = "Cascade, θ_m fixed"
 
@@ -52,13 +57,17 @@ class CascadeFixedClassifier(CascadeMethod):
 
 @METHODS.add("cascade_no_auxiliary")
 class CascadeNoAuxiliary(CascadeMethod):
-    """The cascade without θ_a (fig:cascade, left): the entropy is that of z, in the pre-training too."""
+    """The cascade without θ_a (fig:cascade, left): the entropy is that of z, in the pre-training
+    too.
+    """
 
     objective, label, uses_auxiliary = "meta_no_auxiliary", "Cascade, no θ_a", False
 
 
 @METHODS.add("cascade_same_weights")
 class CascadeSameWeights(CascadeNoAuxiliary):
-    """The other reading of "without θ_a": the cascade's own network, pre-trained with θ_a, adapts by z's entropy."""
+    """The other reading of "without θ_a": the cascade's own network, pre-trained with θ_a, adapts
+    by z's entropy.
+    """
 
     objective, label = "meta", "Cascade, same weights without θ_a"

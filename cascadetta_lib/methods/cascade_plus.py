@@ -1,4 +1,6 @@
-"""Cascade+: the cascade with a θ_a that does not collapse, and with a memory of statistics. Our own extension."""
+"""Cascade+: the cascade with a θ_a that does not collapse, and with a memory of statistics. Our own
+extension.
+"""
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.cascade import CascadeMethod
@@ -6,10 +8,11 @@ from cascadetta_lib.methods.cascade import CascadeMethod
 
 @METHODS.add("cascade_plus")
 class CascadePlus(CascadeMethod):
-    """Three changes to the cascade. θ_a is trained with the labels too. Its self-supervised loss, in the pre-training
-    and at test time, is that of information maximisation, which predicting one class for every x does not minimise. And
-    BatchNorm remembers earlier batches (methods/memory.py). On images and speech it is not meta-learned, and on images
-    each batch is learned from as it is and randomised. Everything was chosen on held-out source data alone."""
+    """Three changes to the cascade. θ_a is trained with the labels too. Its self-supervised loss,
+    in the pre-training and at test time, is that of information maximisation, which predicting one
+    class for every x does not minimise. And BatchNorm remembers earlier batches
+    (methods/memory.py). On images and speech it is not meta-learned, and on images each batch is
+    learned from as it is and randomised. Everything was chosen on held-out source data alone."""
 
     objective_elsewhere = {
         "text": "meta_supervised_information",

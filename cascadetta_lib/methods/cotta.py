@@ -1,4 +1,6 @@
-"""CoTTA (Wang et al. 2022): a student taught by its own moving average on augmented copies, with random restoring."""
+"""CoTTA (Wang et al. 2022): a student taught by its own moving average on augmented copies, with
+random restoring.
+"""
 
 import copy
 
@@ -13,17 +15,20 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 TEACHER_MOMENTUM = 0.999
 CONFIDENCE = 0.92
-"""Where the anchor's mean confidence is below this, the target is averaged over augmented copies."""
+"""Where the anchor's mean confidence is below this, the target is averaged over augmented copies.
+"""
 COPIES = 32
 RESTORE_PROBABILITY = 0.01
 
 
 @METHODS.add("cotta")
 class CoTTA(Method):
-    """The settings are those of CoTTA's release for CIFAR-10; all parameters of φ and θ_m are updated by Adam.
+    """The settings are those of CoTTA's release for CIFAR-10; all parameters of φ and θ_m are
+    updated by Adam.
 
-    The prediction is the teacher's: with predict="after" that of the updated teacher on x; with "before" the student's
-    target, as in the release, which is averaged over augmented copies where the anchor, the source model, is unsure.
+    The prediction is the teacher's: with predict="after" that of the updated teacher on x; with
+    "before" the student's target, as in the release, which is averaged over augmented copies where
+    the anchor, the source model, is unsure.
     """
 
     label, ends_with_batch = "CoTTA", False
@@ -50,7 +55,9 @@ class CoTTA(Method):
 
     @torch.no_grad()
     def target(self, x: Tensor) -> Outputs:
-        """The teacher's logits: on x where the anchor is sure, else their mean over augmented copies."""
+        """The teacher's logits: on x where the anchor is sure, else their mean over augmented
+        copies.
+        """
         copies, on_x = self.copies_of(x), as_outputs(self.teacher(x))
         if (
             copies is None

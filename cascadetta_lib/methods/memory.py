@@ -1,7 +1,8 @@
 """BatchNorm that remembers: the statistics of a batch, blended with those of the batches before it.
 
-A batch of n examples counts n/(n + N) against what is remembered, which thus counts as N examples, whatever n is. It
-begins as the source's running statistics. With N = 0 these are the statistics of the batch alone.
+A batch of n examples counts n/(n + N) against what is remembered, which thus counts as N examples,
+whatever n is. It begins as the source's running statistics. With N = 0 these are the statistics of
+the batch alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,8 +15,9 @@ from cascadetta_lib.models import BatchNorm
 
 
 class MemoryBatchNorm(nn.BatchNorm2d):
-    """Takes the place of `norm`, a BatchNorm1d, 2d or 3d, and shares its tensors. The memory is its running statistics.
-    Raises ValueError for a BatchNorm without scale, shift or running statistics."""
+    """Takes the place of `norm`, a BatchNorm1d, 2d or 3d, and shares its tensors. The memory is its
+    running statistics. Raises ValueError for a BatchNorm without scale, shift or running
+    statistics."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -67,8 +69,9 @@ class MemoryBatchNorm(nn.BatchNorm2d):
 
 
 class MovingBatchNorm(MemoryBatchNorm):
-    """Remembers moving averages, each of its own: (1 − m)·remembered + m·batch, of the mean and of the variance, with m
-    the attribute `momentum`. In evaluation mode it normalises by what is remembered."""
+    """Remembers moving averages, each of its own: (1 − m)·remembered + m·batch, of the mean and of
+    the variance, with m the attribute `momentum`. In evaluation mode it normalises by what is
+    remembered."""
 
     def __init__(self, norm: BatchNorm, momentum: float = 1.0) -> None:
         super().__init__(norm, 0)

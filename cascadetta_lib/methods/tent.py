@@ -1,4 +1,6 @@
-"""Tent (Wang et al. 2021): scale and shift of every BatchNorm, by the entropy of the main prediction."""
+"""Tent (Wang et al. 2021): scale and shift of every BatchNorm, by the entropy of the main
+prediction.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +13,8 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 @METHODS.add("tent")
 class Tent(Method):
-    """Tent with the cascade's optimiser, so that the two differ in their loss and parameters only. The paper does not
-    say which optimiser it ran Tent with; see `tent_adam`."""
+    """Tent with the cascade's optimiser, so that the two differ in their loss and parameters only.
+    The paper does not say which optimiser it ran Tent with; see `tent_adam`."""
 
     label = "Tent"
 

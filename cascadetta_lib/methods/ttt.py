@@ -13,9 +13,10 @@ from cascadetta_lib.models import Outputs, Parallel
 
 @METHODS.add("ttt")
 class TTT(Method):
-    """Each image is cropped and flipped at random and turned by a random multiple of 90°; the rotation head predicts
-    it. The optimiser is plain SGD. In TTT's release GroupNorm takes the place of the batch's statistics, the rotation
-    head moves, too, and every image brings a step of its own, on 32 copies of it."""
+    """Each image is cropped and flipped at random and turned by a random multiple of 90°; the
+    rotation head predicts it. The optimiser is plain SGD. In TTT's release GroupNorm takes the
+    place of the batch's statistics, the rotation head moves, too, and every image brings a step of
+    its own, on 32 copies of it."""
 
     objective, label, modalities = "ttt", "TTT", ("image",)
     make_optimizer, ends_with_batch = torch.optim.SGD, False
@@ -24,7 +25,8 @@ class TTT(Method):
     def configure_model(self) -> None:
         if not isinstance(self.model, Parallel):
             raise ValueError(
-                "TTT needs models.Parallel, as build_network(..., parallel=True) makes it; or use tent"
+                "TTT needs models.Parallel, as build_network(..., parallel=True) makes it; or use "
+                "tent"
             )
         super().configure_model()
 

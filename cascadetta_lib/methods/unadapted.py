@@ -17,7 +17,9 @@ class ERM(Method):
 
 @METHODS.add("adabn")
 class AdaBN(Method):
-    """The statistics of the current batch in every BatchNorm, which is what Tent is at learning rate 0."""
+    """The statistics of the current batch in every BatchNorm, which is what Tent is at learning
+    rate 0.
+    """
 
     label, adapts = "AdaBN", False
 

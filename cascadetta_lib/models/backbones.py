@@ -1,5 +1,5 @@
-"""The feature extractors φ of the paper's appendix: small ResNets and ResNet-34 for images, a fully connected network
-for text, and LeNet for speech; and the wide ResNet that the field compares on."""
+"""The feature extractors φ of the paper's appendix: small ResNets and ResNet-34 for images, a fully
+connected network for text, and LeNet for speech; and the wide ResNet that the field compares on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,7 +10,9 @@ from torch.nn import functional as F
 
 
 class ConvBNReLUBlock(nn.Module):
-    """conv-BN-ReLU twice, as the paper's appendix writes it; the shortcut joins before the last ReLU."""
+    """conv-BN-ReLU twice, as the paper's appendix writes it; the shortcut joins before the last
+    ReLU.
+    """
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -40,7 +42,9 @@ class PreActivationBlock(nn.Module):
 
 
 class WideBlock(PreActivationBlock):
-    """The same; where the channels become more, the shortcut is a 1×1 convolution of what the first ReLU gives."""
+    """The same; where the channels become more, the shortcut is a 1×1 convolution of what the first
+    ReLU gives.
+    """
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__(channels_in, channels, stride)
@@ -67,7 +71,9 @@ def stage(
 
 
 def shortcut(x: Tensor, conv: nn.Conv2d) -> Tensor:
-    """x in the shape of conv(x), without parameters: average pooling by the stride, and zeros for missing channels."""
+    """x in the shape of conv(x), without parameters: average pooling by the stride, and zeros for
+    missing channels.
+    """
     if conv.stride[0] > 1:
         x = F.avg_pool2d(x, conv.stride[0])
     missing = conv.out_channels - conv.in_channels
@@ -75,7 +81,9 @@ def shortcut(x: Tensor, conv: nn.Conv2d) -> Tensor:
 
 
 class ImageFeatures(nn.Module, ABC):
-    """A φ for images in two halves, between which TTT branches off: φ(x) = private(shared(x)), (B, features)."""
+    """A φ for images in two halves, between which TTT branches off: φ(x) = private(shared(x)), (B,
+    features).
+    """
 
     features: int
     private: nn.Module
@@ -101,8 +109,9 @@ class LastStage(nn.Module):
 
 
 class SmallResNet(ImageFeatures):
-    """φ for 32×32 images: a 3×3 convolution and three stages of (depth − 2)/6 blocks with w, 2w, 4w channels.
-    (B, 3, H, W) → (B, 4w). The paper's ResNet-26 has depth 26 and width 16, and 366,288 parameters."""
+    """φ for 32×32 images: a 3×3 convolution and three stages of (depth − 2)/6 blocks with w, 2w, 4w
+    channels. (B, 3, H, W) → (B, 4w). The paper's ResNet-26 has depth 26 and width 16, and 366,288
+    parameters."""
 
     def __init__(self, depth: int, width: int, block: str, stem: int | None = None) -> None:
         super().__init__()
@@ -127,15 +136,18 @@ class SmallResNet(ImageFeatures):
 
 
 class WideResNet(SmallResNet):
-    """φ of the wide ResNet (Zagoruyko and Komodakis 2016), for 32×32 images, of depth 6n + 4 and widening factor k: a
-    3×3 convolution to 16 channels, and three stages of n blocks with 16k, 32k, 64k. (B, 3, H, W) → (B, 64k)."""
+    """φ of the wide ResNet (Zagoruyko and Komodakis 2016), for 32×32 images, of depth 6n + 4 and
+    widening factor k: a 3×3 convolution to 16 channels, and three stages of n blocks with 16k, 32k,
+    64k. (B, 3, H, W) → (B, 64k)."""
 
     def __init__(self, depth: int, widening: int) -> None:
         super().__init__(depth, 16 * widening, "wide", stem=16)
 
 
 class ResNet34(ImageFeatures):
-    """φ for 224×224 images: torchvision's ResNet-34 without its classifier. (B, 3, 224, 224) → (B, 512)."""
+    """φ for 224×224 images: torchvision's ResNet-34 without its classifier. (B, 3, 224, 224) → (B,
+    512).
+    """
 
     features = 512
 
@@ -162,7 +174,9 @@ def text_features(inputs: int, hidden: Sequence[int]) -> nn.Sequential:
 
 
 def speech_features() -> nn.Sequential:
-    """φ for speech: LeNet's two 5×5 convolutions, each with BN, ReLU and 2×2 max-pooling. (B, 1, 32, 32) → (B, 400)."""
+    """φ for speech: LeNet's two 5×5 convolutions, each with BN, ReLU and 2×2 max-pooling. (B, 1,
+    32, 32) → (B, 400).
+    """
     first = [nn.Conv2d(1, 6, 5), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)]
     second = [nn.Conv2d(6, 16, 5), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]
     return nn.Sequential(*first, *second, nn.Flatten())

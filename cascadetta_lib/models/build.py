@@ -68,9 +68,9 @@ def build_network(
 ) -> Cascade | Parallel:
     """A fresh network, initialised from `seed` without touching torch's global generator.
 
-    inputs: the features of a text. architecture: what "auto" stands for on this dataset (resnet26 where it is None).
-    parallel: TTT's network instead of the cascade; ValueError for anything but images, whose rotation is its task.
-    auxiliary: whether the cascade has θ_a.
+    inputs: the features of a text. architecture: what "auto" stands for on this dataset (resnet26
+    where it is None). parallel: TTT's network instead of the cascade; ValueError for anything but
+    images, whose rotation is its task. auxiliary: whether the cascade has θ_a.
     """
     if parallel and not isinstance(network, ImageNetwork):
         raise ValueError(
@@ -120,5 +120,6 @@ def build_network(
                 ]
                 phi, classifier = speech_features(), nn.Sequential(*lenet)
             model = Cascade(phi, classifier, nn.Linear(classes, classes) if auxiliary else None)
-    # The convolutions of a CPU are faster with the channels last; values and results stay what they are.
+    # The convolutions of a CPU are faster with the channels last; values and results stay what they
+    # are.
     return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last)

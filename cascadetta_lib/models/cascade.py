@@ -24,8 +24,9 @@ class Outputs(NamedTuple):
 
 
 def as_outputs(result: Any) -> Outputs:
-    """What a model returned, as Outputs. A network of somebody's own may return its logits (B, C), an object with the
-    attribute `logits`, or a tuple whose first element they are; TypeError for anything else."""
+    """What a model returned, as Outputs. A network of somebody's own may return its logits (B, C),
+    an object with the attribute `logits`, or a tuple whose first element they are; TypeError for
+    anything else."""
     if isinstance(result, Outputs):
         return result
     logits = getattr(result, "logits", result)
@@ -33,7 +34,8 @@ def as_outputs(result: Any) -> Outputs:
         logits = logits[0]
     if not isinstance(logits, Tensor):
         raise TypeError(
-            f"the model returned {type(result).__name__}; logits (B, C), or a tuple that begins with them"
+            f"the model returned {type(result).__name__}; logits (B, C), or a tuple that begins "
+            "with them"
         )
     return Outputs(logits, None)
 
@@ -41,7 +43,8 @@ def as_outputs(result: Any) -> Outputs:
 class Cascade(nn.Module):
     """φ → θ_m → θ_a in a row. Input (B, …); output z (B, C) and a (B, C), a None without θ_a.
 
-    With `relu_logits`, z is max(θ_m(φ(x)), 0): the paper's release has an in-place ReLU before θ_a that changes z too.
+    With `relu_logits`, z is max(θ_m(φ(x)), 0): the paper's release has an in-place ReLU before θ_a
+    that changes z too.
     """
 
     def __init__(
@@ -68,7 +71,9 @@ class Cascade(nn.Module):
 
 
 class Parallel(nn.Module):
-    """TTT's network: the rotation branch leaves φ before its last stage and has a last stage of its own."""
+    """TTT's network: the rotation branch leaves φ before its last stage and has a last stage of its
+    own.
+    """
 
     def __init__(self, feature_extractor: ImageFeatures, main_classifier: nn.Module) -> None:
         super().__init__()

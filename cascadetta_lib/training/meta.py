@@ -1,12 +1,14 @@
-"""Meta-learning by Algorithm 1 (Sec. 4.2): the two losses of a batch that is halved, and the gradient through both.
+"""Meta-learning by Algorithm 1 (Sec. 4.2): the two losses of a batch that is halved, and the
+gradient through both.
 
 With ψ = {φ, θ_m}, a batch is halved into meta-train and meta-test:
 
-    inner (Eq. 3)  ψ' = ψ − α ∇_I ENT(a; meta-train)              I: what the inner step moves, θ_a fixed
-    outer (Eq. 4)  {ψ, θ_a} ← {ψ, θ_a} − β ∇[CE(z; meta-test) + λ ENT(a; meta-test)] at ψ', through the inner step
+    inner (Eq. 3)  ψ' = ψ − α ∇_I ENT(a; meta-train)    I: what the inner step moves, θ_a fixed
+    outer (Eq. 4)  {ψ, θ_a} ← {ψ, θ_a} − β ∇[CE(z; meta-test) + λ ENT(a; meta-test)]
+                   at ψ', through the inner step
 
-With v the gradient of the outer loss at ψ', that through the inner step is v − α H v_I, where H holds the second
-derivatives of the inner loss between I and all parameters.
+With v the gradient of the outer loss at ψ', that through the inner step is v − α H v_I, where H
+holds the second derivatives of the inner loss between I and all parameters.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,14 +26,17 @@ from cascadetta_lib.training.objectives import PAPER, Half, Objective, losses, s
 Gradients = dict[str, Tensor]  # by the parameter's name
 
 DIFFERENCE_NORM = 0.1
-"""Norm of the parameter step of the difference. On the trained ResNet-26 the second-order term is then off by about its
-own size (0.4 to 1.8 of it, by the exact route at most 0.06; benchmarks/meta_gradient.py), presumably since the step
-passes kinks of the ReLU, which the exact route does not see. Larger norms are as bad, smaller ones are worse."""
+"""Norm of the parameter step of the difference. On the trained ResNet-26 the second-order term is
+then off by about its own size (0.4 to 1.8 of it, by the exact route at most 0.06;
+benchmarks/meta_gradient.py), presumably since the step passes kinks of the ReLU, which the exact
+route does not see. Larger norms are as bad, smaller ones are worse."""
 
 
 @dataclass(frozen=True)
 class MetaProblem:
-    """Eq. 3 and 4 for one batch. inner_names: the parameters that the inner step moves; inner_learning_rate: α."""
+    """Eq. 3 and 4 for one batch. inner_names: the parameters that the inner step moves;
+    inner_learning_rate: α.
+    """
 
     meta_train: Half
     meta_test: Half
@@ -42,7 +47,8 @@ class MetaProblem:
     kind: Objective = PAPER
 
     def at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
-        """What the outer loss adds at ψ (the release's cross-entropy, else 0), and the inner loss."""
+        """What the outer loss adds at ψ (the release's cross-entropy, else 0), and the inner
+        loss."""
         if self.outer_loss == "release":
             return losses(model, self.meta_train, self.kind)
         inner = self_supervised_loss(model, self.meta_train, self.kind)
@@ -56,7 +62,9 @@ class MetaProblem:
 
 
 def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, ...]:
-    """What the inner step moves: `all` of ψ, or `batchnorm_and_classifier`. For TTT, all of φ's shared stages."""
+    """What the inner step moves: `all` of ψ, or `batchnorm_and_classifier`. For TTT, all of φ's
+    shared stages.
+    """
     if isinstance(model, Parallel):
         moved = set(model.shared_parameters)
     elif which == "all":
@@ -70,7 +78,9 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
 
 
 def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
-    """The outer loss and its gradient on every parameter, by double backward through the inner step: the reference."""
+    """The outer loss and its gradient on every parameter, by double backward through the inner
+    step: the reference.
+    """
     parameters: Gradients = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
     main, inner_loss = problem.at_psi(model)
@@ -82,8 +92,8 @@ def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor,
 
 
 def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
-    """As exact_meta_gradient, with H v_I = |v_I| (∇L(ψ + ε u) − ∇L(ψ)) / ε, L the inner loss, u = v_I / |v_I| and ε
-    DIFFERENCE_NORM. It is faster, since it takes only one more plain gradient."""
+    """As exact_meta_gradient, with H v_I = |v_I| (∇L(ψ + ε u) − ∇L(ψ)) / ε, L the inner loss, u =
+    v_I / |v_I| and ε DIFFERENCE_NORM. It is faster, since it takes only one more plain gradient."""
     parameters: Gradients = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
     before = {name: value.detach().clone() for name, value in inner.items()}
@@ -123,7 +133,8 @@ META_GRADIENTS = {"exact": exact_meta_gradient, "difference": difference_meta_gr
 
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Inside, BatchNorm uses the statistics of the batch and leaves its running statistics alone."""
+    """Inside, BatchNorm uses the statistics of the batch and leaves its running statistics
+    alone."""
     norms = [(norm, norm.training, norm.track_running_stats) for norm in batch_norms(model)]
     for norm, _, _ in norms:
         norm.training, norm.track_running_stats = True, False
@@ -140,7 +151,8 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 
 
 class _OuterLoss(nn.Module):
-    """The outer loss as a module, so that `functional_call` can compute it with other parameters."""
+    """The outer loss as a module, so that `functional_call` can compute it with other
+    parameters."""
 
     def __init__(self, model: nn.Module, problem: MetaProblem) -> None:
         super().__init__()

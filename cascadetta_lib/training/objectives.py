@@ -1,7 +1,9 @@
-"""What a network is pre-trained for: the objectives, the losses that they are made of, and the training's settings.
+"""What a network is pre-trained for: the objectives, the losses that they are made of, and the
+training's settings.
 
-Every objective has a supervised loss, the cross-entropy of z, and most have a self-supervised one: the entropy of a (of
-z where there is no θ_a), or the rotation task of TTT. Algorithm 1 (meta.py) puts the two together.
+Every objective has a supervised loss, the cross-entropy of z, and most have a self-supervised one:
+the entropy of a (of z where there is no θ_a), or the rotation task of TTT. Algorithm 1 (meta.py)
+puts the two together.
 """
 
 from collections.abc import Mapping
@@ -16,12 +18,15 @@ from cascadetta_lib.losses import at_least_float32, information_loss
 from cascadetta_lib.models import Parallel
 
 STEPS = {"steps": (20, 40, 50, 60, 70), "ttt_steps": (50, 65)}
-"""The epochs of 75 at which a schedule multiplies the learning rate by 0.1: the release's, and TTT's own."""
+"""The epochs of 75 at which a schedule multiplies the learning rate by 0.1: the release's, and
+TTT's own.
+"""
 
 
 class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """How to train, for a number of epochs or of iterations. SGD has Nesterov momentum 0.9 (appendix).
-    The defaults are the reading of the paper for images that can reach its ERM and AdaBN rows: the release's."""
+    """How to train, for a number of epochs or of iterations. SGD has Nesterov momentum 0.9
+    (appendix). The defaults are the reading of the paper for images that can reach its ERM and
+    AdaBN rows: the release's."""
 
     epochs: int | None = Field(
         75, ge=1, description="passes over the source; null where the iterations are counted"
@@ -34,7 +39,8 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     learning_rate: float = Field(0.1, gt=0, description="β, at the start; TTT has its own, 0.1")
     schedule: Literal["linear", "steps", "ttt_steps", "dann"] = Field(
         "steps",
-        description="linear decay to final_learning_rate (paper), ×0.1 at 20/75 40/75 50/75 60/75 70/75 of the "
+        description="linear decay to final_learning_rate (paper), ×0.1 at 20/75 40/75 50/75 60/75 "
+        "70/75 of the "
         "training (release) or at 50/75 65/75 (TTT), or dann: β/(1 + 10p)^0.75 (appendix)",
     )
     final_learning_rate: float = Field(0.0, ge=0, description="at the end of the linear schedule")
@@ -53,7 +59,8 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     entropy_weight: float = Field(0.1, ge=0, description="λ of Eq. 4")
     meta_gradient: Literal["exact", "difference"] = Field(
         "exact",
-        description="the second-order term by double backward, or by a difference of gradients, mostly noise",
+        description="the second-order term by double backward, or by a difference of gradients, "
+        "mostly noise",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",
@@ -64,7 +71,8 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     def _one_length(self) -> Self:
         if (self.epochs is None) == (self.iterations is None):
             raise ValueError(
-                f"epochs = {self.epochs}, iterations = {self.iterations}: one of the two must be null"
+                f"epochs = {self.epochs}, iterations = {self.iterations}: one of the two must be "
+                "null"
             )
         return self
 
@@ -83,15 +91,17 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 class Objective:
     """One way to pre-train: which network, on which augmentation, by which losses.
 
-    parallel: TTT's network. auxiliary: whether the cascade has θ_a. self_supervised: whether the self-supervised loss
-    takes part. meta: Algorithm 1, instead of minimising the sum of both losses. randomised: `all` of a batch, `none`,
-    or `both`, each batch as it is and randomised side by side. recipe: fields of Training that the objective sets.
+    parallel: TTT's network. auxiliary: whether the cascade has θ_a. self_supervised: whether the
+    self-supervised loss takes part. meta: Algorithm 1, instead of minimising the sum of both
+    losses. randomised: `all` of a batch, `none`, or `both`, each batch as it is and randomised side
+    by side. recipe: fields of Training that the objective sets.
 
-    The paper leaves θ_a to the entropy of its own output, which is least where a says one class whatever x is. Two
-    ways out:
-    supervised: cross-entropy on a beside that on z. A θ_a of one layer (text, speech) then begins as the identity,
-        because the thousand small steps of the text network hardly move it from where it was drawn.
-    diversity: information maximisation, ENT(a) − diversity · H(mean softmax(a)), in the inner and the outer loss.
+    The paper leaves θ_a to the entropy of its own output, which is least where a says one class
+    whatever x is. Two ways out:
+    supervised: cross-entropy on a beside that on z. A θ_a of one layer (text, speech) then begins
+        as the identity, because the thousand small steps of the text network hardly move it from
+        where it was drawn. diversity: information maximisation, ENT(a) − diversity · H(mean
+        softmax(a)), in the inner and the outer loss.
     """
 
     parallel: bool = False
@@ -107,7 +117,8 @@ class Objective:
 OBJECTIVES: dict[str, Objective] = {
     "erm": Objective(auxiliary=False, self_supervised=False, randomised="none"),
     "multi_task": Objective(),
-    # With the weight that the entropy has in the release's reading of Algorithm 1, beside a cross-entropy of 1: 0.1 λ.
+    # With the weight that the entropy has in the release's reading of Algorithm 1, beside a
+    # cross-entropy of 1: 0.1 λ.
     "multi_task_light_entropy": Objective(recipe={"entropy_weight": 0.01}),
     "meta": Objective(meta=True),
     "meta_no_auxiliary": Objective(meta=True, auxiliary=False),
@@ -117,7 +128,8 @@ OBJECTIVES: dict[str, Objective] = {
         randomised="none",
         recipe={"learning_rate": 0.1, "weight_decay": 5e-4, "schedule": "ttt_steps"},
     ),
-    # Sec. 6.4 draws the tasks from the randomised source. The rotation counts as much as the cross-entropy, as in TTT.
+    # Sec. 6.4 draws the tasks from the randomised source. The rotation counts as much as the
+    # cross-entropy, as in TTT.
     "meta_ttt": Objective(
         parallel=True, meta=True, recipe={"outer_loss": "paper", "entropy_weight": 1.0}
     ),
@@ -127,7 +139,8 @@ OBJECTIVES: dict[str, Objective] = {
     "multi_task_supervised_information": Objective(supervised=True, diversity=1),
     "plain_supervised_information": Objective(supervised=True, diversity=1, randomised="none"),
     "both_supervised_information": Objective(supervised=True, diversity=1, randomised="both"),
-    # What Cascade+ is held to: the same images, plain and randomised, by the cross-entropy on z alone.
+    # What Cascade+ is held to: the same images, plain and randomised, by the cross-entropy on z
+    # alone.
     "both_cross_entropy": Objective(auxiliary=False, self_supervised=False, randomised="both"),
 }
 
@@ -138,7 +151,9 @@ def training_for(objective: str, training: Training) -> Training:
 
 
 class Half(NamedTuple):
-    """Half a batch as the network sees it, x (B, …) and y (B,); for the rotation task, x rotated and by how much."""
+    """Half a batch as the network sees it, x (B, …) and y (B,); for the rotation task, x rotated
+    and by how much.
+    """
 
     x: Tensor
     y: Tensor
@@ -149,8 +164,9 @@ PAPER = Objective()  # the paper's losses
 
 
 def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tensor, Tensor]:
-    """The supervised loss of one half by the objective `kind` (cross-entropy of z, and what the objective adds), and
-    the self-supervised one (mean entropy of a, of z without θ_a, or rotation); scalars in nats."""
+    """The supervised loss of one half by the objective `kind` (cross-entropy of z, and what the
+    objective adds), and the self-supervised one (mean entropy of a, of z without θ_a, or rotation);
+    scalars in nats."""
     outputs = model(half.x)
     z, a = at_least_float32(outputs.main), outputs.auxiliary
     main = F.cross_entropy(z, half.y)
@@ -160,13 +176,16 @@ def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tenso
         return main, information_loss(z, kind.diversity)
     a = at_least_float32(a)
     if kind.supervised:
-        # The sum: on held-out source images the mean of the two was worse for all but one of the candidates.
+        # The sum: on held-out source images the mean of the two was worse for all but one of the
+        # candidates.
         main = main + F.cross_entropy(a, half.y)
     return main, information_loss(a, kind.diversity)
 
 
 def self_supervised_loss(model: nn.Module, half: Half, kind: Objective = PAPER) -> Tensor:
-    """The self-supervised loss alone; for the rotation task, nothing but the rotated images meets the network."""
+    """The self-supervised loss alone; for the rotation task, nothing but the rotated images meets
+    the network.
+    """
     return (
         losses(model, half, kind)[1]
         if half.rotated is None

@@ -1,7 +1,8 @@
 """Pre-training (Sec. 4.2, Algorithm 1): one loop for all objectives, and its diagnostics.
 
-A batch is drawn and randomised (images by AugMix). A meta-learning objective takes the gradient of Algorithm 1 on its
-two halves (meta.py), every other objective the gradient of its losses (objectives.py).
+A batch is drawn and randomised (images by AugMix). A meta-learning objective takes the gradient of
+Algorithm 1 on its two halves (meta.py), every other objective the gradient of its losses
+(objectives.py).
 """
 
 import math
@@ -37,7 +38,9 @@ from cascadetta_lib.training.objectives import (
 )
 
 SAVE_SECONDS = 20
-"""Seconds between two writings of a training's state. After each epoch of text it would take a tenth of the time."""
+"""Seconds between two writings of a training's state. After each epoch of text it would take a
+tenth of the time.
+"""
 
 
 def pretrain(
@@ -49,17 +52,19 @@ def pretrain(
     state_file: Path | None = None,
     code_revision: str = "unknown",
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
-    """Train a network for `objective`; return it at its best epoch by held-out accuracy, and a row an epoch.
+    """Train a network for `objective`; return it at its best epoch by held-out accuracy, and a row
+    an epoch.
 
-    An epoch is all whole batches of the source; where the iterations are counted, the last epoch may be a part of one.
-    A row has epoch, learning_rate (of the last batch), loss (in nats, the mean over the batches), held_out_accuracy
-    (0..1, under batch statistics but for erm, which is used without them), what `diagnose` says where there is a
-    self-supervised loss, seconds, and the code_revision that the caller gives.
+    An epoch is all whole batches of the source; where the iterations are counted, the last epoch
+    may be a part of one. A row has epoch, learning_rate (of the last batch), loss (in nats, the
+    mean over the batches), held_out_accuracy (0..1, under batch statistics but for erm, which is
+    used without them), what `diagnose` says where there is a self-supervised loss, seconds, and the
+    code_revision that the caller gives.
 
-    state_file: written after an epoch, at most every SAVE_SECONDS. A later call with it goes on from there and ends in
-    the same weights (bit for bit on a CPU), because every draw depends on the seed and the epoch alone. A damaged file
-    is set aside with a warning. Raises ValueError where the source has fewer examples than a batch, or the loss is no
-    longer finite.
+    state_file: written after an epoch, at most every SAVE_SECONDS. A later call with it goes on
+    from there and ends in the same weights (bit for bit on a CPU), because every draw depends on
+    the seed and the epoch alone. A damaged file is set aside with a warning. Raises ValueError
+    where the source has fewer examples than a batch, or the loss is no longer finite.
     """
     training, kind = training_for(objective, training), OBJECTIVES[objective]
     count, size, device = len(dataset.train.y), training.training_batch_size, dataset.train.y.device
@@ -90,7 +95,8 @@ def pretrain(
     steps = iter(
         progress(range(done * batches, iterations), description, iterations, done * batches)
     )
-    # The second-order term is at most a thousandth of the meta-gradient; in bfloat16 its error is eight times its size.
+    # The second-order term is at most a thousandth of the meta-gradient; in bfloat16 its error is
+    # eight times its size.
     rounded = training.precision == "bfloat16" and not kind.meta
     for epoch in range(done, math.ceil(iterations / batches)):
         started = time.perf_counter()
@@ -110,7 +116,10 @@ def pretrain(
             found
         )  # read once an epoch, because a GPU is waited for
         if not math.isfinite(loss):
-            reason = f"(the loss is not finite): lower the learning rate, which begins at {training.learning_rate}"
+            reason = (
+                "(the loss is not finite): lower the learning rate, which begins at "
+                f"{training.learning_rate}"
+            )
             raise ValueError(f"pre-training {objective} diverged in epoch {epoch + 1} {reason}")
         accuracy = held_out_accuracy(
             model, dataset, running_statistics=objective == "erm", batch_size=size
@@ -148,8 +157,8 @@ def pretrain(
 def new_network(
     dataset: Dataset, network: Network, objective: str, seed: int
 ) -> Cascade | Parallel:
-    """A fresh network for `objective` on a dataset, initialised from `seed`; ValueError where the objective is about
-    rotations and the dataset has no images."""
+    """A fresh network for `objective` on a dataset, initialised from `seed`; ValueError where the
+    objective is about rotations and the dataset has no images."""
     kind = OBJECTIVES[objective]
     model = build_network(
         network,
@@ -171,8 +180,9 @@ def make_optimizer(model: nn.Module, training: Training) -> torch.optim.Optimize
         return torch.optim.SGD(
             parameters, training.learning_rate, momentum=0.9, nesterov=True, weight_decay=decay
         )
-    # The fused kernel is three times as fast for wide layers on a CPU. It reads the memory of weights, gradients and
-    # state side by side, whatever their strides, which is wrong for convolutions with the channels last.
+    # The fused kernel is three times as fast for wide layers on a CPU. It reads the memory of
+    # weights, gradients and state side by side, whatever their strides, which is wrong for
+    # convolutions with the channels last.
     fused = all(parameter.ndim <= 2 for parameter in parameters)
     return torch.optim.Adam(parameters, training.learning_rate, weight_decay=decay, fused=fused)
 
@@ -208,7 +218,8 @@ def _differentiate(
     rate: float,
     draws: torch.Generator,
 ) -> Tensor:
-    """Set the objective's gradient on every parameter and return its loss, a scalar on the device."""
+    """Set the objective's gradient on every parameter and return its loss, a scalar on the
+    device."""
     x, y = batch
     if kind.meta:
         middle = len(y) // 2
@@ -248,11 +259,12 @@ def held_out_accuracy(
     batch_size: int,
     held_out: Split | None = None,
 ) -> float:
-    """Accuracy (0..1) on the held-out examples, clean or as given: with the source's statistics (ERM) or, as at test
-    time, with those of each batch. The model is left in evaluation mode."""
+    """Accuracy (0..1) on the held-out examples, clean or as given: with the source's statistics
+    (ERM) or, as at test time, with those of each batch. The model is left in evaluation mode."""
     held_out, right = held_out or dataset.plain_held_out, []
     model.eval()
-    # Batches of that size or a little more: the statistics of a short rest would be those of no other batch.
+    # Batches of that size or a little more: the statistics of a short rest would be those of no
+    # other batch.
     parts = max(1, len(held_out.y) // batch_size)
     for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
         with nullcontext() if running_statistics else batch_statistics(model):
@@ -262,10 +274,11 @@ def held_out_accuracy(
 
 
 def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
-    """What `losses.describe` says of one batch of held-out examples with batch statistics, and Theorem 1's alignment.
+    """What `losses.describe` says of one batch of held-out examples with batch statistics, and
+    Theorem 1's alignment.
 
-    gradient_norm_main and gradient_norm_self_supervised: of the two losses on ψ; the latter is next to nothing where
-    θ_a has collapsed. gradient_cosine: between the two, the alignment.
+    gradient_norm_main and gradient_norm_self_supervised: of the two losses on ψ; the latter is next
+    to nothing where θ_a has collapsed. gradient_cosine: between the two, the alignment.
     """
     psi = [*model.feature_extractor.parameters(), *model.main_classifier.parameters()]
     with batch_statistics(model):

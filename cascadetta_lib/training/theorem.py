@@ -1,8 +1,10 @@
-"""Theorem 1, checked numerically on one batch: how the meta-gradient decomposes, and whether its assumption holds.
+"""Theorem 1, checked numerically on one batch: how the meta-gradient decomposes, and whether its
+assumption holds.
 
-The theorem writes the meta-gradient as (I − βH)ᵀ(∇L_main + λ∇L_SSL) with β, the outer learning rate, and H the Hessian
-of the self-supervised loss at ψ′, which it assumes to be positive semi-definite. By the chain rule through Eq. 3 it is
-(I − αH)ᵀ(…), with α, the inner learning rate, and H at ψ.
+The theorem writes the meta-gradient as (I − βH)ᵀ(∇L_main + λ∇L_SSL) with β, the outer learning
+rate, and H the Hessian of the self-supervised loss at ψ′, which it assumes to be positive
+semi-definite. By the chain rule through Eq. 3 it is (I − αH)ᵀ(…), with α, the inner learning rate,
+and H at ψ.
 """
 
 import copy
@@ -31,15 +33,18 @@ EXAMPLES = 64  # of the source, half of them meta-train
 def check_theorem(
     model: Cascade, dataset: Dataset, training: Training, seed: int
 ) -> dict[str, float]:
-    """Errors of the decompositions, and curvatures, of a pre-trained network on randomised source examples.
+    """Errors of the decompositions, and curvatures, of a pre-trained network on randomised source
+    examples.
 
-    Each error is the distance from the exact meta-gradient as a share of the latter's norm (1e-6 is rounding).
-    error_chain_rule: with α and H at ψ. error_as_printed: with β and H at ψ′, over θ_a as well. error_first_order:
-    without H. That α is not β is our choice of a ratio, and most of the error as printed; so also at α = β:
-    error_moved_point, with H at ψ′ in place of ψ, beside error_first_order_equal_rates, without H.
+    Each error is the distance from the exact meta-gradient as a share of the latter's norm (1e-6 is
+    rounding). error_chain_rule: with α and H at ψ. error_as_printed: with β and H at ψ′, over θ_a
+    as well. error_first_order: without H. That α is not β is our choice of a ratio, and most of the
+    error as printed; so also at α = β: error_moved_point, with H at ψ′ in place of ψ, beside
+    error_first_order_equal_rates, without H.
 
-    curvature_along_gradient: of H at ψ along the gradient at ψ′. smallest_curvature, largest_curvature: the extreme
-    Rayleigh quotients that power iteration finds; one below 0 by more than rounding refutes the assumption on H.
+    curvature_along_gradient: of H at ψ along the gradient at ψ′. smallest_curvature,
+    largest_curvature: the extreme Rayleigh quotients that power iteration finds; one below 0 by
+    more than rounding refutes the assumption on H.
     """
     generator = torch.Generator().manual_seed(seed)
     x, y = dataset.train.take(torch.randperm(len(dataset.train.y), generator=generator)[:EXAMPLES])
@@ -100,7 +105,9 @@ def _errors(network: Cascade, problem: MetaProblem, beta: float) -> tuple[dict[s
 def _curvatures(
     network: Cascade, problem: MetaProblem, direction: Tensor, generator: torch.Generator
 ) -> list[float]:
-    """Curvatures of the inner loss at ψ: along `direction`, and on power iteration's way to the spectrum's ends."""
+    """Curvatures of the inner loss at ψ: along `direction`, and on power iteration's way to the
+    spectrum's ends.
+    """
 
     def measure(direction: Tensor) -> Tensor:
         product = _hessian_times(network, problem, direction, _psi(network))[: len(direction)]
@@ -110,7 +117,8 @@ def _curvatures(
     seen, shift = list[float](), 0.0
     measure(direction)
     for _ in range(2):
-        # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its largest size.
+        # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its
+        # largest size.
         direction = torch.randn(len(direction), generator=generator).to(direction)
         for _ in range(ITERATIONS):
             direction = F.normalize(measure(direction) - shift * direction, dim=0)
@@ -126,8 +134,8 @@ def _psi(network: Cascade) -> list[nn.Parameter]:
 def _hessian_times(
     network: Cascade, problem: MetaProblem, direction: Tensor, along: Sequence[nn.Parameter]
 ) -> Tensor:
-    """H·direction, all rows, by double backward: `direction` is a change of the parameters `along`, and H the Hessian
-    of the inner loss of `network`."""
+    """H·direction, all rows, by double backward: `direction` is a change of the parameters `along`,
+    and H the Hessian of the inner loss of `network`."""
     first = torch.autograd.grad(
         self_supervised_loss(network, problem.meta_train), along, create_graph=True
     )

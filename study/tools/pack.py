@@ -1,8 +1,9 @@
-"""Pack the networks that a profile has trained into weights/: `./run_all.sh python study/tools/pack.py [PROFILE]`. Of a
-run with --set, PROFILE is the profile.yaml in its folder of results.
+"""Pack the networks that a profile has trained into weights/: `./run_all.sh python
+study/tools/pack.py [PROFILE]`. Of a run with --set, PROFILE is the profile.yaml in its folder of
+results.
 
-A network that is there already stays, and one that learned from other data than those that are there is refused. The
-table in weights/README.md is written anew from all cards.
+A network that is there already stays, and one that learned from other data than those that are
+there is refused. The table in weights/README.md is written anew from all cards.
 """
 
 import argparse
@@ -36,8 +37,9 @@ BEGIN = "<!-- The table below is written by study/tools/pack.py. -->\n"
 def pack(
     folder: Path, model: nn.Module, history: pd.DataFrame, dataset: Dataset, **card: Any
 ) -> Path:
-    """Write a trained network, its card and its history into `folder`, and return the path of the weights. `card` has
-    the fields of Card that cannot be measured: network, objective, training, seed, options, provenance."""
+    """Write a trained network, its card and its history into `folder`, and return the path of the
+    weights. `card` has the fields of Card that cannot be measured: network, objective, training,
+    seed, options, provenance."""
     content = save(
         {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     )
@@ -99,8 +101,8 @@ def table() -> pd.DataFrame:
 
 
 def study_of(profile: str) -> Study:
-    """The study of a profile. Raises SettingsError and DataMissing; ValueError for other data than those that the
-    networks that are there learned from."""
+    """The study of a profile. Raises SettingsError and DataMissing; ValueError for other data than
+    those that the networks that are there learned from."""
     study = Study(load_profile(profile))
     for path in networks.SHIPPED.glob("*.safetensors"):
         if (known := networks.read_card(path)).data_fingerprint != study.dataset.fingerprint:

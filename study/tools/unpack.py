@@ -3,8 +3,9 @@
     ./run_all.sh python study/tools/unpack.py npz:FOLDER figures/study/*runs.tar.xz
     ./run_all.sh --profile study --only 10_report --set image_dataset=npz:FOLDER profile=study
 
-The key of a run names the folder of its data, by a hash of the path. Runs on such a folder are filed as runs on FOLDER,
-and their provenance says where they were made. FOLDER need not be there; if it is, it must hold the same data.
+The key of a run names the folder of its data, by a hash of the path. Runs on such a folder are
+filed as runs on FOLDER, and their provenance says where they were made. FOLDER need not be there;
+if it is, it must hold the same data.
 """
 
 import argparse
@@ -28,8 +29,9 @@ from study.workflow.command import from_folder
 
 
 def unpack(archive: Path, study: Study) -> int:
-    """File every run of an archive as one of the study's dataset; returns how many there are. Raises Damaged for an
-    archive, or a file in it, that is not as it was written, and ValueError for runs on other data."""
+    """File every run of an archive as one of the study's dataset; returns how many there are.
+    Raises Damaged for an archive, or a file in it, that is not as it was written, and ValueError
+    for runs on other data."""
     with tempfile.TemporaryDirectory() as place:
         try:
             with tarfile.open(archive, "r:xz") as packed:
@@ -51,7 +53,8 @@ def file(entry: Entry, study: Study) -> None:
         if Path(study.dataset_name.partition(":")[2]).expanduser().exists():
             if study.dataset.fingerprint != provenance["fingerprint"]:
                 raise ValueError(
-                    f"{study.dataset_name} holds other data than {checkpoint.dataset}, of which there are runs"
+                    f"{study.dataset_name} holds other data than {checkpoint.dataset}, of which "
+                    "there are runs"
                 )
         provenance = provenance | {
             "filed": f"made on the same data in another folder, {checkpoint.dataset}"

@@ -1,4 +1,5 @@
-"""The command line of run_all.sh. Only the standard library, because --help needs no environment."""
+"""The command line of run_all.sh. Only the standard library, because --help needs no
+environment."""
 
 import argparse
 import sys
@@ -15,10 +16,12 @@ What stands after -- goes to Snakemake, which then speaks for itself:
 ./run_all.sh test makes the tests' environment and runs all tests; options go to pytest:
   ./run_all.sh test -k workflow
 
-Exit codes: 0 done; 1 failed; 2 bad arguments or configuration; 3 data missing; 4 a notebook failed; 130 stopped.
+Exit codes: 0 done; 1 failed; 2 bad arguments or configuration; 3 data missing;
+4 a notebook failed; 130 stopped.
 
 What is finished is kept: the same command goes on after Ctrl-C, a kill or a failure.
-results/PROFILE holds report.html and the executed notebooks; results/checkpoints and results/runs what they stored.
+results/PROFILE holds report.html and the executed notebooks; results/checkpoints and results/runs
+hold what they stored.
 In Python, study.settings.PARAMETERS[NAME].description explains a parameter.
 """
 
@@ -32,7 +35,9 @@ class Refusal(Exception):
 
 
 def from_folder(name: str, value: Any, folder: Path) -> Any:
-    """`value` with the relative paths in it taken from `folder`: npz:FOLDER, release:FILE, names ending in _folder."""
+    """`value` with the relative paths in it taken from `folder`: npz:FOLDER, release:FILE, names
+    ending in _folder.
+    """
     if isinstance(value, list):
         return [
             item if isinstance(item, list) else from_folder(name, item, folder) for item in value
@@ -93,7 +98,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         type=int,
         metavar="N",
     )
-    about = "run the jobs on a cluster: slurm (profiles/slurm), or a folder of your own with Snakemake's config.yaml"
+    about = (
+        "run the jobs on a cluster: slurm (profiles/slurm), or a folder of your own with "
+        "Snakemake's config.yaml"
+    )
     add("--cluster", about, "--profile paper --cluster slurm", metavar="NAME")
     about = "list the jobs, estimate what is left, start none"
     add("--dry-run", about, "--profile paper --dry-run", action="store_true")

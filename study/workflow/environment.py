@@ -1,4 +1,5 @@
-"""What does this Python lack of pyproject.toml? `python study/workflow/environment.py [EXTRA]` prints it and exits 1.
+"""What does this Python lack of pyproject.toml? `python study/workflow/environment.py [EXTRA]`
+prints it and exits 1.
 
 Any Python on the machine may be asked, so only the standard library and `packaging` are used.
 """

@@ -1,4 +1,6 @@
-"""What is left to do, in hours of a CPU core and GB: images that are counted, times rates that were measured."""
+"""What is left to do, in hours of a CPU core and GB: images that are counted, times rates that were
+measured.
+"""
 
 import re
 from collections.abc import Iterator
@@ -23,8 +25,9 @@ from study.study import Study
 from study.weights import NetworkError
 from study.workflow.notebooks import code_cells
 
-# Milliseconds of CPU time of one thread (an AMD EPYC with AVX-512) for an image of ResNet-26 in float32, 32 × 32 pixels
-# in batches of 32 (training: 200), as benchmarks/speed.py runs them. Other networks count by their multiplications.
+# Milliseconds of CPU time of one thread (an AMD EPYC with AVX-512) for an image of ResNet-26 in
+# float32, 32 × 32 pixels in batches of 32 (training: 200), as benchmarks/speed.py runs them. Other
+# networks count by their multiplications.
 FORWARD = 1.2
 UPDATE = {
     "erm": 1.2,
@@ -78,7 +81,9 @@ def asked_for(job: dict[str, Any], settings: Settings) -> Iterator[CheckpointReq
 
 
 def images_of(request: RunRequest) -> int:
-    """Of each domain: test images, or held-out source images where the corruptions are those that no test has."""
+    """Of each domain: test images, or held-out source images where the corruptions are those that
+    no test has.
+    """
     source, target, _ = SIZES[request.checkpoint.dataset]
     if request.stream[0].name in HELD_OUT_CORRUPTIONS:
         options = request.checkpoint.options
@@ -100,8 +105,8 @@ def hours(request: CheckpointRequest | RunRequest) -> float:
     hour = multiplications(network, seen) / multiplications(ImageNetwork(), 32) / 3.6e6
     if isinstance(request, RunRequest):
         images, domains = images_of(request), len(request.stream)
-        # E, and for F each domain alone; A, and for F after each domain, of the source and alone. What has no state
-        # predicts a domain once.
+        # E, and for F each domain alone; A, and for F after each domain, of the source and alone.
+        # What has no state predicts a domain once.
         adapts = METHODS[request.method].adapts
         updates, forwards = domains, domains if adapts or request.statistics_memory else 0
         if adapts and request.forward_transfer and request.order != "mixed":
@@ -120,8 +125,8 @@ def hours(request: CheckpointRequest | RunRequest) -> float:
 
 
 def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Iterator[str]:
-    """Lines on the jobs that are `left`, without stored runs and their networks; what several jobs share is counted at
-    the first of them."""
+    """Lines on the jobs that are `left`, without stored runs and their networks; what several jobs
+    share is counted at the first of them."""
     unknown, pixels = set[str](), {name: 3 * side**2 for name, (_, _, side) in SIZES.items()}
     total, made, memory = dict[str, float](), dict[Any, int](), 0
     settings = settings.model_copy(update={"device": "cpu"})  # the jobs' own need not be here
@@ -162,6 +167,9 @@ def estimate(jobs: dict[str, Any], left: list[str], settings: Settings) -> Itera
             seen.add(request)
     yield from (f"{place}: {count:,.1f} core-hours" for place, count in total.items())
     yield f"in all {sum(total.values()):,.0f} core-hours of a CPU; on a GPU: not measured"
-    yield f"{sum(made.values()) / 1e9:.1f} GB of disk for images of the domains, up to {memory / 1e9:.1f} GB in memory"
+    yield (
+        f"{sum(made.values()) / 1e9:.1f} GB of disk for images of the domains, up to "
+        f"{memory / 1e9:.1f} GB in memory"
+    )
     if unknown:
         yield f"not in it, for want of a measured rate or a choice: {', '.join(sorted(unknown))}"

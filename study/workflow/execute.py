@@ -22,7 +22,9 @@ PARTIAL, FAILURE = ".partial.ipynb", ".failure.txt"
 
 
 def isolate_kernel(folder: str) -> None:
-    """Give the kernel this Python's own Jupyter and IPython, whatever the user has configured; `folder` is empty."""
+    """Give the kernel this Python's own Jupyter and IPython, whatever the user has configured;
+    `folder` is empty.
+    """
     for name in list(os.environ):
         if name.startswith(("JUPYTER_", "PYTHON", "MPLBACKEND")):
             del os.environ[name]
@@ -36,8 +38,8 @@ def isolate_kernel(folder: str) -> None:
 
 
 def stop_with_runner() -> None:
-    """Stop this process when run.py ends, which holds the other end of the standard input and never writes; so the next
-    run does not meet the old one still at work."""
+    """Stop this process when run.py ends, which holds the other end of the standard input and never
+    writes; so the next run does not meet the old one still at work."""
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(10)
@@ -45,7 +47,9 @@ def stop_with_runner() -> None:
 
 
 def take_gpu(names: list[str], folder: Path) -> TextIO | None:
-    """Show this process the first of `names`, one for each job at a time, that is free while the result is held."""
+    """Show this process the first of `names`, one for each job at a time, that is free while the
+    result is held.
+    """
     for slot, name in enumerate(names):
         handle = (folder / f".slot{slot}").open("a")
         try:
@@ -61,7 +65,8 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
     """Execute `notebook` to `output`, which appears only when all went well: whether it did."""
     import papermill
 
-    # The parameters were checked; that most of them are not in the cell but in the profile is as it should be.
+    # The parameters were checked; that most of them are not in the cell but in the profile is as it
+    # should be.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     print(f"{output.stem}: started", flush=True)
     start, partial = time.monotonic(), output.with_suffix(PARTIAL)

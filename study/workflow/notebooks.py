@@ -1,8 +1,8 @@
 """The notebooks, and the jobs that a profile makes of them.
 
-A notebook says itself what it works on, by the names in its one cell tagged `parameters`: `seed` or `image_dataset`
-(any of AXES) make a job for each seed, for each dataset; `seeds` makes a report, one job that sees all and comes last.
-So a new notebook is a file in notebooks/ and nothing else.
+A notebook says itself what it works on, by the names in its one cell tagged `parameters`: `seed` or
+`image_dataset` (any of AXES) make a job for each seed, for each dataset; `seeds` makes a report,
+one job that sees all and comes last. So a new notebook is a file in notebooks/ and nothing else.
 """
 
 import ast
@@ -24,9 +24,13 @@ from study.workflow.command import Refusal
 
 AXES = ("image_dataset", "text_dataset", "speech_dataset", "seed")
 PRETRAIN = "01_pretrain"
-"""Makes the checkpoints, so its jobs come before those of the other notebooks on the same dataset and seed."""
+"""Makes the checkpoints, so its jobs come before those of the other notebooks on the same dataset
+and seed.
+"""
 ABLATIONS = "05_ablations"
-"""Begins with the networks that it alone needs, so it does not wait for PRETRAIN: two jobs train side by side."""
+"""Begins with the networks that it alone needs, so it does not wait for PRETRAIN: two jobs train
+side by side.
+"""
 
 
 def code_cells(path: Path) -> Iterator[dict[str, Any]]:
@@ -37,10 +41,12 @@ def code_cells(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """The defaults in the parameters cell of a notebook, of which None stands for the profile's value.
+    """The defaults in the parameters cell of a notebook, of which None stands for the profile's
+    value.
 
-    papermill injects at the top, silently, where the tag is missing, fills only the first of two such cells, and only
-    warns of a parameter that there is not; so anything but one cell of names that are `known` is a Refusal here.
+    papermill injects at the top, silently, where the tag is missing, fills only the first of two
+    such cells, and only warns of a parameter that there is not; so anything but one cell of names
+    that are `known` is a Refusal here.
     """
     try:
         cells = [
@@ -65,7 +71,9 @@ def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
 
 
 def slug(value: object) -> str:
-    """A short file name for the value of an axis: digits, npz-pets, seed0. Settings refuse two folders of one name."""
+    """A short file name for the value of an axis: digits, npz-pets, seed0. Settings refuse two
+    folders of one name.
+    """
     kind, colon, folder = str(value).partition(":")
     return (
         f"seed{value}"
@@ -75,7 +83,9 @@ def slug(value: object) -> str:
 
 
 def origins(weights: str, seeds: Iterable[int]) -> list[str]:
-    """What stands for every network, of any objective, that `weights` has at these seeds. Reads no data."""
+    """What stands for every network, of any objective, that `weights` has at these seeds. Reads no
+    data.
+    """
     found = []
     for objective, seed in itertools.product(OBJECTIVES, seeds):
         with suppress(networks.NetworkError):
@@ -86,10 +96,11 @@ def origins(weights: str, seeds: Iterable[int]) -> list[str]:
 def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The jobs of the notebooks `NN_name.ipynb` in `folder` by name, as the Snakefile reads them.
 
-    `values` are the flat settings as JSON has them: a job is given those that its notebook names and those of its
-    modalities, and is done again if they, its text, the exhibits, the methods or the store's format change; the rest
-    it reads from the profile. `after` names jobs before it: of a notebook that chooses learning rates, which is done at
-    the first seed alone, the other seeds wait for that one.
+    `values` are the flat settings as JSON has them: a job is given those that its notebook names
+    and those of its modalities, and is done again if they, its text, the exhibits, the methods or
+    the store's format change; the rest it reads from the profile. `after` names jobs before it: of
+    a notebook that chooses learning rates, which is done at the first seed alone, the other seeds
+    wait for that one.
     """
     jobs: dict[str, dict[str, Any]] = {}
     folders = ("study/exhibits", "cascadetta_lib/methods")
@@ -153,7 +164,9 @@ def make_jobs(folder: Path, values: Mapping[str, Any]) -> dict[str, dict[str, An
 
 
 def outdated_reports(jobs: Mapping[str, Any], folder: Path, runs: Path) -> set[str]:
-    """The reports since which a run has come into the store, such as one of another seed, which they show as well."""
+    """The reports since which a run has come into the store, such as one of another seed, which
+    they show as well.
+    """
     made = {
         name: folder / "notebooks" / f"{name}.ipynb" for name, job in jobs.items() if job["report"]
     }

@@ -32,8 +32,8 @@ def without_paths(text: str) -> str:
 
 
 def read(path: Path) -> NotebookNode:
-    """An executed notebook for readers: its parameters cell has the values that it was run with, in place of a cell
-    with all of them below, and the lines of progress are left out."""
+    """An executed notebook for readers: its parameters cell has the values that it was run with, in
+    place of a cell with all of them below, and the lines of progress are left out."""
     notebook = nbformat.read(path, as_version=4)
     given = dict(notebook.metadata.get("papermill", {}).get("parameters", {}))
     label = Path(
@@ -69,9 +69,9 @@ def _without_folder(value: Any) -> Any:
 
 
 def write_html(notebook: Path, output: Path) -> None:
-    """The executed notebook as one page that needs no other file and no network: no scripts, images inside, a table of
-    contents from its headings. A page elsewhere than beside its notebook is the report: it has no code and links to the
-    pages beside the notebook."""
+    """The executed notebook as one page that needs no other file and no network: no scripts, images
+    inside, a table of contents from its headings. A page elsewhere than beside its notebook is the
+    report: it has no code and links to the pages beside the notebook."""
     code = output.parent == notebook.parent
     options = PLAIN | {
         "exclude_input": not code,
@@ -96,20 +96,23 @@ def write_html(notebook: Path, output: Path) -> None:
     ]
     nav = f"<details><summary>Contents</summary>{''.join(contents)}</details>"
     nav += (
-        f"<details><summary>The notebooks as they ran, with their code</summary>{''.join(links)}</details>"
-        * (not code)
+        "<details><summary>The notebooks as they ran, with their "
+        f"code</summary>{''.join(links)}</details>" * (not code)
     )
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     style += HtmlFormatter().get_style_defs(".highlight") if code else ""
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><link '
+        'rel="icon" href="data:,">'
+    )
     head += f"<title>{output.stem}</title><style>{style}</style>"
     page = f'<html lang="en"><head>{head}</head>\n<body><nav>{nav}</nav>\n{body}</body></html>\n'
     output.write_text(f"<!doctype html>\n{page}", encoding="utf-8")
 
 
 def write_markdown(notebook: Path, output: Path) -> None:
-    """The executed notebook as Markdown that GitHub shows, code, tables, formulas and all; its images are files in a
-    folder of the page's name. Both replace what was there."""
+    """The executed notebook as Markdown that GitHub shows, code, tables, formulas and all; its
+    images are files in a folder of the page's name. Both replace what was there."""
     images = output.with_suffix("")
     shutil.rmtree(images, ignore_errors=True)
     images.mkdir(parents=True)

@@ -1,4 +1,6 @@
-"""A run of the study: all is checked, then Snakemake runs the jobs, and the end leaves nothing half done."""
+"""A run of the study: all is checked, then Snakemake runs the jobs, and the end leaves nothing half
+done.
+"""
 
 import argparse
 import fcntl
@@ -37,7 +39,9 @@ from study.workflow.execute import FAILURE, PARTIAL
 from study.workflow.notebooks import make_jobs, outdated_reports, slug
 
 PLACES = ("seeds", "device", "data_folder", "results_folder", "figures_folder", "figures_notebooks")
-"""What gives a job's results no other place: they are the same numbers, or more of them. Another first seed does."""
+"""What gives a job's results no other place: they are the same numbers, or more of them. Another
+first seed does.
+"""
 TRAINED = {"trial_epochs", "trial_train_size"}.union(
     Training.model_fields, *(kind.model_fields for kind in NETWORKS.values())
 )
@@ -49,8 +53,8 @@ PATIENCE = 20
 
 
 def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
-    """The profile with the command line's values. What these change is run under a label of its own, so that no result
-    of the profile itself is replaced. Refusal if anything cannot be used."""
+    """The profile with the command line's values. What these change is run under a label of its
+    own, so that no result of the profile itself is replaced. Refusal if anything cannot be used."""
     changes: dict[str, Any] = {}
     for pair in ([f"seeds=[{options.seeds}]"] if options.seeds is not None else []) + options.set:
         name, equals, text = pair.partition("=")
@@ -86,14 +90,17 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
     for name in changed:
         modality, _, field = name.partition("_")
         if field in TRAINED and (weights := flat(settings)[f"{modality}_weights"]) != "train":
-            does = f"no network is trained where {modality}_weights = {weights}, so it would change nothing"
+            does = (
+                f"no network is trained where {modality}_weights = {weights}, so it would "
+                "change nothing"
+            )
             raise Refusal(f"--set {name}={changed[name]}: {does}")
     return settings
 
 
 def check_data(settings: Settings, axes: set[str]) -> dict[str, str]:
-    """Load every dataset of `axes` once, so that nothing starts without its data, networks or domains. What stands for
-    the content of each, by its slug."""
+    """Load every dataset of `axes` once, so that nothing starts without its data, networks or
+    domains. What stands for the content of each, by its slug."""
     found = {}
     for modality in get_args(Modality):
         for name in settings.datasets(modality) if f"{modality}_dataset" in axes else ():
@@ -116,7 +123,9 @@ def check_data(settings: Settings, axes: set[str]) -> dict[str, str]:
 
 
 def lock(folder: Path) -> TextIO:
-    """Be the only run in a results folder while this process, or the Snakemake that it started, holds the result."""
+    """Be the only run in a results folder while this process, or the Snakemake that it started,
+    holds the result.
+    """
     file = (folder / ".lock").open("a+")
     for _ in range(PATIENCE):
         try:
@@ -133,14 +142,17 @@ def lock(folder: Path) -> TextIO:
         return file
     file.seek(0)
     raise Refusal(
-        f"another run (process {file.read().strip()}, or its Snakemake) is at work in {folder}; end it first"
+        f"another run (process {file.read().strip()}, or its Snakemake) is at work in {folder}; "
+        "end it first"
     )
 
 
 def run_snakemake(
     command: list[str], log: Path | None, variables: dict[str, str], held: TextIO
 ) -> int:
-    """Snakemake's exit code. Its chatter goes to `log`; the jobs' own lines of progress are on the standard output."""
+    """Snakemake's exit code. Its chatter goes to `log`; the jobs' own lines of progress are on the
+    standard output.
+    """
     hang_up = (
         {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else set()
     )  # nohup ignores it
@@ -153,7 +165,8 @@ def run_snakemake(
             env=variables,
             stdin=subprocess.PIPE,  # its end tells the jobs that this process is gone
             stderr=chatter if log else None,
-            start_new_session=True,  # Ctrl-C comes here alone, and one place decides how all of it ends
+            # Ctrl-C comes here alone, and one place decides how all of it ends
+            start_new_session=True,
             pass_fds=[held.fileno()],
         )
         try:
@@ -168,7 +181,9 @@ def run_snakemake(
 
 
 def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
-    """Refusal if Snakemake ended with anything but 0: each notebook that failed, its cell, the error's last lines."""
+    """Refusal if Snakemake ended with anything but 0: each notebook that failed, its cell, the
+    error's last lines.
+    """
     folder = outputs[0].parents[2]
     if code and shutil.disk_usage(folder).free < 2**20:
         raise Refusal(
@@ -208,9 +223,10 @@ def unfinished(command: list[str], jobs: list[str]) -> list[str]:
 def write_plan(
     settings: Settings, jobs: dict[str, Any], folder: Path, data: dict[str, str]
 ) -> list[str]:
-    """Write the profile as it was resolved, which the notebooks name, and the jobs, which the Snakefile reads; the
-    command that runs them. A job is done again if what stands for its dataset in `data` has changed, or the seed at
-    which the exhibits choose. Snakemake's own lock is not used: ours does not outlive a kill."""
+    """Write the profile as it was resolved, which the notebooks name, and the jobs, which the
+    Snakefile reads; the command that runs them. A job is done again if what stands for its dataset
+    in `data` has changed, or the seed at which the exhibits choose. Snakemake's own lock is not
+    used: ours does not outlive a kill."""
     profile, plan = folder / "profile.yaml", folder / "plan.json"
     if plan.exists():  # a dry run reads no data, and a run of a few notebooks only theirs
         data = json.loads(plan.read_text(encoding="utf-8")).get("data", {}) | data
@@ -244,8 +260,9 @@ def write_plan(
 def place(
     options: argparse.Namespace, settings: Settings, caller: Path
 ) -> tuple[list[str], dict[str, str], str]:
-    """Where the jobs run: options of Snakemake, environment variables, and how to say it. Refusal if that lacks the
-    device. A cluster's jobs are told nothing of the threads and GPUs of the machine that submits them."""
+    """Where the jobs run: options of Snakemake, environment variables, and how to say it. Refusal
+    if that lacks the device. A cluster's jobs are told nothing of the threads and GPUs of the
+    machine that submits them."""
     if options.cluster:
         folder = next(
             filter(Path.is_dir, (ROOT / "profiles" / options.cluster, caller / options.cluster)),
@@ -253,7 +270,8 @@ def place(
         )
         if not folder:
             raise Refusal(
-                f"--cluster {options.cluster}: allowed is slurm, or a folder with Snakemake's config.yaml"
+                f"--cluster {options.cluster}: allowed is slurm, or a folder with Snakemake's "
+                "config.yaml"
             )
         variables = {
             name: value

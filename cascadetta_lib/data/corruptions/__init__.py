@@ -1,9 +1,10 @@
 """Image corruptions, which make the -C streams from clean images: `corrupt(images, "fog", 5)`.
 
-Each corruption is one function (images, draws, parameters of the severity) -> images, on float32 images (N, 3, H, H) in
-[0, 1], which its result may leave; parameters.yaml holds the parameters. The operations are written anew, by batch, and
-a test compares them with statistics of the original code. Images of 64×64 pixels are coded as JPEG at the end, since
-Tiny-ImageNet-C consists of such files.
+Each corruption is one function (images, draws, parameters of the severity) -> images, on float32
+images (N, 3, H, H) in [0, 1], which its result may leave; parameters.yaml holds the parameters. The
+operations are written anew, by batch, and a test compares them with statistics of the original
+code. Images of 64×64 pixels are coded as JPEG at the end, since Tiny-ImageNet-C consists of such
+files.
 """
 
 from pathlib import Path
@@ -23,7 +24,9 @@ HELD_OUT_CORRUPTIONS = tuple(name for name in PARAMETERS if name not in CORRUPTI
 """Four more, for choosing hyper-parameters without touching the fifteen. Here at 32×32 alone."""
 SEVERITIES = (1, 2, 3, 4, 5)
 CHUNK, FILE_QUALITY = 500, 85
-"""Images that are corrupted at a time, fixed because the draws depend on it; and the quality of those JPEG files."""
+"""Images that are corrupted at a time, fixed because the draws depend on it; and the quality of
+those JPEG files.
+"""
 
 
 def check_corruption(name: str, severity: int) -> None:
@@ -35,10 +38,12 @@ def check_corruption(name: str, severity: int) -> None:
 
 
 def corrupt(images: Tensor, corruption: str, severity: int, *, seed: int = 0) -> Tensor:
-    """Corrupt `images` (uint8, (N, 3, H, H) with H 32 or 64) at a severity 1..5; same shape, dtype and device.
+    """Corrupt `images` (uint8, (N, 3, H, H) with H 32 or 64) at a severity 1..5; same shape, dtype
+    and device.
 
-    The noise depends on (seed, corruption, severity), the place of an image in the batch and the size of the batch
-    alone; shot noise also on the images before it. ValueError for any other corruption, severity, dtype or shape.
+    The noise depends on (seed, corruption, severity), the place of an image in the batch and the
+    size of the batch alone; shot noise also on the images before it. ValueError for any other
+    corruption, severity, dtype or shape.
     """
     check_corruption(corruption, severity)
     shape, table = tuple(images.shape), PARAMETERS[corruption]

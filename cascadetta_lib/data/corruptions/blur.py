@@ -34,10 +34,12 @@ def defocus_blur(x: Tensor, draws: Draws, radius: float, softening: float) -> Te
 
 
 def glass_blur(x: Tensor, draws: Draws, sigma: float, reach: int, rounds: int) -> Tensor:
-    """Blur, replace each pixel by one at most `reach` up or left and `reach` − 1 down or right, and blur again.
+    """Blur, replace each pixel by one at most `reach` up or left and `reach` − 1 down or right, and
+    blur again.
 
-    The original replaces pixel by pixel, from the last to the first. With a reach of 1 it reads only pixels that it has
-    not yet replaced, so that this gives the same; with a reach of 2 (64×64) it may read others, unlike here.
+    The original replaces pixel by pixel, from the last to the first. With a reach of 1 it reads
+    only pixels that it has not yet replaced, so that this gives the same; with a reach of 2 (64×64)
+    it may read others, unlike here.
     """
     count, size = x.shape[0], x.shape[-1]
     inner = size - 2 * reach

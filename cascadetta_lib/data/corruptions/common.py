@@ -37,13 +37,16 @@ class Draws:
 
 
 def truncate(x: Tensor) -> Tensor:
-    """[0, 1] to grey levels, truncated as in the original, which makes the benchmark darker by half a level. The margin
-    keeps a value that is a whole level from falling to the next by the rounding of float32."""
+    """[0, 1] to grey levels, truncated as in the original, which makes the benchmark darker by half
+    a level. The margin keeps a value that is a whole level from falling to the next by the rounding
+    of float32."""
     return (x.clamp(0, 1) * 255 + 1e-3).to(torch.uint8)
 
 
 def gaussian(x: Tensor, sigma: float, truncate: float = 4.0, border: str = "nearest") -> Tensor:
-    """Gaussian blur over the last two axes, which are equally long; the arguments are those of scipy."""
+    """Gaussian blur over the last two axes, which are equally long; the arguments are those of
+    scipy.
+    """
     blurred = gaussian_filter1d(np.eye(x.shape[-1]), sigma, axis=0, mode=border, truncate=truncate)
     matrix = torch.from_numpy(blurred).float().to(x.device)
     return matrix @ (x @ matrix.T)
@@ -63,7 +66,9 @@ def clipped_zoom(x: Tensor, factor: float) -> Tensor:
 
 
 def motion(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
-    """Blur each image of x (N, C, H, H) along its own angle (N,), by half a Gaussian: a trail on one side."""
+    """Blur each image of x (N, C, H, H) along its own angle (N,), by half a Gaussian: a trail on
+    one side.
+    """
     pixels = torch.arange(x.shape[-1], device=x.device)
     steps = torch.arange(2 * radius + 1, device=x.device)
     weights = torch.exp(-0.5 * (steps / sigma) ** 2)

@@ -18,7 +18,9 @@ def contrast(x: Tensor, draws: Draws, factor: float) -> Tensor:
 
 
 def saturate(x: Tensor, draws: Draws, factor: float, increase: float) -> Tensor:
-    """Scale and raise the saturation of HSV. At fixed hue and value, value − RGB is proportional to the saturation."""
+    """Scale and raise the saturation of HSV. At fixed hue and value, value − RGB is proportional to
+    the saturation.
+    """
     value = x.amax(dim=1, keepdim=True)
     depth = value - x
     saturation = depth.amax(dim=1, keepdim=True) / value.clamp(min=1e-9)
@@ -32,14 +34,17 @@ def saturate(x: Tensor, draws: Draws, factor: float, increase: float) -> Tensor:
 def elastic_transform(
     x: Tensor, draws: Draws, displacement: float, sigma: float, reach: float
 ) -> Tensor:
-    """A random affine map, given by where three points go, then a smooth displacement; lengths in shares of H."""
+    """A random affine map, given by where three points go, then a smooth displacement; lengths in
+    shares of H.
+    """
     count, size = x.shape[0], x.shape[-1]
     displacement, sigma, reach = size * displacement, size * sigma, size * reach
     moves = draws.uniform((count, 3, 2), -reach, reach)
     displacements = draws.uniform((2, count, size, size), -1, 1)
     near, far = size // 2 - size // 3, size // 2 + size // 3
     corners = x.new_tensor(((far, far), (far, near), (near, near)))
-    # Backwards: an output pixel (column, row, 1) times this (3, 2) matrix is the place that it is sampled at.
+    # Backwards: an output pixel (column, row, 1) times this (3, 2) matrix is the place that it is
+    # sampled at.
     moved = torch.cat((corners + moves, x.new_ones(count, 3, 1)), dim=2)
     affine = torch.linalg.solve(moved, corners.expand(count, -1, -1))
     axis = torch.arange(size, dtype=x.dtype, device=x.device)
@@ -72,7 +77,9 @@ def jpeg_compression(x: Tensor, draws: Draws, quality: int) -> Tensor:
 
 
 def _by_pillow(x: Tensor, change: Callable[[Image.Image], Image.Image]) -> Tensor:
-    """`change` each image, on the CPU: another encoder, or another rounding, would make other artefacts."""
+    """`change` each image, on the CPU: another encoder, or another rounding, would make other
+    artefacts.
+    """
     levels = truncate(x).permute(0, 2, 3, 1).cpu().numpy()
     changed = np.stack([np.asarray(change(Image.fromarray(image))) for image in levels])
     return torch.from_numpy(changed).to(x.device).permute(0, 3, 1, 2).float() / 255

@@ -17,7 +17,9 @@ def snow(
     radius: int,
     sigma: float,
 ) -> Tensor:
-    """Whiten the image, then add flakes (enlarged, moving noise of at least `least`) and the same turned by 180°."""
+    """Whiten the image, then add flakes (enlarged, moving noise of at least `least`) and the same
+    turned by 180°.
+    """
     noise = draws.normal((len(x), 1, *x.shape[2:]), mean, std)
     angles = draws.uniform((len(x),), -135, -45)
     flakes = clipped_zoom(noise, zoom)
@@ -30,7 +32,9 @@ def snow(
 
 
 def frost(x: Tensor, draws: Draws, image_share: float, frost_share: float) -> Tensor:
-    """Mix in ice crystals. The original takes crops of photographs; here they are made, to the same statistics."""
+    """Mix in ice crystals. The original takes crops of photographs; here they are made, to the same
+    statistics.
+    """
     noise = draws.normal((len(x), 1, *x.shape[2:]), 0, 1)
     angles = draws.uniform((2, len(x)), 0, 360)
     level = draws.normal((len(x), 1, 1, 1), 0.635, 0.06)
@@ -60,8 +64,9 @@ def spatter(
     strength: float,
     liquid: str,
 ) -> Tensor:
-    """Drops where smoothed noise is above a threshold: pale water adds light, mud covers. It is simpler than the
-    original, which lights the edges of the drops, and its parameters could not be checked."""
+    """Drops where smoothed noise is above a threshold: pale water adds light, mud covers. It is
+    simpler than the original, which lights the edges of the drops, and its parameters could not be
+    checked."""
     layer = gaussian(draws.normal((len(x), 1, *x.shape[2:]), mean, deviation), sigma)
     drops = layer > threshold
     if liquid == "water":
@@ -73,14 +78,17 @@ def spatter(
 
 
 def brightness(x: Tensor, draws: Draws, increase: float) -> Tensor:
-    """Raise the value of HSV. At fixed hue and saturation, RGB is proportional to the value; black becomes grey."""
+    """Raise the value of HSV. At fixed hue and saturation, RGB is proportional to the value; black
+    becomes grey.
+    """
     value = x.amax(dim=1, keepdim=True)
     raised = (value + increase).clamp(max=1)
     return torch.where(value > 0, x * raised / value, raised)
 
 
 def _plasma(count: int, size: int, decay: float, draws: Draws) -> Tensor:
-    """Plasma fractals (count, 1, size, size) in [0, 1] by midpoint displacement on a torus; `size` is a power of two.
+    """Plasma fractals (count, 1, size, size) in [0, 1] by midpoint displacement on a torus; `size`
+    is a power of two.
 
     The displacement falls by decay² each time the step is halved.
     """

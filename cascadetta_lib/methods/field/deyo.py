@@ -1,4 +1,6 @@
-"""DeYO (Lee et al. 2024): entropy of images that are recognised by their shape, which shuffled patches destroy."""
+"""DeYO (Lee et al. 2024): entropy of images that are recognised by their shape, which shuffled
+patches destroy.
+"""
 
 import math
 
@@ -12,7 +14,9 @@ from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs
 
 SURE, NORMAL = 0.5, 0.4
-"""τ, below which an entropy is taken, and E₀, at which it weighs 1, as shares of ln C (the authors' settings)."""
+"""τ, below which an entropy is taken, and E₀, at which it weighs 1, as shares of ln C (the authors'
+settings).
+"""
 DROP = 0.2
 """By how much the probability of the predicted class must fall when the patches are shuffled."""
 PATCHES = 4
@@ -21,12 +25,13 @@ PATCHES = 4
 
 @METHODS.add("deyo")
 class DeYO(Tent):
-    """The mean of (exp(E₀ − H) + exp(D))·H over the images with entropy H < τ and drop D > 0.2, where
-    D = p(ŷ | x) − p(ŷ | x with shuffled patches) and ŷ = argmax p(x).
+    """The mean of (exp(E₀ − H) + exp(D))·H over the images with entropy H < τ and drop D > 0.2,
+    where D = p(ŷ | x) − p(ŷ | x with shuffled patches) and ŷ = argmax p(x).
 
-    All images of a batch are shuffled and share their BatchNorm statistics; in the release it is those with H < τ.
-    Where none is chosen the loss is 0, and only the optimiser's momentum moves; the release takes no step. The authors
-    use SGD with momentum 0.9, not Nesterov's, and leave the last stage of networks for ImageNet as it is.
+    All images of a batch are shuffled and share their BatchNorm statistics; in the release it is
+    those with H < τ. Where none is chosen the loss is 0, and only the optimiser's momentum moves;
+    the release takes no step. The authors use SGD with momentum 0.9, not Nesterov's, and leave the
+    last stage of networks for ImageNet as it is.
     """
 
     label, modalities = "DeYO", ("image",)
@@ -36,7 +41,8 @@ class DeYO(Tent):
         if x.ndim != 4 or x.shape[2] % PATCHES or x.shape[3] % PATCHES:
             shape = tuple(x.shape)
             raise ValueError(
-                f"DeYO shuffles 4×4 patches of images (B, C, H, W) whose sides are multiples of 4, not {shape}"
+                "DeYO shuffles 4×4 patches of images (B, C, H, W) whose sides are multiples of 4, "
+                f"not {shape}"
             )
         patches = (
             x.unflatten(3, (PATCHES, -1))

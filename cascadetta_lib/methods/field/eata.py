@@ -1,5 +1,5 @@
-"""ETA and EATA (Niu et al. 2022): entropy of examples that are sure and unlike the earlier ones, and, for EATA, Fisher
-information that keeps the weights that matter near the source."""
+"""ETA and EATA (Niu et al. 2022): entropy of examples that are sure and unlike the earlier ones,
+and, for EATA, Fisher information that keeps the weights that matter near the source."""
 
 import math
 
@@ -17,7 +17,9 @@ from cascadetta_lib.models import Outputs, as_outputs
 SURE = 0.4
 """E₀ as a share of ln C, the largest entropy there is (Eq. 3 and the authors' settings)."""
 SIMILARITY = 0.4
-"""d: an example whose prediction has this cosine or more with the mean prediction is left out (Eq. 5, CIFAR-10)."""
+"""d: an example whose prediction has this cosine or more with the mean prediction is left out (Eq.
+5, CIFAR-10).
+"""
 MOMENTUM = 0.9
 """Momentum of the moving means, such as that of the chosen predictions (Eq. 4)."""
 FISHER_WEIGHT = 1.0
@@ -25,18 +27,20 @@ FISHER_WEIGHT = 1.0
 
 
 def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
-    """Update a moving mean, in place, by a batch's value. A mean of 0 stands for none yet and takes the value itself;
-    where no example of the batch has a weight, the mean stays."""
+    """Update a moving mean, in place, by a batch's value. A mean of 0 stands for none yet and takes
+    the value itself; where no example of the batch has a weight, the mean stays."""
     moved = torch.where(mean.any(), value.lerp(mean, MOMENTUM), value)
     mean.copy_(torch.where(weights.any(), moved, mean))
 
 
 @METHODS.add("eta")
 class ETA(Tent):
-    """The mean of exp(E₀ − H)·H over the examples with entropy H < E₀ whose prediction is unlike the moving mean.
+    """The mean of exp(E₀ − H)·H over the examples with entropy H < E₀ whose prediction is unlike
+    the moving mean.
 
-    Where no example is chosen the loss is 0, and only the optimiser's momentum moves; the release takes no step. Its
-    authors use SGD with momentum 0.9, not Nesterov's, and a learning rate of 0.00025 on ImageNet.
+    Where no example is chosen the loss is 0, and only the optimiser's momentum moves; the release
+    takes no step. Its authors use SGD with momentum 0.9, not Nesterov's, and a learning rate of
+    0.00025 on ImageNet.
     """
 
     label = "ETA"
@@ -65,12 +69,13 @@ class ETA(Tent):
 
 @METHODS.add("eata")
 class EATA(ETA):
-    """ETA and β·Σ ω·(θ − θ₀)², where ω is the Fisher information of the source model's own predictions (Eq. 8 and 9).
+    """ETA and β·Σ ω·(θ − θ₀)², where ω is the Fisher information of the source model's own
+    predictions (Eq. 8 and 9).
 
-    ω is the mean over source examples of the squared gradient of one example, as in Eq. 9, under the statistics of the
-    source. The authors' code, which β was chosen with, squares the mean gradient of a batch of 64 under its own
-    statistics, which is smaller by two orders of magnitude. Where no example is chosen the second term alone is
-    minimised; their code takes no step then.
+    ω is the mean over source examples of the squared gradient of one example, as in Eq. 9, under
+    the statistics of the source. The authors' code, which β was chosen with, squares the mean
+    gradient of a batch of 64 under its own statistics, which is smaller by two orders of magnitude.
+    Where no example is chosen the second term alone is minimised; their code takes no step then.
     """
 
     label, needs_source = "EATA", True
@@ -86,8 +91,8 @@ class EATA(ETA):
 
     @torch.no_grad()
     def fisher_information(self) -> Tensor:
-        """ω (P,) for the P adapted numbers: the mean over the source of the squared gradient of −ln p(ŷ), ŷ = argmax p.
-        The model must be one that torch.func.vmap takes."""
+        """ω (P,) for the P adapted numbers: the mean over the source of the squared gradient of −ln
+        p(ŷ), ŷ = argmax p. The model must be one that torch.func.vmap takes."""
         assert self.source is not None
         names = {parameter: name for name, parameter in self.model.named_parameters()}
         values = {names[parameter]: parameter.detach() for parameter in self.adapted_parameters()}

@@ -1,4 +1,6 @@
-"""LAME (Boudiaf et al. 2022): no weight changes; the predictions of a batch are drawn to those of near neighbours."""
+"""LAME (Boudiaf et al. 2022): no weight changes; the predictions of a batch are drawn to those of
+near neighbours.
+"""
 
 from contextlib import ExitStack
 
@@ -13,18 +15,18 @@ from cascadetta_lib.models import Outputs
 
 NEIGHBOURS = 5
 ITERATIONS = 100
-"""The release's maximum. It stops earlier where its objective has settled; to check that here would be to wait for the
-device, and at the fixed point an iteration changes nothing."""
+"""The release's maximum. It stops earlier where its objective has settled; to check that here would
+be to wait for the device, and at the fixed point an iteration changes nothing."""
 
 
 @METHODS.add("lame")
 class LAME(ERM):
-    """The network keeps its running statistics, as in the release. The affinity w_ij, which is not symmetric, is 1
-    where j is one of the five nearest neighbours of i, else 0. It is one of the three in the release, whose default is
-    a Gaussian kernel.
+    """The network keeps its running statistics, as in the release. The affinity w_ij, which is not
+    symmetric, is 1 where j is one of the five nearest neighbours of i, else 0. It is one of the
+    three in the release, whose default is a Gaussian kernel.
 
-    Near are features at a small angle. They are the inputs of that nn.Linear of the model, or of θ_m in a Cascade,
-    which is called last.
+    Near are features at a small angle. They are the inputs of that nn.Linear of the model, or of
+    θ_m in a Cascade, which is called last.
     """
 
     objective, label = "meta", "LAME"
@@ -50,14 +52,15 @@ class LAME(ERM):
             z, a = super().predict(x)
         if not features:
             raise ValueError(
-                f"LAME: {type(self.model).__name__} calls none of its nn.Linear as a module; use erm"
+                f"LAME: {type(self.model).__name__} calls none of its nn.Linear as a module; use "
+                "erm"
             )
         return Outputs(smoothed(z, features[-1].flatten(1)), a)
 
 
 def smoothed(z: Tensor, features: Tensor) -> Tensor:
-    """Logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the fixed point of
-    y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the release iterates."""
+    """Logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the fixed
+    point of y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the release iterates."""
     directions, log_p = (
         F.normalize(at_least_float32(features), dim=1),
         at_least_float32(z).log_softmax(1),

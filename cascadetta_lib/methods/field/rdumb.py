@@ -12,8 +12,9 @@ UPDATES = 1000
 
 @METHODS.add("rdumb")
 class RDumb(ETA):
-    """ETA with the settings of methods/eata.py, reset to the source after every 1,000 updates. The release has those of
-    ImageNet: E₀ = ln(1000)/2 − 1, which is 0.36 of ln C, and cosines below 0.05."""
+    """ETA with the settings of methods/eata.py, reset to the source after every 1,000 updates. The
+    release has those of ImageNet: E₀ = ln(1000)/2 − 1, which is 0.36 of ln C, and cosines below
+    0.05."""
 
     label = "RDumb"
 

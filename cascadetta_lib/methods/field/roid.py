@@ -1,4 +1,6 @@
-"""ROID (Marsden et al. 2024): sure and diverse predictions made surer, weights held near the source's, and a prior."""
+"""ROID (Marsden et al. 2024): sure and diverse predictions made surer, weights held near the
+source's, and a prior.
+"""
 
 import torch
 from torch import Tensor
@@ -16,23 +18,29 @@ MEAN_MOMENTUM = 0.9
 """What the moving mean prediction keeps of itself."""
 TEMPERATURE = 1 / 3
 CLIP, EPSILON = 0.99, 1e-5
-"""Of the soft likelihood ratio: the largest probability, and what is added to a ratio before its logarithm."""
+"""Of the soft likelihood ratio: the largest probability, and what is added to a ratio before its
+logarithm.
+"""
 
 
 @METHODS.add("roid")
 class ROID(TentAdam):
-    """The settings are those of ROID's release for CIFAR-10; scale and shift of BatchNorm are updated by Adam.
+    """The settings are those of ROID's release for CIFAR-10; scale and shift of BatchNorm are
+    updated by Adam.
 
-    Four things differ from the release. The augmented copy is CoTTA's, or the data's own, and without copies there is
-    no consistency. Examples with weight 0 stay in the batch of copies, whose statistics they therefore enter. The
-    loss is the mean over the batch as it is, where the release divides by the full size for a short last one, too. The
-    prior multiplies probabilities, as in Bayes' rule, where the release multiplies logits.
+    Four things differ from the release. The augmented copy is CoTTA's, or the data's own, and
+    without copies there is no consistency. Examples with weight 0 stay in the batch of copies,
+    whose statistics they therefore enter. The loss is the mean over the batch as it is, where the
+    release divides by the full size for a short last one, too. The prior multiplies probabilities,
+    as in Bayes' rule, where the release multiplies logits.
     """
 
     label, ends_with_batch = "ROID", False
     anchor: Tensor
     mean_prediction: Tensor | None
-    """Moving mean of softmax(z), (C,); None before the first batch tells how many classes there are."""
+    """Moving mean of softmax(z), (C,); None before the first batch tells how many classes there
+    are.
+    """
 
     def configure_model(self) -> None:
         self.require_rgb()
@@ -47,10 +55,12 @@ class ROID(TentAdam):
 
     @torch.no_grad()
     def weights(self, z: Tensor) -> Tensor:
-        """exp(diversity · certainty / T) of each prediction (B, C) → (B,), or 0 where the diversity is below its mean.
+        """exp(diversity · certainty / T) of each prediction (B, C) → (B,), or 0 where the diversity
+        is below its mean.
 
-        Diversity is 1 − the cosine of the prediction and the moving mean prediction, which then takes the batch in;
-        certainty is the negative entropy; the batch's smallest value of each counts 0, its largest 1."""
+        Diversity is 1 − the cosine of the prediction and the moving mean prediction, which then
+        takes the batch in; certainty is the negative entropy; the batch's smallest value of each
+        counts 0, its largest 1."""
         p = z.softmax(1)
         if self.mean_prediction is None:
             self.mean_prediction = torch.full_like(p[0], 1 / p.shape[1])
@@ -93,13 +103,15 @@ def soft_likelihood_ratio(z: Tensor) -> Tensor:
 
 
 def symmetric_cross_entropy(z: Tensor, other: Tensor) -> Tensor:
-    """Half the cross-entropy of softmax(other) to softmax(z), and half that the other way: (B, C), (B, C) → (B,)."""
+    """Half the cross-entropy of softmax(other) to softmax(z), and half that the other way: (B, C),
+    (B, C) → (B,).
+    """
     return -(z.softmax(1) * other.log_softmax(1) + other.softmax(1) * z.log_softmax(1)).sum(1) / 2
 
 
 def corrected_by_prior(z: Tensor) -> Tensor:
-    """Logits z (B, C) of predictions p → those of p_c · π_c, where π is the batch's mean p, drawn to the uniform
-    distribution: (π + γ) / (1 + γC) with γ = max(1/B, 1/C) / max_c π_c."""
+    """Logits z (B, C) of predictions p → those of p_c · π_c, where π is the batch's mean p, drawn
+    to the uniform distribution: (π + γ) / (1 + γC) with γ = max(1/B, 1/C) / max_c π_c."""
     prior, (examples, classes) = z.softmax(1).mean(0), z.shape
     gamma = max(1 / examples, 1 / classes) / prior.amax()
     return z + ((prior + gamma) / (1 + gamma * classes)).log()

@@ -1,4 +1,6 @@
-"""RoTTA (Yuan et al. 2023): a student taught by its moving average on a class-balanced memory of recent examples."""
+"""RoTTA (Yuan et al. 2023): a student taught by its moving average on a class-balanced memory of
+recent examples.
+"""
 
 import copy
 import math
@@ -22,11 +24,15 @@ LAMBDA_T, LAMBDA_U = (
     1.0,
 )  # what age and uncertainty count for, where an example has to leave the memory
 NU, ALPHA = 0.001, 0.05
-"""The teacher's step towards the student, and the share of a batch in the moving statistics of BatchNorm."""
+"""The teacher's step towards the student, and the share of a batch in the moving statistics of
+BatchNorm.
+"""
 
 
 class Example(NamedTuple):
-    """The class that the teacher predicted, how many examples came before, and the prediction's entropy over log C."""
+    """The class that the teacher predicted, how many examples came before, and the prediction's
+    entropy over log C.
+    """
 
     label: int
     arrival: int
@@ -34,10 +40,12 @@ class Example(NamedTuple):
 
 
 def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
-    """The place that an example takes in the memory `kept`, len(kept) where it is added, None where it is not taken.
+    """The place that an example takes in the memory `kept`, len(kept) where it is added, None where
+    it is not taken.
 
-    It is added where neither its class has its share of the memory nor the memory is full. Else it replaces, in its
-    own class or in the largest, the one of highest λ_t·sigmoid(age/64) + λ_u·uncertainty, unless its own is as high."""
+    It is added where neither its class has its share of the memory nor the memory is full. Else it
+    replaces, in its own class or in the largest, the one of highest λ_t·sigmoid(age/64) +
+    λ_u·uncertainty, unless its own is as high."""
     counts = Counter(one.label for one in kept)
     crowded = {new.label}
     if counts[new.label] < MEMORY / classes:
@@ -61,16 +69,20 @@ def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
 
 @METHODS.add("rotta")
 class RoTTA(TentAdam):
-    """The settings are those of RoTTA's release; scale and shift of BatchNorm are updated by Adam, after every 64
-    examples, wherever in a batch that is. The augmented copies are CoTTA's, or the data's own.
+    """The settings are those of RoTTA's release; scale and shift of BatchNorm are updated by Adam,
+    after every 64 examples, wherever in a batch that is. The augmented copies are CoTTA's, or the
+    data's own.
 
-    The prediction is the teacher's by its moving statistics, `before` or `after` the updates that a batch brings. The
-    memory's rule takes one example after the other, so a step waits once for the device: for the classes and entropies.
+    The prediction is the teacher's by its moving statistics, `before` or `after` the updates that a
+    batch brings. The memory's rule takes one example after the other, so a step waits once for the
+    device: for the classes and entropies.
     """
 
     label, modalities = "RoTTA", ("image", "speech")
     bank: Tensor
-    """The examples in the memory, (64, …), of which `kept` tells; empty before the first batch tells their shape."""
+    """The examples in the memory, (64, …), of which `kept` tells; empty before the first batch
+    tells their shape.
+    """
 
     def configure_model(self) -> None:
         self.require_rgb()
@@ -94,8 +106,9 @@ class RoTTA(TentAdam):
         return as_outputs(self.teacher(x))
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        """Cross-entropy of the student on a copy of the memory x to the teacher on x itself, which counts for the less
-        the older an example is. Both take their batch into their moving statistics."""
+        """Cross-entropy of the student on a copy of the memory x to the teacher on x itself, which
+        counts for the less the older an example is. Both take their batch into their moving
+        statistics."""
         copies = self.copies_of(x)
         assert copies is not None
         student = as_outputs(self.model(next(iter(copies(x, 1, self.generator)))))
@@ -134,7 +147,8 @@ class RoTTA(TentAdam):
     def reset(self) -> None:
         self.kept: list[Example] = []
         self.arrived, self.bank = 0, self.bank.new_empty(0)
-        # An update that was interrupted may have left the teacher in training, and statistics to remember.
+        # An update that was interrupted may have left the teacher in training, and statistics to
+        # remember.
         self.teacher.eval()
         for norm in memories(self):
             norm.seen = None

@@ -1,4 +1,6 @@
-"""RPL (Rusak et al. 2022): robust pseudo-labels, a cross-entropy that is bounded where a label is wrong."""
+"""RPL (Rusak et al. 2022): robust pseudo-labels, a cross-entropy that is bounded where a label is
+wrong.
+"""
 
 from torch import Tensor
 
@@ -12,9 +14,9 @@ Q = 0.8
 
 @METHODS.add("rpl")
 class RPL(Tent):
-    """The mean of the generalised cross-entropy (1 − p^q)/q, where p is the probability of the predicted class. Its
-    authors' example hands all parameters to plain SGD; the version in CCC's code updates these, by SGD with momentum
-    0.9, not Nesterov's."""
+    """The mean of the generalised cross-entropy (1 − p^q)/q, where p is the probability of the
+    predicted class. Its authors' example hands all parameters to plain SGD; the version in CCC's
+    code updates these, by SGD with momentum 0.9, not Nesterov's."""
 
     label = "RPL"
 

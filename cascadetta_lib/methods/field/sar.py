@@ -1,4 +1,6 @@
-"""SAR (Niu et al. 2023): entropy of examples that are sure, made small in a neighbourhood of the weights."""
+"""SAR (Niu et al. 2023): entropy of examples that are sure, made small in a neighbourhood of the
+weights.
+"""
 
 import math
 
@@ -20,13 +22,15 @@ COLLAPSED = 0.2
 
 @METHODS.add("sar")
 class SAR(Tent):
-    """The mean entropy of the examples with H < E₀ at the weights θ + ρ·g/|g|, where g is the gradient of that mean at
-    θ. The examples are those that have H < E₀ at both places, with E₀ as in methods/eata.py.
+    """The mean entropy of the examples with H < E₀ at the weights θ + ρ·g/|g|, where g is the
+    gradient of that mean at θ. The examples are those that have H < E₀ at both places, with E₀ as
+    in methods/eata.py.
 
-    As in the paper's Algorithm 1, the moving mean goes on when the weights are taken back, so that they are taken back
-    after each batch until it has risen. With two classes E₀ is 0.28 nats, and the mean of what is below it hardly ever
-    above the limit of 0.2, so that SAR is AdaBN. The authors use SGD with momentum 0.9, not Nesterov's, and leave the
-    last stage of networks for ImageNet as it is.
+    As in the paper's Algorithm 1, the moving mean goes on when the weights are taken back, so that
+    they are taken back after each batch until it has risen. With two classes E₀ is 0.28 nats, and
+    the mean of what is below it hardly ever above the limit of 0.2, so that SAR is AdaBN. The
+    authors use SGD with momentum 0.9, not Nesterov's, and leave the last stage of networks for
+    ImageNet as it is.
     """
 
     label, ends_with_batch = "SAR", False

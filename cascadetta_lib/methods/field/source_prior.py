@@ -1,4 +1,6 @@
-"""AdaBN with a source prior (Schneider et al. 2020): the source's statistics, blended with those of the batch."""
+"""AdaBN with a source prior (Schneider et al. 2020): the source's statistics, blended with those of
+the batch.
+"""
 
 from torch import Tensor
 
@@ -22,8 +24,8 @@ class PriorBatchNorm(MemoryBatchNorm):
 
 @METHODS.add("source_prior")
 class SourcePrior(AdaBN):
-    """The source counts as much as N examples, at every batch: N is `memory`, but nothing is remembered. 16 is our
-    choice; N = 0 is AdaBN, and N → ∞ is ERM on the same network."""
+    """The source counts as much as N examples, at every batch: N is `memory`, but nothing is
+    remembered. 16 is our choice; N = 0 is AdaBN, and N → ∞ is ERM on the same network."""
 
     label, memory = "AdaBN, source prior", 16
     memory_norm = PriorBatchNorm

@@ -1,8 +1,10 @@
-"""Cascade+ beside the others: every method at the online learning rate that is chosen for it on the source alone.
+"""Cascade+ beside the others: every method at the online learning rate that is chosen for it on the
+source alone.
 
-The choice reads runs on four corruptions of held-out source images, at one seed. The fifteen test corruptions are then
-run once, at every seed. What is left to θ_a shows on one network: Tent, with SGD and with Adam, on Cascade+'s own, and
-on that of a control, which is trained on the same images with the cross-entropy alone.
+The choice reads runs on four corruptions of held-out source images, at one seed. The fifteen test
+corruptions are then run once, at every seed. What is left to θ_a shows on one network: Tent, with
+SGD and with Adam, on Cascade+'s own, and on that of a control, which is trained on the same images
+with the cross-entropy alone.
 """
 
 from dataclasses import replace
@@ -24,14 +26,19 @@ PLUS, CONTROL, ALIKE = (
     ("adabn", "tent", "tent_adam"),
 )
 UNADAPTED, *SAME_NETWORK = (f"{METHODS[name].label} on {PLUS}'s network" for name in ALIKE)
-ALIKE_NOTE = f"On {PLUS}'s network and the control all have its memory of statistics, both Tents its diversity, too."
+ALIKE_NOTE = (
+    f"On {PLUS}'s network and the control all have its memory of statistics, both "
+    "Tents its diversity, too."
+)
 SIZES = (128, 16, 4)
 """Of batches at which Cascade+ is measured besides."""
 ON_CONTROL = [f"{METHODS[name].label} on the control" for name in ALIKE]
 
 
 def contestants(settings: Settings) -> list[Point]:
-    """The profile's methods; then on Cascade+'s network and on the control's some with its memory and diversity."""
+    """The profile's methods; then on Cascade+'s network and on the control's some with its memory
+    and diversity.
+    """
     points, plus = main_points(settings, "image"), METHODS["cascade_plus"]
     if "cascade_plus" in settings.image.methods:
         alike = {"statistics_memory": plus.memory, "online_diversity": plus.diversity}
@@ -47,13 +54,14 @@ def contestants(settings: Settings) -> list[Point]:
 
 
 def choice(runs: Runs) -> pd.DataFrame:
-    """E (%) on the source by contestant and learning rate, at the first seed. One whose runs are not all stored is left
-    out: a choice among a part of the rates would be another one tomorrow."""
+    """E (%) on the source by contestant and learning rate, at the first seed. One whose runs are
+    not all stored is left out: a choice among a part of the rates would be another one tomorrow."""
     frame = runs.frame(Choice().points(runs.settings), runs.settings.seeds[:1])
     if frame.empty:
         return pd.DataFrame()
     table = frame.pivot_table(index="label", columns="online_learning_rate", values="E", sort=False)
-    # Rounded, so that of two alike the smaller rate is chosen: their sums may differ in the last bit.
+    # Rounded, so that of two alike the smaller rate is chosen: their sums may differ in the last
+    # bit.
     return (
         table.reindex(columns=sorted(runs.settings.image.choice_learning_rates)).dropna().round(6)
     )
@@ -100,7 +108,10 @@ class Choice(OnSource):
             .rename(columns="{:g}".format)
             .rename_axis("method")
         )
-        note = f"{ON_SOURCE} by online learning rate. Bold: chosen; beyond an edge of the grid may be better still."
+        note = (
+            f"{ON_SOURCE} by online learning rate. Bold: chosen; beyond an edge of the grid "
+            "may be better still."
+        )
         return [Part("choice", table.rename_axis(None, axis=1), note)]
 
 
@@ -115,8 +126,9 @@ class Comparison(OnSource):
     question = f"Does {PLUS} err less than its rivals, and less than Tent on the same network?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Every contestant on the test domains at the rate chosen for it, read off the stored runs of the choice; those
-        that adapt without one are left out. Cascade+ also at other batch sizes, and with AdaBN where it is gradual."""
+        """Every contestant on the test domains at the rate chosen for it, read off the stored runs
+        of the choice; those that adapt without one are left out. Cascade+ also at other batch
+        sizes, and with AdaBN where it is gradual."""
         image, points, rates = settings.image, [], choice(Runs(settings)).idxmin(axis=1)
         whole = {
             "test_size": image.comparison_test_size,

@@ -1,7 +1,8 @@
-"""Why θ_a collapses, and what could prevent it: pre-trainings that differ in one value or one term each.
+"""Why θ_a collapses, and what could prevent it: pre-trainings that differ in one value or one term
+each.
 
-Everything here is judged at one seed, on four corruptions of held-out source images that no test stream has, so that
-what is chosen by it has not seen the test domains.
+Everything here is judged at one seed, on four corruptions of held-out source images that no test
+stream has, so that what is chosen by it has not seen the test domains.
 """
 
 from dataclasses import replace
@@ -51,9 +52,10 @@ def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
 
 
 class OnSource(Exhibit):
-    """An exhibit that needs the four corruptions, which are defined for images of 32×32 alone; what runs on them, all
-    that is made `once`, needs held-out images. It compares networks of the profile's own, and rates that are chosen so:
-    `show` says where one may know the held-out images."""
+    """An exhibit that needs the four corruptions, which are defined for images of 32×32 alone; what
+    runs on them, all that is made `once`, needs held-out images. It compares networks of the
+    profile's own, and rates that are chosen so: `show` says where one may know the held-out images.
+    """
 
     of_several = True
 
@@ -62,7 +64,8 @@ class OnSource(Exhibit):
         can_be = tuple(held_out.x.shape[-2:]) == (32, 32) and (len(held_out.y) or not self.once)
         if not can_be:
             print(
-                f"{self.name} is not made: it takes images of 32×32 pixels, and held-out ones of the source."
+                f"{self.name} is not made: it takes images of 32×32 pixels, and held-out ones of "
+                "the source."
             )
         return super().make(study) if can_be else []
 
@@ -83,11 +86,16 @@ class Conditions(OnSource):
         "beyond: why θ_a collapses",
         "When θ_a collapses, and when not",
     )
-    question = "Which part of the pre-training makes θ_a say the same class whatever the image, and what prevents it?"
+    question = (
+        "Which part of the pre-training makes θ_a say the same class whatever the "
+        "image, and what prevents it?"
+    )
     once = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Of the networks that are there, else of the profile's, trained for `trial_epochs` on `trial_train_size`."""
+        """Of the networks that are there, else of the profile's, trained for `trial_epochs` on
+        `trial_train_size`.
+        """
         image, points = settings.image, []
         trial = on_source(settings, online_learning_rate=image.online_learning_rate)
         if "cascade" not in image.methods:
@@ -131,7 +139,10 @@ class Conditions(OnSource):
             index="label", columns="on", values="E", aggfunc=spread, sort=False
         )
         table = kept.join(errors).fillna("–").rename_axis("pre-training")
-        in_kept = f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. meta: the paper's."
+        in_kept = (
+            f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. "
+            "meta: the paper's."
+        )
         figure: Part | str = "No figure of one epoch."
         if epochs["epoch"].nunique() > 1:
             drawn = (

@@ -1,5 +1,5 @@
-"""The field: all methods of a profile, each at the online learning rate that the source chose for it, on streams of
-four kinds and at batches of many sizes, and what each of them costs."""
+"""The field: all methods of a profile, each at the online learning rate that the source chose for
+it, on streams of four kinds and at batches of many sizes, and what each of them costs."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,8 +30,9 @@ COST_NOTE = "Work: counted, of adapting to a batch and predicting it. Time: of t
 
 
 def rates(settings: Settings) -> dict[str, float]:
-    """The online learning rate of each method by label: the best on corruptions of held-out source images. A profile
-    with a single rate leaves nothing to choose, which is how a network without source images is measured."""
+    """The online learning rate of each method by label: the best on corruptions of held-out source
+    images. A profile with a single rate leaves nothing to choose, which is how a network without
+    source images is measured."""
     image, points = settings.image, main_points(settings, "image")
     if len(image.choice_learning_rates) == 1:
         return {point.label: image.choice_learning_rates[0] for point in points}
@@ -52,10 +53,15 @@ class Field(OnSource):
         "beyond: the field",
         "The cascade among the methods of the field",
     )
-    question = "Where does the cascade stand among the methods that one compares with today, and what do they cost?"
+    question = (
+        "Where does the cascade stand among the methods that one compares with today, "
+        "and what do they cost?"
+    )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Without methods whose rate is not chosen yet. F, which costs as much again, on the instantaneous stream."""
+        """Without methods whose rate is not chosen yet. F, which costs as much again, on the
+        instantaneous stream.
+        """
         image, chosen, points = settings.image, rates(settings), []
         whole = {
             "test_size": image.comparison_test_size,
@@ -104,7 +110,10 @@ class Field(OnSource):
         shown = zip(frame["setting"], frame["run"], strict=True)
         sizes = {name: run.batches.groupby("step")["count"].sum().max() for name, run in shown}
         counts = ", ".join(f"{count} ({name})" for name, count in sizes.items())
-        note = f"E (%) at the same rates; gradual: at the severities 1 to 5. Images of each domain: {counts}."
+        note = (
+            "E (%) at the same rates; gradual: at the severities 1 to 5. Images of each "
+            f"domain: {counts}."
+        )
         return [
             _standing(means, main),
             Part("field", table, f"{DEFINED} {COST_NOTE}"),

@@ -1,7 +1,9 @@
-"""When a verdict on the paper may be spoken at all: the study must be in the paper's regime. VERDICTS.md states it.
+"""When a verdict on the paper may be spoken at all: the study must be in the paper's regime.
+VERDICTS.md states it.
 
-Data, network and updates are read off the runs behind a number, the protocol off the profile. The gate asks whether the
-networks are about as good as the paper's: it looks at ERM and AdaBN, never at the cascade.
+Data, network and updates are read off the runs behind a number, the protocol off the profile. The
+gate asks whether the networks are about as good as the paper's: it looks at ERM and AdaBN, never at
+the cascade.
 """
 
 import math
@@ -22,12 +24,14 @@ from study.store import Run
 SHARE = 0.2
 """Of the paper's examples of a domain, and so of its updates, that a run must have at least."""
 RATE = 0.001
-"""The paper's learning rate at test time. For text and speech it states none: that of the images is taken."""
+"""The paper's learning rate at test time. For text and speech it states none: that of the images is
+taken.
+"""
 
 
 class Regime(NamedTuple):
-    """The paper's on one of its datasets: our name of it, the examples of a domain, what fields of the network may be,
-    and between what the E of ERM and that of AdaBN must lie (%)."""
+    """The paper's on one of its datasets: our name of it, the examples of a domain, what fields of
+    the network may be, and between what the E of ERM and that of AdaBN must lie (%)."""
 
     data: str
     examples: int
@@ -52,7 +56,9 @@ REGIMES = {
 
 
 def hindrance_of_runs(name: str, used: Sequence[Run]) -> str:
-    """Which part of the regime of the paper's dataset `name` the runs behind a number lack; empty where none."""
+    """Which part of the regime of the paper's dataset `name` the runs behind a number lack; empty
+    where none.
+    """
     regime = REGIMES[name]
     for run in used:
         request, said, card = run.request.checkpoint, run.provenance, card_of(run)
@@ -74,13 +80,18 @@ def hindrance_of_runs(name: str, used: Sequence[Run]) -> str:
                 return f"network: {field} {found} instead of {' or '.join(map(str, allowed))}"
         least = int(run.batches.groupby("step")["count"].sum().min())
         if least < SHARE * regime.examples:
-            return f"updates: {least:,} examples a domain, fewer than {SHARE:g} of the paper's {regime.examples:,}"
+            return (
+                f"updates: {least:,} examples a domain, fewer than {SHARE:g} of the paper's "
+                f"{regime.examples:,}"
+            )
     return ""
 
 
 @lru_cache(maxsize=16)
 def hindrance_of_study(name: str, runs: Runs) -> str:
-    """Which part of the regime of the paper's dataset `name` the profile or its networks lack; empty where none."""
+    """Which part of the regime of the paper's dataset `name` the profile or its networks lack;
+    empty where none.
+    """
     ours = runs.study.section.model_dump() | {"batch_size": runs.study.batch_size}
     paper: dict[str, Any] = {"stream": "instantaneous", "predict": "after"}
     paper |= dict.fromkeys(("online_optimizer", "online_diversity", "statistics_memory"))
@@ -94,8 +105,8 @@ def hindrance_of_study(name: str, runs: Runs) -> str:
 
 
 def gate(name: str, runs: Runs) -> pd.DataFrame:
-    """What ERM and AdaBN must be for verdicts on the paper's dataset `name`: a row a number, with its `band`, `ours` as
-    text (the mean over seeds), and whether it has `passed`."""
+    """What ERM and AdaBN must be for verdicts on the paper's dataset `name`: a row a number, with
+    its `band`, `ours` as text (the mean over seeds), and whether it has `passed`."""
     main = runs.frame(main_points(runs.settings, runs.modality))
     errors = main.groupby("method")["E"].mean().reindex(["erm", "adabn"])
     rows = {
@@ -136,8 +147,9 @@ def card_of(run: Run) -> dict[str, Any]:
 
 
 def not_held_out(run: Run) -> str:
-    """Why source examples that are held out here may be among those that the network of a run learned from: it was
-    trained elsewhere, on other data or another part of them. Empty where they are not."""
+    """Why source examples that are held out here may be among those that the network of a run
+    learned from: it was trained elsewhere, on other data or another part of them. Empty where they
+    are not."""
     card, asked = card_of(run), run.request.checkpoint
     known, names = card.get("options", {}), ("train_size", "held_out_fraction")
     alike = card.get("data_fingerprint") == run.provenance["fingerprint"]

@@ -1,4 +1,6 @@
-"""Whose numbers are whose: a network that was brought, such as the authors' own, beside the paper's rows."""
+"""Whose numbers are whose: a network that was brought, such as the authors' own, beside the paper's
+rows.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,8 +42,10 @@ PAPER_ROWS = {
 }
 """The method of the paper beside whose row a variant is shown."""
 BESIDE_ITS_ROW = (
-    "The interval is a bootstrap over blocks of distinct images, a batch each, given the networks. Distances in "
-    "points; none for a published network on JPEG copies, which are harder for it. Tent (Adam) stands beside Tent's "
+    "The interval is a bootstrap over blocks of distinct images, a batch each, given the networks. "
+    "Distances in "
+    "points; none for a published network on JPEG copies, which are harder for it. Tent (Adam) "
+    "stands beside Tent's "
     "row; the cascade with Adam, with θ_m fixed and without θ_a at test time beside the cascade's."
 )
 
@@ -69,7 +73,9 @@ class Released(Exhibit):
 
 
 def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
-    """A row a label: our metrics, the interval of E over the images, and how far we are from the paper's row."""
+    """A row a label: our metrics, the interval of E over the images, and how far we are from the
+    paper's row.
+    """
     rows = {}
     for label, each in by_label(frame).items():
         method, (low, high) = each["method"].iloc[0], interval_over_images(each)
@@ -93,7 +99,9 @@ def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str])
 
 
 def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """A panel a method that the paper has: our error, the mean over seeds, and the paper's row, by domain."""
+    """A panel a method that the paper has: our error, the mean over seeds, and the paper's row, by
+    domain.
+    """
     shown = {label: each for label, each in by_label(frame).items() if label in paper.index}
     if not shown:
         return "The paper has no row that compares with any of these."
@@ -108,13 +116,17 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
         name_domains(axes, map(str, errors.index))
     grid[0].set_ylabel("online error (%)")
     legend(figure)
-    told = "Line: ours, in the method's colour. Where it runs through the diamonds, it gives the paper's row."
+    told = (
+        "Line: ours, in the method's colour. Where it runs through the diamonds, it gives "
+        "the paper's row."
+    )
     return Part("released-by-domain", figure, told)
 
 
 def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
-    """The 95 % interval of E in percent over the images of the stream: batches that hold the same images, in whatever
-    domain, version or seed, are drawn together. NaN if they are fewer than LEAST_BATCHES, or overlap in part."""
+    """The 95 % interval of E in percent over the images of the stream: batches that hold the same
+    images, in whatever domain, version or seed, are drawn together. NaN if they are fewer than
+    LEAST_BATCHES, or overlap in part."""
     if any(run.request.order for run in frame["run"]):
         return np.nan, np.nan
     sums = []
@@ -140,7 +152,9 @@ def interval_text(low: float, high: float) -> str:
 
 @exhibit
 class Updates(Exhibit):
-    """A stream with several versions of every image, so that there are as many updates as in the paper's."""
+    """A stream with several versions of every image, so that there are as many updates as in the
+    paper's.
+    """
 
     name, place, label, title = (
         "updates",
@@ -151,7 +165,9 @@ class Updates(Exhibit):
     question = "Does a method drift as the updates go on?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Also the cascade without θ_a (of ours trained so, too) and with the optimiser that makes Tent drift."""
+        """Also the cascade without θ_a (of ours trained so, too) and with the optimiser that makes
+        Tent drift.
+        """
         methods = [
             name
             for name in settings.image.methods
@@ -185,8 +201,9 @@ class Updates(Exhibit):
 
 
 def answer(shown: Shown) -> list[str]:
-    """What the long stream says in sentences: of each method whether the paper's row is within what the network gives,
-    what each gains on AdaBN, over the seeds that both have, and which of the paper's rows the network gives."""
+    """What the long stream says in sentences: of each method whether the paper's row is within what
+    the network gives, what each gains on AdaBN, over the seeds that both have, and which of the
+    paper's rows the network gives."""
     table = {part.name: part.content for part in shown.parts}.get("updates")
     if not isinstance(table, pd.DataFrame) or shown.numbers is None:
         return ["No answer: the long stream was not run."]
@@ -217,14 +234,17 @@ def answer(shown: Shown) -> list[str]:
         [*{METHODS[name].label for name in PAPER_ROWS}, ADAM], errors="ignore"
     )
     given, others = (", ".join(own.index[own == inside]) for inside in ("yes", "no"))
-    short = f"by E, of the paper's rows this network gives: {given or 'none'}. It does not give: {others or 'none'}."
+    short = (
+        f"by E, of the paper's rows this network gives: {given or 'none'}. It does not "
+        f"give: {others or 'none'}."
+    )
     told += [f"\n**In short**, {short}"] if given or others else []
     return [*told, f"\n{warning(shown.runs)}"]
 
 
 def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | str:
-    """Error by domain less that of AdaBN, which cannot drift; beside it the paper's rows, less the same. Above it,
-    where a domain is one step of the stream, how many batches have come."""
+    """Error by domain less that of AdaBN, which cannot drift; beside it the paper's rows, less the
+    same. Above it, where a domain is one step of the stream, how many batches have come."""
     labels, adabn = by_label(frame), METHODS["adabn"].label
     if adabn not in labels:
         return "No figure without AdaBN, which the others are held against."
@@ -249,7 +269,10 @@ def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | s
         above.set_xlabel("batches up to the end of the domain", fontsize=8)
     axes.set_ylabel(f"E minus our {adabn}'s (points)")
     legend(figure, columns=4)
-    note += f" Domains in the order of the stream. A method that keeps rising above 0 drifts: {adabn} does not learn."
+    note += (
+        " Domains in the order of the stream. A method that keeps rising above 0 drifts: "
+        f"{adabn} does not learn."
+    )
     note += " Dashed: variants." + f" The paper's rows are less the error of {adabn} here, too." * (
         not paper.empty
     )

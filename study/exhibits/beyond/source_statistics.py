@@ -1,4 +1,6 @@
-"""Beyond the paper: how far a blend of the source's BatchNorm statistics with the batch's goes without learning."""
+"""Beyond the paper: how far a blend of the source's BatchNorm statistics with the batch's goes
+without learning.
+"""
 
 import math
 
@@ -15,7 +17,9 @@ from study.exhibits.kit.tables import differences, metrics_by_label
 from study.settings import Settings
 
 PRIORS, LEARNING_PRIOR = (8, 16, 32, 64, 128), 32
-"""How many examples the source counts against the batch, and where methods that learn are put on top."""
+"""How many examples the source counts against the batch, and where methods that learn are put on
+top.
+"""
 
 
 @exhibit
@@ -32,7 +36,9 @@ class SourceStatistics(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """On each network the curve from AdaBN to ERM; Tent and the cascade on a batch's statistics and on a blend."""
+        """On each network the curve from AdaBN to ERM; Tent and the cascade on a batch's statistics
+        and on a blend.
+        """
         points, objectives = [], networks_of(settings)
         for objective in objectives:
             network = f", {NETWORKS[objective]}" if len(objectives) > 1 else ""
@@ -78,8 +84,10 @@ class SourceStatistics(Exhibit):
             frame.sort_values(["objective", "learns", "share"], kind="stable")["label"].unique()
         ]
         note = (
-            "N: examples that the source counts against a batch; its share is that of a full one. All that were run "
-            f"are shown, so the best flatters; N = {LEARNING_PRIOR} for learning was taken after the first curve."
+            "N: examples that the source counts against a batch; its share is that of a full one. "
+            "All that were run "
+            f"are shown, so the best flatters; N = {LEARNING_PRIOR} for learning was taken after "
+            "the first curve."
         )
         pairs: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
         for _, network in frame.groupby("objective", sort=False):
@@ -98,7 +106,8 @@ class SourceStatistics(Exhibit):
                     f"{label} − {rival}": (each, rows) for label, rows in by_label(others).items()
                 }
         contrasts = differences("source-statistics-differences", pairs)
-        # Networks of one kind differ by more than the curves do, so a figure holds the same seeds of all.
+        # Networks of one kind differ by more than the curves do, so a figure holds the same seeds
+        # of all.
         common = set.intersection(*(set(each["seed"]) for each in labels.values()))
         figure = (
             _curves(frame[frame["seed"].isin(common)])
@@ -109,7 +118,9 @@ class SourceStatistics(Exhibit):
 
 
 def _curves(frame: pd.DataFrame) -> Part:
-    """A curve a network, a line for a method that learns, and a mark for one that does so on a blend."""
+    """A curve a network, a line for a method that learns, and a mark for one that does so on a
+    blend.
+    """
     figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
     for objective, each in frame.groupby("objective", sort=False):
         network = f", {NETWORKS[str(objective)]}" if frame["objective"].nunique() > 1 else ""
@@ -133,7 +144,13 @@ def _curves(frame: pd.DataFrame) -> Part:
         ylabel="online error E (%)",
     )
     legend(figure, columns=3)
-    told = "Level: methods that learn. Where a curve is below a level of its kind, statistics alone err less."
-    told += f" Dashed and hollow: the plainly trained network. Diamonds: learning on a blend, N = {LEARNING_PRIOR}."
+    told = (
+        "Level: methods that learn. Where a curve is below a level of its kind, statistics "
+        "alone err less."
+    )
+    told += (
+        " Dashed and hollow: the plainly trained network. Diamonds: learning on a blend, "
+        f"N = {LEARNING_PRIOR}."
+    )
     told += f" Seeds that all of these have: {', '.join(map(str, sorted(set(frame['seed']))))}."
     return Part("source-statistics-figure", figure, told, list(frame["run"]))

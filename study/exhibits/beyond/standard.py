@@ -1,4 +1,6 @@
-"""The field's protocol (profile `standard`): our numbers beside published ones of the same network and data."""
+"""The field's protocol (profile `standard`): our numbers beside published ones of the same network
+and data.
+"""
 
 from pathlib import Path
 
@@ -14,11 +16,14 @@ from study.settings import Settings
 from study.store import Run
 
 BENCHMARK = Path(__file__).with_name("standard.csv")
-"""Online errors (%) by corruption and their mean E, from benchmark.md of mariodoebler/test-time-adaptation: means of
-five seeds. Its Source is our ERM, its BN our AdaBN; of some methods it has E alone. Its SAR (by SGD, 20.4) and its LAME
-(with another affinity, 64.3) are other methods than ours under this protocol."""
+"""Online errors (%) by corruption and their mean E, from benchmark.md of
+mariodoebler/test-time-adaptation: means of five seeds. Its Source is our ERM, its BN our AdaBN; of
+some methods it has E alone. Its SAR (by SGD, 20.4) and its LAME (with another affinity, 64.3) are
+other methods than ours under this protocol."""
 TOLERANCES, TOLERANCE = {"erm": 0.1, "adabn": 0.1}, 0.5
-"""Points of E, our choice. Nothing is random in the first two, so that only rounding and arithmetic may differ."""
+"""Points of E, our choice. Nothing is random in the first two, so that only rounding and arithmetic
+may differ.
+"""
 NETWORK = {"architecture": "wide_resnet", "depth": 28, "widening": 10}
 PROTOCOL = {
     "batch_size": 200,
@@ -40,7 +45,10 @@ class Standard(Exhibit):
         "beyond: the field's protocol",
         "Beside published numbers",
     )
-    question = "Does this study give the numbers that others publish of the same methods, network and images?"
+    question = (
+        "Does this study give the numbers that others publish of the same methods, "
+        "network and images?"
+    )
 
     def points(self, settings: Settings) -> list[Point]:
         return points_with_transfer(settings, settings.image.methods, {})
@@ -73,8 +81,10 @@ class Standard(Exhibit):
             .rename(columns=SHORT)
         )
         note = (
-            "Error (%) and deviation (points). The tolerance is ours: 0.1 where nothing is random, 0.5 elsewhere. "
-            "RobustBench's file has no published hash; an ERM within its tolerance says that it is this network."
+            "Error (%) and deviation (points). The tolerance is ours: 0.1 where nothing is random, "
+            "0.5 elsewhere. "
+            "RobustBench's file has no published hash; an ERM within its tolerance says that it is "
+            "this network."
         )
         return [Part("standard", table, note)]
 

@@ -1,4 +1,6 @@
-"""Beyond the paper: Tent along the long stream by optimiser and learning rate, by domain, over the paper's row."""
+"""Beyond the paper: Tent along the long stream by optimiser and learning rate, by domain, over the
+paper's row.
+"""
 
 import pandas as pd
 import seaborn as sns

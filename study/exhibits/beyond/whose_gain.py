@@ -1,5 +1,5 @@
-"""Whether a gain is the network's, the adaptation's or the optimiser's: every method on a plain and on a meta-learned
-network, and the way from the paper's AdaBN row to its own method's."""
+"""Whether a gain is the network's, the adaptation's or the optimiser's: every method on a plain and
+on a meta-learned network, and the way from the paper's AdaBN row to its own method's."""
 
 from dataclasses import replace
 
@@ -28,7 +28,9 @@ PAIRS = [
     (TENT, CASCADE),
     (TENT, TENT_ADAM),
 ]
-"""The steps of a gain: the network's for each method, then the adaptation's, that of θ_a, the optimiser's."""
+"""The steps of a gain: the network's for each method, then the adaptation's, that of θ_a, the
+optimiser's.
+"""
 
 
 @exhibit
@@ -39,11 +41,16 @@ class WhoseGain(Exhibit):
         "beyond: whose gain",
         "The network, the adaptation, the optimiser",
     )
-    question = "How much of the paper's gain over AdaBN is the pre-training's, and how much the adaptation's?"
+    question = (
+        "How much of the paper's gain over AdaBN is the pre-training's, and how much "
+        "the adaptation's?"
+    )
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Without F, since the table has E alone. None of RobustBench's network, which was not meta-learned."""
+        """Without F, since the table has E alone. None of RobustBench's network, which was not
+        meta-learned.
+        """
         if settings.image.weights.startswith("robustbench:"):
             return []
         pairs = [(name, objective) for objective in networks_of(settings) for name in ON_BOTH] + [
@@ -63,7 +70,10 @@ class WhoseGain(Exhibit):
             for one, two in pairs
             if {one, two} <= parts.keys()
         }
-        note = "E (%) of every method on each network; the authors' release is a meta-learned one. Where n differs, "
+        note = (
+            "E (%) of every method on each network; the authors' release is a meta-learned "
+            "one. Where n differs, "
+        )
         note += "compare in the table of differences, which is on common seeds."
         paper, size = (
             paper_main(frame["run"].iloc[0]),
@@ -84,10 +94,11 @@ class WhoseGain(Exhibit):
 
 
 def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """A waterfall from the paper's AdaBN row to its own method's: between these two the bar of a network or of a method
-    leads from the error before it to its own, and Tent's beside them from that of AdaBN on the same network. Only of
-    the seeds that have all of these, since networks of one kind differ by as much as the steps. On the long stream of
-    the exhibit `updates` where it was run, because drift takes updates."""
+    """A waterfall from the paper's AdaBN row to its own method's: between these two the bar of a
+    network or of a method leads from the error before it to its own, and Tent's beside them from
+    that of AdaBN on the same network. Only of the seeds that have all of these, since networks of
+    one kind differ by as much as the steps. On the long stream of the exhibit `updates` where it
+    was run, because drift takes updates."""
     way = [label_of(*one) for one in (("adabn", "erm"), ADABN, CASCADE)]
     tents, base = [label_of(*one) for one in (TENT, TENT_ADAM)], label_of(*ADABN)
     errors = frame.pivot_table("E", "seed", "label")
@@ -117,17 +128,31 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     axes.tick_params(axis="x", labelsize=8)
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.max(), start.max())))
     axes.grid(visible=False)  # The numbers stand above the bars.
-    note = f"On {int(run.batches.groupby('step')['count'].sum().max()):,} images a domain; the tables below are of the "
-    note += "profile's own stream. A coloured bar leads from the error before it to the method's own, which is printed "
-    note += "above it; Tent's leads from that of AdaBN on the same network. In brackets: the step in points. "
+    note = (
+        f"On {int(run.batches.groupby('step')['count'].sum().max()):,} images a domain; the "
+        "tables below are of the "
+    )
+    note += (
+        "profile's own stream. A coloured bar leads from the error before it to the "
+        "method's own, which is printed "
+    )
+    note += (
+        "above it; Tent's leads from that of AdaBN on the same network. In brackets: the "
+        "step in points. "
+    )
     note += "The step to the paper's own row is what ours leave unexplained. " if len(last) else ""
-    note += f"`updates` has intervals of E. Seeds that have all of these bars: {', '.join(map(str, errors.index))}."
+    note += (
+        "`updates` has intervals of E. Seeds that have all of these bars: "
+        f"{', '.join(map(str, errors.index))}."
+    )
     drawn = frame["label"].isin(errors) & frame["seed"].isin(errors.index)
     return Part("whose-gain-figure", figure, note, list(frame[drawn]["run"]))
 
 
 def networks_of(settings: Settings) -> list[str]:
-    """The pre-trainings to compare. A file that holds one network gives the same for every one, so it counts once."""
+    """The pre-trainings to compare. A file that holds one network gives the same for every one, so
+    it counts once.
+    """
     return ["meta"] if settings.image.weights.startswith(PUBLISHED) else [*NETWORKS]
 
 

@@ -1,4 +1,5 @@
-"""What an exhibit is: which runs it asks for, and what it makes of them; how it is shown and saved."""
+"""What an exhibit is: which runs it asks for, and what it makes of them; how it is shown and
+saved."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -23,12 +24,16 @@ from study.study import Study
 from study.weights import NetworkError
 
 LEAST_EXAMPLES = 16
-"""Examples of a domain below which an exhibit shows nothing: its numbers would be steps of more than 6 points."""
+"""Examples of a domain below which an exhibit shows nothing: its numbers would be steps of more
+than 6 points.
+"""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A figure or table. name: of its files. note: what must be known to read it. runs: if not all of the exhibit's."""
+    """A figure or table. name: of its files. note: what must be known to read it. runs: if not all
+    of the exhibit's.
+    """
 
     name: str
     content: Figure | pd.DataFrame
@@ -41,12 +46,14 @@ class Part:
 
 
 class Exhibit(ABC):
-    """One table or figure of the paper, or one beyond it: a subclass under `@exhibit` in a file of this folder.
+    """One table or figure of the paper, or one beyond it: a subclass under `@exhibit` in a file of
+    this folder.
 
-    name: what notebooks call it. place: where it stands on the page. label: the paper's, or `beyond: …`. question:
-    what it answers. elsewhere: on which of CIFAR-100 and Tiny-ImageNet it is made too, for which the paper has little
-    more than the main table. once: whether it is made at the profile's first seed alone. of_several: whether it
-    compares networks of several pre-trainings, so that it cannot be made of a module that was brought.
+    name: what notebooks call it. place: where it stands on the page. label: the paper's, or
+    `beyond: …`. question: what it answers. elsewhere: on which of CIFAR-100 and Tiny-ImageNet it is
+    made too, for which the paper has little more than the main table. once: whether it is made at
+    the profile's first seed alone. of_several: whether it compares networks of several
+    pre-trainings, so that it cannot be made of a module that was brought.
     """
 
     name: ClassVar[str]
@@ -65,8 +72,8 @@ class Exhibit(ABC):
 
     @abstractmethod
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list["Part | str"]:
-        """Its figures and tables, and sentences: what stands out, or why something cannot be shown. frame: those of
-        its runs that are stored, at least one; see `Runs.frame`."""
+        """Its figures and tables, and sentences: what stands out, or why something cannot be shown.
+        frame: those of its runs that are stored, at least one; see `Runs.frame`."""
 
     def seeds(self, settings: Settings) -> tuple[int, ...]:
         """The seeds that it is made at."""
@@ -77,7 +84,9 @@ class Exhibit(ABC):
         return dataset_name not in ("cifar100", "tiny_imagenet") or dataset_name in self.elsewhere
 
     def make(self, study: Study) -> list[Run]:
-        """Make what it lacks at the study's seed. ValueError for a network that was brought, if it compares several."""
+        """Make what it lacks at the study's seed. ValueError for a network that was brought, if it
+        compares several.
+        """
         if self.of_several and study.brought:
             name = study.brought.card["name"]
             raise ValueError(f"{self.name} compares the profile's own networks, and {name} is none")
@@ -119,7 +128,10 @@ class Exhibit(ABC):
             return Shown(self, dataset, lines)
         most = max(run.batches.groupby("step")["count"].sum().min() for run in frame["run"])
         if most < LEAST_EXAMPLES:
-            few = f"Nothing is shown of at most {most} examples a domain; {LEAST_EXAMPLES} are the least."
+            few = (
+                f"Nothing is shown of at most {most} examples a domain; {LEAST_EXAMPLES} are "
+                "the least."
+            )
             return Shown(self, dataset, [few, *lines])
         revisions = [run.provenance["code_revision"] for run in frame["run"]]
         numbers = frame.drop(columns="run").assign(code_revision=revisions)
@@ -136,8 +148,8 @@ def exhibit(kind: type[Exhibit]) -> type[Exhibit]:
 
 
 def file_name(dataset_name: str) -> str:
-    """A dataset in headings and names of files, without a path of this machine: `npz-pets` for `npz:/home/me/pets`.
-    Only of `npz` does the folder tell what the data are."""
+    """A dataset in headings and names of files, without a path of this machine: `npz-pets` for
+    `npz:/home/me/pets`. Only of `npz` does the folder tell what the data are."""
     kind, _, folder = dataset_name.partition(":")
     return f"npz-{Path(folder).name}" if kind == "npz" else kind
 
@@ -199,12 +211,15 @@ class Shown:
                 pieces.append(f"<p>{to_html(part)}</p>")
         if self.runs:
             pieces.append(
-                f"<details><summary>What made this</summary><p>{to_html(self.provenance)}</p></details>"
+                "<details><summary>What made "
+                f"this</summary><p>{to_html(self.provenance)}</p></details>"
             )
         return "\n".join(pieces)
 
     def save(self, folder: Path) -> None:
-        """Write ANCHOR.md, the numbers and each table as CSV, each figure as PNG; nothing where there is no part."""
+        """Write ANCHOR.md, the numbers and each table as CSV, each figure as PNG; nothing where
+        there is no part.
+        """
         if not self.parts:
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -230,12 +245,16 @@ class Shown:
 
 
 def make(name: str, study: Study) -> list[Run]:
-    """Make the runs that an exhibit lacks at the study's seed. Raises ValueError for an unknown name."""
+    """Make the runs that an exhibit lacks at the study's seed. Raises ValueError for an unknown
+    name.
+    """
     return EXHIBITS[name].make(study)
 
 
 def show(name: str, study: Study) -> Shown:
-    """An exhibit from what is stored of the study's dataset and network. Raises ValueError for an unknown name."""
+    """An exhibit from what is stored of the study's dataset and network. Raises ValueError for an
+    unknown name.
+    """
     runs = Runs(study.settings, study.modality)
     runs.study = study
     return EXHIBITS[name].show(runs)

@@ -1,5 +1,5 @@
-"""Tables, figures and sentences as HTML and Markdown, and what is said below an exhibit of the runs that made it. All
-that comes from names and files is escaped here."""
+"""Tables, figures and sentences as HTML and Markdown, and what is said below an exhibit of the runs
+that made it. All that comes from names and files is escaped here."""
 
 import html
 import re
@@ -44,7 +44,10 @@ def content_html(content: Figure | pd.DataFrame, name: str) -> str:
     if isinstance(content, pd.DataFrame):
         return table_html(content)
     encoded = print_figure(content, dpi=110, base64=True)
-    return f'<img alt="{html.escape(name)}" style="max-width: 100%" src="data:image/png;base64,{encoded}"/>'
+    return (
+        f'<img alt="{html.escape(name)}" style="max-width: 100%" '
+        f'src="data:image/png;base64,{encoded}"/>'
+    )
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -65,7 +68,9 @@ def from_to(counts: Iterable[int]) -> str:
 
 
 def seeds_of(runs: Sequence[Run]) -> str:
-    """`n = 3 seeds`, or `n = 1–3 seeds, means over each one's own` where some methods or settings have fewer."""
+    """`n = 3 seeds`, or `n = 1–3 seeds, means over each one's own` where some methods or settings
+    have fewer.
+    """
     alike, start = (
         {"checkpoint", "forward_transfer"},
         [run.request.checkpoint.objective for run in runs],
@@ -92,7 +97,9 @@ def network_of(run: Run) -> str:
 
 
 def provenance(runs: Sequence[Run]) -> str:
-    """What made these runs, in one paragraph, and whether they are on the paper's data. The same data have one name."""
+    """What made these runs, in one paragraph, and whether they are on the paper's data. The same
+    data have one name.
+    """
     told = pd.DataFrame([run.provenance for run in runs]).map(str)
     made = told.assign(
         data_source=told.groupby("fingerprint")["data_source"].transform("first")
@@ -131,10 +138,14 @@ def provenance(runs: Sequence[Run]) -> str:
     )
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     return (
-        f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a domain{levels}, "
-        f"batch {batch}, {order} order{scaled}. Profile {made['profile']}, seeds {seeds}; networks: {networks}; "
-        f"prediction {predict} the update at the rate {rate}{optimizer}. Device: {made['device']}; torch "
-        f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code {made['code_revision']}. "
+        f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a "
+        f"domain{levels}, "
+        f"batch {batch}, {order} order{scaled}. Profile {made['profile']}, seeds {seeds}; "
+        f"networks: {networks}; "
+        f"prediction {predict} the update at the rate {rate}{optimizer}. Device: {made['device']}; "
+        "torch "
+        f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code "
+        f"{made['code_revision']}. "
         f"{warning(runs)}"
     ).rstrip()
 

@@ -1,4 +1,6 @@
-"""What an exhibit reads: the stored runs that a profile asks for, as one tidy table, and intervals around means."""
+"""What an exhibit reads: the stored runs that a profile asks for, as one tidy table, and intervals
+around means.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,18 +31,21 @@ from study.store import Run, RunRequest, Store
 from study.study import Study
 
 CONFIDENCE, RESAMPLES, LEAST_BATCHES = 0.95, 2000, 10
-"""Of every interval, and of the bootstrap, which draws from at least so many batches of a domain."""
+"""Of every interval, and of the bootstrap, which draws from at least so many batches of a domain.
+"""
 TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_unadapted": "unadapted"}
 PUBLISHED = ("release:", "robustbench:")
 """What `image_weights` begins with where others trained the network, on their own images."""
 METRICS = ("E", "A", *TRANSFERS)
-"""Online error and average accuracy in percent; forward transfer, by three definitions, in points."""
+"""Online error and average accuracy in percent; forward transfer, by three definitions, in points.
+"""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run whatever its seed. label: what tables and figures call it. objective: the pre-training that it starts
-    from, None for the method's own. changes: what differs from the profile's section, as for `Study.varied`."""
+    """One run whatever its seed. label: what tables and figures call it. objective: the
+    pre-training that it starts from, None for the method's own. changes: what differs from the
+    profile's section, as for `Study.varied`."""
 
     label: str
     method: str
@@ -49,7 +54,9 @@ class Point:
 
 
 def points_for(methods: Sequence[str], several: Iterable[Mapping[str, Any]] = ({},)) -> list[Point]:
-    """A point for each method under its own label and on its own pre-training, with each of `several` changes."""
+    """A point for each method under its own label and on its own pre-training, with each of
+    `several` changes.
+    """
     return [
         Point(METHODS[name].label, name, None, changes) for changes in several for name in methods
     ]
@@ -58,8 +65,8 @@ def points_for(methods: Sequence[str], several: Iterable[Mapping[str, Any]] = ({
 def points_with_transfer(
     settings: Settings, methods: Iterable[str], changes: Mapping[str, Any]
 ) -> list[Point]:
-    """A point for each method, with F if the profile measures it and has this method; but not of CoTTA on a published
-    network, where it costs as much as everything else together."""
+    """A point for each method, with F if the profile measures it and has this method; but not of
+    CoTTA on a published network, where it costs as much as everything else together."""
     image = settings.image
     measured = set(image.methods if image.forward_transfer else ())
     measured -= {"cotta"} if image.weights.startswith(PUBLISHED) else set()
@@ -75,7 +82,9 @@ def main_points(settings: Settings, modality: Modality) -> list[Point]:
 
 
 def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
-    """The changes of an ablation on images: the instantaneous stream, its number of images, no F; and `changes`."""
+    """The changes of an ablation on images: the instantaneous stream, its number of images, no F;
+    and `changes`.
+    """
     made = {
         "stream": "instantaneous",
         "test_size": settings.image.ablation_test_size,
@@ -90,8 +99,9 @@ def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 class Runs:
-    """The stored runs of one dataset that a profile asks for, whichever profile made them. All are on the same data as
-    the newest: one that was made before the data changed is not counted as one more seed."""
+    """The stored runs of one dataset that a profile asks for, whichever profile made them. All are
+    on the same data as the newest: one that was made before the data changed is not counted as one
+    more seed."""
 
     def __init__(
         self, settings: Settings, modality: Modality = "image", dataset_name: str | None = None
@@ -113,8 +123,9 @@ class Runs:
         return list(_read(folder, names, self.modality, identity(self.dataset_name)))
 
     def frame(self, points: Sequence[Point], seeds: Iterable[int] | None = None) -> pd.DataFrame:
-        """A row a stored run, by point and seed: label, method, objective, seed, every name that a point changes, the
-        METRICS (NaN where one was not measured), and run, the run itself. seeds: None is every seed in the store."""
+        """A row a stored run, by point and seed: label, method, objective, seed, every name that a
+        point changes, the METRICS (NaN where one was not measured), and run, the run itself. seeds:
+        None is every seed in the store."""
         names = list(dict.fromkeys(name for point in points for name in point.changes))
         rows = []
         for point in points:
@@ -135,7 +146,8 @@ class Runs:
         """What the store lacks of these points and seeds: no line, or one that says it."""
         if not points:
             return [
-                "Not asked for: the profile has none of its methods, or none of its networks is there."
+                "Not asked for: the profile has none of its methods, or none of its networks is "
+                "there."
             ]
         lacking = [
             (point, seed)
@@ -170,8 +182,9 @@ class Runs:
         )
 
     def histories(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """How the networks behind a `frame` were pre-trained: label, objective, seed, classes, and the columns of
-        pretrain's history, a row an epoch. A network that was brought has no history."""
+        """How the networks behind a `frame` were pre-trained: label, objective, seed, classes, and
+        the columns of pretrain's history, a row an epoch. A network that was brought has no
+        history."""
         found = []
         for row in frame.drop_duplicates(["label", "objective", "seed"]).to_dict("records"):
             if (history := self.history(row["run"])) is not None:
@@ -183,7 +196,9 @@ class Runs:
 
     @cached_property
     def _by_request(self) -> dict[RunRequest, Run]:
-        """The stored runs by what was asked for: those on the data of the newest with the same dataset's options."""
+        """The stored runs by what was asked for: those on the data of the newest with the same
+        dataset's options.
+        """
         ordered = sorted(self.stored, key=lambda run: str(run.provenance["finished"]))
         newest = {str(run.request.checkpoint.options): _data(run) for run in ordered}
         return {
@@ -193,7 +208,9 @@ class Runs:
         }
 
     def _find(self, point: Point, seeds: Iterable[int] | None, *, whole: bool = False) -> list[Run]:
-        """The runs of a point by seed. F may be there unasked, or asked for and not there unless `whole`."""
+        """The runs of a point by seed. F may be there unasked, or asked for and not there unless
+        `whole`.
+        """
         varied = self.study.varied(**point.changes) if point.changes else self.study
         runs = []
         for seed in sorted({run.seed for run in self.stored} if seeds is None else set(seeds)):
@@ -239,7 +256,9 @@ def _data(run: Run) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its 95 % interval (NaN where there is none), and how many values of what it is taken over."""
+    """A mean with its 95 % interval (NaN where there is none), and how many values of what it is
+    taken over.
+    """
 
     mean: float
     low: float
@@ -249,7 +268,10 @@ class Estimate:
 
     def __str__(self) -> str:
         if math.isnan(self.low):
-            return f"{number(self.mean)} ({self.n} {self.over.removesuffix('s') if self.n == 1 else self.over})"
+            return (
+                f"{number(self.mean)} ({self.n} "
+                f"{self.over.removesuffix('s') if self.n == 1 else self.over})"
+            )
         return f"{number(self.mean)} {self.interval} ({self.n} {self.over})"
 
     @property
@@ -259,8 +281,9 @@ class Estimate:
 
 
 def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
-    """The mean of one value a seed, with Student's interval; one seed has none. The seeds of a study share their
-    training examples and their test stream, so the interval covers initialisation and order alone."""
+    """The mean of one value a seed, with Student's interval; one seed has none. The seeds of a
+    study share their training examples and their test stream, so the interval covers initialisation
+    and order alone."""
     mean, n = float(np.mean(values)), len(values)
     half = (
         float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * stats.sem(values)) if n > 1 else math.nan
@@ -269,13 +292,17 @@ def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
 
 
 def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
-    """E of `second` less that of `first` (tables of `Runs.frame`, a run a seed), over the seeds of both, if any."""
+    """E of `second` less that of `first` (tables of `Runs.frame`, a run a seed), over the seeds of
+    both, if any.
+    """
     both = (second.set_index("seed")["E"] - first.set_index("seed")["E"]).dropna()
     return over_seeds(both) if len(both) else None
 
 
 def images_at(run: Run, positions: pd.Series) -> pd.Series:
-    """Which images stand at these positions of a domain: the places where they came first, in a long stream."""
+    """Which images stand at these positions of a domain: the places where they came first, in a
+    long stream.
+    """
     return (
         positions % DISTINCT
         if run.request.checkpoint.dataset.startswith("cifar10_sample")
@@ -290,13 +317,15 @@ def percentiles(draws: np.ndarray) -> tuple[float, float]:
 
 
 def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
-    """E of `second` less E of `first` on the same networks and batches, with an interval over the test batches.
+    """E of `second` less E of `first` on the same networks and batches, with an interval over the
+    test batches.
 
-    A paired block bootstrap: blocks of consecutive batches, as long as the cube root of their number, are drawn with
-    replacement, since what a method has learned from one batch shows in the next; the same ones in all domains of
-    images and of speech, which hold the same examples in one order. Errors are averaged over the common seeds first,
-    which share the test examples. The interval is given these networks: it says nothing of others. None without a
-    common seed; NaN as limits where a domain has fewer than LEAST_BATCHES, and on mixed and correlated streams.
+    A paired block bootstrap: blocks of consecutive batches, as long as the cube root of their
+    number, are drawn with replacement, since what a method has learned from one batch shows in the
+    next; the same ones in all domains of images and of speech, which hold the same examples in one
+    order. Errors are averaged over the common seeds first, which share the test examples. The
+    interval is given these networks: it says nothing of others. None without a common seed; NaN as
+    limits where a domain has fewer than LEAST_BATCHES, and on mixed and correlated streams.
     """
     both = first.merge(second, on="seed")
     if both.empty:

@@ -1,4 +1,6 @@
-"""The statistic that a claim is judged by: a table with a row a seed and a column a part, such as a rival."""
+"""The statistic that a claim is judged by: a table with a row a seed and a column a part, such as a
+rival.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -23,7 +25,9 @@ class NotTestedError(Exception):
 
 
 def trained(column: str) -> Callable[[Runs, Run], float]:
-    """A column of the history of the network that a run started from, in the epoch kept; NaN without a history."""
+    """A column of the history of the network that a run started from, in the epoch kept; NaN
+    without a history.
+    """
 
     def value(runs: Runs, run: Run) -> float:
         history = runs.history(run)
@@ -33,7 +37,9 @@ def trained(column: str) -> Callable[[Runs, Run], float]:
 
 
 def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
-    """A number of theorem.check_theorem as a share of the largest in size of others, of a run's network; else NaN."""
+    """A number of theorem.check_theorem as a share of the largest in size of others, of a run's
+    network; else NaN.
+    """
 
     def value(runs: Runs, run: Run) -> float:
         found = runs.study.store.theorem(run)
@@ -47,8 +53,8 @@ def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
 
 
 def _fall(column: str, times: float) -> Callable[[Runs, Run], float]:
-    """By how much a column of the batches falls within a domain: `times` its mean over the first halves of the domains
-    less that over the second halves; NaN where a domain is one batch."""
+    """By how much a column of the batches falls within a domain: `times` its mean over the first
+    halves of the domains less that over the second halves; NaN where a domain is one batch."""
 
     def value(runs: Runs, run: Run) -> float:
         batches = run.batches.assign(error=run.batches["errors"] / run.batches["count"])
@@ -71,12 +77,16 @@ VALUES: dict[str, Callable[[Runs, Run], float]] = {
     "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),
     "least_curvature": _theorem("smallest_curvature", "smallest_curvature", "largest_curvature"),
 }
-"""What claims speak of beside the METRICS, of a run or of its network. Errors in percent, entropies in 0.001 nats."""
+"""What claims speak of beside the METRICS, of a run or of its network. Errors in percent, entropies
+in 0.001 nats.
+"""
 
 
 @dataclass
 class Evidence:
-    """A statistic, with the runs `used` and, where it compares E on the same networks, its interval over `batches`."""
+    """A statistic, with the runs `used` and, where it compares E on the same networks, its interval
+    over `batches`.
+    """
 
     parts: pd.DataFrame
     used: list[Run] = field(default_factory=list)
@@ -84,7 +94,9 @@ class Evidence:
 
 
 def measure(claim: Claim, runs: Runs) -> Evidence:
-    """The statistic of a claim, of those seeds that have all parts. Raises NotTestedError where there are none."""
+    """The statistic of a claim, of those seeds that have all parts. Raises NotTestedError where
+    there are none.
+    """
     parts, pairs, evidence = {}, {}, Evidence(pd.DataFrame())
     for setting, label in product(claim.settings, claim.labels):
         ours = _rows(claim, runs, label, setting, evidence)
@@ -120,7 +132,9 @@ def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
 def _rows(
     claim: Claim, runs: Runs, label: str, setting: Mapping[str, Any], evidence: Evidence
 ) -> pd.DataFrame:
-    """The runs of a label at a setting with their `value`, a row a seed; of a domain, of their batches there alone."""
+    """The runs of a label at a setting with their `value`, a row a seed; of a domain, of their
+    batches there alone.
+    """
     frame = _frame(runs, claim.exhibit)
     frame = frame[frame["label"] == label]
     for column in (
@@ -147,7 +161,9 @@ def _rows(
 
 
 def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
-    """Whether the runs of both started from the very same weights, seed by seed, and saw the same batches."""
+    """Whether the runs of both started from the very same weights, seed by seed, and saw the same
+    batches.
+    """
     pairs = first[["run"]].join(second["run"].rename("other"), how="inner").itertuples(index=False)
     asked = [(run.request, other.request) for run, other in pairs]
     alike = ("checkpoint", "batch_size", "order", "dirichlet_delta")
@@ -155,8 +171,8 @@ def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 
 
 def _combined(claim: Claim, parts: pd.DataFrame) -> pd.DataFrame:
-    """What a claim makes of its parts: `growth` from each to the next, their standard `deviation`, the `ratio` of the
-    first to the second, or the `median` over the settings of the least part."""
+    """What a claim makes of its parts: `growth` from each to the next, their standard `deviation`,
+    the `ratio` of the first to the second, or the `median` over the settings of the least part."""
     if claim.then == "ratio":
         return (parts.iloc[:, 0] / parts.iloc[:, 1]).to_frame(" / ".join(claim.labels))
     if claim.then == "deviation":

@@ -1,4 +1,6 @@
-"""How figures and numbers look: one style, one colour a method, one way to write θ_a and a minus sign."""
+"""How figures and numbers look: one style, one colour a method, one way to write θ_a and a minus
+sign.
+"""
 
 import math
 import re
@@ -29,10 +31,16 @@ PALETTE += [sns.color_palette("dark")[place] for place in (3, 2, 4, 5, 6, 9)] + 
 )
 """Of the methods: the paper's six first, far apart, also for colour-blind readers."""
 MARKERS = "osD^vP*X<>pdhH8"
-ORDER = "adabn cascade cotta erm tent ttt cascade_fixed_classifier cascade_no_auxiliary cascade_plus".split()
-ORDER += "cascade_same_weights cascade_source_prior deyo eata eta lame rdumb roid rotta rpl sar source_prior".split()
+ORDER = (
+    "adabn cascade cotta erm tent ttt cascade_fixed_classifier cascade_no_auxiliary cascade_plus"
+).split()
+ORDER += (
+    "cascade_same_weights cascade_source_prior deyo eata eta lame rdumb roid rotta rpl "
+    "sar source_prior"
+).split()
 ORDER += "tema tent_adam tent_source_prior".split()
-"""Methods by colour and marker, so that both stay where somebody adds one: theirs come after these."""
+"""Methods by colour and marker, so that both stay where somebody adds one: theirs come after these.
+"""
 
 
 def set_style() -> None:
@@ -58,7 +66,9 @@ def colour(method: str) -> tuple[float, float, float]:
 
 
 def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
-    """With a minus sign in place of a hyphen, no sign before a zero, and a dash for what there is not."""
+    """With a minus sign in place of a hyphen, no sign before a zero, and a dash for what there is
+    not.
+    """
     if math.isnan(value):
         return "–"
     sign = sign and round(value, digits) != 0
@@ -78,9 +88,10 @@ def typeset(text: str) -> str:
 
 
 def line_of(method: str, objective: str, varied: bool = False) -> dict[str, Any]:
-    """How the line of a method looks in every figure: in its colour, with its marker; dashed and above the others where
-    it is a variant (by a comma or a bracket in its label, or `varied`) or starts from a pre-training not its own; and
-    dotted where that is the one with the light entropy, to tell it from `multi_task`."""
+    """How the line of a method looks in every figure: in its colour, with its marker; dashed and
+    above the others where it is a variant (by a comma or a bracket in its label, or `varied`) or
+    starts from a pre-training not its own; and dotted where that is the one with the light entropy,
+    to tell it from `multi_task`."""
     own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
     dashed = varied or bool(re.search("[,(]", METHODS[method].label)) or objective not in own
     look = {
@@ -97,7 +108,9 @@ EACH_SEED = {"agreement", "entropy_auxiliary", "entropy_of_mean_auxiliary"}
 
 
 def line_over(column: str) -> dict[str, Any]:
-    """How seaborn draws several seeds. Each one where a network can be at one end, and the next at the other."""
+    """How seaborn draws several seeds. Each one where a network can be at one end, and the next at
+    the other.
+    """
     return (
         {"units": "seed", "estimator": None, "lw": 0.8}
         if column in EACH_SEED
@@ -127,8 +140,8 @@ def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
 
 
 def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
-    """A line for each label of a tidy table with the columns label, method, objective and seed. By learning rate a
-    method that has none is a dotted level."""
+    """A line for each label of a tidy table with the columns label, method, objective and seed. By
+    learning rate a method that has none is a dotted level."""
     for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
         if x == "online_learning_rate" and not METHODS[method].adapts:
@@ -143,7 +156,9 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
-    """The whole range of an entropy or of a share of agreement; dotted, where in it a head is that knows nothing."""
+    """The whole range of an entropy or of a share of agreement; dotted, where in it a head is that
+    knows nothing.
+    """
     if column.startswith("entropy") or column == "agreement":
         level = 1 / classes if column == "agreement" else math.log(classes)
         axes.axhline(level, color="0.4", lw=1.2, ls=(0, (1, 3)), label="a head that knows nothing")
@@ -151,7 +166,9 @@ def draw_level(axes: Axes, column: str, classes: int) -> None:
 
 
 def legend(figure: Figure, columns: int = 5) -> None:
-    """One legend below all panels, a name once, of as many columns as fit into the width of the figure."""
+    """One legend below all panels, a name once, of as many columns as fit into the width of the
+    figure.
+    """
     names: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -168,7 +185,9 @@ def legend(figure: Figure, columns: int = 5) -> None:
 
 
 def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
-    """The domains of a stream below an axis that counts them from `first`; several in a row of one name get it once."""
+    """The domains of a stream below an axis that counts them from `first`; several in a row of one
+    name get it once.
+    """
     ticks = {}
     for name, group in groupby(enumerate(names), key=lambda pair: pair[1]):
         places = [place for place, _ in group]
@@ -194,7 +213,9 @@ def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[F
 def picture_grid(
     rows: Mapping[str, Sequence[Tensor] | Tensor], heads: Iterable[str] = ()
 ) -> Figure:
-    """A grid of images (3, height, width), or of spectrograms (1, height, width) in decibels, with names."""
+    """A grid of images (3, height, width), or of spectrograms (1, height, width) in decibels, with
+    names.
+    """
     columns = len(next(iter(rows.values())))
     size = (WIDTH, (WIDTH - 0.6) / columns * len(rows) + 0.3)
     figure, grid = plt.subplots(len(rows), columns, figsize=size, squeeze=False)

@@ -1,4 +1,6 @@
-"""Tables that several exhibits share: ours beside the paper's published numbers, and differences of methods."""
+"""Tables that several exhibits share: ours beside the paper's published numbers, and differences of
+methods.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +18,9 @@ from study.exhibits.kit.style import SHORT, number, spread
 from study.store import Run
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
-"""In long form: table, dataset, setup, severity, batch_size, method, variant, domain, metric, value."""
+"""In long form: table, dataset, setup, severity, batch_size, method, variant, domain, metric,
+value.
+"""
 OUR_NAMES = {
     "method": {"Ours": METHODS["cascade"].label},
     "metric": {"online_error": "E", "average_accuracy": "A", "forward_transfer": "F"},
@@ -27,14 +31,18 @@ OUR_NAMES = {
     },
 }
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
-DEFINED = "F of Eq. 2; of the final model, R(T_t|T_1:N) − R(T_t|T_t); and of the final model less the unadapted one."
+DEFINED = (
+    "F of Eq. 2; of the final model, R(T_t|T_1:N) − R(T_t|T_t); and of the final model "
+    "less the unadapted one."
+)
 
 
 def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
-    """The numbers of one of the paper's tables on the dataset that a run's data stands for, at the run's batch size (at
-    any where `over` is batch_size); methods, metrics, domains and variants by our names; row, method and variant
-    together. Empty where the paper has none, and for a network that others trained on originals where the run was on
-    other images, such as JPEG copies, which are harder for it."""
+    """The numbers of one of the paper's tables on the dataset that a run's data stands for, at the
+    run's batch size (at any where `over` is batch_size); methods, metrics, domains and variants by
+    our names; row, method and variant together. Empty where the paper has none, and for a network
+    that others trained on originals where the run was on other images, such as JPEG copies, which
+    are harder for it."""
     asked, dataset = run.request.checkpoint, run.provenance["compare_with"]
     others = (
         asked.dataset.startswith(("npz", "cifar10_sample"))
@@ -52,10 +60,11 @@ def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
 
 
 def paper_main(run: Run) -> pd.DataFrame:
-    """The paper's row of E, A, F and errors by domain for a run's stream and batch size: a table method × column.
+    """The paper's row of E, A, F and errors by domain for a run's stream and batch size: a table
+    method × column.
 
-    Its main table where the severity is 5, tab:add-result below that, tab:text and tab:speech; empty for a stream or
-    a batch size that the paper does not have.
+    Its main table where the severity is 5, tab:add-result below that, tab:text and tab:speech;
+    empty for a stream or a batch size that the paper does not have.
     """
     request, modality = run.request, run.request.checkpoint.modality
     severity = min(domain.severity for domain in request.stream)
@@ -71,7 +80,9 @@ def paper_main(run: Run) -> pd.DataFrame:
 
 
 def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:
-    """E, A and F by all its definitions, mean ± standard deviation over seeds, and n; a row a label."""
+    """E, A and F by all its definitions, mean ± standard deviation over seeds, and n; a row a
+    label.
+    """
     groups = frame.groupby("label", sort=False)
     table, found, seeds = (
         groups[list(METRICS)].agg(spread),
@@ -85,13 +96,15 @@ def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def metrics_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """E, A and F by all its definitions, mean ± standard deviation over seeds, over the paper's where it has them."""
+    """E, A and F by all its definitions, mean ± standard deviation over seeds, over the paper's
+    where it has them.
+    """
     return beside_paper(metrics_by_label(frame), paper).rename(columns=F_NAMES)
 
 
 def domains_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The paper's layout: methods × domains, then E, A, F and n. Means over all seeds, else a dash; the best of each
-    column in bold, ours and the paper's each among themselves."""
+    """The paper's layout: methods × domains, then E, A, F and n. Means over all seeds, else a dash;
+    the best of each column in bold, ours and the paper's each among themselves."""
     metrics = frame.groupby("label", sort=False)[["E", "A", "F"]].mean(skipna=False)
     ours = pd.DataFrame({label: by_domain(each) for label, each in by_label(frame).items()}).T.join(
         metrics
@@ -121,7 +134,9 @@ def _best_in_bold(column: pd.Series) -> pd.Series:
 
 
 def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Rows of ours over the paper's of the same name, as text; `source` is a second index, columns are ours."""
+    """Rows of ours over the paper's of the same name, as text; `source` is a second index, columns
+    are ours.
+    """
     theirs = paper.map(lambda value: value if isinstance(value, str) else number(value)).rename(
         columns=str
     )
@@ -137,8 +152,8 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 def differences(
     name: str, pairs: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]
 ) -> list[Part | str]:
-    """Of each pair (first, second), E of the second less E of the first, with an interval over seeds and one over the
-    test batches; no part where no pair has a seed in common."""
+    """Of each pair (first, second), E of the second less E of the first, with an interval over
+    seeds and one over the test batches; no part where no pair has a seed in common."""
     rows = {}
     for label, (first, second) in pairs.items():
         found, batches = paired(first, second), bootstrap(first, second)
@@ -149,7 +164,10 @@ def differences(
                 "95 %, over test batches": batches.interval,
                 "n": str(found.n),
             }
-    note = "On the same seeds and batches. Over seeds: Student; over test batches: block bootstrap, given the networks."
+    note = (
+        "On the same seeds and batches. Over seeds: Student; over test batches: block "
+        "bootstrap, given the networks."
+    )
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference")
     return [Part(name, table, note)] if rows else []
 

@@ -1,5 +1,6 @@
-"""What depends on a setting. tab:add-result, fig:cascade, tab:effect-theta-a: E by severity; tab:insensitive,
-tab:ablation-meta: E by batch size; tab:speed: seconds; and, beyond the paper, E, A and F by learning rate."""
+"""What depends on a setting. tab:add-result, fig:cascade, tab:effect-theta-a: E by severity;
+tab:insensitive, tab:ablation-meta: E by batch size; tab:speed: seconds; and, beyond the paper, E, A
+and F by learning rate."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -32,11 +33,15 @@ CASCADED = {
     "meta": "meta",
 }
 TRAININGS = {"adabn": CASCADED, "ttt": {"no meta": "ttt", "meta": "meta_ttt"}, "cascade": CASCADED}
-"""By method, pre-trainings without meta-learning, then with it. AdaBN, which does not learn, tells of the network."""
+"""By method, pre-trainings without meta-learning, then with it. AdaBN, which does not learn, tells
+of the network.
+"""
 
 
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
-    """A metric by label (rows) and by `over` (columns, in the order they come), and the seeds behind each row."""
+    """A metric by label (rows) and by `over` (columns, in the order they come), and the seeds
+    behind each row.
+    """
     cells = frame.groupby(["label", over], sort=False)
     table = cells[metric].agg(spread).unstack(over)[list(dict.fromkeys(frame[over]))].fillna("–")
     seeds = cells["seed"].nunique().groupby("label").agg(from_to)
@@ -55,7 +60,9 @@ def sweep_figure(
     reference: str | None = None,
     metrics: Sequence[str] = ("E",),
 ) -> Part | str:
-    """Metrics by the setting `over`; beside them E less that of the label `reference`, to show small differences."""
+    """Metrics by the setting `over`; beside them E less that of the label `reference`, to show
+    small differences.
+    """
     values, axis = sorted(set(frame[over])), over.replace("_", " ")
     if len(values) < 2:
         return f"No figure of one {axis} alone: {values[0]}."
@@ -80,11 +87,13 @@ def sweep_figure(
 
 
 class Sweep(Exhibit):
-    """E by one setting, as a table beside the paper's and as a figure, and differences between pairs of methods.
+    """E by one setting, as a table beside the paper's and as a figure, and differences between
+    pairs of methods.
 
-    over: the setting. paper: the paper's table, and the column of `paper_values` that names its rows. reference: the
-    method whose E is subtracted in the second panel of the figure. contrasts: pairs of labels (first, second), of which
-    the second's E less the first's is shown at every value.
+    over: the setting. paper: the paper's table, and the column of `paper_values` that names its
+    rows. reference: the method whose E is subtracted in the second panel of the figure. contrasts:
+    pairs of labels (first, second), of which the second's E less the first's is shown at every
+    value.
     """
 
     over: ClassVar[str]
@@ -232,7 +241,9 @@ class MetaLearning(Sweep):
 
 
 def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Point]:
-    """A method with these changes at each learning rate of the profile, or at its own where it does not learn."""
+    """A method with these changes at each learning rate of the profile, or at its own where it does
+    not learn.
+    """
     rates = (
         settings.image.learning_rates
         if METHODS[name].adapts
@@ -245,11 +256,14 @@ def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Poi
 class LearningRate(Exhibit):
     name, place, label = "learning_rate", 120, "beyond: learning rate"
     title = "Online learning rate and batch size"
-    question = "Is the ranking the methods' or the learning rate's, and is a gain that of steps which hardly move?"
+    question = (
+        "Is the ranking the methods' or the learning rate's, and is a gain that of "
+        "steps which hardly move?"
+    )
 
     def points(self, settings: Settings) -> list[Point]:
-        """AdaBN at one rate, since it has none; F, which costs as much again, at the first batch size alone, and not
-        of CoTTA, whose steps cost as much as those of all others together."""
+        """AdaBN at one rate, since it has none; F, which costs as much again, at the first batch
+        size alone, and not of CoTTA, whose steps cost as much as those of all others together."""
         image, points = settings.image, []
         for place, changes in enumerate(of_sizes(settings, image.learning_rate_batch_sizes)):
             for name in (name for name in image.methods if name == "adabn" or METHODS[name].adapts):
@@ -303,5 +317,8 @@ class Speed(Exhibit):
             "n": means["seed"].astype(str),
         }
         table = pd.DataFrame(columns).rename_axis(["method", "device"])
-        note = "Adapting and predicting, without measuring A and F. Seconds change with the load; work is counted."
+        note = (
+            "Adapting and predicting, without measuring A and F. Seconds change with the "
+            "load; work is counted."
+        )
         return [Part("speed", table, note)]

@@ -1,5 +1,5 @@
-"""tab:main-result, tab:text, tab:speech: E, A, F and the error in every domain, ours beside the paper's; and the same
-of tab:gradual-c10, over 135 gradually changing domains."""
+"""tab:main-result, tab:text, tab:speech: E, A, F and the error in every domain, ours beside the
+paper's; and the same of tab:gradual-c10, over 135 gradually changing domains."""
 
 from typing import Any
 
@@ -42,7 +42,10 @@ class MainTable(Exhibit):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         name, paper = self.modality, paper_main(frame["run"].iloc[0])
         with_a = frame[[run.batches["agreement"].notna().any() for run in frame["run"]]]
-        told = "Of methods with θ_a, each on its own network. An a that is sure and agrees by chance tells nothing."
+        told = (
+            "Of methods with θ_a, each on its own network. An a that is sure and agrees by "
+            "chance tells nothing."
+        )
         note = f"{HEADS} {told} {reading(with_a, ENTROPIES)}"
         return [
             Part(f"{name}-metrics", metrics_table(frame, paper), DEFINED),
@@ -99,7 +102,9 @@ class Gradual(Exhibit):
 
 
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
-    """What each adapting method adds to AdaBN's online error in every domain, the mean over the seeds of both."""
+    """What each adapting method adds to AdaBN's online error in every domain, the mean over the
+    seeds of both.
+    """
     domains, labels = (
         [domain.name for domain in frame["run"].iloc[0].request.stream],
         by_label(frame),
@@ -112,7 +117,10 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
         len(domains) <= 20,
     )
     if added.empty or len(domains) < 2:
-        return "No figure along the stream: it takes AdaBN, a method that adapts, and two domains or more."
+        return (
+            "No figure along the stream: it takes AdaBN, a method that adapts, and two "
+            "domains or more."
+        )
     texts = added.map(lambda value: number(value, 1, sign=True)) if few else False
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
     # One method that fails would leave the others without colour.
@@ -126,7 +134,10 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     axes.set_yticks(axes.get_yticks(), names, rotation=0)
     axes.set(title="online error less AdaBN's (points)", ylabel="")
     name_domains(axes, domains, 0.5)
-    note = f"In the same domain, on the same seeds; blue is less. Colours end at ±{number(end)} points."
+    note = (
+        "In the same domain, on the same seeds; blue is less. Colours end at "
+        f"±{number(end)} points."
+    )
     if other:
         note += " *: on another network than AdaBN; the difference is the network's, too."
     note += f" Only methods that adapt are shown. E of AdaBN: {number(base['E'].mean())} %."
@@ -135,8 +146,8 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
 
 
 def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
-    """Online error (points) in the domains of the stream, in their order, less that of `base` (a run a seed each): the
-    mean over the seeds that both have; empty where they have none."""
+    """Online error (points) in the domains of the stream, in their order, less that of `base` (a
+    run a seed each): the mean over the seeds that both have; empty where they have none."""
     both = frame.merge(base, on="seed")
     runs = zip(both["run_x"], both["run_y"], strict=True)
     apart = [100 * (online_errors(one.batches) - online_errors(two.batches)) for one, two in runs]

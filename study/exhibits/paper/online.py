@@ -1,4 +1,6 @@
-"""Beyond the paper: text and speech by the optimiser and the learning rate at test time, neither of which it states."""
+"""Beyond the paper: text and speech by the optimiser and the learning rate at test time, neither of
+which it states.
+"""
 
 import pandas as pd
 
@@ -17,7 +19,9 @@ STEPS = {
 
 
 class Online(Exhibit):
-    """E by the online step. Tent with Adam, which the main study has too, stands in the row of Tent here."""
+    """E by the online step. Tent with Adam, which the main study has too, stands in the row of Tent
+    here.
+    """
 
     label, title = "beyond: online steps", "The optimiser and the rate at test time"
     question = "Is the ranking the methods' or that of a step which the paper does not state?"

@@ -47,7 +47,10 @@ class Streams(Exhibit):
             axes.set(title=f"{metric} (%)", xlabel="", ylabel="")
         legend(figure)
         delta = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream."
-        note = f"{delta} It changes nothing of a domain of one batch. The gradual one has images of its own."
+        note = (
+            f"{delta} It changes nothing of a domain of one batch. The gradual one has "
+            "images of its own."
+        )
         return [
             Part("streams", table, note),
             Part("streams-figure", figure, f"{delta} {reading(frame[['seed']])}"),

@@ -30,7 +30,9 @@ from study.store import Run
 from study.study import Checkpoint, Study
 
 COLLAPSE_SHARE = 0.1
-"""θ_a counts as collapsed where the entropy of its mean prediction is below this share of the uniform's."""
+"""θ_a counts as collapsed where the entropy of its mean prediction is below this share of the
+uniform's.
+"""
 PANELS = {
     "held_out_accuracy": "held-out accuracy (share)",
     **ENTROPIES,
@@ -39,7 +41,8 @@ PANELS = {
 }
 ONE_BATCH = "on the first 200 held-out source examples in one batch, with its statistics"
 MEASURED = (
-    "Accuracy: on all held-out source examples, with the statistics of each batch, but of erm with the source's. "
+    "Accuracy: on all held-out source examples, with the statistics of each batch, but of erm with "
+    "the source's. "
     f"All else: {ONE_BATCH}. {HEADS}"
 )
 OWNERS = {
@@ -51,7 +54,9 @@ OWNERS |= dict.fromkeys(METHODS["cascade_plus"].objective_elsewhere.values(), "c
 
 
 class Training(Exhibit):
-    """The pre-trainings behind the main study of one modality, and on images behind tab:ablation-meta."""
+    """The pre-trainings behind the main study of one modality, and on images behind
+    tab:ablation-meta.
+    """
 
     label, title = "beyond: training", "Pre-training"
     question = "How were the networks trained, and does θ_a still tell examples apart?"
@@ -140,8 +145,8 @@ def curves(
     palette: Any = None,
     dashes: Any = True,
 ) -> Figure:
-    """A panel for each of these columns of the history, by epoch; a line for each value of the column `hue`, of the
-    same colour in all panels, also where others are missing."""
+    """A panel for each of these columns of the history, by epoch; a line for each value of the
+    column `hue`, of the same colour in all panels, also where others are missing."""
     figure, grid = panels(len(columns), 2.7, columns=3, sharex=True)
     look = {"hue": hue, "style": hue, "palette": palette, "dashes": dashes}
     look |= dict.fromkeys(("hue_order", "style_order"), list(dict.fromkeys(histories[hue])))
@@ -169,7 +174,9 @@ def state_of_auxiliary(kept: pd.Series) -> str:
 
 @exhibit
 class Theorem(Exhibit):
-    """Theorem 1, checked on one batch; the cosine of both gradients along pre-training is a panel of the curves."""
+    """Theorem 1, checked on one batch; the cosine of both gradients along pre-training is a panel
+    of the curves.
+    """
 
     name, place, label, title = (
         "theorem",
@@ -177,7 +184,10 @@ class Theorem(Exhibit):
         "Theorem 1",
         "Does the meta-gradient decompose as stated?",
     )
-    question = "How large is the term that aligns the two gradients, and how large is what the theorem leaves out?"
+    question = (
+        "How large is the term that aligns the two gradients, and how large is what the "
+        "theorem leaves out?"
+    )
 
     def points(self, settings: Settings) -> list[Point]:
         return [
@@ -187,7 +197,9 @@ class Theorem(Exhibit):
         ]
 
     def make(self, study: Study) -> list[Run]:
-        """Also the check of the decomposition, where it is known how a network was trained, and on what."""
+        """Also the check of the decomposition, where it is known how a network was trained, and on
+        what.
+        """
         made = super().make(study)
         for run in made if len(study.dataset.train.y) > 1 else ():
             if run.request.checkpoint.training or card_of(run).get("training"):
@@ -210,7 +222,16 @@ class Theorem(Exhibit):
         table = table.rename_axis("pre-training").rename(
             columns=lambda name: name.replace("_", " ")
         )
-        note = "Errors: of a formula for the meta-gradient, as a share of its norm. Chain rule: α and H at ψ; as"
-        note += " printed: β and H at ψ′; first order: no H; with α = β, moved point: H at ψ′, equal rates: no H."
-        note += " Curvatures: of H at ψ, the Hessian of ENT; one clearly below 0 refutes the theorem's assumption."
+        note = (
+            "Errors: of a formula for the meta-gradient, as a share of its norm. Chain "
+            "rule: α and H at ψ; as"
+        )
+        note += (
+            " printed: β and H at ψ′; first order: no H; with α = β, moved point: H at ψ′, "
+            "equal rates: no H."
+        )
+        note += (
+            " Curvatures: of H at ψ, the Hessian of ENT; one clearly below 0 refutes the "
+            "theorem's assumption."
+        )
         return [Part("theorem", table, note)]

@@ -1,4 +1,6 @@
-"""fig:unc: entropy and error against the samples adapted on and against severity; entropies along the stream."""
+"""fig:unc: entropy and error against the samples adapted on and against severity; entropies along
+the stream.
+"""
 
 from collections.abc import Sequence
 from itertools import product
@@ -62,7 +64,10 @@ class Uncertainty(Exhibit):
             if column == "agreement":
                 draw_level(axes, column, len(frame["run"].iloc[0].provenance["class_names"]))
         legend(figure)
-        note = "Batches come in one order: AdaBN, which adapts nothing, tells the images' difficulty from adaptation."
+        note = (
+            "Batches come in one order: AdaBN, which adapts nothing, tells the images' "
+            "difficulty from adaptation."
+        )
         means = (
             tables["severity"]
             .groupby(["label", "severity"], sort=False)[list(COLUMNS)]
@@ -77,7 +82,9 @@ class Uncertainty(Exhibit):
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
-    """Means of COLUMNS over whole batches by label, seed and `over`: severity, or samples of the domain seen before."""
+    """Means of COLUMNS over whole batches by label, seed and `over`: severity, or samples of the
+    domain seen before.
+    """
     if frame.empty:
         return frame
     batches = pd.concat([tidy_batches(run) for run in frame["run"]])
@@ -90,7 +97,9 @@ def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
 
 
 def entropy_figure(runs: Sequence[Run]) -> Figure:
-    """Along the stream, the entropies of z and of a and how often their argmax agrees, of methods that have θ_a."""
+    """Along the stream, the entropies of z and of a and how often their argmax agrees, of methods
+    that have θ_a.
+    """
     batches = pd.concat([tidy_batches(run) for run in runs]).dropna(subset="agreement")
     means = batches.groupby(["label", "method", "objective", "seed", "step"], sort=False)[
         list(ENTROPIES)
@@ -107,7 +116,9 @@ def entropy_figure(runs: Sequence[Run]) -> Figure:
 
 
 def tidy_batches(run: Run) -> pd.DataFrame:
-    """The batches of a run with label, method, objective and seed, and the error of each in percent."""
+    """The batches of a run with label, method, objective and seed, and the error of each in
+    percent.
+    """
     label, objective = METHODS[run.method].label, run.request.checkpoint.objective
     error = 100 * run.batches["errors"] / run.batches["count"]
     return run.batches.assign(

@@ -1,4 +1,6 @@
-"""The paper's claims and what is asked of Cascade+, read from claims.csv. VERDICTS.md states the rules in words."""
+"""The paper's claims and what is asked of Cascade+, read from claims.csv. VERDICTS.md states the
+rules in words.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,22 +12,25 @@ import pandas as pd
 
 READINGS_OF_F = {"F": ("", " (F of Eq. 2)"), "F_final": ("-final", " (F of the final model)")}
 READINGS_OF_TENT = {"Tent": ("", ""), "Tent (Adam)": ("-adam", " (Tent with Adam)")}
-"""A claim about F is judged by each definition, one of the paper's about Tent with the cascade's optimiser and with
-Adam, as in Tent's release. What is added to its name and to its sentence."""
+"""A claim about F is judged by each definition, one of the paper's about Tent with the cascade's
+optimiser and with Adam, as in Tent's release. What is added to its name and to its sentence."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that numbers can speak for or against, and the statistic and the bound that it is judged by.
+    """A sentence that numbers can speak for or against, and the statistic and the bound that it is
+    judged by.
 
-    section: of the paper, `appendix`, or `ours`. dataset: the paper's. exhibit: of ours, whose runs it is judged by;
-    the claims of one exhibit on one dataset are a family. paper: the paper's own value of the statistic.
+    section: of the paper, `appendix`, or `ours`. dataset: the paper's. exhibit: of ours, whose runs
+    it is judged by; the claims of one exhibit on one dataset are a family. paper: the paper's own
+    value of the statistic.
 
-    The statistic has a part for each name of `labels` and each setting of a column, such as severity 1 to 5; or one for
-    each rival, by how much the label is better. value: a metric of runs.METRICS or a name of statistics.VALUES. then:
-    what is made of the parts (statistics.measure), or `one refutes`: one network that misses the bound contradicts the
-    claim, and no number of others supports it. Every part is to lie above the bound (side `>`) or below it (`<`). ours:
-    the paper states no number, so that the bound is ours.
+    The statistic has a part for each name of `labels` and each setting of a column, such as
+    severity 1 to 5; or one for each rival, by how much the label is better. value: a metric of
+    runs.METRICS or a name of statistics.VALUES. then: what is made of the parts
+    (statistics.measure), or `one refutes`: one network that misses the bound contradicts the claim,
+    and no number of others supports it. Every part is to lie above the bound (side `>`) or below it
+    (`<`). ours: the paper states no number, so that the bound is ours.
     """
 
     section: str
@@ -52,7 +57,9 @@ class Claim:
 
 
 def _read() -> Iterator[Claim]:
-    """A claim a line, its columns the fields; several names or values in one cell stand between bars."""
+    """A claim a line, its columns the fields; several names or values in one cell stand between
+    bars.
+    """
     table = pd.read_csv(Path(__file__).with_name("claims.csv"), dtype=str, keep_default_na=False)
     row: dict[str, Any]
     for row in table.to_dict("records"):  # type: ignore[assignment]

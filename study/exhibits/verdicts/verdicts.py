@@ -1,4 +1,6 @@
-"""A verdict on each claim: supported, contradicted, undecided, or not tested and why. VERDICTS.md states the rules."""
+"""A verdict on each claim: supported, contradicted, undecided, or not tested and why. VERDICTS.md
+states the rules.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,11 +34,13 @@ Outcome = Literal["supported", "contradicted", "undecided", "not tested"]
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a claim on one dataset (None: no dataset of the profile stands for the claim's), and why.
+    """What became of a claim on one dataset (None: no dataset of the profile stands for the
+    claim's), and why.
 
-    part: of `count` parts the one that decides, and `estimate` its mean and 95 % interval over seeds, not corrected.
-    p_value: of the claim, its parts counted, as if it were the only one of its family.
-    networks: where those behind it come from, such as `shipped`, and the fewest test examples of a domain.
+    part: of `count` parts the one that decides, and `estimate` its mean and 95 % interval over
+    seeds, not corrected. p_value: of the claim, its parts counted, as if it were the only one of
+    its family. networks: where those behind it come from, such as `shipped`, and the fewest test
+    examples of a domain.
     """
 
     claim: Claim
@@ -51,11 +55,12 @@ class Judgement:
 
 
 def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
-    """Which way a statistic speaks, `supported` or `contradicted`, and how surely, as if the claim were alone.
+    """Which way a statistic speaks, `supported` or `contradicted`, and how surely, as if the claim
+    were alone.
 
-    All parts must meet the bound, or any one miss it, with Bonferroni's correction; one whose interval over the test
-    batches contains the bound does neither. A claim of one part has a p-value of 5 % where its 95 % interval over
-    seeds ends at the bound.
+    All parts must meet the bound, or any one miss it, with Bonferroni's correction; one whose
+    interval over the test batches contains the bound does neither. A claim of one part has a
+    p-value of 5 % where its 95 % interval over seeds ends at the bound.
     """
     # Rounded, so that a difference of two alike is 0: their sums may differ in the last bit.
     margins = ((evidence.parts - claim.bound) * (1 if claim.side == ">" else -1)).round(9)
@@ -99,19 +104,22 @@ def _above_zero(margins: pd.Series) -> float:
 
 
 def holm(p_values: Sequence[float], size: int) -> list[float]:
-    """Holm's adjustment in a family of `size` tests, whose others have a p-value of 1; compare each with the level."""
+    """Holm's adjustment in a family of `size` tests, whose others have a p-value of 1; compare each
+    with the level.
+    """
     ordered = pd.Series(p_values, dtype=float).sort_values()
     return list((ordered * (size - np.arange(len(ordered)))).cummax().clip(upper=1).sort_index())
 
 
 def decide(tested: Sequence[Judgement], size: int) -> list[Judgement]:
-    """Those claims of a family of `size` that can be tested, after Holm's correction. The others count in it too, so
-    that no verdict changes because another claim got its runs."""
+    """Those claims of a family of `size` that can be tested, after Holm's correction. The others
+    count in it too, so that no verdict changes because another claim got its runs."""
     decided, level = [], 1 - CONFIDENCE
     for each, adjusted in zip(tested, holm([each.p_value for each in tested], size), strict=True):
         parts = f"for its {each.count} parts" if each.count > 1 else "alone"
         corrected = f"p = {each.p_value:.2g} {parts}, {adjusted:.2g} among its family"
-        # Where the interval that is shown excludes the bound, the correction is why nothing is decided.
+        # Where the interval that is shown excludes the bound, the correction is why nothing is
+        # decided.
         seen = (
             each.estimate is not None
             and not each.estimate.low <= each.claim.bound <= each.estimate.high
@@ -124,7 +132,9 @@ def decide(tested: Sequence[Judgement], size: int) -> list[Judgement]:
 
 
 def judge(claims: Sequence[Claim], runs: Runs) -> list[Judgement]:
-    """The claims of one family on one dataset: those that cannot be tested, and why, then the others."""
+    """The claims of one family on one dataset: those that cannot be tested, and why, then the
+    others.
+    """
     not_tested, tested = [], []
     for claim in claims:
         try:
@@ -141,7 +151,9 @@ def judge(claims: Sequence[Claim], runs: Runs) -> list[Judgement]:
 
 
 def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
-    """What forbids a verdict whatever the number is; for claims of the paper's also that it is another regime."""
+    """What forbids a verdict whatever the number is; for claims of the paper's also that it is
+    another regime.
+    """
     if len(evidence.parts) < LEAST_SEEDS and claim.then != "one refutes":
         return f"{len(evidence.parts)} of {LEAST_SEEDS} seeds"
     if any(run.request.checkpoint.weights.startswith(PUBLISHED) for run in evidence.used):
@@ -169,7 +181,9 @@ def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
 
 
 def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
-    """The profile's datasets that have runs, each after the dataset of the paper that it stands for."""
+    """The profile's datasets that have runs, each after the dataset of the paper that it stands
+    for.
+    """
     every = [
         Runs(settings, modality, name)
         for modality in get_args(Modality)
@@ -194,7 +208,9 @@ def judge_all(settings: Settings) -> list[Judgement]:
 
 
 def gates(settings: Settings) -> pd.DataFrame:
-    """The gate (regime.gate) of every dataset that stands for one of the paper's: a row a number, as text."""
+    """The gate (regime.gate) of every dataset that stands for one of the paper's: a row a number,
+    as text.
+    """
     every = [
         (runs.dataset_name, gate(name, runs))
         for name, runs in standing_for(settings)
@@ -226,13 +242,18 @@ def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
 
 
 def save(judgements: Sequence[Judgement], settings: Settings) -> None:
-    """Write the verdicts as Markdown and CSV into the profile's folder of figures, the gate beside them."""
+    """Write the verdicts as Markdown and CSV into the profile's folder of figures, the gate beside
+    them.
+    """
     table, counts = (
         verdict_table(judgements),
         pd.Series([each.outcome for each in judgements]).value_counts(),
     )
     counted = ", ".join(f"{n} {name}" for name, n in counts.items())
-    text = f"{markdown(table)}\n\nProfile {settings.profile}: {counted}. VERDICTS.md states the rules.\n\n"
+    text = (
+        f"{markdown(table)}\n\nProfile {settings.profile}: {counted}. VERDICTS.md states "
+        "the rules.\n\n"
+    )
     text += (
         f"What must hold before a verdict on the paper is spoken:\n\n{markdown(gates(settings))}\n"
     )
