@@ -293,7 +293,7 @@ def lab(tab: Tab, tmp_path: Path) -> Iterator[Tab]:
     variables = os.environ | {name: str(tmp_path / folder) for name, folder in places.items()}
     variables |= {
         "PYTHONPATH": str(ROOT),
-        "JUPYTER_PATH": str(ROOT / "workflow"),
+        "JUPYTER_PATH": str(ROOT / "study" / "workflow"),
     }  # run_all.sh copies the kernel
     command = [
         sys.executable,

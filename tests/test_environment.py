@@ -76,14 +76,13 @@ class Checkout:
             folder / "calls",
             folder / "fails",
         )
-        (self.root / "workflow").mkdir(parents=True)
+        workflow = self.root / "study" / "workflow"
+        workflow.mkdir(parents=True)
         for name in ("run_all.sh", "pyproject.toml", "requirements.txt", "requirements-test.txt"):
             shutil.copy(ROOT / name, self.root)
-        shutil.copy(ROOT / "workflow" / "environment.py", self.root / "workflow")
-        shutil.copytree(ROOT / "workflow" / "kernels", self.root / "workflow" / "kernels")
-        (self.root / "workflow" / "__main__.py").write_text(
-            "import sys; print('ran', *sys.argv[1:])"
-        )
+        shutil.copy(ROOT / "study" / "workflow" / "environment.py", workflow)
+        shutil.copytree(ROOT / "study" / "workflow" / "kernels", workflow / "kernels")
+        (workflow / "__main__.py").write_text("import sys; print('ran', *sys.argv[1:])")
         (folder / "bin").mkdir()
         (folder / "bin" / "uv").write_text(UV)
         (folder / "bin" / "uv").chmod(0o755)

@@ -157,7 +157,7 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
         *arguments,
     ]
     kernels = os.environ | {
-        "JUPYTER_PATH": str(ROOT / "workflow")
+        "JUPYTER_PATH": str(ROOT / "study" / "workflow")
     }  # run_all.sh copies it from there
     done = subprocess.run(command, cwd=ROOT, env=kernels, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -293,7 +293,7 @@ def test_a_kernel_that_dies_is_told(tmp_path: Path) -> None:
     output = tmp_path / "out.ipynb"
     arguments = [
         sys.executable,
-        str(ROOT / "workflow" / "execute.py"),
+        str(ROOT / "study" / "workflow" / "execute.py"),
         str(notebook),
         str(output),
         "{}",
@@ -343,7 +343,7 @@ def test_a_file_system_without_locks_is_told(
 
 
 def test_help_needs_only_the_standard_library() -> None:
-    asked = [sys.executable, "-PS", "-m", "workflow", "--help"]
+    asked = [sys.executable, "-PS", "-m", "study.workflow", "--help"]
     text = subprocess.run(
         asked, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}
     ).stdout
@@ -421,7 +421,7 @@ def test_other_exhibits_or_methods_or_another_format_of_the_store_are_other_jobs
     other = texts()
     assert not other & first
     monkeypatch.setattr("study.workflow.notebooks.ROOT", tmp_path)
-    for folder in ("exhibits", "cascadetta_lib/methods"):
+    for folder in ("study/exhibits", "cascadetta_lib/methods"):
         (tmp_path / folder).mkdir(parents=True)
         before = texts()
         (tmp_path / folder / "mine.py").write_text("1")
