@@ -16,14 +16,14 @@ from made_up_runs import Numbers, World, made_up_run, made_up_runs, points_of, q
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.beyond import cascade_plus
-from study.exhibits.beyond.regime import REGIMES, gate, hindrance_of_runs, hindrance_of_study
 from study.exhibits.kit.exhibit import EXHIBITS, Exhibit, Shown
 from study.exhibits.kit.rendering import COPIES
 from study.exhibits.kit.runs import Estimate, Runs
-from study.exhibits.kit.statistics import VALUES, Evidence, measure
 from study.exhibits.paper.ablations import severity_points
 from study.exhibits.verdicts import verdicts
 from study.exhibits.verdicts.claims import CLAIMS, Claim
+from study.exhibits.verdicts.evidence import VALUES, Evidence, measure
+from study.exhibits.verdicts.regime import REGIMES, gate, hindrance_of_runs, hindrance_of_study
 from study.exhibits.verdicts.verdicts import Judgement, decide, holm, judge, judge_all, save, weigh
 from study.settings import read_profile
 from study.store import Run, Store

@@ -25,7 +25,7 @@ from cascadetta_lib.evaluation.evaluator import (
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.objectives import Training
 from study import study as module
-from study.exhibits.beyond.regime import not_held_out
+from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.runs import Point, Runs
 from study.sections import Protocol
 from study.settings import Settings, SettingsError, load_profile

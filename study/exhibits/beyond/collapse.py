@@ -13,8 +13,8 @@ import pandas as pd
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import kept_epoch
-from study.exhibits.beyond.regime import not_held_out
 from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
+from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.runs import Point, Runs, by_label, reduced
 from study.exhibits.kit.style import number, spread
 from study.exhibits.paper.training import MEASURED, ONE_BATCH, PANELS, curves

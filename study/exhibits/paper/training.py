@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.pretrain import kept_epoch
-from study.exhibits.beyond.regime import card_of
 from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit, file_name
+from study.exhibits.kit.networks import card_of
 from study.exhibits.kit.runs import Point, Runs, main_points
 from study.exhibits.kit.style import (
     colour,

@@ -27,8 +27,8 @@ class Claim:
 
     The statistic has a part for each name of `labels` and each setting of a column, such as
     severity 1 to 5; or one for each rival, by how much the label is better. value: a metric of
-    runs.METRICS or a name of statistics.VALUES. then: what is made of the parts
-    (statistics.measure), or `one refutes`: one network that misses the bound contradicts the claim,
+    runs.METRICS or a name of evidence.VALUES. then: what is made of the parts
+    (evidence.measure), or `one refutes`: one network that misses the bound contradicts the claim,
     and no number of others supports it. Every part is to lie above the bound (side `>`) or below it
     (`<`). ours: the paper states no number, so that the bound is ours.
     """

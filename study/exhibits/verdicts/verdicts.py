@@ -13,19 +13,19 @@ from scipy import stats
 
 from cascadetta_lib.data import entry
 from cascadetta_lib.data.base import Modality
-from study.exhibits.beyond.regime import (
+from study.exhibits.kit.exhibit import EXHIBITS, file_name
+from study.exhibits.kit.networks import not_held_out
+from study.exhibits.kit.rendering import each_once, markdown
+from study.exhibits.kit.runs import CONFIDENCE, PUBLISHED, Estimate, Runs, over_seeds
+from study.exhibits.verdicts.claims import CLAIMS, Claim
+from study.exhibits.verdicts.evidence import Evidence, NotTestedError, measure
+from study.exhibits.verdicts.regime import (
     RATE,
     REGIMES,
     gate,
     hindrance_of_runs,
     hindrance_of_study,
-    not_held_out,
 )
-from study.exhibits.kit.exhibit import EXHIBITS, file_name
-from study.exhibits.kit.rendering import each_once, markdown
-from study.exhibits.kit.runs import CONFIDENCE, PUBLISHED, Estimate, Runs, over_seeds
-from study.exhibits.kit.statistics import Evidence, NotTestedError, measure
-from study.exhibits.verdicts.claims import CLAIMS, Claim
 from study.settings import Settings
 
 LEAST_SEEDS = 3

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from cascadetta_lib.evaluation.evaluator import mean_online_error
-from cascadetta_lib.training.pretrain import kept_epoch
 from study.exhibits.kit.exhibit import EXHIBITS
+from study.exhibits.kit.networks import trained
 from study.exhibits.kit.runs import METRICS, Estimate, Runs, bootstrap
 from study.exhibits.verdicts.claims import Claim
 from study.store import Run
@@ -22,18 +22,6 @@ from study.store import Run
 
 class NotTestedError(Exception):
     """There is no number; the message says which one is missing."""
-
-
-def trained(column: str) -> Callable[[Runs, Run], float]:
-    """A column of the history of the network that a run started from, in the epoch kept; NaN
-    without a history.
-    """
-
-    def value(runs: Runs, run: Run) -> float:
-        history = runs.history(run)
-        return math.nan if history is None else float(kept_epoch(history).get(column, math.nan))
-
-    return value
 
 
 def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:

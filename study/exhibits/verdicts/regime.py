@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from cascadetta_lib.data import entry
+from study.exhibits.kit.networks import card_of, trained
 from study.exhibits.kit.rendering import COPIES
 from study.exhibits.kit.runs import Runs, main_points
-from study.exhibits.kit.statistics import trained
 from study.exhibits.kit.style import number
 from study.exhibits.paper.ablations import severity_points
 from study.store import Run
@@ -139,27 +139,3 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
     return table.assign(passed=table["value"].between(table["low"], table["high"]))[
         ["band", "ours", "passed"]
     ]
-
-
-def card_of(run: Run) -> dict[str, Any]:
-    """The card of the network that a run started from, where it was not trained here."""
-    return (run.provenance.get("network") or {}).get("card") or {}
-
-
-def not_held_out(run: Run) -> str:
-    """Why source examples that are held out here may be among those that the network of a run
-    learned from: it was trained elsewhere, on other data or another part of them. Empty where they
-    are not."""
-    card, asked = card_of(run), run.request.checkpoint
-    known, names = card.get("options", {}), ("train_size", "held_out_fraction")
-    alike = card.get("data_fingerprint") == run.provenance["fingerprint"]
-    if asked.weights == "train" or (
-        alike and all(known.get(name) == asked.options.get(name) for name in names)
-    ):
-        return ""
-    learned_from = (
-        f"it was trained on {card['data']}"
-        if "data" in card
-        else "of its training nothing is known"
-    )
-    return f"the network may know the held-out source images ({learned_from})"

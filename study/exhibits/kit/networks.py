@@ -1,0 +1,53 @@
+"""Where the network of a run comes from, and how it was trained."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from cascadetta_lib.training.pretrain import kept_epoch
+from study.exhibits.kit.runs import Runs
+from study.store import Run
+
+
+def trained(column: str) -> Callable[[Runs, Run], float]:
+    """A column of the history of the network that a run started from, in the epoch kept.
+
+    The value is NaN without a history.
+    """
+
+    def value(runs: Runs, run: Run) -> float:
+        history = runs.history(run)
+        if history is None:
+            return math.nan
+        return float(kept_epoch(history).get(column, math.nan))
+
+    return value
+
+
+def card_of(run: Run) -> dict[str, Any]:
+    """The card of the network that a run started from; empty where it was trained here."""
+    network = run.provenance.get("network") or {}
+    return network.get("card") or {}
+
+
+def not_held_out(run: Run) -> str:
+    """Say why the network of a run may have learned from the held-out source examples.
+
+    That is so where it was trained elsewhere, on other data or on another part of them. The answer
+    is empty where the held-out examples were not used in its training.
+    """
+    asked = run.request.checkpoint
+    if asked.weights == "train":
+        return ""
+    card = card_of(run)
+    known = card.get("options", {})
+    same_data = card.get("data_fingerprint") == run.provenance["fingerprint"]
+    same_part = all(
+        known.get(name) == asked.options.get(name) for name in ("train_size", "held_out_fraction")
+    )
+    if same_data and same_part:
+        return ""
+    learned_from = "of its training nothing is known"
+    if "data" in card:
+        learned_from = f"it was trained on {card['data']}"
+    return f"the network may know the held-out source images ({learned_from})"
