@@ -665,7 +665,7 @@ def test_what_the_papers_rows_say_of_one_domain_is_computed_from_them() -> None:
         text,
         re.MULTILINE,
     )
-    values = pd.read_csv(ROOT / "exhibits" / "paper_results.csv", dtype={"severity": str})
+    values = pd.read_csv(ROOT / "study/exhibits/kit/paper_results.csv", dtype={"severity": str})
     with_transfer = set(values["table"][values["metric"] == "forward_transfer"])
     values = values[(values["domain"] == "all") & values["table"].isin(with_transfer)]
     assert len(rows) == 8

@@ -146,7 +146,7 @@ def test_the_name_says_which_weights() -> None:
 
 
 def test_a_profile_that_cannot_be_packed_is_told_in_a_sentence() -> None:
-    command = [sys.executable, networks.SHIPPED.parent / "workflow" / "pack.py", "nonexist"]
+    command = [sys.executable, networks.SHIPPED.parent / "study" / "tools" / "pack.py", "nonexist"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "") and "Traceback" not in done.stderr
     assert "pack.py: profile 'nonexist': no such profile or file; allowed are field," in done.stderr

@@ -31,8 +31,6 @@ PAGES = (
     "weights/README.md",
 )
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-LONGEST = 1300
-"""Words that a newcomer is asked to read."""
 
 
 def blocks(language: str) -> list[str]:
@@ -179,7 +177,3 @@ def test_the_citation_is_of_this_version_and_names_the_paper() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == __version__
     assert citation["references"][0]["doi"] == "10.1145/3627673.3679801"
-
-
-def test_the_readme_is_short() -> None:
-    assert len(README.split()) <= LONGEST

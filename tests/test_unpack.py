@@ -94,7 +94,7 @@ def test_the_command_says_in_one_line_which_archive_is_bad(tmp_path: Path) -> No
 def test_folders_are_those_of_the_caller_as_in_run_all(tmp_path: Path) -> None:
     command = [
         sys.executable,
-        str(ROOT / "workflow" / "unpack.py"),
+        str(ROOT / "study" / "tools" / "unpack.py"),
         "npz:pets",
         str(ARCHIVE),
         "--results",
