@@ -30,11 +30,25 @@ find_python() {
 # empty while the environment is being made.
 fingerprint() { echo "$root $(cat "$root/pyproject.toml" "$root/$1" | cksum)"; }
 
+# The clone whose run_all.sh made .venv: what stands in the stamp before the two numbers of cksum. Empty while it is made.
+maker() {
+  local line=
+  read -r line <"$venv/made-from" || true
+  echo "${line% * *}"
+}
+
 # Make .venv, or bring it up to date, with requirements.txt or requirements-test.txt ($1).
 make_venv() {
-  local base before stamp=$venv/made-from install=("$venv/bin/python" -m pip install --quiet)
+  local base before owner stamp=$venv/made-from install=("$venv/bin/python" -m pip install --quiet)
   made() { grep -qsxF "$(fingerprint "$1")" "$stamp" && works "$venv/bin/python" -c ''; }
   if made "$1"; then return; fi
+  owner=$([[ ! -e $stamp ]] || maker)
+  # Another clone's environment, reached by a link or copied here. Of a clone that has been moved, it is made again.
+  if [[ -e $stamp && $owner != "$root" ]] && [[ -L $venv || -d $owner ]]; then
+    echo "$venv belongs to ${owner:-another folder}, and run_all.sh changes no environment of another clone: remove it," \
+      "or say CASCADETTA_PYTHON=$venv/bin/python to use it as it is" >&2
+    return 1
+  fi
   echo "making the environment in $venv (once; some minutes and some GB, most of it PyTorch)" >&2
   exec 9>"$root/.venv.lock"
   works flock 9 || echo "nothing can be locked here: start one run_all.sh at a time until that is done" >&2
@@ -44,6 +58,7 @@ make_venv() {
     return 1
   fi
   if works uv --version; then install=(uv pip install --quiet --compile-bytecode --python "$venv/bin/python"); fi
+  if [[ -e $stamp && $(maker) != "$root" ]]; then : >"$stamp"; fi # of this clone before it was moved
   # With an empty stamp an environment is half made. So the stamp is emptied first and filled last; it is filled as it
   # was where the installer gives up on an addition, as without a network, which leaves what is there as it is.
   if [[ ! -s $stamp ]] || ! works "$venv/bin/python" -c ''; then
@@ -59,7 +74,8 @@ make_venv() {
   fi
   before=$(cat "$stamp")
   : >"$stamp"
-  if ! { "${install[@]}" -r "$root/$1" && "${install[@]}" --no-deps -e "$root"; }; then
+  # Every file is checked by its hash; what builds the package itself is among them, so nothing else is fetched.
+  if ! { "${install[@]}" --require-hashes -r "$root/$1" && "${install[@]}" --no-deps --no-build-isolation -e "$root"; }; then
     printf '%s' "${before:+$before$'\n'}" >"$stamp"
     return 1
   fi

@@ -37,14 +37,32 @@ def test_environment_yml_lists_what_pyproject_lists() -> None:
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])
-def test_the_pins_cover_pyproject_and_name_no_host(name: str) -> None:
+def test_the_pins_cover_pyproject_with_hashes_and_name_no_host(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     text = (ROOT / name).read_text()
-    assert "://" not in text and "--hash" not in text.split("\n", 2)[2]
-    pinned = set(re.findall(r"^([\w.-]+)==", text, flags=re.MULTILINE))
+    assert "://" not in text
+    hashes: dict[str, int] = {}
+    for line in text.splitlines():
+        if pin := re.match(r"([\w.-]+)==", line):
+            package = pin[1]
+            hashes.setdefault(package, 0)
+        elif re.fullmatch(r" +--hash=sha256:[0-9a-f]{64}( \\)?", line):
+            hashes[package] += 1
+        else:
+            assert line.startswith("#"), line
+    assert [package for package, count in hashes.items() if not count] == []
     tests = project["optional-dependencies"]["test"] if "test" in name else []
-    for requirement in project["dependencies"] + tests:
-        assert re.split("[<>=]", requirement)[0].lower() in pinned
+    for requirement in project["dependencies"] + tests + ["setuptools"]:
+        assert re.split("[<>=]", requirement)[0].lower() in hashes
+
+
+def test_both_files_have_the_same_pins_and_hashes() -> None:
+    """The smaller file is a part of the larger, so that adding the tests' packages changes none."""
+    few, many = (
+        set(re.findall(r"^([^#\s].*?)(?: \\)?$|--hash=(\S+)", path.read_text(), re.MULTILINE))
+        for path in (ROOT / "requirements.txt", ROOT / "requirements-test.txt")
+    )
+    assert few < many
 
 
 def test_this_environment_satisfies_pyproject() -> None:
@@ -94,6 +112,11 @@ class Checkout:
             "UV_PYTHON": sys.executable,
         }
         self.environment = kept | stand_in
+
+    def told(self, *arguments: str) -> str:
+        """What it said on the standard error."""
+        command = ["bash", str(self.root / "run_all.sh"), *arguments]
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True).stderr
 
     def __call__(self, *arguments: str, **environment: str) -> tuple[str, list[str]]:
         """What it printed, and what uv was asked to do."""
@@ -188,6 +211,70 @@ def test_an_activated_environment_is_used_if_it_satisfies(tmp_path: Path) -> Non
     (bad / "python").chmod(0o755)
     _, asked = checkout("x", VIRTUAL_ENV=str(bad.parent))
     assert asked[0] == "venv --quiet"
+
+
+def test_the_environment_of_another_clone_is_left_alone(tmp_path: Path) -> None:
+    """Whether it is reached by a link, whole or half made, or was copied with the folder."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first = Checkout(tmp_path / "first")
+    second = Checkout(tmp_path / "second")
+    assert first()[0] == "ran"
+    stamp = first.root / ".venv" / "made-from"
+    made = stamp.read_text()
+    (second.root / ".venv").symlink_to(first.root / ".venv")
+    for content in (made, ""):
+        stamp.write_text(content)
+        told = second.told("--dry-run")
+        assert "changes no environment of another clone" in told
+        assert stamp.read_text() == content
+        assert second("--dry-run") == ("", [])
+    assert "CASCADETTA_PYTHON=" in told
+    stamp.write_text(made)
+    assert first() == ("ran", [])
+    (second.root / ".venv").unlink()
+    shutil.copytree(first.root / ".venv", second.root / ".venv", symlinks=True)
+    assert f"belongs to {first.root}" in second.told()
+
+
+def test_after_a_clone_was_moved_its_environment_is_made_again(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    assert checkout()[0] == "ran"
+    checkout.root = checkout.root.rename(tmp_path / "moved")
+    assert checkout() == ("ran", ["venv --quiet", "pip install", "pip install"])
+    assert checkout() == ("ran", [])
+
+
+def test_what_is_installed_is_checked_by_hashes(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    assert checkout()[0] == "ran"
+    packages, study = [
+        call for call in checkout.calls.read_text().splitlines() if call.startswith("pip install")
+    ]
+    assert "--require-hashes -r" in packages
+    assert "--no-deps --no-build-isolation -e" in study
+
+
+def test_code_of_another_clone_than_the_one_one_stands_in_is_not_imported_without_a_word(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "study").mkdir()
+    for name in ("study/__init__.py", "run_all.sh"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "notebooks").mkdir()
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import study"
+
+    def told(**variables: str) -> str:
+        """What importing the study says to somebody who stands in the other clone."""
+        command = [sys.executable, "-P", "-c", code]
+        environment = {"PATH": os.environ["PATH"]} | variables
+        place = tmp_path / "notebooks"
+        done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    assert str(ROOT) in told() and str(tmp_path) in told()
+    assert told(PYTHONPATH=str(ROOT)) == "", "then it was chosen"
 
 
 def test_help_needs_no_environment(tmp_path: Path) -> None:
