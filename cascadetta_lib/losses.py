@@ -11,10 +11,19 @@ from cascadetta_lib.augment import generator_for
 from cascadetta_lib.models import Outputs
 
 
+def log_probabilities(logits: Tensor) -> Tensor:
+    """ln softmax(logits), (B, C) → (B, C), with a large negative number in the place of −∞.
+
+    So a class that a network masks by −∞ adds 0 to an entropy, not 0·(−∞).
+    """
+    values = logits.log_softmax(1)
+    return values.masked_fill(values.isneginf(), torch.finfo(values.dtype).min / 2)
+
+
 def entropy(logits: Tensor) -> Tensor:
     """Shannon entropy of softmax(logits) in nats: (B, C) → (B,)."""
-    log_probabilities = logits.log_softmax(1)
-    return -(log_probabilities.exp() * log_probabilities).sum(1)
+    log_p = log_probabilities(logits)
+    return -(log_p.exp() * log_p).sum(1)
 
 
 def entropy_of_mean(logits: Tensor) -> Tensor:
@@ -23,7 +32,7 @@ def entropy_of_mean(logits: Tensor) -> Tensor:
     """
     # By logarithms, since the gradient of −p·ln p is infinite at p = 0, where the mean of a
     # collapsed head rounds to.
-    mean = logits.log_softmax(1).logsumexp(0) - math.log(len(logits))
+    mean = log_probabilities(logits).logsumexp(0) - math.log(len(logits))
     return -(mean.exp() * mean).sum()
 
 
@@ -58,10 +67,8 @@ def describe(outputs: Outputs) -> dict[str, Tensor]:
     z, a = outputs
     found = {"entropy_main": entropy(z).mean()}
     if a is not None:
-        found["entropy_auxiliary"], found["entropy_of_mean_auxiliary"] = (
-            entropy(a).mean(),
-            entropy_of_mean(a),
-        )
+        found["entropy_auxiliary"] = entropy(a).mean()
+        found["entropy_of_mean_auxiliary"] = entropy_of_mean(a)
         found["agreement"] = (a.argmax(1) == z.argmax(1)).float().mean()
     return found
 

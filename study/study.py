@@ -19,8 +19,10 @@ from torch import Tensor, nn
 from cascadetta_lib.data import OPTIONS, entry, identity, load_dataset
 from cascadetta_lib.data.base import NOT_TRAINED_ON, Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.evaluation.evaluator import Evaluator, batches_along
+from cascadetta_lib.evaluation.cost import batches_along, cost
+from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.methods import METHODS, Method, code_of
+from cascadetta_lib.methods.source import source_examples
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.training.objectives import Training, training_for
 from cascadetta_lib.training.pretrain import new_network, pretrain
@@ -152,7 +154,7 @@ class Study:
                 ).to(self.device)
             else:
                 model = self.checkpoint(asked.objective).model
-            self._method(request, model, METHODS[method].source_of(self.dataset, most=2))
+            self._method(request, model, source_examples(METHODS[method], self.dataset, most=2))
         if (weights := self.section.weights) != "train" and not self.brought:
             for objective in dict.fromkeys(
                 [*self.objectives, *networks.present(weights, self.settings.seed)]
@@ -313,8 +315,11 @@ class Study:
 
         def make(folder: Path) -> dict[str, Any]:
             checkpoint, began = self.checkpoint(request.checkpoint.objective), time.perf_counter()
-            adapter = self._method(request, checkpoint.model, METHODS[method].source_of(dataset))
-            cost = adapter.cost(batches_along(request.stream, dataset, request.batch_size))
+            adapter = self._method(
+                request, checkpoint.model, source_examples(METHODS[method], dataset)
+            )
+            batches = batches_along(request.stream, dataset, request.batch_size)
+            costs = cost(adapter, batches)
             how = (request.order, request.dirichlet_delta, request.checkpoint.seed)
             evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, *how)
             result = evaluator.run(transfer=request.forward_transfer)
@@ -324,7 +329,7 @@ class Study:
             network = {name: value for name, value in checkpoint.provenance.items() if name in told}
             return {
                 "provenance": self._provenance(
-                    time.perf_counter() - began, network=network, cost=cost, code=code
+                    time.perf_counter() - began, network=network, cost=costs, code=code
                 )
             }
 

@@ -32,6 +32,7 @@ from cascadetta_lib.data.utterances import SpeechOptions, make_speech_dataset
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.losses import rotate_randomly
 from cascadetta_lib.models import Cascade
+from cascadetta_lib.models.statistics import keep_statistics
 from cascadetta_lib.training import theorem
 from cascadetta_lib.training.objectives import OBJECTIVES, Training
 from cascadetta_lib.training.pretrain import pretrain
@@ -309,7 +310,7 @@ def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: f
         assert (waits.reads, waits.copies) == (
             (0, 0) if COPIES[modality] is None else BUDGET.get(name, (0, 0))
         )
-    with Waits() as waits, method.measuring():
+    with Waits() as waits, keep_statistics(method):
         assert method.predict(x).main.device == META
         method.remember()
     method.reset()

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import Domain, draw_order
-from cascadetta_lib.evaluation.evaluator import (
-    Evaluator,
+from cascadetta_lib.evaluation.evaluator import Evaluator
+from cascadetta_lib.evaluation.metrics import (
     average_accuracy,
     forward_transfer,
     mean_online_error,
@@ -20,6 +20,7 @@ from cascadetta_lib.evaluation.evaluator import (
 )
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import ImageNetwork, Outputs, build_network
+from cascadetta_lib.models.statistics import keep_statistics
 from cascadetta_lib.training.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.usefixtures("small_updates")
@@ -56,7 +57,7 @@ def adapt_by_hand(method: Method, dataset: ImageDataset, domain: Domain) -> floa
 def accuracy_by_hand(method: Method, dataset: ImageDataset, domain: Domain) -> float:
     x, y = dataset.domain(*domain)
     right = 0
-    with method.measuring():
+    with keep_statistics(method):
         for part, labels in zip(x.split(BATCH), y.split(BATCH), strict=True):
             right += int((method.predict(dataset.prepare(part)).main.argmax(1) == labels).sum())
             method.remember()

@@ -14,7 +14,7 @@ from torch import Tensor
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import Domain
-from cascadetta_lib.evaluation.evaluator import batches_along
+from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
 from study.exhibits.beyond import cascade_plus, field
@@ -130,10 +130,10 @@ def test_the_time_is_that_of_the_fastest_domain(settings: Settings, runs: Runs) 
 def test_cost_counts_passes_and_what_is_kept(images: Tensor) -> None:
     model = build_network(ImageNetwork(depth=8, width=8), classes=10, seed=0)
     size = sum(value.numel() for value in model.state_dict().values())
-    assert METHODS["erm"](model).cost([images]) == {"work": 1, "memory": 0}
+    assert cost(METHODS["erm"](model), [images]) == {"work": 1, "memory": 0}
     tent = METHODS["tent"](model)
     before = tent(images)
-    found = tent.cost([images, images])
+    found = cost(tent, [images, images])
     assert found["work"] == pytest.approx(3, abs=0.1), (
         "forward, backward to the activations alone, forward"
     )
@@ -141,7 +141,7 @@ def test_cost_counts_passes_and_what_is_kept(images: Tensor) -> None:
         "SGD's momentum"
     )
     assert torch.equal(tent(images), before), "the method is as it was made"
-    assert METHODS["cotta"](model, copies=None).cost([images])["memory"] > 2, "teacher and anchor"
+    assert cost(METHODS["cotta"](model, copies=None), [images])["memory"] > 2, "teacher and anchor"
 
 
 def test_what_happens_in_some_steps_alone_is_in_the_cost(dataset: ImageDataset) -> None:
@@ -152,5 +152,5 @@ def test_what_happens_in_some_steps_alone_is_in_the_cost(dataset: ImageDataset) 
     batches = batches_along([Domain("fog", 5), Domain("snow", 5)], dataset, 8)
     assert [len(batch) for batch in batches] == [22] * 4, "all that there are"
     rotta = METHODS["rotta"](model)
-    without, once = (rotta.cost(batches[:count])["work"] for count in (2, 4))
+    without, once = (cost(rotta, batches[:count])["work"] for count in (2, 4))
     assert without == pytest.approx(2, abs=0.1) and once > 2.4

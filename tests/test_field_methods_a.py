@@ -17,6 +17,7 @@ from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.field import rdumb
+from cascadetta_lib.methods.source import WithSource, source_examples
 
 RATE = 0.1
 STEP = RATE * 1.9
@@ -302,18 +303,19 @@ def test_the_step_of_rpl() -> None:
 # ---------------------------------------------------------------- source examples
 
 
-class WithSource(METHODS["adabn"]):  # type: ignore[misc, valid-type]
-    label, needs_source = "Needy", True
+class Needy(WithSource, METHODS["adabn"]):  # type: ignore[misc, valid-type]
+    label = "Needy"
 
 
 def test_source_is_of_the_held_out_examples(dataset: ImageDataset) -> None:
-    assert METHODS["adabn"].source_of(dataset) is None
-    assert torch.equal(WithSource.source_of(dataset), dataset.prepare(dataset.held_out.x))
+    assert source_examples(METHODS["adabn"], dataset) is None
+    assert torch.equal(source_examples(Needy, dataset), dataset.prepare(dataset.held_out.x))
 
 
 def test_of_a_long_source_the_first_two_thousand_are_taken() -> None:
     split = Split(torch.arange(2500), torch.zeros(2500))
-    assert len(WithSource.source_of(SimpleNamespace(held_out=split, prepare=lambda x: x))) == 2000
+    dataset = SimpleNamespace(held_out=split, prepare=lambda x: x)
+    assert len(source_examples(Needy, dataset)) == 2000
 
 
 def test_without_its_source_a_method_is_refused() -> None:
@@ -321,5 +323,5 @@ def test_without_its_source_a_method_is_refused() -> None:
         with pytest.raises(
             ValueError, match="Needy needs examples that the model.*pass them as source="
         ):
-            WithSource(nn.BatchNorm1d(4), source=source)
-    assert WithSource(nn.BatchNorm1d(4), source=torch.ones(2, 4)).source is not None
+            Needy(nn.BatchNorm1d(4), source=source)
+    assert Needy(nn.BatchNorm1d(4), source=torch.ones(2, 4)).source is not None

@@ -450,7 +450,7 @@ def test_a_source_prior_counts_the_source_as_n_examples_at_every_batch() -> None
 
 @pytest.mark.parametrize("name", ["rotta", "tema"])
 def test_moving_statistics_take_no_memory_beside_them(name: str) -> None:
-    with pytest.raises(ValueError, match="of its own; leave memory = 8 out"):
+    with pytest.raises(ValueError, match="takes no memory = 8; allowed are"):
         make(name, memory=8)
 
 

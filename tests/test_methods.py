@@ -1,7 +1,6 @@
 """Contracts that hold for every registered method, and what is particular to one."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from cascadetta_lib.augment.image import cotta_copies, crop_and_flip
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method, cotta
-from cascadetta_lib.methods.memory import MemoryBatchNorm, give_memory, memories
 from cascadetta_lib.models import (
     Cascade,
     ImageNetwork,
@@ -21,6 +19,12 @@ from cascadetta_lib.models import (
     SpeechNetwork,
     TextNetwork,
     build_network,
+)
+from cascadetta_lib.models.statistics import (
+    RememberedStatistics,
+    give_statistics,
+    keep_statistics,
+    statistics_of,
 )
 from cascadetta_lib.training.objectives import OBJECTIVES
 
@@ -130,11 +134,9 @@ def test_nothing_but_the_declared_parameters_changes(
     }
     for _ in range(3):
         method(batch)
-    memory = {id(buffer) for norm in memories(method) for buffer in norm.buffers()}
-    assert (
-        bool(memory) == (bool(method.memory) or name in ("rotta", "tema"))
-        and bool(declared) == method.adapts
-    )
+    memory = {id(buffer) for given in statistics_of(method) for buffer in given.norm.buffers()}
+    remembers = bool(getattr(method, "memory", 0)) or name in ("rotta", "tema")
+    assert bool(memory) == remembers and bool(declared) == method.adapts
     for n, (value, old) in before.items():
         assert id(value) in declared | memory or torch.equal(value, old), n
 
@@ -232,7 +234,8 @@ def test_with_learning_rate_0_a_method_is_adabn(
 ) -> None:
     method = make(name, modality, learning_rate=0.0)
     still = "source_prior" if name.endswith("source_prior") else "adabn"
-    adabn = METHODS[still](network(method.objective_on(modality), modality), memory=method.memory)
+    memory = getattr(method, "memory", 0)
+    adabn = METHODS[still](network(method.objective_on(modality), modality), memory=memory)
     for _ in range(2):
         assert torch.allclose(method(batch), adabn(batch), atol=1e-6)
 
@@ -240,7 +243,7 @@ def test_with_learning_rate_0_a_method_is_adabn(
 @pytest.mark.parametrize(("name", "modality"), CASES)
 def test_a_batch_of_one_works(name: str, modality: Modality, batch: Tensor) -> None:
     method = make(name, modality)
-    if modality == "text" and name not in ("erm", "lame") and not any(memories(method)):
+    if modality == "text" and name not in ("erm", "lame") and not any(statistics_of(method)):
         # One vector has no variance: torch says so, and the study before anything starts.
         with pytest.raises(ValueError, match="more than 1 value per channel"):
             method(batch[:1])
@@ -262,7 +265,7 @@ def test_predict_changes_nothing_and_has_the_batchnorm_mode_of_step(
         name in ("erm", "rotta")
     )
     stepped = method.step(batch).main
-    if not any(memories(method)):  # which have the batch in them from now on
+    if not any(statistics_of(method)):  # which have the batch in them from now on
         assert torch.equal(stepped, method.predict(batch).main)
 
 
@@ -388,7 +391,7 @@ def test_a_borrowed_memory_is_that_of_the_last_prediction(images: Tensor) -> Non
         method = make(name, memory=8, predict="before")
         adabn = METHODS["adabn"](network(method.objective), memory=8)
         assert torch.allclose(method(images), adabn(images), atol=1e-6)
-        assert torch.allclose(*(next(memories(each)).running_mean for each in (method, adabn)))
+        assert torch.allclose(*(next(statistics_of(each)).mean for each in (method, adabn)))
 
 
 def test_erm_takes_what_the_others_refuse(images: Tensor) -> None:
@@ -532,10 +535,8 @@ def test_a_memory_blends_the_batch_with_what_it_has_seen() -> None:
     mean, variance = norm.running_mean.clone(), norm.running_var.clone()
     model = nn.Sequential(norm)
     names = list(model.state_dict())
-    give_memory(model, partial(MemoryBatchNorm, examples=24))
-    remembering = model[0]
-    assert isinstance(remembering, MemoryBatchNorm) and list(model.state_dict()) == names
-    assert remembering.weight is norm.weight and remembering.running_mean is norm.running_mean
+    give_statistics(model, lambda norm: RememberedStatistics(norm, examples=24))
+    assert model[0] is norm and list(model.state_dict()) == names
     x = 3 * torch.randn(8, 3, 5, 5) + 1
     share = 8 / (8 + 24)
     # The mixture of two groups: the remembered one and the batch, written out.
@@ -547,7 +548,7 @@ def test_a_memory_blends_the_batch_with_what_it_has_seen() -> None:
     expected = (x - both[:, None, None]) / (spread + norm.eps).sqrt()[:, None, None]
     assert torch.allclose(model(x), expected, atol=1e-5)
     assert torch.equal(norm.running_mean, mean), "not before `remember`"
-    remembering.remember()
+    next(statistics_of(model)).remember()
     assert torch.allclose(norm.running_mean, both) and torch.allclose(norm.running_var, spread)
 
 
@@ -556,14 +557,16 @@ def test_a_memory_of_nothing_is_the_batch(shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     x = torch.randn(shape)
     norm = {2: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}[len(shape)](3)
-    assert torch.allclose(MemoryBatchNorm(norm, 0)(x), norm.train()(x), atol=1e-5)
+    expected = norm.train()(x)
+    give_statistics(norm, lambda norm: RememberedStatistics(norm, examples=0))
+    assert torch.allclose(norm(x), expected, atol=1e-5)
 
 
 def test_measuring_leaves_no_trace_in_the_memory(images: Tensor) -> None:
     method = make("adabn", memory=16)
     method(images)
     before = snapshot(method)
-    with method.measuring():
+    with keep_statistics(method):
         method.predict(images + 1)
         method.remember()
         assert not same(snapshot(method), before)

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.streams import Vocabulary, draw_order, make_stream
-from cascadetta_lib.evaluation.evaluator import mean_online_error
+from cascadetta_lib.evaluation.metrics import mean_online_error
 from cascadetta_lib.methods import METHODS
 from study.settings import flat, make_settings
 

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from cascadetta_lib.data.streams import Domain
-from cascadetta_lib.evaluation.evaluator import mean_online_error
+from cascadetta_lib.evaluation.metrics import mean_online_error
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.training.objectives import Training
 from study import provenance as module

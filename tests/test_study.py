@@ -16,12 +16,8 @@ from conftest import write_npz
 from torch import nn
 
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.evaluation.evaluator import (
-    Evaluation,
-    Evaluator,
-    average_accuracy,
-    forward_transfer,
-)
+from cascadetta_lib.evaluation.evaluator import Evaluation, Evaluator
+from cascadetta_lib.evaluation.metrics import average_accuracy, forward_transfer
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.objectives import Training
 from study import study as module

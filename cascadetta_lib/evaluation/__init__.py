@@ -1,1 +1,1 @@
-"""One loop over a stream; E, A and F."""
+"""Evaluate: one loop over a stream (evaluator.py), E, A and F (metrics.py), and costs (cost.py)."""

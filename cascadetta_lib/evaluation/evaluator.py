@@ -1,5 +1,4 @@
-"""One loop: a method meets a stream. Online error E, average accuracy A (Eq. 1) and forward
-transfer F (Eq. 2).
+"""One loop: a method meets a stream. What is recorded gives E, A and F (metrics.py).
 
 For every t:  adapt and predict online on T_t (E);
 at the end:   measure every domain without updates, R(T_t | T_1:N) (A);
@@ -19,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,12 +29,11 @@ from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import Domain, Order, draw_order
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
-from cascadetta_lib.methods.memory import memories
 from cascadetta_lib.models import Outputs
+from cascadetta_lib.models.statistics import keep_statistics, statistics_of
 from cascadetta_lib.progress import progress
 
 Record = dict[str, Any]
-Transfer = Literal["paper", "final", "unadapted"]
 ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement")
 
 
@@ -91,17 +89,19 @@ class Evaluator:
         transfer: measure what F needs besides, if the method adapts and the domains have an order.
         Raises ValueError where the method predicts a logit that is not finite.
         """
-        method, is_mixed = self.method, self.order == "mixed"
+        method = self.method
+        is_mixed = self.order == "mixed"
         transfer = transfer and method.adapts and not is_mixed
-        stretches: list[Stretch] = (
-            [tuple(self.stream)] if is_mixed else [(domain,) for domain in self.stream]
-        )
+        stretches: list[Stretch] = [(domain,) for domain in self.stream]
+        if is_mixed:
+            stretches = [tuple(self.stream)]
         self._hold(stretches)
         places = [
             {"step": step, "domain": name, "severity": level}
             for step, (name, level) in enumerate(self.stream)
         ]
-        batches, accuracies = list[Record](), list[Record]()
+        batches: list[Record] = []
+        accuracies: list[Record] = []
 
         def record(first: int, kind: str, after: int, measured: Mapping[int, float]) -> None:
             for place, accuracy in measured.items():
@@ -114,9 +114,8 @@ class Evaluator:
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             rows = self._pass(stretch, method.step)
             batches += [places[step + place] | row for place, row in rows]
-            if not method.adapts and not any(
-                memories(method)
-            ):  # without a state it predicts this so at any time
+            if not method.adapts and not any(statistics_of(method)):
+                # Without a state it predicts this so at any time.
                 final[stretch] = _accuracies(rows)
             if transfer and step + 1 < len(stretches):
                 record(step, "stream", step + 1, self.accuracies(stretch))
@@ -144,14 +143,14 @@ class Evaluator:
         """Read the examples and draw their order. A gradual stream meets most domains twice; each
         is held once.
         """
-        self._held, generator = {}, np.random.default_rng(self.seed)
+        self._held = {}
+        generator = np.random.default_rng(self.seed)
         for stretch in dict.fromkeys(stretches):
             splits = [self.dataset.domain(*domain) for domain in stretch]
-            x, y = (
-                splits[0]
-                if len(splits) == 1
-                else (torch.cat(parts) for parts in zip(*splits, strict=True))
-            )
+            x, y = splits[0]
+            if len(splits) > 1:
+                x = torch.cat([split.x for split in splits])
+                y = torch.cat([split.y for split in splits])
             order = draw_order(self.order, y.cpu().numpy(), self.dirichlet_delta, generator)
             domains = np.repeat(np.arange(len(splits)), [len(split.y) for split in splits])[order]
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
@@ -165,7 +164,7 @@ class Evaluator:
             self.method.remember()
             return outputs
 
-        with self.method.measuring():
+        with keep_statistics(self.method):
             return _accuracies(self._pass(stretch, predict))
 
     def _pass(
@@ -182,15 +181,16 @@ class Evaluator:
         )
         groups = torch.from_numpy(grouped).to(y.device)
         began = time.perf_counter()
-        results, found = [], []
+        results = []
+        found = []
         for start in starts:
-            now, here = (
-                order[start : start + self.batch_size],
-                domains[start : start + self.batch_size],
-            )
+            now = order[start : start + self.batch_size]
+            here = domains[start : start + self.batch_size]
             z, a = predict(self.dataset.prepare(x[now]))
             with torch.no_grad():
-                finite, wrong = z.isfinite().all(), z.argmax(1) != y[now]
+                # A network may mask classes by −∞, but never all of them.
+                finite = z.amax(1).isfinite().all()
+                wrong = z.argmax(1) != y[now]
                 places, counts = np.unique(here, return_counts=True)
                 insides = groups[start : start + self.batch_size].split(counts.tolist())
                 for place, inside in zip(places, insides, strict=True):
@@ -205,72 +205,39 @@ class Evaluator:
             if not finite:
                 name = stretch[0] if len(stretch) == 1 else "the mixed stream"
                 where = f"{name}, batch {start // self.batch_size + 1} of {len(starts)}"
-                raise ValueError(
-                    f"{self.method.label}: logits not finite on {where}; lower the learning rate"
-                )
+                cause = "lower the learning rate" if self.method.adapts else "look at the network"
+                raise ValueError(f"{self.method.label}: logits not finite on {where}; {cause}")
             described = dict.fromkeys(ABOUT_PREDICTIONS, math.nan) | dict(
                 zip(ABOUT_PREDICTIONS, about, strict=False)
             )
-            row = (
-                {"position": start, "count": count, "errors": int(errors)}
-                | described
-                | {"seconds": share * seconds}
-            )
-            records.append((place, row))
+            counted = {"position": start, "count": count, "errors": int(errors)}
+            records.append((place, counted | described | {"seconds": share * seconds}))
         return records
-
-
-def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list[Tensor]:
-    """Four prepared batches of domains all along the stream, of 32 examples or more, on which the
-    work of a method is counted: RoTTA updates once in 64 examples, and CoTTA makes copies where it
-    is unsure."""
-    domains = [stream[place * len(stream) // 4] for place in range(4)]
-    return [dataset.prepare(dataset.domain(*domain).x[: max(32, size)]) for domain in domains]
 
 
 def _accuracies(records: Sequence[tuple[int, Record]]) -> dict[int, float]:
     """By the place of the domain in its stretch."""
-    counts, errors = Counter[int](), Counter[int]()
+    counts = Counter[int]()
+    errors = Counter[int]()
     for place, record in records:
         counts[place] += record["count"]
         errors[place] += record["errors"]
     return {place: (count - errors[place]) / count for place, count in sorted(counts.items())}
 
 
-def online_errors(batches: pd.DataFrame) -> pd.Series:
-    """Online error of each domain in the stream's order, in [0, 1]; indexed by (step, domain,
-    severity).
+def evaluate(
+    method: Method,
+    dataset: Dataset,
+    stream: Sequence[Domain],
+    batch_size: int,
+    *,
+    order: Order | None = None,
+    dirichlet_delta: float | None = None,
+    seed: int = 0,
+    transfer: bool = True,
+) -> Evaluation:
+    """Run a method over a stream once; see `Evaluator` for the options, and metrics.py for E, A and
+    F of the result.
     """
-    sums = batches.groupby(["step", "domain", "severity"])[["errors", "count"]].sum()
-    return sums["errors"] / sums["count"]
-
-
-def mean_online_error(batches: pd.DataFrame) -> float:
-    """E: the mean over domains of the online error, in [0, 1]."""
-    return float(online_errors(batches).mean())
-
-
-def average_accuracy(accuracies: pd.DataFrame) -> float:
-    """A (Eq. 1): mean accuracy of the final model over the domains of the stream, in [0, 1]."""
-    return float(
-        accuracies.loc[accuracies["after"] == accuracies["after"].max(), "accuracy"].mean()
-    )
-
-
-def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -> float | None:
-    """F in [−1, 1], or None where it was not measured, as on a mixed stream. Each is a mean over
-    the domains t = 2..N.
-
-    paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted
-    to T_t alone. final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
-    unadapted: R(T_t | T_1:N) less the accuracy of the unadapted model. So does the release, whose
-    second model is never updated because its optimiser owns the tensors of another copy; but that
-    model keeps running statistics of the domain, where ours has the method's BatchNorm mode.
-    """
-    later = accuracies[accuracies["step"] > 0].set_index("step")
-    compared = later[later["kind"] == ("source" if definition == "unadapted" else "alone")]
-    if compared.empty:
-        return None
-    stream = later[later["kind"] == "stream"]
-    after = stream.index + 1 if definition == "paper" else stream["after"].max()
-    return float((stream.loc[stream["after"] == after, "accuracy"] - compared["accuracy"]).mean())
+    evaluator = Evaluator(method, dataset, stream, batch_size, order, dirichlet_delta, seed)
+    return evaluator.run(transfer=transfer)

@@ -1,20 +1,27 @@
-"""What every test-time method shares: batch statistics, one step a batch, the order of prediction,
-and the reset.
+"""What every test-time method shares: batch statistics, one step per batch, the order of
+prediction, and the reset.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import copy
+import inspect
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from cascadetta_lib.augment.image import cotta_copies
-from cascadetta_lib.data.base import Copies, Dataset, Modality
-from cascadetta_lib.methods.memory import MemoryBatchNorm, give_memory, memories
-from cascadetta_lib.models import Outputs, as_outputs, batch_norm_parameters, batch_norms
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.models import (
+    BatchNorm,
+    Outputs,
+    as_outputs,
+    batch_norm_parameters,
+    batch_norms,
+    use_batch_statistics,
+)
+from cascadetta_lib.models.statistics import RememberedStatistics, give_statistics, statistics_of
+from cascadetta_lib.registry import nearest
 
 OptimizerName = Literal["sgd", "adam"]
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -22,33 +29,29 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
 }
 """What can take the place of a method's own; sgd is the paper's (Sec. 6.1)."""
+ABOUT_DATA = ("copies", "value_range", "source")
+"""Facts about the data, which may be given to every method: one that needs none of them ignores
+them, as one that never updates ignores what only an update needs.
+"""
 
 
 class Method(nn.Module):
-    """A model that adapts to each batch that it predicts: `method(x)` → main logits (B, C).
+    """Adapt a model to each batch that it predicts: `method(x)` → main logits (B, C).
 
-    It works on `model` itself, not on a copy, and sets the mode of its layers. All but TTT and the
-    cascades take any model whose result `models.as_outputs` understands. A model that a method
-    cannot work with is refused by ValueError. A subclass says what it updates
-    (`adapted_parameters`), how (`make_optimizer`) and by which loss (`loss`).
+    A method works on `model` itself, not on a copy, and sets the mode of its layers; the model
+    keeps its modules and its parameters. All but TTT and the cascades take any model whose result
+    `models.as_outputs` understands. A model or an option that a method cannot work with is refused
+    by ValueError. A subclass says what it updates (`adapted_parameters`) and by which loss
+    (`loss`); copies, source examples and a memory of statistics are in copies.py, source.py and
+    memory.py.
 
-    predict: `after` gives the prediction of the updated model (the paper), `before` that of the
+    predict: `after` returns the prediction of the updated model (the paper), `before` that of the
         forward pass which the update was computed from (the releases of Tent and CoTTA).
-        value_range: black and white in images x.
-    copies: makes the augmented copies that CoTTA, RoTTA and ROID learn from. "image" is CoTTA's
-        augmentation of RGB images; other data needs its own, such as Dataset.augmented_copies, or
-        None for no copies. diversity: the weight of the entropy of the mean prediction, which
-        entropy-based losses then also raise. memory: BatchNorm blends the batch's statistics with
-        those of about this many earlier examples (methods/memory.py). The paper has neither of
-        these two.
-    optimizer: see OPTIMIZERS. None is the method's own, of these three. source: examples of what
-    the model was trained on, prepared and without labels, (N, …); for methods that need them.
+    optimizer: see OPTIMIZERS; None is the method's own.
 
     Class attributes: its name in tables (`label`), the pre-training that it starts from
     (`objective`, of a modality `objective_elsewhere`), whether it ever updates (`adapts`), for what
-    it is defined (`modalities`), whether it needs `source`, and whether the last forward pass of an
-    update is that of the batch as it is, which a memory takes in (`ends_with_batch`); and the
-    BatchNorm that a memory makes (`memory_norm`).
+    it is defined (`modalities`), and whether it needs source examples (`needs_source`).
     """
 
     label: ClassVar[str]
@@ -57,14 +60,10 @@ class Method(nn.Module):
     adapts: ClassVar[bool] = True
     modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
     needs_source: ClassVar[bool] = False
-    ends_with_batch: ClassVar[bool] = True
     make_optimizer: ClassVar[Callable[..., torch.optim.Optimizer]] = staticmethod(OPTIMIZERS["sgd"])
     """The method's own optimiser, called with parameters and lr: here SGD with Nesterov momentum
     0.9 (Sec. 6.1).
     """
-    diversity: float = 0.0
-    memory: int = 0
-    memory_norm: ClassVar[type[MemoryBatchNorm]] = MemoryBatchNorm
     model: nn.Module
 
     @torch.inference_mode(False)
@@ -74,145 +73,92 @@ class Method(nn.Module):
         *,
         learning_rate: float = 1e-3,
         predict: Literal["after", "before"] = "after",
-        value_range: tuple[float, float] = (-1.0, 1.0),
-        copies: Copies | Literal["image"] | None = "image",
-        diversity: float | None = None,
-        memory: int | None = None,
         optimizer: OptimizerName | None = None,
-        source: Tensor | None = None,
         seed: int = 0,
+        **others: Any,
     ) -> None:
         super().__init__()
+        self._refuse(model, others)
         self.model = model
-        self.diversity = self.diversity if diversity is None else diversity
-        self.memory = self.memory if memory is None else memory
-        self.learning_rate, self.prediction_time, self.seed = learning_rate, predict, seed
-        self.value_range, self.copies, self.source = value_range, copies, source
-        if self.needs_source and (source is None or not len(source)):
-            raise ValueError(
-                f"{self.label} needs examples that the model was trained on; pass them as source="
-            )
-        if any(memories(model)):
-            raise ValueError(
-                f"{self.label}: another method gave this model's BatchNorm a memory; take a fresh "
-                "copy"
-            )
-        if self.memory and predict == "before" and not self.ends_with_batch:
-            raise ValueError(
-                f"{self.label} would remember other examples than the batch; memory needs "
-                "predict='after'"
-            )
+        self.learning_rate = learning_rate
+        self.prediction_time = predict
+        self.seed = seed
+        self._given = dict(model.named_parameters())
         self.configure_model()
-        parameters = self.adapted_parameters()
+        parameters = list(dict.fromkeys(self.adapted_parameters()))
         if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
             raise ValueError(
                 f"{self.label} takes steps that are lost in half precision; use model.float()"
             )
         make = OPTIMIZERS[optimizer] if optimizer else self.make_optimizer
         self.optimizer = make(parameters, lr=learning_rate) if self.adapts else None
-        self._source = {name: value.detach().clone() for name, value in self.state_dict().items()}
+        self._source = {name: _copied(value) for name, value in self.state_dict().items()}
+        self._not_stored = {  # register_buffer(persistent=False)
+            name: value.clone() for name, value in self.named_buffers() if name not in self._source
+        }
+        self._require_own_parameters()
+        self._stepped = False
         self.reset()
 
-    @classmethod
-    def objective_on(cls, modality: Modality) -> str:
-        return cls.objective_elsewhere.get(modality, cls.objective)
-
-    @classmethod
-    def source_of(cls, dataset: Dataset, most: int = 2000) -> Tensor | None:
-        """What `source` is on a dataset: its first `most` held-out source examples, or None for a
-        method that does without. ValueError where the dataset has no source."""
-        if not cls.needs_source:
-            return None
-        if not len(dataset.held_out.x):
-            lack = f"{cls.label} needs {dataset.unit} of the source, and {dataset.name} has none"
-            raise ValueError(f"{lack}; another dataset has them, or another method needs none")
-        return dataset.prepare(dataset.held_out.x[:most])
-
     def configure_model(self) -> None:
-        """Statistics of the current batch in every BatchNorm; gradients for the adapted parameters
-        alone.
-        """
+        """Use the current batch's statistics in every BatchNorm; gradients for what is adapted."""
         if any(isinstance(child, nn.SyncBatchNorm) for child in self.model.modules()):
             raise ValueError(
                 f"{self.label}: SyncBatchNorm needs a process group; give its weights to "
                 "nn.BatchNorm2d"
             )
-        if self.memory:
-            give_memory(self, partial(self.memory_norm, examples=self.memory))
         self.model.eval()
-        for norm in batch_norms(self.model):
-            # Training mode without tracking: the batch's statistics are used, the running ones stay
-            # as they were.
-            norm.training, norm.track_running_stats = True, False
+        use_batch_statistics(self.model)
         self.model.requires_grad_(False)
         for parameter in self.adapted_parameters():
             parameter.requires_grad_(True)
 
-    def require_batch_norm(self, module: nn.Module) -> None:
-        if not any(batch_norms(module)):
-            name = type(module).__name__
-            raise ValueError(
-                f"{self.label}: {name} has no layer of nn.BatchNorm1d, 2d or 3d; use erm or cotta"
-            )
+    def give_statistics(self, make: Callable[[BatchNorm], RememberedStatistics]) -> None:
+        """Let the model's BatchNorm normalise by other statistics; ValueError if one cannot."""
+        try:
+            give_statistics(self.model, make)
+        except ValueError as error:
+            raise ValueError(f"{self.label}: {error}") from None
 
-    def require_rgb(self) -> None:
-        """ValueError where the augmented copies are those of RGB images, and every convolution sees
-        something else.
-        """
-        convolutions = [child for child in self.model.modules() if isinstance(child, nn.Conv2d)]
-        if (
-            self.copies == "image"
-            and convolutions
-            and all(child.in_channels != 3 for child in convolutions)
-        ):
-            name = type(self.model).__name__
-            raise ValueError(
-                f"{self.label} augments RGB images, but {name} takes none; pass copies=None or a "
-                "function"
-            )
+    def adapted_parameters(self) -> list[nn.Parameter]:
+        """Return what the method updates: some of the model's own tensors. Nothing else changes."""
+        return []
 
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
-        """Scale and shift of every BatchNorm layer of `module`; ValueError where there is none, or
-        one without them.
-        """
+        """Return scale and shift of every BatchNorm layer of `module`; ValueError without any."""
         self.require_batch_norm(module)
-        if not all(norm.affine for norm in batch_norms(module)):
+        if any(norm.weight is None for norm in batch_norms(module)):
             raise ValueError(
                 f"{self.label} adapts scale and shift, and a BatchNorm has none (affine=False); "
                 "use adabn"
             )
         return batch_norm_parameters(module)
 
-    def adapted_parameters(self) -> list[nn.Parameter]:
-        """The parameters that the method updates: some of the model's own tensors. Nothing else
-        changes.
-        """
-        return []
-
-    def copies_of(self, x: Tensor) -> Copies | None:
-        """What makes augmented copies of such a batch; ValueError where that needs RGB images, and
-        x is none.
-        """
-        if self.copies != "image":
-            return self.copies
-        if x.ndim != 4 or x.shape[1] != 3:
-            shape = tuple(x.shape)
+    def require_batch_norm(self, module: nn.Module) -> None:
+        if not any(batch_norms(module)):
+            name = type(module).__name__
             raise ValueError(
-                f"{self.label} augments RGB images, not {shape}; pass copies=None or a function"
+                f"{self.label}: {name} has no layer of nn.BatchNorm1d, 2d or 3d; use erm, lame or "
+                "cotta"
             )
-        return partial(cotta_copies, value_range=self.value_range)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
-        """The loss that a batch is adapted by, and the outputs of the same forward pass where it
-        has them.
-        """
+        """Return the loss that adapts to a batch, and the outputs of its forward pass, if any."""
         raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 
+    def require_gradient(self, loss: Tensor) -> None:
+        if not loss.requires_grad:
+            raise ValueError(
+                f"{self.label}: no gradient reaches what it adapts, as under torch.no_grad() in "
+                "the network's forward; take that out, or use adabn or erm"
+            )
+
     def update(self, x: Tensor) -> Outputs | None:
-        """One step on a batch; the outputs from before the step where the step computed them."""
+        """Take one step on a batch; return the outputs from before it, if the loss gave them."""
         assert self.optimizer is not None
         with torch.enable_grad():
             loss, outputs = self.loss(x)
+            self.require_gradient(loss)
             loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -223,85 +169,124 @@ class Method(nn.Module):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
-        """z (B, C) and a, if there is one, of the model as it is, without an update."""
+        """Return z (B, C) and a, if there is one, of the model as it is, without an update."""
         return as_outputs(self.model(x))
 
     @torch.inference_mode(False)
     def step(self, x: Tensor) -> Outputs:
-        """Adapt to a batch and predict it, in the order that was asked for. Works inside
-        torch.inference_mode too.
+        """Adapt to a batch and predict it, in the order that was asked for.
+
+        Works inside torch.inference_mode too. Raises ValueError for a batch of which a BatchNorm
+        has a single value per channel.
         """
         if x.is_inference():
             x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
-        before = self.update(x) if self.adapts else None
-        if self.adapts and self.prediction_time == "before":
-            assert before is not None, f"the loss of {self.label} gives no outputs"
-            outputs = before
-        else:
-            outputs = self.predict(x)
+        try:
+            before = self.update(x) if self.adapts else None
+            if self.adapts and self.prediction_time == "before":
+                assert before is not None, f"the loss of {self.label} gives no outputs"
+                outputs = before
+            else:
+                outputs = self.predict(x)
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            raise ValueError(
+                f"{self.label}: a BatchNorm needs more than 1 value per channel, and a batch of "
+                f"{len(x)} has no more there; use larger batches, erm or source_prior"
+            ) from error
         self.remember()
+        if not self._stepped:
+            self._stepped = True
+            self._require_own_parameters()
         return outputs
 
     def remember(self) -> None:
-        """Take the batch just seen into the memory of statistics, if there is one; `step` does it
-        by itself.
-        """
-        for norm in memories(self):
-            norm.remember()
-
-    @contextmanager
-    def measuring(self) -> Iterator[None]:
-        """Inside, `predict` followed by `remember` leaves no trace: the memory is as before on
-        leaving.
-        """
-        kept = [(buffer, buffer.clone()) for norm in memories(self) for buffer in norm.buffers()]
-        try:
-            yield
-        finally:
-            for buffer, value in kept:
-                buffer.copy_(value)
+        """Take the batch just predicted into remembered statistics, if any; `step` does it."""
+        for statistics in statistics_of(self):
+            statistics.remember()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Main logits (B, C)."""
+        """Adapt to x (B, …), predict it, and return the main logits (B, C)."""
         return self.step(x).main
 
     def train(self, mode: bool = True) -> Self:
-        """Changes nothing: which statistics BatchNorm uses is part of the method."""
+        """Change nothing: which statistics BatchNorm uses is part of the method."""
         return self
 
     def reset(self) -> None:
-        """Back to the source. Weights and buffers are written into the same tensors, so that the
-        optimiser still owns what it updates; its own state is emptied, and the method's random
-        draws start again."""
+        """Go back to the source.
+
+        Weights and buffers are written into the same tensors, so that the optimiser still owns what
+        it updates; its own state is emptied, and the method's random draws start again.
+        """
         for name in self._buffers.keys() - self._source.keys():
             setattr(self, name, None)  # Only the first batch tells its shape.
-        self.load_state_dict(self._source)
+        self.load_state_dict({name: _copied(value) for name, value in self._source.items()})
+        for name, buffer in self.named_buffers():
+            if name in self._not_stored:
+                buffer.copy_(self._not_stored[name])
         if self.optimizer is not None:
             self.optimizer.state.clear()
             self.optimizer.zero_grad()
         self.generator = torch.Generator().manual_seed(self.seed)  # see augment.generator_for
 
-    def cost(self, batches: Sequence[Tensor]) -> dict[str, float]:
-        """What adapting to a batch and predicting it takes, the mean over several. Resets the
-        method before and after.
+    @classmethod
+    def options(cls) -> list[str]:
+        """Return the names of what can be chosen for this method."""
+        found: dict[str, None] = {}
+        for part in cls.__mro__:
+            if issubclass(part, Method) and "__init__" in vars(part):
+                for parameter in inspect.signature(part.__init__).parameters.values():
+                    if parameter.kind is parameter.KEYWORD_ONLY:
+                        found[parameter.name] = None
+        return sorted(found)
 
-        work: floating-point operations of a step over those of one forward pass of the network: 1
-        where nothing is adapted (LAME adds a little), 3 for Tent, which goes forward, backward,
-        forward. memory: the numbers it keeps beside the network, the optimiser's too, over those of
-        the network; not the weights that `reset` goes back to.
+    @classmethod
+    def objective_on(cls, modality: Modality) -> str:
+        """Return the pre-training that the method starts from on a modality."""
+        return cls.objective_elsewhere.get(modality, cls.objective)
+
+    def _refuse(self, model: nn.Module, others: Mapping[str, Any]) -> None:
+        """ValueError for options that this method does not take, and for a model of no use."""
+        for name, value in others.items():
+            if name in ABOUT_DATA or (name == "diversity" and not self.adapts):
+                continue
+            if name in ("diversity", "memory") and not value:
+                continue  # None is the method's own, and 0 is none
+            raise ValueError(
+                f"{self.label} takes no {name} = {value!r}; {nearest(name, self.options())}"
+            )
+        if any(isinstance(child, torch.jit.ScriptModule) for child in model.modules()):
+            raise ValueError(
+                f"{self.label}: TorchScript cannot be adapted; pass the nn.Module that was scripted"
+            )
+        if any(statistics_of(model)):
+            raise ValueError(
+                f"{self.label}: another method gave this model's BatchNorm a memory; take a fresh "
+                "copy"
+            )
+
+    def _require_own_parameters(self) -> None:
+        """ValueError unless the model's parameters are those that it came with, the optimiser's
+        among them.
         """
-        self.reset()
-        with FlopCounterMode(display=False) as forward, torch.no_grad():
-            _ = [self.model(x) for x in batches]
-        with FlopCounterMode(display=False) as step:
-            _ = [self.step(x) for x in batches]
-        network = {id(value) for value in self.model.state_dict(keep_vars=True).values()}
-        kept = [
-            value for value in self.state_dict(keep_vars=True).values() if id(value) not in network
-        ]
-        for state in self.optimizer.state.values() if self.optimizer else ():
-            kept += [value for value in state.values() if isinstance(value, Tensor)]
-        self.reset()
-        size = sum(value.numel() for value in self.model.state_dict().values())
-        work = step.get_total_flops() / forward.get_total_flops()
-        return {"work": work, "memory": sum(value.numel() for value in kept) / size}
+        now = dict(self.model.named_parameters())
+        others = [name for name in self._given | now if self._given.get(name) is not now.get(name)]
+        if others:
+            raise ValueError(
+                f"{self.label}: the network's forward put other tensors in the place of "
+                f"{', '.join(others[:3])}, so that steps would be lost; use erm, or a network that "
+                "keeps its parameters"
+            )
+        owned = {id(parameter) for parameter in now.values()}
+        groups = self.optimizer.param_groups if self.optimizer is not None else []
+        if any(id(parameter) not in owned for group in groups for parameter in group["params"]):
+            raise ValueError(
+                f"{self.label}: adapted_parameters returned tensors that are not the model's own"
+            )
+
+
+def _copied(value: Any) -> Any:
+    """Copy an entry of a state_dict: a tensor, or what a module's get_extra_state returned."""
+    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)

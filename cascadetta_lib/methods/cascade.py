@@ -6,12 +6,12 @@ from torch import Tensor, nn
 
 from cascadetta_lib.losses import information_loss
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.base import Method
+from cascadetta_lib.methods.entropy import EntropyMethod
 from cascadetta_lib.models import Cascade, Outputs
 
 
 @METHODS.add("cascade")
-class CascadeMethod(Method):
+class CascadeMethod(EntropyMethod):
     """One step of SGD on the mean entropy of softmax(a), a = θ_a(θ_m(φ(x))). The prediction is z =
     θ_m(φ(x)).
     """
@@ -39,9 +39,8 @@ class CascadeMethod(Method):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
-        return information_loss(
-            outputs.auxiliary if self.uses_auxiliary else outputs.main, self.diversity
-        ), outputs
+        logits = outputs.auxiliary if self.uses_auxiliary else outputs.main
+        return information_loss(logits, self.diversity), outputs
 
 
 @METHODS.add("cascade_fixed_classifier")
@@ -61,7 +60,9 @@ class CascadeNoAuxiliary(CascadeMethod):
     too.
     """
 
-    objective, label, uses_auxiliary = "meta_no_auxiliary", "Cascade, no θ_a", False
+    objective = "meta_no_auxiliary"
+    label = "Cascade, no θ_a"
+    uses_auxiliary = False
 
 
 @METHODS.add("cascade_same_weights")
@@ -70,4 +71,5 @@ class CascadeSameWeights(CascadeNoAuxiliary):
     by z's entropy.
     """
 
-    objective, label = "meta", "Cascade, same weights without θ_a"
+    objective = "meta"
+    label = "Cascade, same weights without θ_a"

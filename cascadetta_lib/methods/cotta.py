@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from cascadetta_lib.augment import generator_for
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.base import Method
+from cascadetta_lib.methods.copies import WithCopies
+from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 TEACHER_MOMENTUM = 0.999
@@ -22,7 +23,7 @@ RESTORE_PROBABILITY = 0.01
 
 
 @METHODS.add("cotta")
-class CoTTA(Method):
+class CoTTA(WithCopies, WithMemory):
     """The settings are those of CoTTA's release for CIFAR-10; all parameters of φ and θ_m are
     updated by Adam.
 
@@ -31,11 +32,11 @@ class CoTTA(Method):
     the anchor, the source model, is unsure.
     """
 
-    label, ends_with_batch = "CoTTA", False
+    label = "CoTTA"
+    ends_with_batch = False
     make_optimizer = torch.optim.Adam
 
     def configure_model(self) -> None:
-        self.require_rgb()
         super().configure_model()
         self.teacher = copy.deepcopy(self.model).requires_grad_(False)
         self.anchor = copy.deepcopy(self.teacher)
@@ -58,11 +59,11 @@ class CoTTA(Method):
         """The teacher's logits: on x where the anchor is sure, else their mean over augmented
         copies.
         """
-        copies, on_x = self.copies_of(x), as_outputs(self.teacher(x))
-        if (
-            copies is None
-            or as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE
-        ):
+        copies = self.copies_of(x)
+        on_x = as_outputs(self.teacher(x))
+        if copies is None:
+            return on_x
+        if as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
             return on_x
         # Each copy is a forward pass of its own, normalised by its own batch statistics.
         logits = [

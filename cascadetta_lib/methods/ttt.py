@@ -1,5 +1,7 @@
 """TTT (Sun et al. 2020): the shared stages of φ, by predicting rotations, with both heads fixed."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -7,20 +9,32 @@ from torch.nn import functional as F
 from cascadetta_lib.augment.image import crop_and_flip
 from cascadetta_lib.losses import rotate_randomly
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.base import Method
+from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, Parallel
 
 
 @METHODS.add("ttt")
-class TTT(Method):
+class TTT(WithMemory):
     """Each image is cropped and flipped at random and turned by a random multiple of 90°; the
     rotation head predicts it. The optimiser is plain SGD. In TTT's release GroupNorm takes the
     place of the batch's statistics, the rotation head moves, too, and every image brings a step of
-    its own, on 32 copies of it."""
+    its own, on 32 copies of it.
 
-    objective, label, modalities = "ttt", "TTT", ("image",)
-    make_optimizer, ends_with_batch = torch.optim.SGD, False
+    value_range: black and white in images x.
+    """
+
+    objective = "ttt"
+    label = "TTT"
+    modalities = ("image",)
+    make_optimizer = torch.optim.SGD
+    ends_with_batch = False
     model: Parallel
+
+    def __init__(
+        self, model: nn.Module, *, value_range: tuple[float, float] = (-1.0, 1.0), **options: Any
+    ) -> None:
+        self.value_range = value_range
+        super().__init__(model, **options)
 
     def configure_model(self) -> None:
         if not isinstance(self.model, Parallel):

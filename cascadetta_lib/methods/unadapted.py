@@ -2,26 +2,36 @@
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
+from cascadetta_lib.methods.memory import WithMemory
+from cascadetta_lib.models import batch_norms
 
 
 @METHODS.add("erm")
 class ERM(Method):
     """Plain evaluation by the source's running statistics."""
 
-    objective, label, adapts = "erm", "ERM", False
+    objective = "erm"
+    label = "ERM"
+    adapts = False
 
     def configure_model(self) -> None:
+        if any(norm.running_mean is None for norm in batch_norms(self.model)):
+            raise ValueError(
+                f"{self.label}: a BatchNorm has no running statistics, so that each prediction "
+                "depends on its batch; use adabn"
+            )
         self.model.eval()
         self.model.requires_grad_(False)
 
 
 @METHODS.add("adabn")
-class AdaBN(Method):
+class AdaBN(WithMemory):
     """The statistics of the current batch in every BatchNorm, which is what Tent is at learning
     rate 0.
     """
 
-    label, adapts = "AdaBN", False
+    label = "AdaBN"
+    adapts = False
 
     def configure_model(self) -> None:
         super().configure_model()

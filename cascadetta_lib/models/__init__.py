@@ -1,6 +1,11 @@
 """The networks: φ, θ_m and θ_a of the cascade, and TTT's parallel network."""
 
-from cascadetta_lib.models.batch_norm import BatchNorm, batch_norm_parameters, batch_norms
+from cascadetta_lib.models.batch_norm import (
+    BatchNorm,
+    batch_norm_parameters,
+    batch_norms,
+    use_batch_statistics,
+)
 from cascadetta_lib.models.build import (
     ImageNetwork,
     Network,
@@ -9,6 +14,7 @@ from cascadetta_lib.models.build import (
     build_network,
 )
 from cascadetta_lib.models.cascade import Cascade, Outputs, Parallel, as_outputs
+from cascadetta_lib.models.functional import call_with
 
 __all__ = [
     "BatchNorm",
@@ -23,4 +29,6 @@ __all__ = [
     "batch_norm_parameters",
     "batch_norms",
     "build_network",
+    "call_with",
+    "use_batch_statistics",
 ]

@@ -1,4 +1,4 @@
-"""BatchNorm layers and their parameters."""
+"""BatchNorm layers and their parameters. Whose statistics a layer may use is in statistics.py."""
 
 from collections.abc import Iterator
 
@@ -8,15 +8,22 @@ BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
 def batch_norms(module: nn.Module) -> Iterator[BatchNorm]:
-    """Every BatchNorm layer of `module`."""
+    """Yield every BatchNorm layer of `module` once, subclasses included."""
     return (child for child in module.modules() if isinstance(child, BatchNorm))
 
 
 def batch_norm_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """Scale and shift of every BatchNorm layer of `module` that has them."""
-    return [
-        parameter
-        for norm in batch_norms(module)
-        if norm.affine
-        for parameter in (norm.weight, norm.bias)
-    ]
+    """Return scale and shift of every BatchNorm layer of `module`, where it has them, each once."""
+    found: dict[nn.Parameter, None] = {}
+    for norm in batch_norms(module):
+        for parameter in (norm.weight, norm.bias):
+            if parameter is not None:
+                found[parameter] = None
+    return list(found)
+
+
+def use_batch_statistics(module: nn.Module) -> None:
+    """Let every BatchNorm layer normalise by its batch and leave its running statistics alone."""
+    for norm in batch_norms(module):
+        norm.training = True
+        norm.track_running_stats = False

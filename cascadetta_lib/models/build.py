@@ -120,6 +120,6 @@ def build_network(
                 ]
                 phi, classifier = speech_features(), nn.Sequential(*lenet)
             model = Cascade(phi, classifier, nn.Linear(classes, classes) if auxiliary else None)
-    # The convolutions of a CPU are faster with the channels last; values and results stay what they
-    # are.
+    # The convolutions of a CPU are faster with the channels last. Weights stay what they are; sums
+    # run in another order, so results may differ in their last bits.
     return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last)

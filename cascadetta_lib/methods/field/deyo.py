@@ -34,7 +34,8 @@ class DeYO(Tent):
     last stage of networks for ImageNet as it is.
     """
 
-    label, modalities = "DeYO", ("image",)
+    label = "DeYO"
+    modalities = ("image",)
 
     def shuffled(self, x: Tensor) -> Tensor:
         """x (B, C, H, W), each image cut into 4×4 patches that lie in a random order of its own."""
@@ -62,11 +63,11 @@ class DeYO(Tent):
         )
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        destroyed = self.predict(
-            self.shuffled(x)
-        ).main  # first, so that a memory of statistics ends with those of x
+        # First, so that a memory of statistics ends with those of x.
+        destroyed = self.predict(self.shuffled(x)).main
         outputs = as_outputs(self.model(x))
-        unsure, logits = entropy(outputs.main), outputs.main.detach()
+        unsure = entropy(outputs.main)
+        logits = outputs.main.detach()
         chance, predicted = logits.softmax(1).max(1, keepdim=True)
         drop = (chance - destroyed.softmax(1).gather(1, predicted))[:, 0]
         largest = math.log(logits.shape[1])

@@ -5,14 +5,15 @@ import math
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
 from cascadetta_lib.losses import at_least_float32, averaging, entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.source import WithSource
 from cascadetta_lib.methods.tent import Tent
-from cascadetta_lib.models import Outputs, as_outputs
+from cascadetta_lib.models import Outputs, as_outputs, batch_norms, call_with
 
 SURE = 0.4
 """E₀ as a share of ln C, the largest entropy there is (Eq. 3 and the authors' settings)."""
@@ -48,14 +49,14 @@ class ETA(Tent):
 
     def configure_model(self) -> None:
         super().configure_model()
-        self.register_buffer(
-            "mean_prediction", None
-        )  # how many classes there are, the first batch tells
+        # How many classes there are, the first batch tells.
+        self.register_buffer("mean_prediction", None)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))
         z = at_least_float32(outputs.main)
-        prediction, unsure = z.detach().softmax(1), entropy(z)
+        prediction = z.detach().softmax(1)
+        unsure = entropy(z)
         if self.mean_prediction is None:
             self.mean_prediction = torch.zeros_like(prediction[0])
         limit = SURE * math.log(prediction.shape[1])
@@ -68,7 +69,7 @@ class ETA(Tent):
 
 
 @METHODS.add("eata")
-class EATA(ETA):
+class EATA(WithSource, ETA):
     """ETA and β·Σ ω·(θ − θ₀)², where ω is the Fisher information of the source model's own
     predictions (Eq. 8 and 9).
 
@@ -78,36 +79,49 @@ class EATA(ETA):
     Where no example is chosen the second term alone is minimised; their code takes no step then.
     """
 
-    label, needs_source = "EATA", True
+    label = "EATA"
     fisher: Tensor
     anchor: Tensor
 
     def configure_model(self) -> None:
-        self.model.eval()  # an example's gradient does not depend on its companions
-        fisher, self.source = self.fisher_information(), None
         super().configure_model()
-        self.register_buffer("fisher", fisher)
+        norms = list(batch_norms(self.model))
+        if any(norm.running_mean is None for norm in norms):
+            raise ValueError(
+                f"{self.label} needs the running statistics of the source, and a BatchNorm has "
+                "none; use eta"
+            )
+        for norm in norms:
+            norm.training = False  # an example's gradient does not depend on its companions
+        self.register_buffer("fisher", self.fisher_information())
+        for norm in norms:
+            norm.training = True
+        self.source = None
         self.register_buffer("anchor", parameters_to_vector(self.adapted_parameters()).detach())
 
     @torch.no_grad()
     def fisher_information(self) -> Tensor:
-        """ω (P,) for the P adapted numbers: the mean over the source of the squared gradient of −ln
-        p(ŷ), ŷ = argmax p. The model must be one that torch.func.vmap takes."""
+        """Return ω (P,) for the P adapted numbers: the mean over the source of the squared gradient
+        of −ln p(ŷ), ŷ = argmax p. The model must be one that torch.func.vmap takes.
+        """
         assert self.source is not None
-        names = {parameter: name for name, parameter in self.model.named_parameters()}
-        values = {names[parameter]: parameter.detach() for parameter in self.adapted_parameters()}
+        parameters = self.adapted_parameters()
+        values = [parameter.detach() for parameter in parameters]
 
-        def loss(values: dict[str, Tensor], x: Tensor) -> Tensor:
-            logits = as_outputs(functional_call(self.model, values, (x[None],))).main
+        def loss(values: list[Tensor], x: Tensor) -> Tensor:
+            replaced = dict(zip(parameters, values, strict=True))
+            logits = as_outputs(call_with(self.model, replaced, x[None])).main
             return F.cross_entropy(logits, logits.detach().argmax(1))
 
-        total = torch.zeros_like(parameters_to_vector(values.values()))
+        total = torch.zeros_like(parameters_to_vector(values))
         for examples in self.source.split(50):
             gradients = vmap(grad(loss), (None, 0))(values, examples)
-            total += torch.cat([gradients[name] for name in values], 1).square().sum(0)
+            of_each = torch.cat([gradient.flatten(1) for gradient in gradients], 1)
+            total += of_each.square().sum(0)
         return total / len(self.source)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         loss, outputs = super().loss(x)
+        self.require_gradient(loss)
         apart = parameters_to_vector(self.adapted_parameters()) - self.anchor
         return loss + FISHER_WEIGHT * (self.fisher * apart.square()).sum(), outputs

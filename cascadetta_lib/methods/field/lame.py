@@ -29,7 +29,8 @@ class LAME(ERM):
     θ_m in a Cascade, which is called last.
     """
 
-    objective, label = "meta", "LAME"
+    objective = "meta"
+    label = "LAME"
 
     def configure_model(self) -> None:
         super().configure_model()
@@ -61,10 +62,8 @@ class LAME(ERM):
 def smoothed(z: Tensor, features: Tensor) -> Tensor:
     """Logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the fixed
     point of y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the release iterates."""
-    directions, log_p = (
-        F.normalize(at_least_float32(features), dim=1),
-        at_least_float32(z).log_softmax(1),
-    )
+    directions = F.normalize(at_least_float32(features), dim=1)
+    log_p = at_least_float32(z).log_softmax(1)
     cosines = (directions @ directions.T).fill_diagonal_(-torch.inf)
     neighbours = cosines.topk(min(NEIGHBOURS, len(z) - 1)).indices
     affinity = torch.zeros_like(cosines).scatter_(1, neighbours, 1.0).to(log_p.dtype)

@@ -3,13 +3,14 @@ source's, and a prior.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
-from cascadetta_lib.losses import at_least_float32, entropy
+from cascadetta_lib.losses import at_least_float32, entropy, log_probabilities
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.tent import TentAdam
+from cascadetta_lib.methods.copies import WithCopies
+from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 SOURCE_MOMENTUM = 0.99
@@ -24,7 +25,7 @@ logarithm.
 
 
 @METHODS.add("roid")
-class ROID(TentAdam):
+class ROID(WithCopies, WithMemory):
     """The settings are those of ROID's release for CIFAR-10; scale and shift of BatchNorm are
     updated by Adam.
 
@@ -35,7 +36,9 @@ class ROID(TentAdam):
     as in Bayes' rule, where the release multiplies logits.
     """
 
-    label, ends_with_batch = "ROID", False
+    label = "ROID"
+    ends_with_batch = False
+    make_optimizer = torch.optim.Adam
     anchor: Tensor
     mean_prediction: Tensor | None
     """Moving mean of softmax(z), (C,); None before the first batch tells how many classes there
@@ -43,10 +46,12 @@ class ROID(TentAdam):
     """
 
     def configure_model(self) -> None:
-        self.require_rgb()
         super().configure_model()
         self.register_buffer("mean_prediction", None)
         self.register_buffer("anchor", parameters_to_vector(self.adapted_parameters()).detach())
+
+    def adapted_parameters(self) -> list[nn.Parameter]:
+        return self.scales_and_shifts(self.model)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
@@ -70,7 +75,8 @@ class ROID(TentAdam):
         return weights * (diversity >= diversity.mean())
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        copies, outputs = self.copies_of(x), as_outputs(self.model(x))
+        copies = self.copies_of(x)
+        outputs = as_outputs(self.model(x))
         z = at_least_float32(outputs.main)
         losses = soft_likelihood_ratio(z)
         if copies is not None:
@@ -106,12 +112,15 @@ def symmetric_cross_entropy(z: Tensor, other: Tensor) -> Tensor:
     """Half the cross-entropy of softmax(other) to softmax(z), and half that the other way: (B, C),
     (B, C) → (B,).
     """
-    return -(z.softmax(1) * other.log_softmax(1) + other.softmax(1) * z.log_softmax(1)).sum(1) / 2
+    z_first = z.softmax(1) * log_probabilities(other)
+    other_first = other.softmax(1) * log_probabilities(z)
+    return -(z_first + other_first).sum(1) / 2
 
 
 def corrected_by_prior(z: Tensor) -> Tensor:
     """Logits z (B, C) of predictions p → those of p_c · π_c, where π is the batch's mean p, drawn
     to the uniform distribution: (π + γ) / (1 + γC) with γ = max(1/B, 1/C) / max_c π_c."""
-    prior, (examples, classes) = z.softmax(1).mean(0), z.shape
+    prior = z.softmax(1).mean(0)
+    examples, classes = z.shape
     gamma = max(1 / examples, 1 / classes) / prior.amax()
     return z + ((prior + gamma) / (1 + gamma * classes)).log()

@@ -9,14 +9,14 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.memory import MovingBatchNorm, give_memory, memories
-from cascadetta_lib.methods.tent import TentAdam
+from cascadetta_lib.methods.copies import WithCopies
 from cascadetta_lib.models import Outputs, as_outputs
+from cascadetta_lib.models.statistics import MovingStatistics, statistics_of
 
 MEMORY, UPDATE_EVERY = 64, 64  # examples
 LAMBDA_T, LAMBDA_U = (
@@ -68,7 +68,7 @@ def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
 
 
 @METHODS.add("rotta")
-class RoTTA(TentAdam):
+class RoTTA(WithCopies):
     """The settings are those of RoTTA's release; scale and shift of BatchNorm are updated by Adam,
     after every 64 examples, wherever in a batch that is. The augmented copies are CoTTA's, or the
     data's own.
@@ -78,28 +78,28 @@ class RoTTA(TentAdam):
     device: for the classes and entropies.
     """
 
-    label, modalities = "RoTTA", ("image", "speech")
+    label = "RoTTA"
+    modalities = ("image", "speech")
+    make_optimizer = torch.optim.Adam
     bank: Tensor
     """The examples in the memory, (64, …), of which `kept` tells; empty before the first batch
     tells their shape.
     """
 
     def configure_model(self) -> None:
-        self.require_rgb()
         if self.copies is None:
             raise ValueError(
                 f"{self.label} learns from augmented copies; pass a function as copies, or use tent"
             )
-        if self.memory:
-            raise ValueError(
-                f"{self.label} has moving statistics of its own; leave memory = {self.memory} out"
-            )
-        give_memory(self, partial(MovingBatchNorm, momentum=ALPHA))
+        self.give_statistics(partial(MovingStatistics, momentum=ALPHA))
         super().configure_model()
         self.teacher = copy.deepcopy(self.model).requires_grad_(False).eval()
         pairs = zip(self.model.parameters(), self.teacher.parameters(), strict=True)
         self.pairs = [(student, teacher) for student, teacher in pairs if student.requires_grad]
         self.register_buffer("bank", next(self.model.parameters()).new_empty(0))
+
+    def adapted_parameters(self) -> list[nn.Parameter]:
+        return self.scales_and_shifts(self.model)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
@@ -112,8 +112,8 @@ class RoTTA(TentAdam):
         copies = self.copies_of(x)
         assert copies is not None
         student = as_outputs(self.model(next(iter(copies(x, 1, self.generator)))))
-        for norm in memories(self.teacher):
-            norm.train()
+        for statistics in statistics_of(self.teacher):
+            statistics.norm.training = True
         target = self.predict(x).main.softmax(1)
         self.teacher.eval()
         timeliness = x.new_tensor(
@@ -150,6 +150,6 @@ class RoTTA(TentAdam):
         # An update that was interrupted may have left the teacher in training, and statistics to
         # remember.
         self.teacher.eval()
-        for norm in memories(self):
-            norm.seen = None
+        for statistics in statistics_of(self):
+            statistics.seen = None
         super().reset()

@@ -2,10 +2,10 @@
 wrong.
 """
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.tent import Tent
+from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 Q = 0.8
@@ -13,12 +13,15 @@ Q = 0.8
 
 
 @METHODS.add("rpl")
-class RPL(Tent):
+class RPL(WithMemory):
     """The mean of the generalised cross-entropy (1 − p^q)/q, where p is the probability of the
     predicted class. Its authors' example hands all parameters to plain SGD; the version in CCC's
     code updates these, by SGD with momentum 0.9, not Nesterov's."""
 
     label = "RPL"
+
+    def adapted_parameters(self) -> list[nn.Parameter]:
+        return self.scales_and_shifts(self.model)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))

@@ -5,14 +5,13 @@ weights.
 import math
 
 import torch
-from torch import Tensor
-from torch.func import functional_call
+from torch import Tensor, nn
 
 from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.field.eata import SURE, follow
 from cascadetta_lib.methods.tent import Tent
-from cascadetta_lib.models import Outputs, as_outputs
+from cascadetta_lib.models import Outputs, as_outputs, call_with
 
 RADIUS = 0.05
 """ρ, the length of the ascent (Eq. 4)."""
@@ -24,16 +23,19 @@ COLLAPSED = 0.2
 class SAR(Tent):
     """The mean entropy of the examples with H < E₀ at the weights θ + ρ·g/|g|, where g is the
     gradient of that mean at θ. The examples are those that have H < E₀ at both places, with E₀ as
-    in methods/eata.py.
+    in eata.py.
 
     As in the paper's Algorithm 1, the moving mean goes on when the weights are taken back, so that
-    they are taken back after each batch until it has risen. With two classes E₀ is 0.28 nats, and
+    they are taken back after each batch until it has risen. The optimiser's momentum is then
+    emptied; the release keeps it, since its sharpness-aware optimiser restores its own state and
+    not that of the SGD inside it. With two classes E₀ is 0.28 nats, and
     the mean of what is below it hardly ever above the limit of 0.2, so that SAR is AdaBN. The
     authors use SGD with momentum 0.9, not Nesterov's, and leave the last stage of networks for
     ImageNet as it is.
     """
 
-    label, ends_with_batch = "SAR", False
+    label = "SAR"
+    ends_with_batch = False
     mean_entropy: Tensor
 
     def configure_model(self) -> None:
@@ -49,11 +51,14 @@ class SAR(Tent):
         unsure = entropy(outputs.main)
         sure = unsure.detach() < limit
         below = (averaging(sure) * unsure).sum() - self.diversity * entropy_of_mean(outputs.main)
-        gradients = torch.autograd.grad(below, list(self.adapted.values()), materialize_grads=True)
+        self.require_gradient(below)
+        values = list(self.adapted.values())
+        gradients = torch.autograd.grad(below, values, materialize_grads=True)
         length = torch.stack([gradient.norm() for gradient in gradients]).norm() + 1e-12
-        pairs = zip(self.adapted.items(), gradients, strict=True)
-        above = {name: value + RADIUS * gradient / length for (name, value), gradient in pairs}
-        logits = as_outputs(functional_call(self.model, above, (x,))).main
+        above: dict[nn.Parameter, Tensor] = {}
+        for value, gradient in zip(values, gradients, strict=True):
+            above[value] = value + RADIUS * gradient / length
+        logits = as_outputs(call_with(self.model, above, x)).main
         unsure = entropy(logits)
         weights = averaging(sure & (unsure.detach() < limit))
         mean = (weights * unsure).sum()

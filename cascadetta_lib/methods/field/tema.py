@@ -5,8 +5,8 @@ from torch import Tensor
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.methods.memory import MovingBatchNorm, give_memory, memories
 from cascadetta_lib.models import Outputs
+from cascadetta_lib.models.statistics import MovingStatistics, statistics_of
 
 MOMENTA = ((64, 1.0), (4, 0.1), (1, 0.01))
 """The least size of a batch, and the share of such a batch that enters the averages: the release's
@@ -24,17 +24,14 @@ class TEMA(Method):
     label, adapts = "TEMA", False
 
     def configure_model(self) -> None:
-        if self.memory:
-            raise ValueError(
-                f"{self.label} has a memory of statistics of its own; leave memory = {self.memory} "
-                "out"
-            )
-        give_memory(self, MovingBatchNorm)
+        self.give_statistics(MovingStatistics)
         super().configure_model()
         self.require_batch_norm(self.model)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
-        for norm in memories(self):
-            norm.momentum = next(share for size, share in MOMENTA if len(x) >= size)
+        share = next(share for size, share in MOMENTA if len(x) >= size)
+        for statistics in statistics_of(self):
+            assert isinstance(statistics, MovingStatistics)
+            statistics.momentum = share
         return super().predict(x)

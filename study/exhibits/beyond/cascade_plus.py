@@ -12,6 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.cascade_plus import CascadePlus
 from study.exhibits.beyond.collapse import ON_SOURCE, OnSource, on_source
 from study.exhibits.kit.exhibit import Part, exhibit
 from study.exhibits.kit.runs import Point, Runs, main_points, reduced

@@ -17,7 +17,7 @@ from scipy import stats
 from cascadetta_lib.data import identity
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.data.cifar10_sample import DISTINCT
-from cascadetta_lib.evaluation.evaluator import (
+from cascadetta_lib.evaluation.metrics import (
     Transfer,
     average_accuracy,
     forward_transfer,

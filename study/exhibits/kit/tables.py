@@ -10,7 +10,7 @@ import pandas as pd
 from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from cascadetta_lib.data.streams import make_stream
-from cascadetta_lib.evaluation.evaluator import online_errors
+from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Part
 from study.exhibits.kit.runs import METRICS, PUBLISHED, bootstrap, by_label, paired

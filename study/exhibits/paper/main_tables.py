@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 
-from cascadetta_lib.evaluation.evaluator import online_errors
+from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.runs import (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cascadetta_lib.evaluation.evaluator import mean_online_error
+from cascadetta_lib.evaluation.metrics import mean_online_error
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.networks import trained
 from study.exhibits.kit.runs import METRICS, Estimate, Runs, bootstrap

@@ -1,0 +1,48 @@
+"""Online error E, average accuracy A (Eq. 1) and forward transfer F (Eq. 2) of an `Evaluation`."""
+
+from typing import Literal
+
+import pandas as pd
+
+Transfer = Literal["paper", "final", "unadapted"]
+
+
+def online_errors(batches: pd.DataFrame) -> pd.Series:
+    """Return each domain's online error in the stream's order, in [0, 1]; indexed by (step, domain,
+    severity).
+    """
+    sums = batches.groupby(["step", "domain", "severity"])[["errors", "count"]].sum()
+    return sums["errors"] / sums["count"]
+
+
+def mean_online_error(batches: pd.DataFrame) -> float:
+    """Return E: the mean over domains of the online error, in [0, 1]."""
+    return float(online_errors(batches).mean())
+
+
+def average_accuracy(accuracies: pd.DataFrame) -> float:
+    """Return A (Eq. 1): the final model's mean accuracy over the stream's domains, in [0, 1]."""
+    final = accuracies["after"] == accuracies["after"].max()
+    return float(accuracies.loc[final, "accuracy"].mean())
+
+
+def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -> float | None:
+    """Return F in [−1, 1], or None where it was not measured, as on a mixed stream.
+
+    Each definition is a mean over the domains t = 2..N:
+
+    paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted
+        to T_t alone.
+    final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
+    unadapted: R(T_t | T_1:N) less the accuracy of the unadapted model. So does the release, whose
+        second model is never updated because its optimiser owns the tensors of another copy; but
+        that model keeps running statistics of the domain, where ours has the method's BatchNorm
+        mode.
+    """
+    later = accuracies[accuracies["step"] > 0].set_index("step")
+    compared = later[later["kind"] == ("source" if definition == "unadapted" else "alone")]
+    if compared.empty:
+        return None
+    stream = later[later["kind"] == "stream"]
+    after = stream.index + 1 if definition == "paper" else stream["after"].max()
+    return float((stream.loc[stream["after"] == after, "accuracy"] - compared["accuracy"]).mean())

@@ -1,0 +1,57 @@
+"""Methods that learn from augmented copies of a batch."""
+
+from functools import partial
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from cascadetta_lib.augment.image import cotta_copies
+from cascadetta_lib.data.base import Copies
+from cascadetta_lib.methods.base import Method
+
+
+class WithCopies(Method):
+    """A method that takes the options `copies` and `value_range`.
+
+    copies: makes the augmented copies. "image" is CoTTA's augmentation of RGB images; other data
+        need their own, such as Dataset.augmented_copies, or None for no copies.
+    value_range: black and white in images x.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        copies: Copies | Literal["image"] | None = "image",
+        value_range: tuple[float, float] = (-1.0, 1.0),
+        **options: Any,
+    ) -> None:
+        self.copies = copies
+        self.value_range = value_range
+        super().__init__(model, **options)
+
+    def configure_model(self) -> None:
+        """Refuse a network none of whose convolutions sees the RGB images that it would augment."""
+        channels = [
+            child.in_channels for child in self.model.modules() if isinstance(child, nn.Conv2d)
+        ]
+        if self.copies == "image" and channels and 3 not in channels:
+            name = type(self.model).__name__
+            raise ValueError(
+                f"{self.label} augments RGB images, but {name} takes none; pass copies=None or a "
+                "function"
+            )
+        super().configure_model()
+
+    def copies_of(self, x: Tensor) -> Copies | None:
+        """Return what makes augmented copies of such a batch; ValueError where that needs RGB
+        images, and x is none.
+        """
+        if self.copies != "image":
+            return self.copies
+        if x.ndim != 4 or x.shape[1] != 3:
+            shape = tuple(x.shape)
+            raise ValueError(
+                f"{self.label} augments RGB images, not {shape}; pass copies=None or a function"
+            )
+        return partial(cotta_copies, value_range=self.value_range)

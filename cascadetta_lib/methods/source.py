@@ -1,0 +1,38 @@
+"""Methods that need examples of the source."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.methods.base import Method
+
+
+class WithSource(Method):
+    """A method that takes the option `source`.
+
+    source: examples of what the model was trained on, prepared and without labels, (N, …).
+    """
+
+    needs_source = True
+    source: Tensor | None
+
+    def __init__(self, model: nn.Module, *, source: Tensor | None = None, **options: Any) -> None:
+        if source is None or not len(source):
+            raise ValueError(
+                f"{self.label} needs examples that the model was trained on; pass them as source="
+            )
+        self.source = source
+        super().__init__(model, **options)
+
+
+def source_examples(method: type[Method], dataset: Dataset, most: int = 2000) -> Tensor | None:
+    """Return what `source` is on a dataset: its first `most` held-out source examples, prepared, or
+    None for a method that does without. Raises ValueError where the dataset has no source.
+    """
+    if not method.needs_source:
+        return None
+    if not len(dataset.held_out.x):
+        lack = f"{method.label} needs {dataset.unit} of the source, and {dataset.name} has none"
+        raise ValueError(f"{lack}; another dataset has them, or another method needs none")
+    return dataset.prepare(dataset.held_out.x[:most])
