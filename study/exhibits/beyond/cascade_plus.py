@@ -40,7 +40,8 @@ def contestants(settings: Settings) -> list[Point]:
     """The profile's methods; then on Cascade+'s network and on the control's some with its memory
     and diversity.
     """
-    points, plus = main_points(settings, "image"), METHODS["cascade_plus"]
+    points = main_points(settings, "image")
+    plus = CascadePlus
     if "cascade_plus" in settings.image.methods:
         alike = {"statistics_memory": plus.memory, "online_diversity": plus.diversity}
         for labels, objective in (
