@@ -15,7 +15,7 @@ from cascadetta_lib.data import VOCABULARIES, check_name
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.data.reviews import TextOptions
-from cascadetta_lib.data.streams import Domain, Order, make_stream
+from cascadetta_lib.data.streams import Domain, Order, make_stream, shuffle_domains
 from cascadetta_lib.data.utterances import SpeechOptions
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import OptimizerName
@@ -72,6 +72,12 @@ class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     )
     forward_transfer: bool = Field(
         True, description="also measure what the forward transfer F needs"
+    )
+    order_seed: int | None = Field(
+        None,
+        ge=0,
+        description="draws the order of the domains and of the examples, the same for all methods "
+        "and seeds; null: as stored",
     )
 
 
@@ -177,7 +183,9 @@ class Section(Protocol):
     @property
     def domains(self) -> list[Domain]:
         """The stream, domain by domain."""
-        return make_stream(self.stream, VOCABULARIES[self.modality], getattr(self, "severity", 1))
+        severity = getattr(self, "severity", 1)
+        stream = make_stream(self.stream, VOCABULARIES[self.modality], severity)
+        return shuffle_domains(stream, self.order_seed)
 
     def part(self, kind: type[Part]) -> Part:
         """The values of the fields of `kind`, such as Training or ImageNetwork."""

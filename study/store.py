@@ -31,6 +31,9 @@ from study.sections import Protocol
 
 STORE_FORMAT = 6
 """Part of every key. Raise it when a change of the code makes stored results wrong."""
+LATER = ("order_seed",)
+"""Names that are newer than the store's format: part of a key only where they are set, so that what
+was stored before them keeps its key."""
 DESCRIPTION, CHECKSUMS, PATIENCE = "entry.json", "SHA256SUMS", 5
 Kind = Literal["checkpoints", "runs", "theorem"]
 
@@ -44,7 +47,11 @@ class Request(BaseModel, frozen=True, extra="forbid"):
         """The name of its entry. data: the fingerprint of the data, and for a run the source of its
         domains.
         """
-        text = json.dumps([self.model_dump(mode="json"), data, STORE_FORMAT], sort_keys=True)
+        asked = self.model_dump(mode="json")
+        for name in LATER:
+            if asked.get(name) is None:
+                asked.pop(name, None)
+        text = json.dumps([asked, data, STORE_FORMAT], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __hash__(self) -> int:

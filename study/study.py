@@ -320,7 +320,12 @@ class Study:
             )
             batches = batches_along(request.stream, dataset, request.batch_size)
             costs = cost(adapter, batches)
-            how = (request.order, request.dirichlet_delta, request.checkpoint.seed)
+            how = (
+                request.order,
+                request.dirichlet_delta,
+                request.checkpoint.seed,
+                request.order_seed,
+            )
             evaluator = Evaluator(adapter, dataset, request.stream, request.batch_size, *how)
             result = evaluator.run(transfer=request.forward_transfer)
             result.batches.to_csv(folder / "batches.csv", index=False)

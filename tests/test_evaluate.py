@@ -10,7 +10,7 @@ from test_methods import made_up
 from torch import Tensor
 
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.data.streams import Domain, draw_order
+from cascadetta_lib.data.streams import Domain, draw_order, shuffle_examples
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.evaluation.metrics import (
     average_accuracy,
@@ -224,6 +224,26 @@ def test_a_mixed_stream_by_hand(name: str, dataset: ImageDataset) -> None:
         [s, "stream", 3] for s in range(3)
     ]
     assert forward_transfer(result.accuracies) is None, "no domain comes after another"
+
+
+@pytest.mark.parametrize("name", ["erm", "adabn", "tent"])
+def test_an_order_seed_gives_all_methods_and_domains_one_order(
+    name: str, dataset: ImageDataset
+) -> None:
+    order = shuffle_examples(len(dataset.domain(*STREAM[0]).y), 3)
+    batches = [
+        [(place, example) for example in order[start : start + BATCH]]
+        for place in range(len(STREAM))
+        for start in range(0, len(order), BATCH)
+    ]
+    runs = [
+        Evaluator(make(name), dataset, STREAM, BATCH, seed=seed, order_seed=order_seed).run()
+        for seed, order_seed in ((0, 3), (1, 3), (0, None))
+    ]
+    assert_by_hand(runs[0], name, dataset, batches)
+    first, same, stored = (each.batches.drop(columns="seconds") for each in runs)
+    pd.testing.assert_frame_equal(same, first, check_exact=True)
+    assert not stored.equals(first)
 
 
 def test_a_correlated_stream_by_hand(dataset: ImageDataset) -> None:

@@ -130,6 +130,7 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
             ["instantaneous, mixed, correlated", "did you mean 'correlated'"],
         ),
         ("image_dirichlet_delta", 0, ["image_dirichlet_delta = 0", "greater than 0"]),
+        ("image_order_seed", -1, ["image_order_seed = -1", "greater than or equal to 0"]),
         ("speech_dataset", "synthetic_speech:folder", ["allowed is synthetic_speech"]),
     ],
 )

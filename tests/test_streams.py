@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cascadetta_lib.data.streams import Domain, Vocabulary, draw_order, make_stream
+from cascadetta_lib.data.streams import (
+    Domain,
+    Vocabulary,
+    draw_order,
+    make_stream,
+    shuffle_domains,
+    shuffle_examples,
+)
 
 IMAGES = Vocabulary(("fog", "snow"), ("spatter",), (1, 2, 3, 4, 5))
 SPEECH = Vocabulary(("pitch", "noise"), ("clean",), (1,))
@@ -98,3 +105,19 @@ def test_the_pieces_of_the_labels_by_hand() -> None:
         place for turn in turns for label in generator.permutation(2) for place in turn[label]
     ]
     assert draw_order("correlated", labels, delta, np.random.default_rng(7)).tolist() == expected
+
+
+def test_an_order_seed_moves_domains_of_one_name_together() -> None:
+    gradual = make_stream("gradual", IMAGES)
+    assert shuffle_domains(gradual, None) == gradual
+    orders = [shuffle_domains(gradual, seed) for seed in range(20)]
+    assert all(order in (gradual, gradual[9:] + gradual[:9]) for order in orders)
+    assert gradual in orders and gradual[9:] + gradual[:9] in orders
+    assert shuffle_domains(gradual, 3) == shuffle_domains(gradual, 3)
+
+
+def test_an_order_seed_gives_domains_of_one_size_one_order() -> None:
+    first = shuffle_examples(50, 3)
+    assert sorted(first) == list(range(50)) and first.tolist() != list(range(50))
+    assert first.tolist() == shuffle_examples(50, 3).tolist()
+    assert first.tolist() != shuffle_examples(50, 4).tolist()

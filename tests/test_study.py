@@ -1,6 +1,8 @@
 """Studies: from the data to checkpoints and runs, through the store."""
 
+import hashlib
 import importlib
+import json
 import shutil
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.runs import Point, Runs
 from study.sections import Protocol
 from study.settings import Settings, SettingsError, load_profile
+from study.store import STORE_FORMAT
 from study.study import Study
 from study.tools.pack import pack
 from study.weights import NetworkError
@@ -207,6 +210,7 @@ CHANGES += [
         ("learning_rate", 0.2),
         ("block", "conv_bn_relu"),
         ("batch_size", 4),
+        ("order_seed", 0),
         ("predict", "before"),
         ("crop_and_flip", True),
         ("weights", "shipped"),
@@ -242,6 +246,28 @@ def test_each_part_of_the_settings_makes_another_request_and_key_and_needs_no_da
     )
 
 
+def test_an_order_that_is_not_asked_for_leaves_the_keys_of_stored_runs(tmp_path: Path) -> None:
+    request = Study(settings_in(tmp_path)).request("cascade")
+    asked = request.model_dump(mode="json")
+    del asked["order_seed"]
+    text = json.dumps([asked, ["fingerprint", "source"], STORE_FORMAT], sort_keys=True)
+    before = hashlib.sha256(text.encode()).hexdigest()[:16]
+    assert request.key("fingerprint", "source") == before
+
+
+def test_an_order_seed_moves_domains_and_images_alike_for_every_method(tmp_path: Path) -> None:
+    small = {"image_stream": "instantaneous", "image_test_size": 12}
+    study = Study(settings_in(tmp_path, image_order_seed=1, **small))
+    other = study.varied(order_seed=2)
+    assert sorted(study.stream) == sorted(other.stream) and study.stream != other.stream
+    runs = [at.run(name) for at in (study, study.at_seed(1)) for name in ("adabn", "cascade")]
+    for run in runs:
+        domains = run.batches.drop_duplicates("step")["domain"].tolist()
+        assert domains == [domain.name for domain in study.stream]
+        assert run.batches.groupby("step")["count"].sum().tolist() == [12] * 15
+    assert Study(settings_in(tmp_path, **small)).stream != study.stream
+
+
 def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,7 +277,11 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
         "statistics_memory": 7,
         "online_optimizer": "adam",
     }
-    told |= {"predict": "before", "forward_transfer": False}  # all of them, and none as by default
+    told |= {
+        "predict": "before",
+        "forward_transfer": False,
+        "order_seed": 9,
+    }  # all of them, and none as by default
     assert told == {
         name: told[name]
         for name, field in Protocol.model_fields.items()
@@ -272,6 +302,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
                 self.order,
                 self.dirichlet_delta,
                 self.seed,
+                self.order_seed,
                 transfer,
             )
             return super().run(transfer=transfer)
@@ -282,7 +313,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
     own = {"batch_size": 5, "stream": "correlated", "dirichlet_delta": 2.5, "test_size": 10}
     study.bring(plain, "mine").varied(**told, **own).at_seed(4).run("tent")
     stream, *how = seen.pop("evaluator")
-    assert len(stream) == 15 and how == [5, "correlated", 2.5, 4, False]
+    assert len(stream) == 15 and how == [5, "correlated", 2.5, 4, 9, False]
     expected = {
         "learning_rate": 0.02,
         "diversity": 0.5,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -75,6 +76,28 @@ def make_stream(
             )
         domains.append(Domain(name, int(chosen)))
     return domains
+
+
+def shuffle_domains(stream: Sequence[Domain], order_seed: int | None) -> list[Domain]:
+    """The domains in the order that `order_seed` draws; None leaves them as they are.
+
+    Neighbours of one name, such as the nine severities of a corruption on the gradual stream, keep
+    their order and move together.
+    """
+    blocks = [list(block) for _, block in groupby(stream, key=lambda domain: domain.name)]
+    if order_seed is None:
+        places = np.arange(len(blocks))
+    else:
+        places = np.random.default_rng([order_seed, 0]).permutation(len(blocks))
+    return [domain for place in places for domain in blocks[place]]
+
+
+def shuffle_examples(count: int, order_seed: int) -> np.ndarray:
+    """The places (count,) of a domain's examples in the order that `order_seed` draws.
+
+    Domains of one size get the very same order: corrupted images come in one order in each domain.
+    """
+    return np.random.default_rng([order_seed, 1]).permutation(count)
 
 
 def draw_order(

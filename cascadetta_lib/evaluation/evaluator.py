@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from cascadetta_lib.data.base import Dataset
-from cascadetta_lib.data.streams import Domain, Order, draw_order
+from cascadetta_lib.data.streams import Domain, Order, draw_order, shuffle_examples
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
 from cascadetta_lib.models import Outputs
@@ -72,7 +72,11 @@ class Examples(NamedTuple):
 class Evaluator:
     """Runs one method over one stream. `dataset` prepares the inputs; batches come in an order that
     `seed` and δ draw (see streams.draw_order); the last one of a domain, or of a mixed stream, may
-    be shorter."""
+    be shorter.
+
+    order_seed: draws the order of the examples in place of `seed`, so that runs of different seeds
+    can see one order; the examples of a domain are then shuffled on every stream (see
+    streams.shuffle_examples). `stream` is taken as it is."""
 
     method: Method
     dataset: Dataset
@@ -81,6 +85,7 @@ class Evaluator:
     order: Order | None = None
     dirichlet_delta: float | None = None
     seed: int = 0
+    order_seed: int | None = None
     _held: dict[Stretch, Examples] = field(init=False, default_factory=dict)
 
     def run(self, *, transfer: bool = True) -> Evaluation:
@@ -144,14 +149,19 @@ class Evaluator:
         is held once.
         """
         self._held = {}
-        generator = np.random.default_rng(self.seed)
+        seed = self.seed if self.order_seed is None else self.order_seed
+        generator = np.random.default_rng(seed)
         for stretch in dict.fromkeys(stretches):
             splits = [self.dataset.domain(*domain) for domain in stretch]
             x, y = splits[0]
             if len(splits) > 1:
                 x = torch.cat([split.x for split in splits])
                 y = torch.cat([split.y for split in splits])
-            order = draw_order(self.order, y.cpu().numpy(), self.dirichlet_delta, generator)
+            if self.order is None and self.order_seed is not None:
+                order = shuffle_examples(len(y), self.order_seed)
+            else:
+                labels = y.cpu().numpy()
+                order = draw_order(self.order, labels, self.dirichlet_delta, generator)
             domains = np.repeat(np.arange(len(splits)), [len(split.y) for split in splits])[order]
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
 

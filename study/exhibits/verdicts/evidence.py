@@ -154,7 +154,7 @@ def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
     """
     pairs = first[["run"]].join(second["run"].rename("other"), how="inner").itertuples(index=False)
     asked = [(run.request, other.request) for run, other in pairs]
-    alike = ("checkpoint", "batch_size", "order", "dirichlet_delta")
+    alike = ("checkpoint", "batch_size", "order", "dirichlet_delta", "order_seed")
     return all(getattr(a, name) == getattr(b, name) for a, b in asked for name in alike)
 
 
