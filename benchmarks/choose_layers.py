@@ -24,8 +24,8 @@ from cascadetta_lib.data.reviews import TextDataset
 from cascadetta_lib.training.pretrain import kept_epoch, pretrain
 from study.provenance import provenance
 from study.study import Study
-from study.workflow.command import Refusal
-from study.workflow.run import load_settings
+from study.workflow.configuration import load_settings
+from study.workflow.refusal import Refusal
 
 LAYERS = (1, 2, 3)
 

@@ -23,8 +23,8 @@ from cascadetta_lib.training.meta import batch_statistics
 from study.exhibits.beyond.collapse import CANDIDATES
 from study.provenance import provenance
 from study.study import Study
-from study.workflow.command import Refusal
-from study.workflow.run import load_settings
+from study.workflow.configuration import load_settings
+from study.workflow.refusal import Refusal
 
 DRAWS = 5
 """How often the held-out examples are augmented."""

@@ -14,7 +14,7 @@ import pytest
 from conftest import PATIENCE, stored_numbers
 from test_workflow import command_line, write_notebook
 
-from study.workflow.command import DONE
+from study.workflow.refusal import DONE
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = [

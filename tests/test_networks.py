@@ -36,7 +36,7 @@ from study.exhibits.kit.rendering import markdown
 from study.published import load_into, load_release
 from study.tools.pack import BEGIN, pack, study_of, table
 from study.weights import SAMPLE, NetworkError
-from study.workflow.notebooks import origins
+from study.workflow.plan import origins
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 RELEASE = Path(__file__).resolve().parents[2] / "shared" / "data" / "release"

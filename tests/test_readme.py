@@ -17,8 +17,8 @@ from cascadetta_lib.methods import METHODS
 from study import settings
 from study.settings import settings_from
 from study.store import Store
-from study.workflow.command import parse
-from study.workflow.run import load_settings
+from study.workflow.arguments import parse
+from study.workflow.configuration import load_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

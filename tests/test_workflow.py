@@ -16,13 +16,13 @@ import pytest
 import yaml
 from conftest import PATIENCE, wait_for
 
-from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from study.settings import flat, load_profile
-from study.study import Study as CoreStudy
-from study.workflow import command, run
-from study.workflow.estimate import FORWARD, UPDATE, estimate, hours, images_of
+from study.workflow import command, refusal, run
+from study.workflow.arguments import parse
+from study.workflow.configuration import load_settings
 from study.workflow.execute import FAILURE, PARTIAL, take_gpu
-from study.workflow.notebooks import make_jobs, outdated_reports
+from study.workflow.notebooks import declared_exhibits
+from study.workflow.plan import Job, make_jobs, outdated_reports, write_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 PIXEL = (
@@ -132,9 +132,9 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     }
     mine.write_text(yaml.safe_dump(values))
     profile = ("--profile", "mine.yaml")
-    assert study(*profile, "--", "--dry-run") == command.DONE and not study.output(JOBS[0]).exists()
+    assert study(*profile, "--", "--dry-run") == refusal.DONE and not study.output(JOBS[0]).exists()
     capfd.readouterr()
-    assert study(*profile) == command.DONE
+    assert study(*profile) == refusal.DONE
     out, err = capfd.readouterr()
     assert [line for line in out.splitlines() if line.endswith("started")] == [
         f"{job}: started" for job in JOBS
@@ -158,17 +158,17 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     )
     assert not list(study.quick.rglob("*.partial*"))
 
-    assert study(*profile) == command.DONE
+    assert study(*profile) == refusal.DONE
     out = capfd.readouterr().out
     assert "nothing to do" in out and "started" not in out
     assert (
-        study(*profile, "--", "--dry-run") == command.DONE
+        study(*profile, "--", "--dry-run") == refusal.DONE
         and "nothing to do" not in capfd.readouterr().out
     )
 
     # A changed parameter runs the notebooks of its modality again. Here it also makes one fail.
     mine.write_text(yaml.safe_dump(values | {"image_severity": 1, "text_iterations": 7}))
-    assert study(*profile, "--only", "02_adapt_image") == command.NOTEBOOK_FAILED
+    assert study(*profile, "--only", "02_adapt_image") == refusal.NOTEBOOK_FAILED
     err = capfd.readouterr().err
     partial = study.output(JOBS[1]).with_suffix(PARTIAL)
     assert partial.exists() and not study.output(JOBS[1]).exists()
@@ -182,24 +182,24 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert "\x1b" not in err
 
     mine.write_text(yaml.safe_dump(values | {"text_iterations": 7}))
-    assert study(*profile, "--only", "02_adapt_image", "--force", "02_adapt_image") == command.DONE
+    assert study(*profile, "--only", "02_adapt_image", "--force", "02_adapt_image") == refusal.DONE
     assert capfd.readouterr().out.splitlines()[-1] == "notebooks: results/quick/notebooks"
     assert study.output(JOBS[1]).exists()
     assert not partial.exists() and not study.output(JOBS[1]).with_suffix(FAILURE).exists()
 
     # The notebook of images did not see what changed about text; a report that was left out is
     # older than it reports.
-    assert study(*profile, "--dry-run") == command.DONE
+    assert study(*profile, "--dry-run") == refusal.DONE
     listed = capfd.readouterr().out.splitlines()
     assert listed[:4] == [f"done   {JOBS[0]}", f"done   {JOBS[1]}", f"to do  {JOBS[2]}", ""]
-    assert any("core-hours" in line for line in listed[4:])
+    assert "stored in " in listed[4] and "networks" in listed[4]
 
 
 def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profile(
     tmp_path: Path,
 ) -> None:
     def label(*arguments: str) -> str:
-        settings = run.load_settings(command.parse(arguments), tmp_path)
+        settings = load_settings(parse(arguments), tmp_path)
         assert settings.figures_path == settings.results_path / settings.profile / "figures"
         return settings.profile
 
@@ -276,12 +276,12 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
         time.sleep(0.3)
         process.send_signal(number)  # an impatient user changes nothing
     output, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == (command.STOPPED if number == signal.SIGINT else -number)
+    assert process.returncode == (refusal.STOPPED if number == signal.SIGINT else -number)
     if number == signal.SIGINT:
         assert output.count("goes on from here") == 1
         assert not list(study.quick.rglob("*.ipynb"))
     write_notebook(path, "seed = 0", "print('now it is quick')")
-    assert study() == command.DONE, capfd.readouterr().err
+    assert study() == refusal.DONE, capfd.readouterr().err
     left = sorted(path.name for path in (study.quick / "notebooks").iterdir())
     assert left == ["01_pretrain-seed0.html", "01_pretrain-seed0.ipynb"]
     with pytest.raises(ProcessLookupError):
@@ -325,7 +325,7 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
     monkeypatch.setattr(run, "PATIENCE", 1)
     study.quick.mkdir(parents=True)
     with run.lock(study.quick):
-        assert study("--dry-run") == command.BAD_ARGUMENTS
+        assert study("--dry-run") == refusal.BAD_ARGUMENTS
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
@@ -337,27 +337,40 @@ def test_a_file_system_without_locks_is_told(
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(
-        command.Refusal, match=r"cannot be locked \(No locks available\); set results_folder"
+        refusal.Refusal, match=r"cannot be locked \(No locks available\); set results_folder"
     ):
         run.lock(tmp_path)
 
 
-def test_help_needs_only_the_standard_library() -> None:
-    asked = [sys.executable, "-PS", "-m", "study.workflow", "--help"]
-    text = subprocess.run(
-        asked, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}
-    ).stdout
-    for option in (
-        "--profile",
-        "--only",
-        "--seeds",
-        "--set",
-        "--jobs",
-        "--dry-run",
-        "--force",
-        "-- ",
-    ):
-        assert option in text
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("--help", "--dry-run"),
+        ("--hlp", "did you mean '--help'?"),
+        ("--jobs 0", "from 1 on"),
+        ("--profile quik", "did you mean 'quick'?"),
+        ("--only 10_reprot", "did you mean '10_report'?"),
+        ("--set image_epochs", "NAME=VALUE"),
+        ("--set seed=3", "use --seeds"),
+    ],
+)
+def test_help_and_what_is_wrong_at_first_sight_need_only_the_standard_library(
+    arguments: str, told: str
+) -> None:
+    command_of_help = [sys.executable, "-PS", "-m", "study.workflow", *arguments.split()]
+    done = subprocess.run(
+        command_of_help, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == (0 if arguments == "--help" else refusal.BAD_ARGUMENTS), done.stderr
+    assert told in done.stdout + done.stderr
+
+
+def test_help_names_all_options_and_profiles(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    text = capsys.readouterr().out
+    for option in ("--profile", "--only", "--seeds", "--set", "--jobs", "--dry-run", "--force"):
+        assert f"{option} " in text
     for profile in (ROOT / "profiles").glob("*.yaml"):
         assert profile.stem in text
 
@@ -366,70 +379,73 @@ def test_help_needs_only_the_standard_library() -> None:
 # --------------------------------------------------------------------------------------------
 
 
-def jobs_of(folder: Path, **changes: Any) -> dict[str, Any]:
-    return make_jobs(folder, flat(load_profile("quick", changes)))
+def jobs_of(folder: Path, root: Path = ROOT, **changes: Any) -> dict[str, Job]:
+    return make_jobs(folder, flat(load_profile("quick", changes)), root)
+
+
+def planned(jobs: dict[str, Job], folder: Path, data: dict[str, str], **changes: Any) -> Any:
+    """The jobs as write_plan leaves them for Snakemake."""
+    write_plan(load_profile("quick", changes), jobs, folder, data)
+    return json.loads((folder / "plan.json").read_text())["jobs"]
 
 
 def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: Path) -> None:
     jobs = jobs_of(notebooks, seeds=[0, 3], image_dataset=["digits", "npz:/some/my pets"])
     assert len(jobs) == 2 * 4 + 1
     job = jobs["02_adapt_image-npz-my%20pets-seed3"]
-    assert (job["parameters"]["seed"], job["parameters"]["image_dataset"]) == (
-        3,
-        "npz:/some/my pets",
-    )
-    assert job["parameters"]["image_epochs"] == 4, (
-        "what its modality has and its cell does not name"
-    )
-    assert not [name for name in job["parameters"] if name.startswith(("text_", "speech_"))]
-    assert job["after"] == ["01_pretrain-npz-my%20pets-seed3"]
-    assert jobs["10_report"]["parameters"]["seeds"] == [0, 3]
-    gpus = {name: job["gpu"] for name, job in jobs_of(notebooks, device="cuda").items()}
+    assert job.parameters["seed"] == 3
+    assert job.parameters["image_dataset"] == "npz:/some/my pets"
+    assert job.parameters["image_epochs"] == 4, "what its modality has and its cell does not name"
+    assert not [name for name in job.parameters if name.startswith(("text_", "speech_"))]
+    assert job.after == ("01_pretrain-npz-my%20pets-seed3",)
+    assert jobs["10_report"].parameters["seeds"] == [0, 3]
+    gpus = {name: job.gpu for name, job in jobs_of(notebooks, device="cuda").items()}
     assert gpus == dict.fromkeys(gpus, 1) | {"10_report": 0}, "the report computes nothing"
-    assert set(jobs["10_report"]["after"]) == set(jobs) - {"10_report"}
+    assert set(jobs["10_report"].after) == set(jobs) - {"10_report"}
 
 
 def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) -> None:
     def stands_on(data: dict[str, str]) -> list[Any]:
-        jobs = jobs_of(study.notebooks)
-        run.write_plan(load_profile("quick"), jobs, study.folder, data)
+        jobs = planned(jobs_of(study.notebooks), study.folder, data)
         return [jobs[name]["stands_on"] for name in JOBS]
 
     first = stands_on({"digits": "generated corruptions"})
     assert first == [[0, "generated corruptions"], [0, "generated corruptions"], [0]]
-    assert stands_on({}) == first == stands_on({"reviews": "other data"}), (
-        "a run that does not read the data"
-    )
+    assert stands_on({}) == first, "a run that reads no data"
+    assert stands_on({"reviews": "other data"}) == first
     assert stands_on({"digits": "the archive"})[0] == [0, "the archive"]
     jobs = jobs_of(study.notebooks, image_dataset="npz:pets")
-    run.write_plan(load_profile("quick"), jobs, study.folder, {"npz-pets": "their content"})
-    assert jobs["01_pretrain-npz-pets-seed0"]["stands_on"] == [0, "their content"]
+    done = planned(jobs, study.folder, {"npz-pets": "their content"})
+    assert done["01_pretrain-npz-pets-seed0"]["stands_on"] == [0, "their content"]
     jobs = jobs_of(study.notebooks, seeds=[3, 0])
-    run.write_plan(load_profile("quick", {"seeds": [3, 0]}), jobs, study.folder, {})
-    assert {job["stands_on"][0] for job in jobs.values()} == {3}
+    done = planned(jobs, study.folder, {}, seeds=[3, 0])
+    assert {job["stands_on"][0] for job in done.values()} == {3}
 
 
 def test_other_exhibits_or_methods_or_another_format_of_the_store_are_other_jobs(
     notebooks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def texts() -> set[str]:
-        return {job["sha256"] for job in jobs_of(notebooks).values()}
+    def texts(root: Path = ROOT) -> set[str]:
+        return {job.sha256 for job in jobs_of(notebooks, root).values()}
 
     first = texts()
     assert texts() == first
-    monkeypatch.setattr("study.workflow.notebooks.STORE_FORMAT", 99)
+    monkeypatch.setattr("study.workflow.plan.STORE_FORMAT", 99)
     other = texts()
     assert not other & first
-    monkeypatch.setattr("study.workflow.notebooks.ROOT", tmp_path)
     for folder in ("study/exhibits", "cascadetta_lib/methods"):
         (tmp_path / folder).mkdir(parents=True)
-        before = texts()
+        before = texts(tmp_path)
         (tmp_path / folder / "mine.py").write_text("1")
-        assert not texts() & (before | first | other)
+        assert not texts(tmp_path) & (before | first | other)
 
 
 def test_a_report_since_which_a_run_has_come_is_made_again(tmp_path: Path) -> None:
-    jobs = {name: {"report": name == "10_report"} for name in ("02_adapt_image", "10_report")}
+    values = {"path": "", "sha256": "", "exhibits": (), "axes": {}, "parameters": {}, "gpu": 0}
+    jobs = {
+        name: Job(name=name, notebook=name, report=name == "10_report", **values)  # type: ignore[arg-type]
+        for name in ("02_adapt_image", "10_report")
+    }
     runs = tmp_path / "runs"
     assert outdated_reports(jobs, tmp_path, runs) == set()
     for path in (runs, report := tmp_path / "notebooks" / "10_report.ipynb"):
@@ -446,12 +462,12 @@ def test_another_network_in_the_folder_of_weights_is_another_job(
 ) -> None:
     def stands_on() -> list[list[Any]]:
         jobs = jobs_of(study.notebooks, image_weights=str(tmp_path), seeds=[0, 1])
-        run.write_plan(load_profile("quick"), jobs, study.folder, {})
-        return [jobs[f"02_adapt_image-digits-seed{seed}"]["stands_on"] for seed in (0, 1)]
+        done = planned(jobs, study.folder, {})
+        return [done[f"02_adapt_image-digits-seed{seed}"]["stands_on"] for seed in (0, 1)]
 
     there = {(str(tmp_path), 1): ["folder:0123"]}
     monkeypatch.setattr(
-        "study.workflow.notebooks.origins", lambda weights, seeds: there.get((weights, *seeds), [])
+        "study.workflow.plan.origins", lambda weights, seeds: there.get((weights, *seeds), [])
     )
     assert stands_on() == [[0], [0, "folder:0123"]]
     there[str(tmp_path), 1] = ["folder:4567"]
@@ -465,78 +481,31 @@ def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Pa
         write_notebook(tmp_path / f"{name}.ipynb", "seed = 0\nimage_dataset = 'digits'")
     write_notebook(tmp_path / "08_released_network.ipynb", "profile = 'quick'")
     jobs = jobs_of(tmp_path)
-    assert jobs["05_ablations-digits-seed0"]["after"] == jobs["08_released_network"]["after"] == []
-    assert jobs["06_uncertainty-digits-seed0"]["after"] == ["01_pretrain-digits-seed0"]
-    assert {"05_ablations-digits-seed0", "08_released_network"} <= set(jobs["10_report"]["after"])
+    assert jobs["05_ablations-digits-seed0"].after == jobs["08_released_network"].after == ()
+    assert jobs["06_uncertainty-digits-seed0"].after == ("01_pretrain-digits-seed0",)
+    assert {"05_ablations-digits-seed0", "08_released_network"} <= set(jobs["10_report"].after)
 
 
 def test_where_a_notebook_chooses_the_other_seeds_wait_for_the_first() -> None:
-    jobs = make_jobs(ROOT / "notebooks", flat(load_profile("quick", {"seeds": [4, 0, 1]})))
+    jobs = jobs_of(ROOT / "notebooks", seeds=[4, 0, 1])
     for name in ("07_collapse", "09_field"):
         waits = {
-            seed: f"{name}-digits-seed4" in jobs[f"{name}-digits-seed{seed}"]["after"]
+            seed: f"{name}-digits-seed4" in jobs[f"{name}-digits-seed{seed}"].after
             for seed in (4, 0, 1)
         }
         assert waits == {4: False, 0: True, 1: True}, name
-    assert "02_adapt_image-digits-seed4" not in jobs["02_adapt_image-digits-seed0"]["after"]
+    assert "02_adapt_image-digits-seed4" not in jobs["02_adapt_image-digits-seed0"].after
 
 
-def test_the_estimate_counts_images_and_says_what_it_does_not_know(tmp_path: Path) -> None:
-    only = {
-        "image_dataset": "cifar10",
-        "image_methods": ["tent"],
-        "seeds": [0],
-        "results_folder": str(tmp_path),
-    }
-
-    def lines(**changes: Any) -> dict[str, str]:
-        settings = load_profile("paper", only | changes)
-        jobs = make_jobs(ROOT / "notebooks", flat(settings))
-        left = [name for name in jobs if name.startswith(("02_adapt_image", "03"))]
-        return dict(line.rpartition(": ")[::2] for line in estimate(jobs, left, settings))
-
-    found = lines()
-    # Tent in the stream and on 14 domains alone, and 57 domains measured; ERM's training is
-    # 01_pretrain's.
-    by_hand = (29 * UPDATE["tent"] + 57 * FORWARD) * 10_000 / 3.6e6
-    assert float(found["02_adapt_image on cifar10"].split()[0]) == pytest.approx(by_hand, rel=0.15)
-    assert found["not in it, for want of a measured rate or a choice"] == "text_dataset"
-    twice = lines(seeds=[0, 1])["02_adapt_image on cifar10"]
-    assert float(twice.split()[0]) == pytest.approx(2 * by_hand, rel=0.15)
-
-
-def test_the_estimate_knows_what_is_computed(tmp_path: Path) -> None:
-    changes = {"image_dataset": "cifar10", "results_folder": str(tmp_path)}
-    settings = load_profile("paper", changes | {"device": "cpu"})
-    requests = {
-        name: CoreStudy(settings.vary("image", {"dataset": name}))
-        for name in ("cifar10", "tiny_imagenet")
-    }
-    small, large = (hours(study.request("tent")) for study in requests.values())
-    assert large / small == pytest.approx(67, rel=0.02), "ResNet-34 at 224 pixels, not at 64"
-    held_out = requests["cifar10"].varied(
-        stream=HELD_OUT_CORRUPTIONS, test_size=None, held_out_fraction=0.1
+def test_exhibits_are_declared_where_a_notebook_begins_and_only_there(tmp_path: Path) -> None:
+    begin = "from study import notebook\nstudy = notebook.begin(globals(){})"
+    later = "exhibits.run('choice', study)  # notebook.begin(globals(), exhibits=['other'])"
+    path = write_notebook(
+        tmp_path / "01_x.ipynb", "seed = 0", begin.format(", exhibits=['a', 'b']"), later
     )
-    assert images_of(held_out.request("tent")) == 5_000
-    trained = {
-        name: hours(requests["cifar10"].checkpoint_request(name))
-        for name in ("erm", "both_cross_entropy")
-    }
-    assert trained["both_cross_entropy"] == 2 * trained["erm"], "each image plain and randomised"
-    counted = requests["cifar10"].varied(epochs=None, iterations=225).checkpoint_request("erm")
-    assert hours(counted) == pytest.approx(trained["erm"] / 75), (
-        "an epoch, of 45,000 images in batches of 200"
-    )
-    mixed = requests["cifar10"].varied(stream="mixed").request("tent")
-    assert hours(mixed) == hours(mixed.model_copy(update={"forward_transfer": False})), (
-        "F has no meaning there"
-    )
-    other = (
-        requests["cifar10"]
-        .request("tent")
-        .checkpoint.model_copy(update={"network": None, "weights": "folder:0a"})
-    )
-    with pytest.raises(KeyError, match="folder"):
-        hours(other)
-    jobs = make_jobs(ROOT / "notebooks", flat(settings))
-    assert "at rates that are yet to be chosen" in " ".join(estimate(jobs, list(jobs), settings))
+    assert declared_exhibits(path) == ("a", "b")
+    assert declared_exhibits(write_notebook(path, "seed = 0", begin.format(""), later)) == ()
+    assert declared_exhibits(write_notebook(path, "seed = 0", later)) == ()
+    computed = write_notebook(path, "seed = 0", begin.format(", exhibits=names"))
+    with pytest.raises(refusal.Refusal, match="exhibits=names: allowed is a list of names"):
+        declared_exhibits(computed)

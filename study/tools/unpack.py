@@ -25,7 +25,7 @@ from cascadetta_lib.data.base import DataMissing
 from study.settings import SettingsError, load_profile
 from study.store import DESCRIPTION, CheckpointRequest, Damaged, Entry, read_entry
 from study.study import Study
-from study.workflow.command import from_folder
+from study.workflow.configuration import from_folder
 
 
 def unpack(archive: Path, study: Study) -> int:

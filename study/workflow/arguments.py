@@ -1,0 +1,157 @@
+"""The arguments of run_all.sh, and the mistakes in them that can be told at once.
+
+Only the standard library, so that --help needs no environment and a misspelled argument does not
+wait for PyTorch.
+"""
+
+import argparse
+import reprlib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from study import ROOT
+from study.workflow.refusal import Refusal, allowed_instead
+
+EPILOG = """\
+What stands after -- goes to Snakemake, which then speaks for itself:
+  ./run_all.sh --profile paper -- --keep-going
+
+./run_all.sh test makes the tests' environment and runs all tests; options go to pytest:
+  ./run_all.sh test -k workflow
+
+Exit codes: 0 done; 1 failed; 2 bad arguments or configuration; 3 data missing;
+4 a notebook failed; 130 stopped.
+
+What is finished is kept: the same command goes on after Ctrl-C, a kill or a failure.
+results/PROFILE holds report.html and the executed notebooks; results/checkpoints and results/runs
+hold what they stored.
+In Python, study.settings.PARAMETERS[NAME].description explains a parameter.
+"""
+
+
+def profiles() -> list[str]:
+    """The names of the profiles in profiles/."""
+    return sorted(path.stem for path in (ROOT / "profiles").glob("*.yaml"))
+
+
+def notebooks_in(folder: Path) -> list[Path]:
+    """The notebooks `NN_name.ipynb` in `folder`, in their order."""
+    return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the options; `snakemake` has what stands after `--`. A wrong one ends the program."""
+    parser = argparse.ArgumentParser(
+        "./run_all.sh",
+        usage="%(prog)s [OPTIONS] [-- SNAKEMAKE OPTIONS]\n       %(prog)s test [PYTEST OPTIONS]",
+        description="Make the environment once, execute the notebooks with a profile, write the "
+        "report.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
+    known: list[str] = ["--help"]
+
+    def add(name: str, about: str, example: str, **rest: Any) -> None:
+        known.append(name)
+        parser.add_argument(name, help=f"{about}\n  {example}", **rest)
+
+    several = {"nargs": "+", "action": "extend", "default": []}
+    add(
+        "--profile",
+        f"{', '.join(profiles())} or a YAML file; quick is the default",
+        "--profile mine.yaml",
+        default="quick",
+    )
+    add(
+        "--only",
+        "only these notebooks",
+        "--only 01_pretrain 02_adapt_image",
+        metavar="NAME",
+        **several,
+    )
+    add(
+        "--seeds",
+        "these seeds instead of the profile's, one job per seed",
+        "--seeds 0,1,2",
+        metavar="LIST",
+    )
+    add(
+        "--set",
+        "values instead of the profile's, in YAML; the results go into a folder of their own",
+        "--set image_epochs=2 'image_methods=[erm, cascade]'",
+        metavar="NAME=VALUE",
+        **several,
+    )
+    add(
+        "--jobs",
+        "N notebooks at a time (one per GPU; without one, two)",
+        "--jobs 4",
+        type=int,
+        metavar="N",
+    )
+    add(
+        "--cluster",
+        "run the jobs on a cluster: slurm (profiles/slurm), or a folder of your own with "
+        "Snakemake's config.yaml",
+        "--profile paper --cluster slurm",
+        metavar="NAME",
+    )
+    add(
+        "--dry-run",
+        "list the jobs, say what is stored, start none",
+        "--profile paper --dry-run",
+        action="store_true",
+    )
+    add(
+        "--force",
+        "execute these and what follows from them again (stored results are still used)",
+        "--force 02_adapt_image",
+        metavar="NAME",
+        **several,
+    )
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    options, unknown = parser.parse_known_args(arguments[:cut])
+    if unknown:
+        parser.error(f"{unknown[0]} is no argument; {allowed_instead(unknown[0], known)}")
+    if options.jobs is not None and options.jobs < 1:
+        parser.error(f"--jobs {options.jobs}: allowed are whole numbers from 1 on")
+    options.snakemake = list(arguments[cut + 1 :])
+    return options
+
+
+def check(options: argparse.Namespace, notebooks: Path) -> None:
+    """Refuse what is wrong whatever the parameters are: a profile or notebook that does not exist,
+    and text after --set without a name and a value, or with a name that stands there twice."""
+    _check_profile(options.profile)
+    known = [path.stem for path in notebooks_in(notebooks)]
+    chosen = options.only or known
+    check_notebooks("--only", options.only, known)
+    check_notebooks("--force", options.force, chosen)
+    named = [] if options.seeds is None else ["seeds"]
+    for pair in options.set:
+        name, equals, _ = pair.partition("=")
+        if not equals:
+            raise Refusal(f"--set {pair[:200]}: allowed is NAME=VALUE, such as image_epochs=2")
+        if name == "seed":
+            raise Refusal(f"--set {pair[:200]}: each job has its own seed; use --seeds")
+        if name in named:
+            raise Refusal(f"--set {pair[:200]}: it is given twice")
+        named.append(name)
+
+
+def _check_profile(profile: str) -> None:
+    try:
+        exists = profile in profiles() or Path(profile).is_file()
+    except (OSError, ValueError):  # a name of thousands of letters, or one with a NUL
+        exists = False
+    if not exists:
+        told = f"no such profile or file; {allowed_instead(profile[:60], profiles())}"
+        raise Refusal(f"profile {reprlib.repr(profile)}: {told}")
+
+
+def check_notebooks(where: str, names: Collection[str], known: Collection[str]) -> None:
+    """Refuse the first of `names`, given by the option or parameter `where`, that is not known."""
+    for name in names:
+        if name not in known:
+            raise Refusal(f"{where} {name}: no such notebook; {allowed_instead(name, known)}")

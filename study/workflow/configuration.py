@@ -1,0 +1,100 @@
+"""The settings of a run: a profile with the command line's values."""
+
+import argparse
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from cascadetta_lib.training.objectives import Training
+from study.sections import NETWORKS
+from study.settings import Settings, SettingsError, flat, load_profile, parse_yaml
+from study.workflow.refusal import Refusal
+
+KEEP_THE_FOLDER = (
+    "seeds",
+    "device",
+    "data_folder",
+    "results_folder",
+    "figures_folder",
+    "figures_notebooks",
+)
+"""Parameters that --set may change without giving the results a folder of their own: the numbers
+stay the same, or there are more of them. Only another *first* seed changes what exhibits choose."""
+OF_TRAINING = {"trial_epochs", "trial_train_size"}.union(
+    Training.model_fields, *(kind.model_fields for kind in NETWORKS.values())
+)
+"""Parameters, without the modality, that matter only for networks that are trained here."""
+
+
+def from_folder(name: str, value: Any, folder: Path) -> Any:
+    """Take the relative paths in a value from `folder`: npz:FOLDER, release:FILE, and parameters
+    whose names end in _folder."""
+    if isinstance(value, list):
+        return [
+            item if isinstance(item, list) else from_folder(name, item, folder) for item in value
+        ]
+    if not isinstance(value, str):
+        return value
+    kind, _, path = value.partition(":")
+    if path and name.endswith(("_dataset", "_weights")):
+        return f"{kind}:{folder / Path(path).expanduser()}"
+    of_weights = name.endswith("_weights") and kind not in ("train", "shipped")
+    if kind and (of_weights or name.endswith("_folder")):
+        return str(folder / Path(value).expanduser())
+    return value
+
+
+def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
+    """The profile with the command line's values. What these change is run under a label of its
+    own, so that no result of the profile itself is replaced. Refusal if anything cannot be used."""
+    pairs = list(options.set)
+    if options.seeds is not None:
+        pairs.insert(0, f"seeds=[{options.seeds}]")
+    changes: dict[str, Any] = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        try:
+            changes[name] = from_folder(name, parse_yaml(text), caller)
+        except (ValueError, RuntimeError) as error:
+            raise Refusal(f"--set {pair[:200]}: {error}") from None
+    try:
+        plain = load_profile(options.profile)
+        settings = load_profile(options.profile, changes)
+        changed = _changed(plain, settings)
+        if changed:
+            digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:6]
+            own = {"figures_folder": "", "profile": f"{settings.profile}-{digest}"}
+            settings = load_profile(options.profile, own | changes)
+    except SettingsError as error:
+        raise Refusal(str(error)) from None
+    _check_training(changed, flat(settings))
+    return settings
+
+
+def _changed(plain: Settings, settings: Settings) -> dict[str, Any]:
+    """What of `settings` gives the results another folder than the profile's own."""
+    before = flat(plain)
+    changed = {
+        name: value
+        for name, value in flat(settings).items()
+        if value != before[name] and name not in KEEP_THE_FOLDER
+    }
+    first = settings.seeds[:1]
+    if first != plain.seeds[:1]:
+        changed["seeds"] = first
+    return changed
+
+
+def _check_training(changed: dict[str, Any], values: dict[str, Any]) -> None:
+    """Refuse a parameter of training where no network is trained."""
+    for name, value in changed.items():
+        modality, _, field = name.partition("_")
+        if field not in OF_TRAINING:
+            continue
+        weights = values[f"{modality}_weights"]
+        if weights != "train":
+            raise Refusal(
+                f"--set {name}={value}: no network is trained where {modality}_weights = "
+                f"{weights}, so it would change nothing"
+            )

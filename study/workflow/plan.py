@@ -1,0 +1,229 @@
+"""The jobs that a profile makes of the notebooks, and the plan that Snakemake follows.
+
+A notebook's parameters say what it works on: `seed` or `image_dataset` (any of AXES) make one job
+per seed, per dataset; `seeds` makes a report, one job that sees all and comes last. So a new
+notebook is a file in notebooks/ and nothing else.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.training.objectives import OBJECTIVES
+from study import ROOT
+from study import weights as networks
+from study.settings import Settings, flat
+from study.store import STORE_FORMAT
+from study.workflow.arguments import notebooks_in
+from study.workflow.notebooks import Notebook, read_notebook
+from study.workflow.refusal import FAILED, Refusal
+
+DATASETS = ("image_dataset", "text_dataset", "speech_dataset")
+AXES = (*DATASETS, "seed")
+PRETRAIN = "01_pretrain"
+"""Makes the checkpoints, so its jobs come before those of the other notebooks on the same dataset
+and seed."""
+ABLATIONS = "05_ablations"
+"""Begins with the networks that only it needs, so it does not wait for PRETRAIN: two jobs train
+side by side."""
+CHOICE = "choice"
+"""The exhibit that chooses learning rates, at the first seed only."""
+RESULTS_DEPEND_ON = ("study/exhibits", "study/notebook.py", "cascadetta_lib/methods")
+"""The code whose change makes every notebook outdated."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One execution of a notebook: on one dataset at one seed, or a report of all.
+
+    It is done again if anything here changes. parameters: those that the notebook names and those
+    of its modalities; it reads the others from the profile. networks: identifiers of every network
+    that is not trained here. after: the jobs before it. stands_on: what identifies its data, its
+    networks, and the seed at which exhibits choose.
+    """
+
+    name: str
+    notebook: str
+    path: str
+    sha256: str
+    report: bool
+    exhibits: tuple[str, ...]
+    axes: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    gpu: int
+    networks: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    stands_on: tuple[Any, ...] = ()
+
+    def comes_before(self, other: "Job", first_seed: int) -> bool:
+        """Whether `other` needs what this job makes."""
+        if other.report:
+            return True
+        if self.notebook == PRETRAIN and other.notebook not in (PRETRAIN, ABLATIONS):
+            return self.axes.items() <= other.axes.items()
+        if self.notebook == other.notebook and CHOICE in self.exhibits:
+            return self.axes == {**other.axes, "seed": first_seed}
+        return False
+
+
+def slug(value: object) -> str:
+    """A short file name for the value of an axis: digits, npz-pets, seed0. Settings refuse two
+    folders of one name."""
+    if isinstance(value, int):
+        return f"seed{value}"
+    kind, colon, folder = str(value).partition(":")
+    return quote(f"{kind}-{Path(folder).name}" if colon else kind, safe="")
+
+
+def origins(weights: str, seeds: Iterable[int]) -> list[str]:
+    """The identifier of every network, of any objective, that `weights` has at these seeds. Reads
+    no data."""
+    found = []
+    for objective, seed in itertools.product(OBJECTIVES, seeds):
+        with suppress(networks.NetworkError):
+            found.append(networks.origin(weights, objective, seed))
+    return found
+
+
+def code_of_results(root: Path = ROOT) -> bytes:
+    """The text of everything in RESULTS_DEPEND_ON."""
+    files: list[Path] = []
+    for name in RESULTS_DEPEND_ON:
+        place = root / name
+        found = [place] if place.is_file() else place.rglob("[!.]*.*")
+        files += [path for path in found if path.suffix != ".pyc"]
+    return b"".join(path.read_bytes() for path in sorted(files))
+
+
+def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dict[str, Job]:
+    """The jobs of the notebooks in `folder` by name. values: the flat settings as JSON has them."""
+    jobs: dict[str, Job] = {}
+    code = code_of_results(root) + bytes([STORE_FORMAT])
+    for path in notebooks_in(folder):
+        notebook = read_notebook(path, values)
+        for axes in _points(notebook, values):
+            job = _make_job(notebook, axes, values, code)
+            after = [each for each in jobs.values() if each.comes_before(job, values["seeds"][0])]
+            names = tuple(each.name for each in after)
+            jobs[job.name] = dataclasses.replace(job, after=names)
+    return jobs
+
+
+def _points(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The dataset and the seed of each job of a notebook; one empty point for a report."""
+    several: dict[str, Any] = {}
+    if "seeds" not in notebook.parameters:
+        for axis in AXES:
+            if axis in notebook.parameters:
+                several[axis] = values["seeds" if axis == "seed" else axis]
+    lists = [each if isinstance(each, list) else [each] for each in several.values()]
+    for point in itertools.product(*lists):
+        yield dict(zip(several, point, strict=True))
+
+
+def _make_job(
+    notebook: Notebook, axes: dict[str, Any], values: Mapping[str, Any], code: bytes
+) -> Job:
+    """The job of a notebook at one point, without those before it."""
+    names = notebook.parameters
+    modalities = tuple(f"{name.partition('_')[0]}_" for name in names if name in DATASETS)
+    given = {
+        name: value
+        for name, value in values.items()
+        if name in names or name.startswith(modalities)
+    }
+    seeds = [axes["seed"]] if "seed" in axes else values["seeds"]
+    weights = [value for name, value in given.items() if name.endswith("_weights")]
+    report = "seeds" in names
+    return Job(
+        name="-".join([notebook.name, *map(slug, axes.values())]),
+        notebook=notebook.name,
+        path=str(notebook.path),
+        sha256=hashlib.sha256(notebook.path.read_bytes() + code).hexdigest(),
+        report=report,
+        exhibits=notebook.exhibits,
+        axes=axes,
+        parameters=given | axes,
+        gpu=int(values["device"] == "cuda" and not report),
+        networks=tuple(origin for each in weights for origin in origins(each, seeds)),
+    )
+
+
+def outdated_reports(jobs: Mapping[str, Job], folder: Path, runs: Path) -> set[str]:
+    """The reports since which a run has come into the store, such as one of another seed, which
+    they show as well."""
+    latest = runs.stat().st_mtime if runs.exists() else 0.0
+    found = set()
+    for name, job in jobs.items():
+        output = folder / "notebooks" / f"{name}.ipynb"
+        if job.report and output.exists() and output.stat().st_mtime < latest:
+            found.add(name)
+    return found
+
+
+def write_plan(
+    settings: Settings, jobs: Mapping[str, Job], folder: Path, data: Mapping[str, str]
+) -> list[str]:
+    """Write profile.yaml, the resolved profile that the notebooks name, and plan.json, the jobs
+    that the Snakefile reads. Return the command that runs them.
+
+    A job is done again if what identifies its dataset in `data` has changed. Snakemake's own lock
+    is not used, because ours does not outlive a kill.
+    """
+    profile = folder / "profile.yaml"
+    plan = folder / "plan.json"
+    known = dict(data)
+    if plan.exists():  # a dry run reads no data, and a run of a few notebooks only theirs
+        known = json.loads(plan.read_text(encoding="utf-8")).get("data", {}) | known
+    text = yaml.safe_dump(flat(settings), sort_keys=False, allow_unicode=True)
+    write_atomically(profile, lambda file: file.write(text.encode()))
+    planned = {}
+    for job in jobs.values():
+        there = [
+            name
+            for name in job.after
+            if name in jobs or (folder / "notebooks" / f"{name}.ipynb").exists()
+        ]
+        contents = [known[name] for name in map(slug, job.axes.values()) if name in known]
+        planned[job.name] = dataclasses.replace(
+            job,
+            parameters={**job.parameters, "profile": str(profile)},
+            stands_on=(settings.seeds[0], *contents, *job.networks),
+            after=tuple(there),
+        )
+    content = {
+        "jobs": {name: dataclasses.asdict(job) for name, job in planned.items()},
+        "data": known,
+    }
+    write_atomically(plan, lambda file: file.write(json.dumps(content, indent=1).encode()))
+    snakefile = ROOT / "study" / "workflow" / "Snakefile"
+    return [
+        *(sys.executable, "-m", "snakemake", "--snakefile", str(snakefile), "--nolock"),
+        *("--directory", str(folder), "--configfile", str(plan)),
+        *("--rerun-incomplete", "--rerun-triggers", "mtime", "params"),
+    ]
+
+
+def unfinished(command: list[str], jobs: Iterable[str]) -> list[str]:
+    """Those of the jobs that would run, according to Snakemake."""
+    listed = subprocess.run([*command, "--dry-run", "--summary"], capture_output=True, text=True)
+    if listed.returncode:
+        raise Refusal(f"Snakemake failed\n{listed.stderr}{listed.stdout}", FAILED)
+    done = [
+        line.partition("\t")[0]
+        for line in listed.stdout.splitlines()
+        if line.endswith("\tno update")
+    ]
+    return [name for name in jobs if f"notebooks/{name}.ipynb" not in done]
