@@ -64,11 +64,14 @@ class Study:
         self.device, self.store = choose_device(settings.device), Store(settings.results_path)
         self._loaded: dict[Options, Dataset] = {}
         self.brought: networks.Brought | None = None
+        self.exhibits: tuple[str, ...] | None = None
+        """Those that the notebook of this study declares; None: any may be made."""
 
     def _with(self, settings: Settings) -> "Study":
         """The study under other settings; what one of them has loaded is there for both."""
         other = Study(settings, self.modality)
         other.brought = self.brought
+        other.exhibits = self.exhibits
         if other.dataset_name == self.dataset_name:
             other._loaded = self._loaded
         return other

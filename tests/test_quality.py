@@ -24,7 +24,7 @@ FLOORS = (
     {"study.exhibits.beyond"},
     {"study.exhibits.verdicts"},
     {"study.exhibits"},
-    {"study.workflow", "study.tools"},
+    {"study.notebook", "study.workflow", "study.tools"},
 )
 """The rooms of the library and of the study, from the ground up."""
 

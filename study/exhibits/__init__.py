@@ -1,10 +1,11 @@
-"""Every table and figure, from stored runs alone: one file an exhibit, found by the registry
-`base.EXHIBITS`.
+"""Every table and figure, from stored runs only: one file per exhibit, found by the registry
+`EXHIBITS`.
 
-exhibits.show("batch_size", study)     # in a notebook: the exhibit from what is stored
-exhibits.make("batch_size", study)     # the runs that it lacks at the study's seed
+exhibits.run("batch_size", study)      # make the runs that it lacks at the study's seed, and show it
+exhibits.show("batch_size", study)     # show it from what is stored
+exhibits.make("batch_size", study)     # only make the runs
 """
 
-from study.exhibits.kit.exhibit import EXHIBITS, Shown, make, show, show_all
+from study.exhibits.kit.exhibit import EXHIBITS, Shown, make, run, show, show_all
 
-__all__ = ["EXHIBITS", "Shown", "make", "show", "show_all"]
+__all__ = ["EXHIBITS", "Shown", "make", "run", "show", "show_all"]

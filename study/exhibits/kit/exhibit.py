@@ -260,6 +260,22 @@ def show(name: str, study: Study) -> Shown:
     return EXHIBITS[name].show(runs)
 
 
+def run(name: str, study: Study) -> Shown:
+    """Make the runs that an exhibit lacks at the study's seed, then show it.
+
+    Raises ValueError for an unknown name, and in a notebook for an exhibit that it does not
+    declare.
+    """
+    if study.exhibits is not None and name not in study.exhibits:
+        declared = ", ".join(study.exhibits) or "none"
+        raise ValueError(
+            f"exhibit {name!r} is not declared (declared: {declared}): add it to exhibits=[…] "
+            "of notebook.begin, where the scheduler reads it"
+        )
+    make(name, study)
+    return show(name, study)
+
+
 def show_all(settings: Settings) -> list[Shown]:
     """Every exhibit on every dataset of the profile, in the order of the page."""
     ordered = sorted((EXHIBITS[name] for name in EXHIBITS), key=lambda each: each.place)

@@ -1,0 +1,64 @@
+"""How a notebook begins: its parameters are checked, and it says what it studies.
+
+    study = notebook.begin(globals(), exhibits=["main_image"])
+
+The exhibits are declared there, because the scheduler and the tests read them in the same place.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from IPython.display import Markdown, display
+
+from cascadetta_lib.data.base import Modality
+from study import other_clone
+from study.exhibits import EXHIBITS
+from study.exhibits.kit import style
+from study.settings import Settings, SettingsError, settings_from
+from study.study import Study
+
+
+def begin(
+    variables: Mapping[str, Any], exhibits: Sequence[str] = (), modality: Modality = "image"
+) -> Study:
+    """Make the study of a notebook from its own variables, and show on what it works.
+
+    variables: `globals()` of the notebook, after its parameters cell. exhibits: those that the
+    notebook makes, written as a list of names; `exhibits.run` refuses any other. Raises
+    SettingsError for a parameter that cannot be used, ValueError for an unknown exhibit, and
+    DataMissing, each before any work starts.
+    """
+    study = Study(check(variables), modality)
+    for name in exhibits:
+        EXHIBITS[name]
+    study.exhibits = tuple(exhibits)
+    display(Markdown(about(study)))
+    return study
+
+
+def check(variables: Mapping[str, Any]) -> Settings:
+    """The settings of a notebook that works on no single dataset, such as the report.
+
+    Raises SettingsError also for code of another clone of the repository than the notebook's.
+    """
+    told = other_clone()
+    if told:
+        raise SettingsError(told)
+    style.set_style()
+    return settings_from(variables)
+
+
+def about(study: Study) -> str:
+    """Profile, seed, data, numbers of examples, batch size and device of a study, as Markdown."""
+    dataset = study.dataset
+    counts = (
+        f"{len(dataset.train.y):,} {dataset.unit} to train on, {len(dataset.held_out.y):,} held out"
+    )
+    if not len(dataset.train.y):
+        counts = f"no {dataset.unit} to train on"
+    return (
+        f"Profile `{study.settings.profile}`, seed {study.settings.seed}. "
+        f"**{dataset.name}**: {dataset.source}; target domains: {dataset.domain_source}. "
+        f"{counts}, {dataset.classes} classes. "
+        f"Batches of {study.batch_size} on {study.device}."
+    )
