@@ -13,9 +13,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from study import exhibits
 from study.exhibits import EXHIBITS
 from study.settings import PARAMETERS, load_profile, settings_from
-from study.workflow.notebooks import code_cells, read_parameters
+from study.study import Study
+from study.workflow.notebooks import code_cells, declared_exhibits, read_parameters
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -99,24 +101,57 @@ def test_a_notebook_decides_and_the_library_does(path: Path) -> None:
             )
 
 
-def asked_for(path: Path) -> set[str]:
-    """The exhibits that a notebook shows by name."""
-    return set(re.findall(r'exhibits\.show\("(\w+)"', code(path)))
+def calls(path: Path, function: str) -> list[str]:
+    """The first argument of each call of `function` in a notebook, such as "main_image"."""
+    found = []
+    for node in ast.walk(ast.parse(code(path))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == function:
+            found.append(ast.literal_eval(node.args[0]))
+    return found
 
 
 @each_notebook
-def test_an_exhibit_is_made_before_it_is_shown(path: Path) -> None:
-    assert asked_for(path) <= set(EXHIBITS)
-    made = set(re.findall(r'exhibits\.make\("(\w+)"', code(path)))
-    assert made <= asked_for(path)
+def test_a_notebook_runs_the_exhibits_that_it_declares(path: Path) -> None:
+    declared = declared_exhibits(path)
+    assert set(declared) <= set(EXHIBITS)
+    assert calls(path, "exhibits.run") == list(declared), "each once, in their order"
+    assert set(calls(path, "exhibits.show")) <= set(declared)
+
+
+def test_an_exhibit_that_is_not_declared_is_refused(tmp_path: Path) -> None:
+    study = Study(load_profile("quick", {"results_folder": str(tmp_path)}))
+    study.exhibits = ("main_image",)
+    for name in (study, study.varied(batch_size=16)):
+        with pytest.raises(ValueError, match=r"'choice' is not declared \(declared: main_image\)"):
+            exhibits.run("choice", name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_notebooks_before_the_report_make_every_exhibit(tmp_path: Path) -> None:
     settings = load_profile("quick", {"results_folder": str(tmp_path)})
     missing = {name for name in EXHIBITS if EXHIBITS[name].points(settings)}
     for path in NOTEBOOKS:
-        missing -= asked_for(path)
+        missing -= set(declared_exhibits(path))
     assert not missing
+
+
+@each_notebook
+def test_a_notebook_ends_with_what_to_expect_to_read_and_to_try(path: Path) -> None:
+    if path.stem == "10_report":
+        pytest.skip("the report is a page of results, and ends with the verdicts")
+    last = markdown(path)[-1]
+    assert [line.split("**")[1] for line in last.splitlines()[1:]] == [
+        "Expected.",
+        "Read it so.",
+        "Try next.",
+    ]
+
+
+@each_notebook
+def test_the_values_that_the_prose_proposes_can_be_used(path: Path) -> None:
+    proposed = re.findall(r"`(\w+) = ([^`]+)`", " ".join(markdown(path)))
+    for name, value in proposed:
+        settings_from({"profile": "quick", name: ast.literal_eval(value)})
 
 
 # --- by hand
@@ -124,6 +159,7 @@ def test_the_notebooks_before_the_report_make_every_exhibit(tmp_path: Path) -> N
 
 LAST = """
 import sys
+settings = study.settings
 found = (settings.profile, settings.seed, settings.text.hidden, settings.image.dataset)
 print("by", sys.executable, "found", *found)
 """

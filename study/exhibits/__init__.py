@@ -1,7 +1,7 @@
 """Every table and figure, from stored runs only: one file per exhibit, found by the registry
 `EXHIBITS`.
 
-exhibits.run("batch_size", study)      # make the runs that it lacks at the study's seed, and show it
+exhibits.run("batch_size", study)      # make the runs that it lacks at the study's seed; show it
 exhibits.show("batch_size", study)     # show it from what is stored
 exhibits.make("batch_size", study)     # only make the runs
 """
