@@ -19,7 +19,7 @@ from cascadetta_lib.evaluation.metrics import (
     online_errors,
 )
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.models import ImageNetwork, Outputs, build_network
+from cascadetta_lib.models import ImageNetwork, Outputs, batch_norm_parameters, build_network
 from cascadetta_lib.models.statistics import keep_statistics
 from cascadetta_lib.training.objectives import OBJECTIVES
 
@@ -157,6 +157,28 @@ def test_records_tell_entropies(dataset: ImageDataset) -> None:
         and (erm["entropy_main"] > 0).all()
         and (erm["seconds"] > 0).all()
     )
+
+
+def test_records_tell_how_far_the_parameters_have_moved(dataset: ImageDataset) -> None:
+    """By hand: θ_m is all that the cascade moves beside scales and shifts."""
+    method = make("cascade")
+    norms = batch_norm_parameters(method.model)
+    rest = list(method.model.main_classifier.parameters())
+    before = [each.detach().clone() for each in [*norms, *rest]]
+    domain = STREAM[0]
+    x = dataset.prepare(dataset.domain(*domain).x[:BATCH])
+    method.step(x)
+    moved = [(now - then).square().sum() for now, then in zip([*norms, *rest], before, strict=True)]
+    first = Evaluator(make("cascade"), dataset, STREAM, BATCH).run(transfer=False).batches.iloc[0]
+    assert first["moved_normalization"] == pytest.approx(sum(moved[: len(norms)]).sqrt().item())
+    assert first["moved_others"] == pytest.approx(sum(moved[len(norms) :]).sqrt().item())
+    assert min(first["moved_normalization"], first["moved_others"]) > 0
+
+
+@pytest.mark.parametrize("name", ["erm", "adabn"])
+def test_what_does_not_adapt_does_not_move(name: str, dataset: ImageDataset) -> None:
+    moved = evaluate(name, dataset).batches[["moved_normalization", "moved_others"]]
+    assert (moved == 0).all().all()
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

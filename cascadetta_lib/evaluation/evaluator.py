@@ -27,6 +27,7 @@ from torch import Tensor
 
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import Domain, Order, draw_order, shuffle_examples
+from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
 from cascadetta_lib.models import Outputs
@@ -43,7 +44,9 @@ class Evaluation(NamedTuple):
     batches: a row a batch; of a mixed stream, a row for each domain in a batch. Columns: step (the
         domain's place in the stream, from 0), domain, severity, position (examples before the
         batch, of the domain, or of the whole mixed stream), count, errors, what `losses.describe`
-        says of them (NaN without θ_a), seconds (the stretch's mean a batch, shared out by count).
+        says of them (NaN without θ_a), moved_normalization and moved_others (how far the adapted
+        parameters are from the source after the batch, see distance.Moved), seconds (the stretch's
+        mean per batch, shared out by count).
     accuracies: a row a measurement without update: step, domain, severity, kind, after, accuracy in
         [0, 1]. kind is `stream` for the model after T_1..T_after; with after = 0, `source` for the
         unadapted model in the method's BatchNorm mode, and `alone` for a source model that was
@@ -87,6 +90,7 @@ class Evaluator:
     seed: int = 0
     order_seed: int | None = None
     _held: dict[Stretch, Examples] = field(init=False, default_factory=dict)
+    _distance: Distance = field(init=False)
 
     def run(self, *, transfer: bool = True) -> Evaluation:
         """E, A and F of the stream, from the source; the method is reset before and after.
@@ -115,6 +119,7 @@ class Evaluator:
                 )
 
         method.reset()
+        self._distance = Distance(method)
         final: dict[Stretch, Mapping[int, float]] = {}
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             rows = self._pass(stretch, method.step)
@@ -201,17 +206,19 @@ class Evaluator:
                 # A network may mask classes by −∞, but never all of them.
                 finite = z.amax(1).isfinite().all()
                 wrong = z.argmax(1) != y[now]
+                moved = self._distance()
                 places, counts = np.unique(here, return_counts=True)
                 insides = groups[start : start + self.batch_size].split(counts.tolist())
                 for place, inside in zip(places, insides, strict=True):
                     part = Outputs(z[inside], None if a is None else a[inside])
-                    values = [wrong[inside].sum(), finite, *describe(part).values()]
+                    values = [wrong[inside].sum(), finite, *moved, *describe(part).values()]
                     results.append(torch.stack([value.float() for value in values]))
                     found.append((int(place), start, len(inside), len(inside) / len(here)))
         read = torch.stack(results).tolist()
         seconds = (time.perf_counter() - began) / len(starts)
         records: list[tuple[int, Record]] = []
-        for (place, start, count, share), (errors, finite, *about) in zip(found, read, strict=True):
+        for (place, start, count, share), values in zip(found, read, strict=True):
+            errors, finite, normalization, others, *about = values
             if not finite:
                 name = stretch[0] if len(stretch) == 1 else "the mixed stream"
                 where = f"{name}, batch {start // self.batch_size + 1} of {len(starts)}"
@@ -220,8 +227,9 @@ class Evaluator:
             described = dict.fromkeys(ABOUT_PREDICTIONS, math.nan) | dict(
                 zip(ABOUT_PREDICTIONS, about, strict=False)
             )
+            distances = {"moved_normalization": normalization, "moved_others": others}
             counted = {"position": start, "count": count, "errors": int(errors)}
-            records.append((place, counted | described | {"seconds": share * seconds}))
+            records.append((place, counted | described | distances | {"seconds": share * seconds}))
         return records
 
 

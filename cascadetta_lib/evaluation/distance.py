@@ -1,0 +1,57 @@
+"""How far a method has moved what it adapts: what tells a small step from no step."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+
+from cascadetta_lib.methods import Method
+
+NORMALIZATION = (
+    nn.BatchNorm1d,
+    nn.BatchNorm2d,
+    nn.BatchNorm3d,
+    nn.InstanceNorm1d,
+    nn.InstanceNorm2d,
+    nn.InstanceNorm3d,
+    nn.GroupNorm,
+    nn.LayerNorm,
+)
+
+
+class Moved(NamedTuple):
+    """Distances from the source, each a scalar ≥ 0 on the device.
+
+    normalization: of the adapted scales and shifts of normalisation layers. others: of all other
+    adapted parameters, such as those of θ_m.
+    """
+
+    normalization: Tensor
+    others: Tensor
+
+
+class Distance:
+    """Measure the Euclidean distance of a method's adapted parameters from where they are now.
+
+    Make it right after `method.reset()`; each call compares with that state.
+    """
+
+    def __init__(self, method: Method) -> None:
+        layers = [child for child in method.modules() if isinstance(child, NORMALIZATION)]
+        of_layers = {id(each) for layer in layers for each in layer.parameters(recurse=False)}
+        groups = method.optimizer.param_groups if method.optimizer is not None else []
+        adapted = [parameter for group in groups for parameter in group["params"]]
+        self.normalization = [each for each in adapted if id(each) in of_layers]
+        self.others = [each for each in adapted if id(each) not in of_layers]
+        self.zero = next(method.parameters(), torch.zeros(())).new_zeros(())
+        self.sources = {id(each): each.detach().clone() for each in adapted}
+
+    @torch.no_grad()
+    def __call__(self) -> Moved:
+        return Moved(self._of(self.normalization), self._of(self.others))
+
+    def _of(self, parameters: list[nn.Parameter]) -> Tensor:
+        if not parameters:
+            return self.zero
+        return get_total_norm([each - self.sources[id(each)] for each in parameters])
