@@ -66,9 +66,11 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
 
 
 def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
-    """The outer loss and its gradient on every parameter, through the inner step. H v_I is the gradient of the inner
-    loss's derivative along v_I (tangents.py); in a network with functions that have no tangent there, it is found by
-    double backward, at twice the cost and more."""
+    """The outer loss, a scalar, and its gradient on every parameter, through the inner step.
+
+    H v_I is the gradient of ⟨∇L, v_I⟩, L the inner loss. This slope is found by tangents.py, and in
+    a network with a function that has no rule there by double backward, which costs twice as much.
+    """
     parameters: Gradients = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
     with Tape() as tape:

@@ -182,9 +182,7 @@ def _batch_norm(call: Call, known: Known) -> Tensor:
     if id(x) in known:
         tangent: Tensor = BatchNormTangent.apply(known[id(x)], x, weight, *moved, eps)
         return tangent
-    scale, shift = (
-        torch.zeros_like(x[0, :, ...].flatten(1)[:, 0]) if each is None else each for each in moved
-    )
+    scale, shift = (x.new_zeros(x.shape[1]) if each is None else each for each in moved)
     return F.batch_norm(x, None, None, scale, shift, training=True, eps=eps)
 
 
@@ -192,6 +190,9 @@ def _by_double_backward(call: Call, known: Known) -> Tensor:
     """For what is small beside the convolutions. The gradient for a cotangent c on the output is
     linear in c, and the transpose of this map gives the tangent. The function is computed again,
     on aliases of its tensors, so that the gradient is through this one function alone.
+
+    It asks that torch can differentiate the function three times, which a test of each has to show:
+    layer_norm, for one, has a third derivative that takes mean and variance for constants.
     """
     _must_be_unchanged(call, *_tensors((call.args, call.kwargs)))
     aliases = {id(x): x.view_as(x) for x in call.args if id(x) in known}
@@ -283,29 +284,32 @@ def _combination(constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
     return total
 
 
-def _methods(*names: str) -> list[Callable[..., Any]]:
-    """Functions of torch and methods of Tensor of these names, as far as there are."""
+def _named(*names: str) -> list[Callable[..., Any]]:
+    """The functions of torch and the methods of Tensor of these names, as far as there are any."""
     places = (torch, Tensor)
     return [getattr(place, name) for name in names for place in places if hasattr(place, name)]
 
 
-Rule = Callable[[Call, Known], Tensor]
-RULES: dict[Callable[..., Any], Rule] = {
+AFFINE = [F.conv1d, F.conv2d, F.conv3d, F.linear]
+RELUS = [F.relu, F.relu_, *_named("relu", "relu_")]
+SUMS = _named("add", "add_")
+LINEAR = [
+    *[F.avg_pool1d, F.avg_pool2d, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.pad],
+    *_named("flatten", "reshape", "view", "transpose", "permute", "squeeze", "unsqueeze"),
+    *_named("contiguous", "to", "mean", "sum", "neg"),
+]
+SMOOTH = [
+    *[F.cross_entropy, F.log_softmax, F.softmax, F.max_pool2d, F.gelu],
+    *_named("log_softmax", "softmax", "logsumexp", "exp", "log", "sub", "mul", "div"),
+    *_named("matmul", "tanh", "sigmoid", "square"),
+]
+
+RULES: dict[Any, Callable[[Call, Known], Tensor]] = {
     F.batch_norm: _batch_norm,
-    **dict.fromkeys((F.conv1d, F.conv2d, F.conv3d, F.linear), _affine),
-    **dict.fromkeys([F.relu, F.relu_, *_methods("relu", "relu_")], _relu),
-    **dict.fromkeys(_methods("add", "add_"), _sum),
-    **dict.fromkeys(
-        [F.avg_pool1d, F.avg_pool2d, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.pad]
-        + _methods("flatten", "reshape", "view", "transpose", "permute", "squeeze", "unsqueeze")
-        + _methods("contiguous", "to", "mean", "sum", "neg"),
-        _linear,
-    ),
-    **dict.fromkeys(
-        [F.cross_entropy, F.log_softmax, F.softmax, F.max_pool1d, F.max_pool2d, F.gelu, F.silu]
-        + [F.layer_norm, F.group_norm, F.leaky_relu, F.elu, F.softplus]
-        + _methods("log_softmax", "softmax", "logsumexp", "exp", "log", "sub", "mul", "div")
-        + _methods("matmul", "tanh", "sigmoid", "square", "sqrt", "pow"),
-        _by_double_backward,
-    ),
+    **dict.fromkeys(AFFINE, _affine),
+    **dict.fromkeys(RELUS, _relu),
+    **dict.fromkeys(SUMS, _sum),
+    **dict.fromkeys(LINEAR, _linear),
+    **dict.fromkeys(SMOOTH, _by_double_backward),
 }
+"""The rule of each function: its call and the tangents of its tensors → that of its output."""

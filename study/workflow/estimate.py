@@ -41,7 +41,7 @@ UPDATE |= {
     "ttt": 3.3,
     "cotta": 35.0,
 }
-META, ROTATION, PLAIN = {"exact": 9.1, "difference": 5.7}, 6.9, 4.0
+META, ROTATION, PLAIN = 5.3, 6.9, 4.0
 SIZES = {
     "cifar10": (50_000, 10_000, 32),
     "cifar100": (50_000, 10_000, 32),
@@ -115,7 +115,7 @@ def hours(request: CheckpointRequest | RunRequest) -> float:
         share * min(source, int(request.options["train_size"] or source)) * (training.epochs or 0)
     )
     counted = training.training_batch_size * (training.iterations or 0)
-    each = META[training.meta_gradient] if kind.meta else ROTATION if kind.parallel else PLAIN
+    each = META if kind.meta else ROTATION if kind.parallel else PLAIN
     return hour * (in_epochs + counted) * each * (2 if kind.randomised == "both" else 1)
 
 
