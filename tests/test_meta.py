@@ -308,6 +308,7 @@ def negated_in_a_view(x: Tensor) -> Tensor:
     return x
 
 
+CONSTANT = torch.rand(16, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 UNKNOWN = {
     "no rule": F.mish,
     "a tensor in a list": lambda x: torch.stack([x, 2 * x]).sum(0),
@@ -316,6 +317,7 @@ UNKNOWN = {
     "changed by a view": negated_in_a_view,
     "several results": lambda x: x.sort(1)[0] ** 2,
     "written into": lambda x: torch.zeros_like(x).copy_(x),
+    "called by names": lambda x: F.linear(torch.exp(input=x), weight=CONSTANT[:4]),
     "a sum with options": lambda x: torch.add(x, x.exp(), alpha=0.5),
     "activated in place": lambda x: F.leaky_relu(x, inplace=True),
     "a third derivative that torch has not": lambda x: F.layer_norm(x, (4,)),
@@ -336,7 +338,6 @@ def test_meta_gradient_is_exact_where_a_function_has_no_rule(name: str, which: s
         tape.derivative(loss, {moved: torch.ones_like(moved)})
 
 
-CONSTANT = torch.rand(16, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 KNOWN = {
     "products": lambda x: (x * x.exp() - 3 * x / (2 + x.square())).matmul(CONSTANT[:4]),
     "activations": lambda x: F.gelu(x).sigmoid().log() + F.max_pool2d(x.unsqueeze(0), 1).squeeze(0),
@@ -356,6 +357,33 @@ def test_meta_gradient_through_other_functions(name: str, monkeypatch: pytest.Mo
     x = torch.randn(16, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     problem = problem_of(model, x, "all", "paper", PAPER)
     assert_as_by_double_backward(model, problem, 1e-12)
+
+
+class Shifts(nn.Module):
+    """A sum of parameters, which have one gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.bn = nn.Linear(12, 4), nn.BatchNorm1d(4)
+        self.first, self.second = nn.Parameter(torch.zeros(8, 4)), nn.Parameter(torch.ones(8, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.bn(self.linear(x)) + self.first + self.second).tanh()
+
+
+def test_parameters_with_one_gradient_have_it_once() -> None:
+    model = own_network(Shifts()).double().train()
+    x = torch.randn(16, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert_as_by_double_backward(model, problem_of(model, x, "all", "release", PAPER), 1e-12)
+
+
+def test_meta_gradient_under_autocast_is_that_of_double_backward() -> None:
+    """BatchNorm's input has another precision than its parameters there."""
+    model = build_network(TINY, classes=4, seed=0).train()
+    x = torch.rand(16, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        problem = problem_of(model, x, "all", "paper", PAPER)
+        assert_as_by_double_backward(model, problem, 1e-2)
 
 
 def test_a_value_that_a_rule_needs_must_be_what_it_was() -> None:

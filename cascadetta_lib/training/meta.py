@@ -89,9 +89,8 @@ def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor,
         steps = _gradients(inner_loss, inner, create_graph=True)
         slope = torch.stack([(steps[name] * total[name]).sum() for name in inner]).sum()
     at_psi = _gradients(main - problem.inner_learning_rate * slope, parameters)
-    for name, gradient in at_psi.items():
-        total[name] += gradient
-    return (outer + main).detach(), total
+    # Not in place: two parameters can have one tensor for a gradient.
+    return (outer + main).detach(), {name: total[name] + at_psi[name] for name in parameters}
 
 
 @contextmanager

@@ -119,6 +119,8 @@ def _tangent(call: Call, known: Known) -> Tensor:
     arguments = {id(x) for x in (*call.args, *call.kwargs.values())}
     if rule is None or not known.keys() <= arguments:
         raise UnknownFunctionError(f"{_name(call)} has no tangent here")
+    if len(call.args) < (2 if rule is _affine else 1):
+        raise UnknownFunctionError(f"{_name(call)} was called with its tensors by name")
     return rule(call, known)
 
 
@@ -176,6 +178,8 @@ def _batch_norm(call: Call, known: Known) -> Tensor:
     weight, bias = call.kwargs["weight"], call.kwargs["bias"]
     if not call.kwargs["training"]:
         return _by_double_backward(call, known)
+    if any(each is not None and each.dtype != x.dtype for each in (weight, bias)):
+        raise UnknownFunctionError("BatchNorm in another precision than its parameters")
     _must_be_unchanged(call, x, weight)
     moved = [None if each is None else known.get(id(each)) for each in (weight, bias)]
     eps = call.kwargs["eps"]
