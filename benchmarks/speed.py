@@ -4,15 +4,22 @@ CIFAR-10 column.
 `./run_all.sh python benchmarks/speed.py` on an otherwise idle machine: a GPU where there is one,
 else one CPU thread. Every line was measured in this run, but the column's time, which is computed
 from the others.
+`--only training --before CHECKOUT` times another build's steps of pre-training in turn with ours.
 """
 
 import argparse
 import copy
 import gc
+import json
 import os
+import subprocess
+import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +31,14 @@ from cascadetta_lib.data.images import ImageOptions, make_image_dataset
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
-from cascadetta_lib.training.meta import META_GRADIENTS, MetaProblem, inner_parameter_names
+from cascadetta_lib.training.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
 from cascadetta_lib.training.objectives import OBJECTIVES, Half, Training
 from cascadetta_lib.training.pretrain import pretrain
 from study.provenance import choose_device, provenance
 from study.settings import load_profile
 
+HERE = Path(__file__).resolve().parent
 NETWORK = ImageNetwork(block="pre_activation")
-
 
 BATCH, BATCHES = 32, 2
 PASSES = {
@@ -114,27 +121,64 @@ def training(device: str) -> dict[str, float]:
     return found
 
 
-def meta_step(device: str) -> None:
-    """The meta-gradient by both routes, on 100 + 100 images."""
-    model = build_network(NETWORK, classes=10, seed=0).to(device).train()
-    x, y = prepared(200, device), torch.arange(200, device=device) % 10
-    for which, outer in (("all", "paper"), ("batchnorm_and_classifier", "release")):
-        problem = MetaProblem(
-            meta_train=Half(x[:100], y[:100]),
-            meta_test=Half(x[100:], y[100:]),
-            inner_names=inner_parameter_names(model, which),
-            inner_learning_rate=0.01,
-            outer_loss=outer,  # type: ignore[arg-type]
-            entropy_weight=0.1,
+class Build:
+    """A process that times steps of the training (training_steps.py) by the package in a checkout.
+    It is there until `end`. steps: their names."""
+
+    def __init__(self, checkout: Path, device: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "training_steps.py"), device],
+            env=os.environ | {"PYTHONPATH": str(checkout)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        times = {
-            name: fastest(partial(f, model, problem), device=device)[0]
-            for name, f in META_GRADIENTS.items()
-        }
-        print(
-            f"meta step of ResNet-26, inner step on {which}, outer loss of the {outer}: "
-            + ", ".join(f"{name} {taken:.2f} s" for name, taken in times.items())
-        )
+        self.steps: list[str] = self._answer()
+
+    def seconds(self, step: str) -> float:
+        """What the step takes once."""
+        assert self.process.stdin is not None
+        print(step, file=self.process.stdin, flush=True)
+        taken: float = self._answer()
+        return taken
+
+    def end(self) -> None:
+        """End the process."""
+        self.process.communicate()
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+
+def training_steps(device: str, before: Path | None) -> None:
+    """The meta-gradient on 100 + 100 images and an epoch of two objectives, the least of five after
+    one that warms up. With `before`, a checkout, its build takes turns with this one, and this
+    one's time is told as a multiple of that, also of the difference of gradients that builds until
+    6abf18a have beside the exact meta-gradient.
+    """
+    builds = {"now": Build(HERE.parent, device)}
+    if before is not None:
+        builds["before"] = Build(before, device)
+    times: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for _ in range(6):
+        for name, build in builds.items():
+            for step in build.steps:
+                times[name, step].append(build.seconds(step))
+    for build in builds.values():
+        build.end()
+    least = {key: min(taken[1:]) for key, taken in times.items()}
+    for step in builds["now"].steps:
+        own = least["now", step]
+        line = f"{step}: {own:.2f} s"
+        if ("before", step) in least:
+            found = least["before", step]
+            line += f", {own / found:.2f} of {found:.2f} s before"
+        difference = step.replace("exact", "difference")
+        if difference != step and ("before", difference) in least:
+            found = least["before", difference]
+            line += f", {own / found:.2f} of the {found:.2f} s of its difference"
+        print(line, flush=True)
 
 
 def text_meta_step(device: str) -> None:
@@ -145,7 +189,7 @@ def text_meta_step(device: str) -> None:
     x, y = torch.rand(32, 10_000, device=device), torch.arange(32, device=device) % 2
     moved = inner_parameter_names(model, "all")
     problem = MetaProblem(Half(x[:16], y[:16]), Half(x[16:], y[16:]), moved, 0.001, "paper", 0.1)
-    taken = fastest(partial(META_GRADIENTS["exact"], model, problem), device=device)[0]
+    taken = fastest(partial(exact_meta_gradient, model, problem), device=device)[0]
     print(
         f"meta step of text: {taken:.3f} s, MALLOC_MMAP_MAX_ is "
         f"{os.environ.get('MALLOC_MMAP_MAX_')}"
@@ -293,13 +337,20 @@ def main() -> None:
     """Print everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    device = choose_device(parser.parse_args().device)
+    parser.add_argument("--only", choices=["training"], help="the steps of pre-training alone")
+    parser.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="time its steps of pre-training as well"
+    )
+    asked = parser.parse_args()
+    device = choose_device(asked.device)
     made = provenance(device, 0)
     print(f"{made['device']}; torch {torch.__version__}; code {made['code_revision']}", flush=True)
+    training_steps(device, asked.before)
+    text_meta_step(device)
+    if asked.only == "training":
+        return
     adapted = {name: cost(name, device) for name in METHODS}
     augmentations(device, adapted["cotta"][0])
-    meta_step(device)
-    text_meta_step(device)
     column(training(device), adapted)
 
 

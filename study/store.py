@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 from cascadetta_lib.data.base import Modality, set_aside
 from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.models import Network
-from cascadetta_lib.training.objectives import Training
+from cascadetta_lib.training.objectives import KnownTraining
 from study.sections import Protocol
 
 STORE_FORMAT = 6
@@ -69,7 +69,7 @@ class CheckpointRequest(Request):
     objective: str
     weights: str
     network: Network | None
-    training: Training | None
+    training: KnownTraining | None
     seed: int
 
 

@@ -24,7 +24,7 @@ from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.methods import METHODS, Method, code_of
 from cascadetta_lib.methods.source import source_examples
 from cascadetta_lib.models import Cascade
-from cascadetta_lib.training.objectives import Training, training_for
+from cascadetta_lib.training.objectives import KnownTraining, Training, training_for
 from cascadetta_lib.training.pretrain import new_network, pretrain
 from cascadetta_lib.training.theorem import check_theorem
 from study import weights as networks
@@ -116,7 +116,9 @@ class Study:
             objective=objective,
             weights=weights,
             network=self.section.part(NETWORKS[self.modality]) if weights == "train" else None,
-            training=training_for(objective, self.section.part(Training))
+            training=KnownTraining.model_validate(
+                training_for(objective, self.section.part(Training))
+            )
             if weights == "train"
             else None,
             seed=seed,
@@ -279,7 +281,10 @@ class Study:
                     f"{request.weights}"
                 )
             found = check_theorem(
-                checkpoint.model, self.dataset, Training.model_validate(known), self.settings.seed
+                checkpoint.model,
+                self.dataset,
+                KnownTraining.model_validate(known),
+                self.settings.seed,
             )
             return {"provenance": self._provenance(time.perf_counter() - started), "found": found}
 

@@ -25,7 +25,7 @@ from cascadetta_lib.data.base import Dataset, Modality, fingerprint
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import Network, as_outputs
 from cascadetta_lib.registry import nearest
-from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from cascadetta_lib.training.objectives import OBJECTIVES, KnownTraining
 from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
 from study.published import SOURCES, NetworkError, check_file, load_into, load_published
 from study.settings import absolute
@@ -59,7 +59,7 @@ class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     classes: int
     input_shape: tuple[int, ...]
     options: dict[str, Any]
-    training: Training
+    training: KnownTraining
     weights_sha256: str
     data: str
     data_fingerprint: str

@@ -1,25 +1,43 @@
-"""The losses of every objective and the meta-gradient, against finite differences on a network
-without kinks.
-"""
+"""The losses of every objective and the meta-gradient: against finite differences on a network
+without kinks, and against double backward on networks of every kind."""
 
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
 
-from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.models import Cascade, ImageNetwork, batch_norm_parameters, build_network
+from cascadetta_lib.models import (
+    Cascade,
+    ImageNetwork,
+    SpeechNetwork,
+    TextNetwork,
+    batch_norm_parameters,
+    build_network,
+)
+from cascadetta_lib.models.backbones import WideResNet
 from cascadetta_lib.training import meta
 from cascadetta_lib.training.meta import (
+    Gradients,
     MetaProblem,
-    difference_meta_gradient,
     exact_meta_gradient,
+    flatten,
     inner_parameter_names,
 )
-from cascadetta_lib.training.objectives import OBJECTIVES, Half, losses, self_supervised_loss
+from cascadetta_lib.training.objectives import (
+    OBJECTIVES,
+    PAPER,
+    Half,
+    Objective,
+    losses,
+    self_supervised_loss,
+)
+from cascadetta_lib.training.tangents import Tape, UnknownFunctionError
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 both_outer_losses = pytest.mark.parametrize("outer_loss", ["paper", "release"])
@@ -130,27 +148,105 @@ def test_losses_of_each_objective_against_finite_differences(objective: str) -> 
     assert_gradients(model, gradients, written_out)
 
 
-@both_outer_losses
-@both_inner_steps
-def test_difference_meta_gradient_against_the_exact_one(
-    which: str, outer_loss: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(meta, "DIFFERENCE_NORM", 1e-5)
-    model = smooth_network()
-    problem = smooth_problem(model, which, outer_loss)
+def by_double_backward(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
+    """The reference of exact_meta_gradient: the inner step itself is differentiated."""
+    parameters = dict(model.named_parameters())
+    inner = {name: parameters[name] for name in problem.inner_names}
+    main, inner_loss = problem.at_psi(model)
+    steps = torch.autograd.grad(inner_loss, list(inner.values()), create_graph=True)
+    moved = {
+        name: value - problem.inner_learning_rate * step
+        for (name, value), step in zip(inner.items(), steps, strict=True)
+    }
+    at_moved = {f"model.{name}": value for name, value in (parameters | moved).items()}
+    loss = functional_call(meta._OuterLoss(model, problem), at_moved, ()) + main
+    values = list(parameters.values())
+    gradients = torch.autograd.grad(loss, values, materialize_grads=True)
+    return loss.detach(), dict(zip(parameters, gradients, strict=True))
+
+
+def assert_as_by_double_backward(model: nn.Module, problem: MetaProblem, error: float) -> None:
+    """Loss, gradient (the error as a share of its norm), parameters and running statistics."""
     other = copy.deepcopy(model)
-    exact_loss, exact = exact_meta_gradient(model, problem)
-    loss, gradients = difference_meta_gradient(other, problem)
-    assert loss.item() == pytest.approx(exact_loss.item(), rel=1e-12)
-    for name in exact:
-        assert torch.allclose(gradients[name], exact[name], rtol=1e-4, atol=1e-7), name
-    # Both leave the parameters as they were and count the same two batches in the running
-    # statistics.
+    expected_loss, expected = by_double_backward(other, problem)
+    loss, gradients = exact_meta_gradient(model, problem)
+    assert loss.item() == pytest.approx(expected_loss.item(), rel=error)
+    assert list(gradients) == list(expected)
+    exact, found = flatten(expected.values()), flatten(gradients.values())
+    assert (found - exact).norm() <= error * exact.norm()
     for name, value in model.state_dict().items():
-        assert torch.allclose(value, other.state_dict()[name], rtol=0, atol=1e-12), name
-    # The second-order term matters here: without it the two would not be told apart.
-    first_order = exact_meta_gradient(model, replace(problem, inner_learning_rate=0.0))[1]
-    assert any(not torch.allclose(first_order[name], exact[name], rtol=1e-2) for name in exact)
+        assert torch.equal(value, other.state_dict()[name]), name
+    # Without the second-order term the two would be told apart.
+    unmoved = by_double_backward(other, replace(problem, inner_learning_rate=0.0))[1]
+    assert (flatten(unmoved.values()) - exact).norm() > 10 * error * exact.norm()
+
+
+def never_by_double_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a function without a rule fail, in place of the other way."""
+    monkeypatch.setattr(meta, "UnknownFunctionError", ())
+
+
+class Features(nn.Module):
+    """Blocks as those who share a φ write them: ReLU in place on what was added in place, a
+    BatchNorm without scale and shift, one with running statistics, and a layer that is used twice.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4, affine=False)
+        self.conv2, self.bn2 = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.bn3 = nn.BatchNorm2d(4).eval()
+        self.relu, self.pool = nn.ReLU(inplace=True), nn.MaxPool2d(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.pool(self.relu(self.bn1(self.conv1(x))))
+        for _ in range(2):
+            residual = self.bn2(self.conv2(x))
+            residual += x
+            x = self.relu(residual)
+        return self.bn3(self.conv2(x)).mean((2, 3))
+
+    def train(self, mode: bool = True) -> "Features":
+        super().train(mode)
+        self.bn3.eval()
+        return self
+
+
+def own_network(features: nn.Module) -> Cascade:
+    torch.manual_seed(3)
+    return Cascade(features, nn.Linear(4, 4), nn.Linear(4, 4))
+
+
+NETWORKS: dict[str, Callable[[bool], nn.Module]] = {
+    "pre_activation": lambda head: build_network(TINY, classes=4, auxiliary=head, seed=0),
+    "conv_bn_relu": lambda head: build_network(
+        ImageNetwork(depth=8, width=4), classes=4, auxiliary=head, seed=0
+    ),
+    "wide": lambda head: Cascade(WideResNet(10, 1), nn.Linear(64, 4), nn.Linear(4, 4)),
+    "relu_logits": lambda head: build_network(
+        ImageNetwork(depth=8, width=4, main_logits="relu"), classes=4, auxiliary=head, seed=0
+    ),
+    "in_place": lambda head: own_network(Features()),
+    "text": lambda head: build_network(
+        TextNetwork(hidden=(5, 4)), classes=4, inputs=7, auxiliary=head, seed=0
+    ),
+    "speech": lambda head: build_network(SpeechNetwork(), classes=4, auxiliary=head, seed=0),
+    "parallel": lambda head: build_network(TINY, classes=4, parallel=True, seed=0),
+}
+SHAPES = {"text": (7,), "speech": (1, 32, 32)}
+OF_NETWORK = {"parallel": ("meta_ttt",), "wide": ("meta",), "in_place": ("meta_supervised",)}
+
+
+def problem_of(
+    model: nn.Module, x: Tensor, which: str, outer_loss: str, kind: Objective, rate: float = 1.0
+) -> MetaProblem:
+    """Both halves of x, with labels, and for TTT as if each image had been turned."""
+    y = torch.arange(len(x)) % 4
+    halves = [Half(x[:8], y[:8]), Half(x[8:], y[8:])]
+    if kind.parallel:
+        halves = [half._replace(rotated=(half.x.flip(2), half.y)) for half in halves]
+    names = inner_parameter_names(model, which)  # type: ignore[arg-type]
+    return MetaProblem(halves[0], halves[1], names, rate, outer_loss, 0.3, kind)  # type: ignore[arg-type]
 
 
 no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -158,28 +254,156 @@ no_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no G
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=no_gpu)])
 @both_inner_steps
-def test_difference_meta_gradient_of_a_resnet_in_float32(
-    which: str, device: str, dataset: ImageDataset
+@both_outer_losses
+@pytest.mark.parametrize(
+    ("name", "objective"),
+    [
+        (name, objective)
+        for name in NETWORKS
+        for objective in OF_NETWORK.get(name, ("meta", "meta_no_auxiliary", "meta_information"))
+    ],
+)
+def test_meta_gradient_of_each_network_against_double_backward(
+    name: str,
+    objective: str,
+    outer_loss: str,
+    which: str,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model = build_network(TINY, classes=4, seed=0).train().to(device)
-    x, y = dataset.prepare(dataset.train.x[:32]).to(device), dataset.train.y[:32].to(device)
-    names = inner_parameter_names(model, which)
-    problem = MetaProblem(Half(x[:16], y[:16]), Half(x[16:], y[16:]), names, 0.01, "paper", 0.1)
-    exact, difference = (
-        meta.flatten(route(model, problem)[1].values()) for route in meta.META_GRADIENTS.values()
-    )
-    moved = copy.deepcopy(model)
-    inner = [dict(moved.named_parameters())[name] for name in names]
-    steps = torch.autograd.grad(
-        self_supervised_loss(moved, problem.meta_train, problem.kind), inner
-    )
-    with torch.no_grad():
-        for parameter, step in zip(inner, steps, strict=True):
-            parameter -= 0.01 * step
-    first_order = meta.flatten(torch.autograd.grad(problem.outer(moved), list(moved.parameters())))
-    # It has more than a third of the second-order term, the rest of which the kinks of the ReLU
-    # take.
-    assert (difference - exact).norm() < 2 / 3 * (first_order - exact).norm()
+    never_by_double_backward(monkeypatch)
+    kind, generator = OBJECTIVES[objective], torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    model = NETWORKS[name](kind.auxiliary).train().to(device)
+    x = torch.rand(16, *SHAPES.get(name, (3, 32, 32)), generator=generator).to(device)
+    for dtype, error in ((torch.float32, 1e-5), (torch.float64, 1e-12)):
+        model.to(dtype)
+        problem = problem_of(model, x.to(dtype), which, outer_loss, kind)
+        assert_as_by_double_backward(model, problem, error)
+
+
+class Doubled(torch.autograd.Function):
+    """2 x, of which nothing is recorded."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return 2 * gradients[0]
+
+
+class Then(nn.Module):
+    """A linear layer of 12 features, and a function of what it gives."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.linear, self.bn, self.function = nn.Linear(12, 4), nn.BatchNorm1d(4), function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.bn(self.linear(x)))
+
+
+def negated_in_a_view(x: Tensor) -> Tensor:
+    x[:, 0].neg_()
+    return x
+
+
+CONSTANT = torch.rand(16, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+UNKNOWN = {
+    "no rule": F.mish,
+    "a tensor in a list": lambda x: torch.stack([x, 2 * x]).sum(0),
+    "padded by a value": lambda x: F.pad(x, (1, 1), value=1.0)[:, 1:-1] ** 3,
+    "not recorded": Doubled.apply,
+    "changed by a view": negated_in_a_view,
+    "several results": lambda x: x.sort(1)[0] ** 2,
+    "written into": lambda x: torch.zeros_like(x).copy_(x),
+    "called by names": lambda x: F.linear(torch.exp(input=x), weight=CONSTANT[:4]),
+    "a sum with options": lambda x: torch.add(x, x.exp(), alpha=0.5),
+    "activated in place": lambda x: F.leaky_relu(x, inplace=True),
+    "a third derivative that torch has not": lambda x: F.layer_norm(x, (4,)),
+}
+
+
+@both_inner_steps
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_meta_gradient_is_exact_where_a_function_has_no_rule(name: str, which: str) -> None:
+    model = own_network(Then(UNKNOWN[name])).double().train()
+    x = torch.randn(16, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    problem = problem_of(model, x, which, "release", PAPER)
+    assert_as_by_double_backward(model, problem, 1e-12)
+    with Tape() as tape:
+        loss = problem.at_psi(model)[1]
+    moved = dict(model.named_parameters())["feature_extractor.bn.weight"]
+    with pytest.raises(UnknownFunctionError):
+        tape.derivative(loss, {moved: torch.ones_like(moved)})
+
+
+KNOWN = {
+    "products": lambda x: (x * x.exp() - 3 * x / (2 + x.square())).matmul(CONSTANT[:4]),
+    "activations": lambda x: F.gelu(x).sigmoid().log() + F.max_pool2d(x.unsqueeze(0), 1).squeeze(0),
+    "softmax": lambda x: x.softmax(1) + F.log_softmax(x, 1) - F.softmax(2 * x, 1).square(),
+    "broadcast sum": lambda x: x.mean(1, keepdim=True) + CONSTANT[:8],
+    "shared by two": lambda x: F.relu(x) + x.relu() * x.tanh(),
+    "detached": lambda x: x.detach() * x,
+    "without a gradient": lambda x: x * 0 + CONSTANT[:8] * x.sum().item(),
+    "shapes": lambda x: x.reshape(2, 16).transpose(0, 1).contiguous().flatten().view(8, 4),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_meta_gradient_through_other_functions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    never_by_double_backward(monkeypatch)
+    model = own_network(Then(KNOWN[name])).double().train()
+    x = torch.randn(16, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    problem = problem_of(model, x, "all", "paper", PAPER)
+    assert_as_by_double_backward(model, problem, 1e-12)
+
+
+class Shifts(nn.Module):
+    """A sum of parameters, which have one gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.bn = nn.Linear(12, 4), nn.BatchNorm1d(4)
+        self.first, self.second = nn.Parameter(torch.zeros(8, 4)), nn.Parameter(torch.ones(8, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.bn(self.linear(x)) + self.first + self.second).tanh()
+
+
+def test_parameters_with_one_gradient_have_it_once() -> None:
+    model = own_network(Shifts()).double().train()
+    x = torch.randn(16, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert_as_by_double_backward(model, problem_of(model, x, "all", "release", PAPER), 1e-12)
+
+
+def test_meta_gradient_under_autocast_is_that_of_double_backward() -> None:
+    """BatchNorm's input has another precision than its parameters there."""
+    model = build_network(TINY, classes=4, seed=0).train()
+    x = torch.rand(16, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        problem = problem_of(model, x, "all", "paper", PAPER)
+        assert_as_by_double_backward(model, problem, 1e-2)
+
+
+def test_a_value_that_a_rule_needs_must_be_what_it_was() -> None:
+    """A product's tangent needs both factors; the tape has been read too late."""
+    weight, scale = torch.ones(3, requires_grad=True), torch.ones(3)
+    with Tape() as tape:
+        loss = (weight * scale).sum()
+    assert tape.derivative(loss, {weight: torch.full((3,), 2.0)}).item() == 6
+    scale.mul_(2)
+    with pytest.raises(UnknownFunctionError, match="changed in place"):
+        tape.derivative(loss, {weight: torch.full((3,), 2.0)})
+
+
+def test_of_a_loss_that_does_not_move_the_derivative_is_zero() -> None:
+    weight, other = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    with Tape() as tape:
+        loss = weight.sum()
+    assert tape.derivative(loss, {other: torch.ones(3)}).item() == 0
 
 
 def test_inner_parameters_are_told_by_module() -> None:

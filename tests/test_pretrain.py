@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from conftest import same, seeded
+from pydantic import ValidationError
 from test_meta import smooth_network
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -21,7 +22,13 @@ from cascadetta_lib.losses import entropy, entropy_of_mean, rotate_randomly
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
 from cascadetta_lib.training import pretrain as module
 from cascadetta_lib.training.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
-from cascadetta_lib.training.objectives import OBJECTIVES, Half, Training, training_for
+from cascadetta_lib.training.objectives import (
+    OBJECTIVES,
+    Half,
+    KnownTraining,
+    Training,
+    training_for,
+)
 from cascadetta_lib.training.pretrain import (
     diagnose,
     held_out_accuracy,
@@ -49,7 +56,7 @@ def test_the_gradient_of_every_objective_is_that_of_its_loss_written_out(
     """At a learning rate of 0.4, α is 0.2."""
     kind, changes = (
         OBJECTIVES[objective],
-        {"outer_loss": "paper", "entropy_weight": 0.3, "meta_gradient": "exact"},
+        {"outer_loss": "paper", "entropy_weight": 0.3},
     )
     training = SHORT.model_copy(
         update=changes | {"inner_learning_rate_ratio": 0.5, "inner_parameters": "all"}
@@ -122,6 +129,17 @@ def test_the_optimiser_has_the_settings_of_the_training(name: str, more: dict[st
     settings = module.make_optimizer(build_network(TINY, classes=4, seed=0), training).defaults
     expected = {"lr": 0.05, "weight_decay": 5e-4} | more
     assert {key: settings[key] for key in expected} == expected
+
+
+def test_a_training_that_is_known_says_how_its_gradient_was_found_and_none_may_choose() -> None:
+    assert KnownTraining.model_validate(SHORT).model_dump() == {
+        **SHORT.model_dump(),
+        "meta_gradient": "exact",
+    }
+    shipped = SHORT.model_dump() | {"meta_gradient": "difference"}
+    assert KnownTraining.model_validate(shipped).model_dump() == shipped
+    with pytest.raises(ValidationError, match="meta_gradient"):
+        Training.model_validate(shipped)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

@@ -22,14 +22,9 @@ from torch.func import functional_call
 
 from cascadetta_lib.models import Cascade, Parallel, batch_norm_parameters, batch_norms
 from cascadetta_lib.training.objectives import PAPER, Half, Objective, losses, self_supervised_loss
+from cascadetta_lib.training.tangents import Tape, UnknownFunctionError
 
 Gradients = dict[str, Tensor]  # by the parameter's name
-
-DIFFERENCE_NORM = 0.1
-"""Norm of the parameter step of the difference. On the trained ResNet-26 the second-order term is
-then off by about its own size (0.4 to 1.8 of it, by the exact route at most 0.06;
-benchmarks/meta_gradient.py), presumably since the step passes kinks of the ReLU, which the exact
-route does not see. Larger norms are as bad, smaller ones are worse."""
 
 
 @dataclass(frozen=True)
@@ -78,57 +73,31 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
 
 
 def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
-    """The outer loss and its gradient on every parameter, by double backward through the inner
-    step: the reference.
+    """The outer loss, a scalar, and its gradient on every parameter, through the inner step.
+
+    H v_I is the gradient of ⟨∇L, v_I⟩, L the inner loss. This slope is found by tangents.py, and in
+    a network with a function that has no rule there by double backward, which costs twice as much.
     """
     parameters: Gradients = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
-    main, inner_loss = problem.at_psi(model)
-    steps = _gradients(inner_loss, inner, create_graph=True)
+    with Tape() as tape:
+        main, inner_loss = problem.at_psi(model)
+    steps = _gradients(inner_loss, inner, retain_graph=True)
     moved = {name: inner[name] - problem.inner_learning_rate * steps[name] for name in inner}
-    at_moved = {f"model.{name}": value for name, value in (parameters | moved).items()}
-    total = functional_call(_OuterLoss(model, problem), at_moved, ()) + main
-    return total.detach(), _gradients(total, parameters)
-
-
-def difference_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
-    """As exact_meta_gradient, with H v_I = |v_I| (∇L(ψ + ε u) − ∇L(ψ)) / ε, L the inner loss, u =
-    v_I / |v_I| and ε DIFFERENCE_NORM. It is faster, since it takes only one more plain gradient."""
-    parameters: Gradients = dict(model.named_parameters())
-    inner = {name: parameters[name] for name in problem.inner_names}
-    before = {name: value.detach().clone() for name, value in inner.items()}
-
-    def move(direction: Gradients, length: float) -> None:
-        with torch.no_grad():
-            for name, value in inner.items():
-                torch.add(before[name], direction[name], alpha=length, out=value)
-
-    main, inner_loss = problem.at_psi(model)
-    release = problem.outer_loss == "release"
-    inner_gradient = _gradients(inner_loss, parameters, retain_graph=release)
-    main_gradient = _gradients(main, parameters) if release else {}
-    move(inner_gradient, -problem.inner_learning_rate)
-    outer = problem.outer(model)
-    total = _gradients(outer, parameters)
-    norm = torch.sqrt(torch.stack([total[name].square().sum() for name in inner]).sum())
-    # Clamped, so that a gradient of zero gives a direction of zero without a read from the device.
-    move({name: total[name] / norm.clamp_min(1e-30) for name in inner}, DIFFERENCE_NORM)
-    with batch_statistics(model):
-        beyond = _gradients(
-            self_supervised_loss(model, problem.meta_train, problem.kind), parameters
-        )
-    for name, gradient in total.items():
-        change = (beyond[name] - inner_gradient[name]) * norm
-        gradient.sub_(change, alpha=problem.inner_learning_rate / DIFFERENCE_NORM)
-    with torch.no_grad():
-        for name, value in inner.items():
-            value.copy_(before[name])
-    for name, gradient in main_gradient.items():
-        total[name] += gradient
-    return (outer + main).detach(), total
-
-
-META_GRADIENTS = {"exact": exact_meta_gradient, "difference": difference_meta_gradient}
+    at_moved = {
+        name: value.detach().requires_grad_() for name, value in (parameters | moved).items()
+    }
+    prefixed = {f"model.{name}": value for name, value in at_moved.items()}
+    outer = functional_call(_OuterLoss(model, problem), prefixed, ())
+    total = _gradients(outer, at_moved)
+    try:
+        slope = tape.derivative(inner_loss, {inner[name]: total[name] for name in inner})
+    except UnknownFunctionError:
+        steps = _gradients(inner_loss, inner, create_graph=True)
+        slope = torch.stack([(steps[name] * total[name]).sum() for name in inner]).sum()
+    at_psi = _gradients(main - problem.inner_learning_rate * slope, parameters)
+    # Not in place: two parameters can have one tensor for a gradient.
+    return (outer + main).detach(), {name: total[name] + at_psi[name] for name in parameters}
 
 
 @contextmanager

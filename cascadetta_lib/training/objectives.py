@@ -57,11 +57,6 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         description="CE + λ·ENT at ψ', or 0.1·(CE + λ·ENT) at ψ' plus CE at ψ on the other half",
     )
     entropy_weight: float = Field(0.1, ge=0, description="λ of Eq. 4")
-    meta_gradient: Literal["exact", "difference"] = Field(
-        "exact",
-        description="the second-order term by double backward, or by a difference of gradients, "
-        "mostly noise",
-    )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",
         description="of the convolutions and linear layers in training; bfloat16: autocast",
@@ -85,6 +80,19 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         return self.learning_rate * 0.1 ** sum(
             share >= epoch / 75 for epoch in STEPS[self.schedule]
         )
+
+
+class KnownTraining(Training, frozen=True):
+    """The training of a network in the store or of a card, and how its meta-gradient was found:
+    networks that are shipped learned by a difference of two gradients, which is no choice any more.
+    Made from a Training as well."""
+
+    meta_gradient: Literal["exact", "difference"] = "exact"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_training(cls, given: Any) -> Any:
+        return given.model_dump() if isinstance(given, Training) else given
 
 
 @dataclass(frozen=True)

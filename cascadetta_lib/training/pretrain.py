@@ -22,9 +22,9 @@ from cascadetta_lib.losses import at_least_float32, describe, rotate_randomly
 from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
 from cascadetta_lib.progress import progress
 from cascadetta_lib.training.meta import (
-    META_GRADIENTS,
     MetaProblem,
     batch_statistics,
+    exact_meta_gradient,
     flatten,
     inner_parameter_names,
 )
@@ -232,7 +232,7 @@ def _differentiate(
             training.entropy_weight,
             kind,
         )
-        loss, gradients = META_GRADIENTS[training.meta_gradient](model, problem)
+        loss, gradients = exact_meta_gradient(model, problem)
         for name, parameter in model.named_parameters():
             # A copy with the parameter's strides, which Adam's fused kernel takes for granted.
             parameter.grad = torch.empty_like(parameter).copy_(gradients[name])

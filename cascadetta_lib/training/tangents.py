@@ -1,0 +1,329 @@
+"""Directional derivatives of a loss that has been computed already, which can be differentiated.
+
+`Tape` records the functions that a model calls on its way to the loss. `Tape.derivative` then goes
+along them in forward mode: with θ moved along θ̇, every tensor x has a tangent ẋ, that of the loss
+is ⟨∇L, θ̇⟩, and its gradient by ordinary backward is the product H θ̇ of Algorithm 1. What double
+backward finds too, at the cost of one more plain forward and two more backward passes: nothing of
+the model is computed again, and BatchNorm's second derivatives have a closed form here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+Moment = tuple[int, int]
+"""A tensor with the value that it had: its id and its version, which every change in place raises.
+"""
+
+
+class UnknownFunctionError(Exception):
+    """The way to the loss has something whose tangent is not known here; the message says what."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a function. moments: of its tensors before the call, by id; result: after it."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    output: Tensor
+    moments: dict[int, Moment]
+    result: Moment
+
+
+class Tape(TorchFunctionMode):
+    """Inside `with Tape() as tape:`, every function of torch whose result needs a gradient is
+    recorded, with its tensors, which are kept alive.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        moments = {id(x): _moment(x) for x in _tensors((args, kwargs))}
+        output = func(*args, **kwargs)
+        if isinstance(output, Tensor) and output.requires_grad:
+            self.calls.append(Call(func, args, kwargs, output, moments, _moment(output)))
+        return output
+
+    def derivative(self, loss: Tensor, along: Mapping[Tensor, Tensor]) -> Tensor:
+        """The derivative of a recorded loss, a scalar, when each parameter θ in `along` moves in
+        its direction θ̇: Σ ⟨∂L/∂θ, θ̇⟩, a scalar that can be differentiated once more.
+
+        Raises UnknownFunctionError where a function between the parameters and the loss has no
+        rule, where a tensor was made by none that was recorded, and where a value that a rule needs
+        was changed in place. Nothing has been changed then.
+        """
+        tangents = {_moment(parameter): direction for parameter, direction in along.items()}
+        for call in self._on_the_way_to(loss):
+            known = {key: tangents[at] for key, at in call.moments.items() if at in tangents}
+            if known:
+                tangents[call.result] = _tangent(call, known)
+        return tangents.get(_moment(loss), torch.zeros_like(loss))
+
+    def _on_the_way_to(self, loss: Tensor) -> list[Call]:
+        """The calls that the loss depends on, in their order."""
+        made = {call.result for call in self.calls}
+        needed, found = {_moment(loss)}, list[Call]()
+        for call in reversed(self.calls):
+            if call.result in needed:
+                found.append(call)
+                needed.update(call.moments.values())
+        for call in found:
+            for x in _tensors((call.args, call.kwargs)):
+                if x.requires_grad and not x.is_leaf and call.moments[id(x)] not in made:
+                    raise UnknownFunctionError(f"{_name(call)} of a tensor that was not recorded")
+        return found[::-1]
+
+
+def _moment(x: Tensor) -> Moment:
+    return id(x), x._version
+
+
+def _tensors(tree: Any) -> Iterator[Tensor]:
+    """The tensors in arguments, which may be nested."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, dict):
+        yield from _tensors(list(tree.values()))
+    elif isinstance(tree, (list, tuple)):
+        for branch in tree:
+            yield from _tensors(branch)
+
+
+def _name(call: Call) -> str:
+    return str(getattr(call.function, "__name__", call.function))
+
+
+Known = Mapping[int, Tensor]
+"""The tangents of a call's tensors by id; of those that do not move there is none."""
+
+
+def _tangent(call: Call, known: Known) -> Tensor:
+    """The tangent of the call's output, by the rule of its function."""
+    rule = RULES.get(call.function)
+    arguments = {id(x) for x in (*call.args, *call.kwargs.values())}
+    if rule is None or not known.keys() <= arguments:
+        raise UnknownFunctionError(f"{_name(call)} has no tangent here")
+    if len(call.args) < (2 if rule is _affine else 1):
+        raise UnknownFunctionError(f"{_name(call)} was called with its tensors by name")
+    return rule(call, known)
+
+
+def _must_be_unchanged(call: Call, *tensors: Tensor | None) -> None:
+    for x in tensors:
+        if x is not None and _moment(x) != call.moments.get(id(x), call.result):
+            raise UnknownFunctionError(f"a tensor of {_name(call)} was changed in place")
+
+
+def _linear(call: Call, known: Known) -> Tensor:
+    """A function that is linear in its first argument and has no other tensor."""
+    x, *rest = call.args
+    if known.keys() != {id(x)} or call.kwargs.get("value"):  # padding by another value than 0
+        raise UnknownFunctionError(f"{_name(call)} is not linear as it was called")
+    tangent: Tensor = call.function(known[id(x)], *rest, **call.kwargs)
+    return tangent
+
+
+def _sum(call: Call, known: Known) -> Tensor:
+    """x + y, also in place."""
+    if call.kwargs:
+        raise UnknownFunctionError(f"{_name(call)} with options")
+    moving = [known[id(x)] for x in call.args if id(x) in known]
+    return sum(moving[1:], moving[0]).expand(call.output.shape).to(call.output.dtype)
+
+
+def _masked_fill(call: Call, known: Known) -> Tensor:
+    """ẋ, and 0 where a constant took the place of x."""
+    x, mask, value = call.args
+    if known.keys() != {id(x)} or isinstance(value, Tensor):
+        raise UnknownFunctionError(f"{_name(call)} is not by a constant")
+    _must_be_unchanged(call, mask)
+    return known[id(x)].masked_fill(mask, 0)
+
+
+def _affine(call: Call, known: Known) -> Tensor:
+    """A convolution or a linear layer, W x + b: its tangent is W ẋ + Ẇ x + ḃ."""
+    x, weight, *rest = call.args
+    bias, options = (rest or [call.kwargs.get("bias")])[0], rest[1:]
+    named = {name: value for name, value in call.kwargs.items() if name != "bias"}
+    total = None
+    if id(x) in known:
+        _must_be_unchanged(call, weight)
+        total = call.function(known[id(x)], weight, None, *options, **named)
+    if id(weight) in known or id(bias) in known:
+        _must_be_unchanged(call, x)
+        moved = known[id(weight)] if id(weight) in known else torch.zeros_like(weight)
+        own = call.function(x, moved, known.get(id(bias)), *options, **named)
+        total = own if total is None else total + own
+    assert total is not None
+    return total
+
+
+def _relu(call: Call, known: Known) -> Tensor:
+    """ẋ where the output is positive; in place or not, since the output alone is needed."""
+    if _moment(call.output) != call.result:
+        raise UnknownFunctionError("the output of a ReLU was changed in place")
+    return torch.ops.aten.threshold_backward(known[id(call.args[0])], call.output.detach(), 0)
+
+
+def _batch_norm(call: Call, known: Known) -> Tensor:
+    """BatchNorm with the statistics of the batch; those that run are constants."""
+    x, running_mean, running_var, *_ = call.args
+    weight, bias = call.kwargs["weight"], call.kwargs["bias"]
+    if not call.kwargs["training"]:
+        return _by_double_backward(call, known)
+    if any(each is not None and each.dtype != x.dtype for each in (weight, bias)):
+        raise UnknownFunctionError("BatchNorm in another precision than its parameters")
+    _must_be_unchanged(call, x, weight)
+    moved = [None if each is None else known.get(id(each)) for each in (weight, bias)]
+    eps = call.kwargs["eps"]
+    if id(x) in known:
+        tangent: Tensor = BatchNormTangent.apply(known[id(x)], x, weight, *moved, eps)
+        return tangent
+    scale, shift = (x.new_zeros(x.shape[1]) if each is None else each for each in moved)
+    return F.batch_norm(x, None, None, scale, shift, training=True, eps=eps)
+
+
+def _by_double_backward(call: Call, known: Known) -> Tensor:
+    """For what is small beside the convolutions. The gradient for a cotangent c on the output is
+    linear in c, and the transpose of this map gives the tangent. The function is computed again,
+    on aliases of its tensors, so that the gradient is through this one function alone.
+
+    It asks that torch can differentiate the function three times, which a test of each has to show:
+    layer_norm, for one, has a third derivative that takes mean and variance for constants.
+    """
+    _must_be_unchanged(call, *_tensors((call.args, call.kwargs)))
+    aliases = {id(x): x.view_as(x) for x in call.args if id(x) in known}
+    aliases |= {id(x): x.view_as(x) for x in call.kwargs.values() if id(x) in known}
+    args = [aliases.get(id(x), x) for x in call.args]
+    kwargs = {name: aliases.get(id(x), x) for name, x in call.kwargs.items()}
+    output = call.function(*args, **kwargs)
+    cotangent = torch.zeros_like(output, requires_grad=True)
+    pulled_back = torch.autograd.grad(
+        output, list(aliases.values()), cotangent, create_graph=True, materialize_grads=True
+    )
+    (tangent,) = torch.autograd.grad(
+        pulled_back, cotangent, [known[key] for key in aliases], create_graph=True
+    )
+    return tangent
+
+
+class BatchNormTangent(torch.autograd.Function):
+    """The tangent of y = w x̂ + b, where x̂ = r (x − μ) and μ, 1/r² − ε are mean and variance of x
+    over all but the channels:
+
+        ẏ = w r P(ẋ) + ẇ x̂ + ḃ     where  P(u) = u − mean(u) − x̂ mean(x̂ u)
+
+    and its gradients, where G is that on ẏ; ẇ and ḃ are taken for constants:
+
+        on ẋ:  w r P(G)
+        on x:  r (ẇ − w r mean(x̂ ẋ)) P(G) − w r² mean(x̂ G) P(ẋ) − w r² mean(G P(ẋ)) x̂
+        on w:  r ΣG P(ẋ)
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        moving: Tensor,
+        x: Tensor,
+        weight: Tensor | None,
+        weight_moving: Tensor | None,
+        bias_moving: Tensor | None,
+        eps: float,
+    ) -> Tensor:
+        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
+        r = torch.rsqrt(variance + eps)
+        scale = r if weight is None else weight * r
+        along, moving_mean = _projections(moving, x, mean, r)
+        on_normalised = -scale * along
+        if weight_moving is not None:
+            on_normalised = on_normalised + weight_moving
+        on_x = on_normalised * r
+        constant = -scale * moving_mean - on_x * mean
+        if bias_moving is not None:
+            constant = constant + bias_moving
+        ctx.save_for_backward(moving, x, mean, r, scale, along, moving_mean, on_x)
+        return _combination(constant, (scale, moving), (on_x, x))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (g,) = gradients
+        moving, x, mean, r, scale, along, moving_mean, on_x = ctx.saved_tensors
+        g_along, g_mean = _projections(g, x, mean, r)
+        rest = [axis for axis in range(x.ndim) if axis != 1]
+        product = (g * moving).mean(rest) - g_mean * moving_mean - g_along * along
+        of_weight = product * r * (x.numel() / x.shape[1])
+        on_moving = -scale * r * g_along  # on x − mean(x), in the gradient on ẋ
+        of_moving = _combination(-scale * g_mean - on_moving * mean, (scale, g), (on_moving, x))
+        of_x = None
+        if ctx.needs_input_grad[1]:
+            on_centred = -r * (on_x * g_along + on_moving * along + scale * r * product)
+            constant = -on_x * g_mean - on_moving * moving_mean - on_centred * mean
+            of_x = _combination(constant, (on_x, g), (on_moving, moving), (on_centred, x))
+        return of_moving, of_x, of_weight if ctx.needs_input_grad[2] else None, None, None, None
+
+
+def _projections(u: Tensor, x: Tensor, mean: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """mean(x̂ u) and mean(u), (C,): BatchNorm's own backward has the sums as gradients."""
+    _, on_weight, on_bias = torch.ops.aten.native_batch_norm_backward(
+        u, x, None, None, None, mean, r, True, 0.0, [False, True, True]
+    )
+    count = x.numel() / x.shape[1]
+    return on_weight / count, on_bias / count
+
+
+def _combination(constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
+    """constant + Σ factor · x, with constant and factors by channel, (C,)."""
+    shape = (1, -1, *[1] * (terms[0][1].ndim - 2))
+    (factor, x), *others = terms
+    total = torch.addcmul(constant.view(shape), x, factor.view(shape))
+    for factor, x in others:
+        total.addcmul_(x, factor.view(shape))
+    return total
+
+
+def _named(*names: str) -> list[Callable[..., Any]]:
+    """The functions of torch and the methods of Tensor of these names, as far as there are any."""
+    places = (torch, Tensor)
+    return [getattr(place, name) for name in names for place in places if hasattr(place, name)]
+
+
+AFFINE = [F.conv1d, F.conv2d, F.conv3d, F.linear]
+RELUS = [F.relu, F.relu_, *_named("relu", "relu_")]
+SUMS = _named("add", "add_")
+LINEAR = [
+    *[F.avg_pool1d, F.avg_pool2d, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.pad],
+    *_named("flatten", "reshape", "view", "transpose", "permute", "squeeze", "unsqueeze"),
+    *_named("contiguous", "to", "mean", "sum", "neg"),
+]
+SMOOTH = [
+    *[F.cross_entropy, F.log_softmax, F.softmax, F.max_pool2d, F.gelu],
+    *_named("log_softmax", "softmax", "logsumexp", "exp", "log", "sub", "mul", "div"),
+    *_named("matmul", "tanh", "sigmoid", "square"),
+]
+
+RULES: dict[Any, Callable[[Call, Known], Tensor]] = {
+    F.batch_norm: _batch_norm,
+    Tensor.masked_fill: _masked_fill,
+    **dict.fromkeys(AFFINE, _affine),
+    **dict.fromkeys(RELUS, _relu),
+    **dict.fromkeys(SUMS, _sum),
+    **dict.fromkeys(LINEAR, _linear),
+    **dict.fromkeys(SMOOTH, _by_double_backward),
+}
+"""The rule of each function: its call and the tangents of its tensors → that of its output."""
