@@ -146,11 +146,11 @@ class Method(nn.Module):
         """Return the loss that adapts to a batch, and the outputs of its forward pass, if any."""
         raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 
-    def require_gradient(self, loss: Tensor) -> None:
-        if not loss.requires_grad:
+    def require_gradient(self, reached: bool) -> None:
+        if not reached:
             raise ValueError(
-                f"{self.label}: no gradient reaches what it adapts, as under torch.no_grad() in "
-                "the network's forward; take that out, or use adabn or erm"
+                f"{self.label}: no gradient reaches the scales and shifts, as under "
+                "torch.no_grad() in the network's forward; take that out, or use adabn or erm"
             )
 
     def update(self, x: Tensor) -> Outputs | None:
@@ -158,8 +158,11 @@ class Method(nn.Module):
         assert self.optimizer is not None
         with torch.enable_grad():
             loss, outputs = self.loss(x)
-            self.require_gradient(loss)
+            self.require_gradient(loss.requires_grad)
             loss.backward()
+        if not self._stepped:
+            scales = [one for one in batch_norm_parameters(self.model) if one.requires_grad]
+            self.require_gradient(not scales or any(one.grad is not None for one in scales))
         self.optimizer.step()
         self.optimizer.zero_grad()
         if outputs is None:
@@ -271,6 +274,8 @@ class Method(nn.Module):
         """ValueError unless the model's parameters are those that it came with, the optimiser's
         among them.
         """
+        if self.optimizer is None:
+            return
         now = dict(self.model.named_parameters())
         others = [name for name in self._given | now if self._given.get(name) is not now.get(name)]
         if others:
@@ -280,7 +285,7 @@ class Method(nn.Module):
                 "keeps its parameters"
             )
         owned = {id(parameter) for parameter in now.values()}
-        groups = self.optimizer.param_groups if self.optimizer is not None else []
+        groups = self.optimizer.param_groups
         if any(id(parameter) not in owned for group in groups for parameter in group["params"]):
             raise ValueError(
                 f"{self.label}: adapted_parameters returned tensors that are not the model's own"

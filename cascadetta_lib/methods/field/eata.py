@@ -93,7 +93,13 @@ class EATA(WithSource, ETA):
             )
         for norm in norms:
             norm.training = False  # an example's gradient does not depend on its companions
-        self.register_buffer("fisher", self.fisher_information())
+        try:
+            self.register_buffer("fisher", self.fisher_information())
+        except RuntimeError as error:
+            raise ValueError(
+                f"{self.label} needs the gradient of each example by torch.func.vmap, which cannot "
+                "go through this network; use eta"
+            ) from error
         for norm in norms:
             norm.training = True
         self.source = None
@@ -122,6 +128,6 @@ class EATA(WithSource, ETA):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         loss, outputs = super().loss(x)
-        self.require_gradient(loss)
+        self.require_gradient(loss.requires_grad)
         apart = parameters_to_vector(self.adapted_parameters()) - self.anchor
         return loss + FISHER_WEIGHT * (self.fisher * apart.square()).sum(), outputs

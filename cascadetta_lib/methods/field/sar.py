@@ -51,7 +51,7 @@ class SAR(Tent):
         unsure = entropy(outputs.main)
         sure = unsure.detach() < limit
         below = (averaging(sure) * unsure).sum() - self.diversity * entropy_of_mean(outputs.main)
-        self.require_gradient(below)
+        self.require_gradient(below.requires_grad)
         values = list(self.adapted.values())
         gradients = torch.autograd.grad(below, values, materialize_grads=True)
         length = torch.stack([gradient.norm() for gradient in gradients]).norm() + 1e-12
