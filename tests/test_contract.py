@@ -8,6 +8,8 @@ types of the parameters stay; `reset` is exact, into the same tensors; and all n
 
 import copy
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,10 +19,13 @@ from conftest import same, seeded
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import cascadetta_lib
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.field import roid
 from cascadetta_lib.models import Cascade, batch_norms, use_batch_statistics
 from cascadetta_lib.models.functional import call_with
+from cascadetta_lib.training.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
+from cascadetta_lib.training.objectives import Half
 
 pytestmark = pytest.mark.usefixtures("small_updates")
 CLASSES = 4
@@ -386,3 +391,34 @@ def test_other_tensors_stand_in_wherever_a_parameter_is_used() -> None:
                 value.div_(2)
         assert torch.allclose(call_with(model, halved, x), other(x), atol=1e-6), kind
         assert all(value is given[key] for key, value in model.named_parameters()), kind
+
+
+@pytest.mark.parametrize("kind", ["one BatchNorm at two places", "tied weights"])
+def test_the_meta_gradient_leaves_the_parameters_where_they_were(kind: str) -> None:
+    """And it is that of the loss, whose derivative a small step along it shows."""
+    model = build(kind, "cascade").double()
+    given = dict(model.named_parameters())
+    halves = []
+    for seed in (1, 2):
+        x = batch("float64", 8, seed)
+        halves.append(Half(x, torch.arange(8) % CLASSES))
+    names = inner_parameter_names(model, "all")  # type: ignore[arg-type]
+    problem = MetaProblem(*halves, names, 0.1, "paper", 0.2)
+    loss, gradient = exact_meta_gradient(model, problem)
+    assert all(value is given[key] for key, value in model.named_parameters())
+    assert list(given) == [key for key, _ in model.named_parameters()]
+    length = sum(value.square().sum() for value in gradient.values())
+    with torch.no_grad():
+        for key, value in given.items():
+            value.add_(gradient[key], alpha=1e-6)
+    assert exact_meta_gradient(model, problem)[0] - loss == pytest.approx(1e-6 * length, rel=1e-2)
+
+
+def test_the_public_names_are_those_of_the_library_and_cost_no_torchvision() -> None:
+    code = "import sys, cascadetta_lib; assert 'torchvision' not in sys.modules\n"
+    code += "from cascadetta_lib import METHODS, Cascade, evaluate, meta_gradient\n"
+    code += "assert 'tent' in METHODS and callable(evaluate) and callable(meta_gradient)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(AttributeError, match="no attribute 'cascade_of'"):
+        cascadetta_lib.cascade_of  # noqa: B018

@@ -18,9 +18,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from cascadetta_lib.models import Cascade, Parallel, batch_norm_parameters, batch_norms
+from cascadetta_lib.models import Cascade, Parallel, batch_norm_parameters, batch_norms, call_with
 from cascadetta_lib.training.objectives import PAPER, Half, Objective, losses, self_supervised_loss
 
 Gradients = dict[str, Tensor]  # by the parameter's name
@@ -86,8 +85,8 @@ def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor,
     main, inner_loss = problem.at_psi(model)
     steps = _gradients(inner_loss, inner, create_graph=True)
     moved = {name: inner[name] - problem.inner_learning_rate * steps[name] for name in inner}
-    at_moved = {f"model.{name}": value for name, value in (parameters | moved).items()}
-    total = functional_call(_OuterLoss(model, problem), at_moved, ()) + main
+    at_moved = {inner[name]: value for name, value in moved.items()}
+    total = call_with(_OuterLoss(model, problem), at_moved) + main
     return total.detach(), _gradients(total, parameters)
 
 
@@ -151,7 +150,7 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 
 
 class _OuterLoss(nn.Module):
-    """The outer loss as a module, so that `functional_call` can compute it with other
+    """The outer loss as a module, so that `call_with` can compute it with other
     parameters."""
 
     def __init__(self, model: nn.Module, problem: MetaProblem) -> None:
