@@ -407,11 +407,12 @@ def test_the_meta_gradient_leaves_the_parameters_where_they_were(kind: str) -> N
     loss, gradient = exact_meta_gradient(model, problem)
     assert all(value is given[key] for key, value in model.named_parameters())
     assert list(given) == [key for key, _ in model.named_parameters()]
-    length = sum(value.square().sum() for value in gradient.values())
+    length = sum(value.square().sum().item() for value in gradient.values())
     with torch.no_grad():
         for key, value in given.items():
             value.add_(gradient[key], alpha=1e-6)
-    assert exact_meta_gradient(model, problem)[0] - loss == pytest.approx(1e-6 * length, rel=1e-2)
+    change = (exact_meta_gradient(model, problem)[0] - loss).item()
+    assert change == pytest.approx(1e-6 * length, rel=1e-2)
 
 
 def test_the_public_names_are_those_of_the_library_and_cost_no_torchvision() -> None:
