@@ -1,18 +1,45 @@
-"""CascadeTTA: a reproducible study of continual test-time adaptation with an adaptive cascading
-network.
+"""CascadeTTA: continual test-time adaptation with an adaptive cascading network.
+
+    from cascadetta_lib import Cascade, METHODS, evaluate, meta_gradient
+
+Six files to read first, in this order:
+
+    models/cascade.py          φ, θ_m and θ_a, and what a network returns
+    training/meta.py           Algorithm 1: the inner step, and the gradient through it
+    training/pretrain.py       the loop that trains a network by it
+    methods/base.py            what every test-time method shares: a step, a prediction, a reset
+    methods/cascade.py         the paper's method (Tent is beside it, in methods/tent.py)
+    evaluation/evaluator.py    one loop: a method meets a stream
 """
 
+import importlib
 import os
+from typing import Any
 
 import torch
 
 __version__ = "0.1.0"
+__all__ = ["METHODS", "Cascade", "evaluate", "meta_gradient"]
 
 # Every entrance to the library passes here: notebooks, papermill, run_all.sh and a script of your
 # own. The networks are small, so on a CPU several threads mostly wait for each other;
 # OMP_NUM_THREADS chooses another number.
 if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
     torch.set_num_threads(1)
-torch.backends.cudnn.allow_tf32 = (
-    False  # with its ten bits a meta-gradient was off by 2.5 % (RESULTS.md)
-)
+# With the ten bits of TF32 a meta-gradient was off by 2.5 % (RESULTS.md).
+torch.backends.cudnn.allow_tf32 = False
+
+_PUBLIC = {
+    "Cascade": ("cascadetta_lib.models", "Cascade"),
+    "METHODS": ("cascadetta_lib.methods", "METHODS"),
+    "evaluate": ("cascadetta_lib.evaluation.evaluator", "evaluate"),
+    "meta_gradient": ("cascadetta_lib.training.meta", "exact_meta_gradient"),
+}
+"""Where the public names are; each is imported when it is asked for, which takes seconds."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _PUBLIC[name]
+    return getattr(importlib.import_module(module), attribute)

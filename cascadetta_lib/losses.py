@@ -12,12 +12,12 @@ from cascadetta_lib.models import Outputs
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
-    """ln softmax(logits), (B, C) → (B, C), with a large negative number in the place of −∞.
+    """ln softmax(logits), (B, C) → (B, C), with −10,000 in the place of −∞.
 
-    So a class that a network masks by −∞ adds 0 to an entropy, not 0·(−∞).
+    So a class that a network masks by −∞ adds 0 to an entropy, not 0·(−∞): exp(−10,000) is 0 too.
     """
     values = logits.log_softmax(1)
-    return values.masked_fill(values.isneginf(), torch.finfo(values.dtype).min / 2)
+    return values.masked_fill(values.isneginf(), -1e4)
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -210,6 +210,7 @@ class Study:
             "profile": self.settings.profile,
             "data_source": dataset.source,
             "official_data": dataset.official,
+            "origin": dataset.origin,
             "class_names": list(dataset.class_names),
             **{name: getattr(dataset, name) for name in alike},
             **provenance(self.device, seconds),

@@ -78,6 +78,7 @@ def made_up_run(
         "fingerprint": "0123456789abcdef",
         "domain_source": "made up by a test",
         "official_data": False,
+        "origin": "photographs",
         "compare_with": {
             "image": "CIFAR-10-C",
             "text": "Amazon Reviews",

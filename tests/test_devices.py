@@ -160,7 +160,8 @@ def make_dataset(modality: Modality, folder: Path, device: str) -> Dataset:
             class_names=("a", "b"),
             options=SpeechOptions(**where),
         )
-    reviews = Reviews(np.array(["good book", "bad dull plot"] * 20, dtype=object), y)
+    texts = [f"{('good book', 'bad dull plot')[index % 2]} {index}" for index in range(40)]
+    reviews = Reviews(np.array(texts, dtype=object), y)
     return make_text_dataset(
         train=reviews,
         domains=dict.fromkeys(DOMAINS, reviews),

@@ -461,6 +461,63 @@ def test_files_that_cannot_be_used_are_left_out_and_named(words: Path, tmp_path:
     assert len(caught) == 6 and dataset.fingerprint == whole.fingerprint
 
 
+@pytest.mark.parametrize(
+    ("encoding", "prefix", "spoil"),
+    [("utf-8-sig", "", str), ("utf-8", " ", str), ("utf-8", "", lambda line: f"{line} \r")],
+)
+def test_lists_of_editors_name_what_they_name(
+    words: Path, tmp_path: Path, encoding: str, prefix: str, spoil: Callable[[str], str]
+) -> None:
+    """A byte order mark, blanks at the ends of a line, and names with a blank in them."""
+    for word in WORDS:
+        (words / word / "0_nohash_0.wav").rename(words / word / "0 again.wav")
+    for listed in (TEST_LIST, HELD_OUT_LIST):
+        lines = (words / listed).read_text().replace("0_nohash_0", "0 again", 2).splitlines()
+        lines = [line.replace("/0_nohash_0", "/0 again") for line in lines]
+        (words / listed).write_text(
+            "\n".join(prefix + spoil(line) for line in lines), encoding=encoding
+        )
+    dataset = load(tmp_path)
+    assert [len(split.y) for split in (dataset.train, dataset.held_out, dataset.test)] == [21, 3, 6]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["left/78_nohash_0.wav", "./left/0_nohash_0.wav", "left\\0_nohash_0.wav", "Left/0_nohash_0.wav"]
+    + ["left", "/left/0_nohash_0.wav", "left/0_nohash_0.WAV", "left/"],
+)
+def test_a_line_of_a_list_that_names_no_file_stops(words: Path, tmp_path: Path, line: str) -> None:
+    """That recording would be trained on."""
+    with (words / TEST_LIST).open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(ValueError, match=r"testing_list\.txt: the line .* names no file; allowed"):
+        load(tmp_path)
+
+
+def test_recordings_exchanged_under_their_names_are_other_data(words: Path, tmp_path: Path) -> None:
+    """Sizes and times stay, as with tar or cp -p."""
+    before = load(tmp_path)
+    paths = [words / word / "0_nohash_0.wav" for word in WORDS[:2]]
+    contents = [path.read_bytes() for path in paths]
+    times = [path.stat().st_mtime_ns for path in paths]
+    for path, content, time in zip(paths, reversed(contents), times, strict=True):
+        path.write_bytes(content)
+        os.utime(path, ns=(time, time))
+    assert load(tmp_path).fingerprint != before.fingerprint
+
+
+def test_only_the_archives_own_lists_are_called_by_its_name(words: Path, tmp_path: Path) -> None:
+    assert load(tmp_path).source.startswith("recordings of unknown origin, 30 utterances")
+    sample = tmp_path / "sample"
+    sample.mkdir()
+    for path in real_data("speech_sample/speech_commands_v0.01").iterdir():
+        (sample / path.name).symlink_to(path)
+    (sample / NOISE).symlink_to(words / NOISE)
+    dataset = load(tmp_path, f"speech_commands:{sample}")
+    assert dataset.source.startswith("Speech Commands v0.01, 300 utterances of 30 words")
+    assert not dataset.recognised, "300 are not all"
+
+
 def only_one_word(folder: Path) -> None:
     for word in WORDS[1:]:
         shutil.rmtree(folder / word)
@@ -481,7 +538,7 @@ FAULTS: list[tuple[Callable[[Path], object], type[Exception], str]] = [
     (
         lambda folder: (folder / TEST_LIST).write_text("stop/0.wav", "utf-16"),
         ValueError,
-        "list.txt names 0 of 30",
+        "testing_list.txt: the line .* names no file",
     ),
     (
         lambda folder: (folder / HELD_OUT_LIST).write_text(""),

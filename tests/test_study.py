@@ -530,7 +530,7 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
             "image",
             {"image_statistics_memory": 8, "image_methods": ["adabn", "tema"]},
             ValueError,
-            "leave memory = 8 out",
+            "takes no memory = 8",
         ),
         (
             *(

@@ -198,7 +198,7 @@ def small_dataset(folder: Path, synonyms: Synonyms = SYNONYMS, **changes: Any) -
         name="small",
         source="made up by the tests",
         domain_source="made up",
-        official=True,
+        recognised=True,
         compare_with=None,
         train=Reviews(np.array(texts, dtype=object), torch.arange(40) % 2),
         domains={
@@ -504,7 +504,11 @@ def test_wordnet(real: Path) -> None:
 def test_real_reviews(real: Path) -> None:
     data = load("amazon", real, vocabulary_size=5000, eda_copies=1, msda_layers=0, test_size=300)
     assert "skipped" not in data.source and data.bank.shape[1] == 5000
-    assert len(data.train.x) == 1800 and len(data.held_out.x) == 200
+    assert len(data.train.x) == 1800
+    assert len(data.held_out.x) == 195, "5 of 200 are trained on, word by word"
+    trained_on = {tuple(row) for row in data.bank[data.train.x, :5000].tolist()}
+    held_out = {tuple(row) for row in data.bank[data.held_out.x, :5000].tolist()}
+    assert not trained_on & held_out
     different = (
         data.prepare(data.train.x) != data.prepare(data.randomise(data.train.x, seeded()))
     ).any(1)

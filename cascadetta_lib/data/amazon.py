@@ -85,7 +85,7 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
         f"text{f' ({skipped} unusable skipped)' if skipped else ''}",
         domain_source=domain_source,
         compare_with="Amazon Reviews",
-        official=not from_labelled and sizes == SIZES,
+        recognised=not from_labelled and sizes == SIZES,
         train=reviews[SOURCE_DOMAIN],
         domains=reviews,
         synonyms=Synonyms(wordnet_synonyms(options.folder), "nltk's WordNet"),

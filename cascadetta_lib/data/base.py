@@ -11,7 +11,8 @@ import sys
 import uuid
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal, NamedTuple
@@ -24,10 +25,21 @@ from torch import Tensor
 from cascadetta_lib.data.streams import Vocabulary
 
 Modality = Literal["image", "text", "speech"]
+Origin = Literal["archive", "photographs", "texture", "other"]
+"""What makes the target domains.
+
+archive: they are read as they were published. photographs: our generator makes them, with the
+original photographs of frost. texture: our generator makes them, with a made-up texture of frost.
+other: anything else.
+"""
 Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
 """copies(x, count, generator) yields `count` augmented versions of a prepared batch x that keep its
 labels.
 """
+
+
+CHECKSUM = "sha256"
+"""The name under which a kept file holds the checksum of its arrays."""
 
 
 class DataMissing(Exception):
@@ -78,8 +90,10 @@ class Dataset(ABC):
     name: see `cascadetta_lib.data.identity`.
     source: where the data come from, in words; it is printed beside every number.
     domain_source: the same of the target domains.
-    fingerprint: hash of all training and test examples, part of every key in the store. official:
-    whether these are the paper's own data and whole. Only then do levels compare with the paper's.
+    fingerprint: hash of all training and test examples, part of every key in the store.
+    origin: what makes the target domains.
+    recognised: whether a hash or a fingerprint shows that the examples before any shift are those
+    of `compare_with`, with nothing cut away.
     compare_with: the dataset of the paper's tables beside which results are shown, or None.
     """
 
@@ -90,11 +104,19 @@ class Dataset(ABC):
     source: str
     domain_source: str
     fingerprint: str
-    official: bool
+    origin: Origin
+    recognised: bool
     compare_with: str | None
     class_names: tuple[str, ...]
     train: Split
     held_out: Split
+
+    @property
+    def official(self) -> bool:
+        """Whether these count as the paper's own data: only then do levels compare with the
+        paper's, and only then may a verdict be spoken.
+        """
+        return self.recognised and self.origin in ("archive", "photographs")
 
     @property
     def classes(self) -> int:
@@ -156,21 +178,42 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
-def split_source(source: Split, options: Options) -> tuple[Split, Split]:
+def split_source(
+    source: Split, options: Options, contents: Sequence[Hashable] | None = None
+) -> tuple[Split, Split]:
     """Draw `train_size` examples (None: all) and set a share of them, at least one, aside.
 
-    The draw has its own seed: all seeds of a study share one held-out split. ValueError where none
-    is left to train on.
+    The draw has its own seed: all seeds of a study share one held-out split. An example that is
+    set aside and also stays among the others, as an exact copy, is left out of the held-out part.
+    contents: what the examples are compared by; None for the bytes of x.
+
+    ValueError where no example is left to train on, or to hold out.
     """
-    order = torch.randperm(len(source.y), generator=torch.Generator().manual_seed(0))[
-        : options.train_size
-    ]
-    held = max(1, round(len(order) * (share := options.held_out_fraction)))
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(source.y), generator=generator)[: options.train_size]
+    share = options.held_out_fraction
+    held = max(1, round(len(order) * share))
     if held >= len(order):
         raise ValueError(
             f"held_out_fraction = {share}: of {len(order)} examples none is left to train on"
         )
-    return source.take(order[:-held].sort().values), source.take(order[-held:].sort().values)
+    fitted = order[:-held].sort().values
+    aside = order[-held:].sort().values
+    if contents is None:
+        contents = _bytes_of(source.x)
+    trained_on = {contents[place] for place in fitted.tolist()}
+    distinct = [place for place in aside.tolist() if contents[place] not in trained_on]
+    if not distinct:
+        raise ValueError(
+            f"held_out_fraction = {share}: each of the {held} examples that are set aside is an "
+            "exact copy of one that is trained on"
+        )
+    return source.take(fitted), source.take(torch.tensor(distinct))
+
+
+def _bytes_of(x: Tensor) -> list[bytes]:
+    """The bytes of each example of x (N, ...)."""
+    return [example.tobytes() for example in x.cpu().numpy()]
 
 
 def mixed(split: Split) -> Split:
@@ -225,30 +268,74 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """The arrays that an earlier call kept in the .npz file `path`, or those that `make` returns
-    and that are kept from then on, with a warning where they cannot be. A damaged file is set aside
-    and made again."""
+    and that are kept from then on, with a warning where they cannot be.
+
+    The file holds a SHA-256 of its own place and of the arrays. A file that is damaged, or that
+    holds anything else than what was kept under this name, is set aside and made again.
+    """
     if path.is_file():
         try:
-            return read_arrays(path)  # the .npz format has a checksum for each array
+            found = read_arrays(path)
+            kept = found.pop(CHECKSUM, None)
+            if kept is None or str(kept) != _checksum(path, found):
+                raise ValueError(f"{path} does not hold what was kept in it")
+            return found
         except ValueError as error:
             set_aside(path, str(error))
-    made = dict(make())
+    made = {name: np.asarray(array) for name, array in make().items()}
+    checked = made | {CHECKSUM: np.array(_checksum(path, made))}
     try:
-        write_atomically(path, lambda file: np.savez(file, **made))  # type: ignore[arg-type]
+        write_atomically(path, lambda file: np.savez(file, **checked))  # type: ignore[arg-type]
     except NotADirectoryError:
         raise
-    except (
-        OSError
-    ) as error:  # such as in a folder of data that many share, and only one may write to
+    except OSError as error:  # such as in a folder that many share, and only one may write to
         warnings.warn(
             f"{path} cannot be kept ({error.strerror}): it is made anew each time", stacklevel=2
         )
     return made
 
 
-def kept_array(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """`kept_arrays` of a single array."""
-    return kept_arrays(path, lambda: {"array": make()})["array"]
+def kept_array(
+    path: Path,
+    make: Callable[[], np.ndarray],
+    *,
+    dtype: str | None = None,
+    shape: tuple[int, ...] | None = None,
+) -> np.ndarray:
+    """`kept_arrays` of a single array. ValueError where it has not the `dtype` and the `shape`, if
+    they are given.
+    """
+    found = kept_arrays(path, lambda: {"array": make()})["array"]
+    if dtype is not None and found.dtype != dtype:
+        raise ValueError(f"{path} holds {found.dtype}; allowed is {dtype}: remove it")
+    if shape is not None and found.shape != shape:
+        raise ValueError(f"{path} holds shape {found.shape}; allowed is {shape}: remove it")
+    return found
+
+
+def _checksum(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of the last two parts of `path` and of names, dtypes, shapes and bytes of arrays."""
+    digest = hashlib.sha256(f"{path.parent.name}/{path.name}".encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.view(np.uint8).data if array.size else b"")
+    return digest.hexdigest()
+
+
+def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
+    """SHA-256 over the places in `folder` and the bytes of the files `paths`, in their order."""
+
+    def hashed(path: Path) -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    ordered = list(paths)
+    digest = hashlib.sha256()
+    with ThreadPoolExecutor() as pool:
+        for path, found in zip(ordered, pool.map(hashed, ordered), strict=True):
+            digest.update(f"{path.relative_to(folder).as_posix()} {found}\n".encode())
+    return digest.hexdigest()
 
 
 def code_version(*modules: str) -> str:

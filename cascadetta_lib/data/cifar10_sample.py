@@ -12,7 +12,7 @@ import torch
 
 from cascadetta_lib.data import dataset, identity
 from cascadetta_lib.data.base import DataMissing, Split, fingerprint, to_device
-from cascadetta_lib.data.images import ImageDataset, ImageOptions
+from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
 from cascadetta_lib.data.npz import read_images
 
 DISTINCT = 992
@@ -57,11 +57,12 @@ def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
         if found == OFFICIAL
         else f"{DISTINCT} images of the user's, which are not {told}",
         fingerprint=found,
-        official=False,
+        recognised=False,
         compare_with="CIFAR-10-C",
         class_names=CLASSES,
         train=nothing,
         held_out=nothing,
         test=to_device(test, options.device),
         options=options,
+        **domains_of(options, side=32),
     )

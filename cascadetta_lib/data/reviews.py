@@ -141,18 +141,20 @@ def make_text_dataset(
     domains: Mapping[str, Reviews],
     synonyms: Synonyms,
     options: TextOptions,
-    official: bool = False,
+    recognised: bool = False,
     **fields: Any,
 ) -> TextDataset:
     """The dataset of all reviews of the source (`train`) and of the target domains, cut as the
     options say.
 
-    official: whether the reviews are the paper's; the dataset is official if, besides, none of them
-    is cut away. fields: name, domain_source and compare_with of `TextDataset`.
+    recognised: whether the reviews are the paper's; the dataset is recognised if, besides, none of
+    them is cut away. fields: name, domain_source and compare_with of `TextDataset`.
     """
     everything = [train, *(domains[name] for name in DOMAINS)]
     orders = [reviews.places(seed) for seed, reviews in enumerate(everything)]
-    fitted, held_out = split_source(orders[0], options)
+    # Many reviews are there twice; none is trained on and held out at once.
+    contents = [" ".join(words(train.texts[place])) for place in orders[0].x.tolist()]
+    fitted, held_out = split_source(orders[0], options, contents)
     targets = [
         part.take(order.x[: options.test_size])
         for part, order in zip(everything[1:], orders[1:], strict=True)
@@ -167,12 +169,19 @@ def make_text_dataset(
     own, augmented, *others = rows.split(sizes)
     versions = rows[:, None].repeat(1, copies)
     versions[own] = augmented.view(-1, copies)
-    device, stored = options.device, zip([own, *others], parts, strict=True)
+    device = options.device
+    stored = zip([own, *others], parts, strict=True)
+    whole = all(
+        (size or len(part.labels)) >= len(part.labels)
+        for size, part in zip(
+            [options.train_size, *[options.test_size] * len(DOMAINS)], everything, strict=True
+        )
+    )
     splits = [Split(places.to(device), part.labels.to(device)) for places, part in stored]
     tested = splits[1].take(slice(options.test_size))
 
-    contents = [part for texts, labels in everything for part in (_as_bytes(texts), labels)]
-    identity = fingerprint([_as_bytes([synonyms.name]), *contents, *(order.x for order in orders)])
+    examples = [part for texts, labels in everything for part in (_as_bytes(texts), labels)]
+    identity = fingerprint([_as_bytes([synonyms.name]), *examples, *(order.x for order in orders)])
     made_by = code_version(
         __name__, msda.__name__, *(part.__module__ for part in (eda, split_source, synonyms.find))
     )
@@ -189,8 +198,8 @@ def make_text_dataset(
     return TextDataset(
         source=f"{source}, EDA with synonyms from {synonyms.name}",
         fingerprint=identity,
-        official=official
-        and sum(len(part.labels) for part in parts) == sum(len(part.labels) for part in everything),
+        origin="archive" if recognised else "other",
+        recognised=recognised and whole,
         class_names=("negative", "positive"),
         train=splits[0],
         held_out=splits[1],

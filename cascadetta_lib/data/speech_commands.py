@@ -6,11 +6,17 @@ those of validation_list.txt, and all others are for training. An utterance beco
 kHz: stereo is averaged, another sampling rate is resampled, what is shorter is padded with zeros at
 the end, and what is longer is cut. A file that cannot be used is left out, with a warning when the
 files are read.
+
+The recordings are called Speech Commands v0.01 where the two lists are the archive's own, which
+their SHA-256 tells, and the recordings have the archive's kind of name. Other lists must name a
+file in each line, except for words that have no folder here: what a list misses would be trained
+on.
 """
 
 import hashlib
 import math
 import os
+import re
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +26,15 @@ import numpy as np
 import torch
 
 from cascadetta_lib.data import dataset, identity
-from cascadetta_lib.data.base import DataMissing, Dataset, Split, code_version, kept_arrays, mixed
+from cascadetta_lib.data.base import (
+    DataMissing,
+    Dataset,
+    Split,
+    code_version,
+    contents_hash,
+    kept_arrays,
+    mixed,
+)
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.utterances import (
     SAMPLE_RATE,
@@ -36,7 +50,14 @@ HASH = "sha256:743935421bb51cccdb6bdd152e04c5c70274e935c82119ad7faeec31780d811d"
 NOISE = "_background_noise_"
 TEST_LIST, HELD_OUT_LIST = "testing_list.txt", "validation_list.txt"
 CONTENTS = (TEST_LIST, HELD_OUT_LIST, NOISE)
-ALL_WORDS, ALL_UTTERANCES = 30, 64_000  # The whole archive holds 64,721 utterances of 30 words.
+LISTS = {
+    TEST_LIST: "3984cc8eaa0e96e3d657b62f954ff701389f96fa17648c730eb1e0439a1a37d6",
+    HELD_OUT_LIST: "0993bb1e67efd5904c2a2fd0d8eb5ef420f4f5258f3fab2be602980082248cf7",
+}
+"""SHA-256 of the archive's own lists."""
+NAMED = re.compile(r"[0-9a-f]{8}_nohash_\d+\.wav")
+"""The names of the archive's recordings: speaker and number."""
+WHOLE = (30, 64_721)  # words and utterances of the archive
 
 
 @dataset("speech_commands", "speech", folder="may")
@@ -61,18 +82,16 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         for path in sorted(folder.glob("[!.]*/*"))
         if path.suffix.lower() == ".wav" and path.is_file()
     ]
-    state = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    digest = hashlib.sha256(
-        f"{state} {code_version(__name__, as_int16.__module__)}".encode()
-    ).hexdigest()[:16]
+    version = code_version(__name__, as_int16.__module__)
     kept = kept_arrays(
-        data_folder / "generated" / f"speech_commands-{digest}.npz", lambda: _read_all(paths)
+        data_folder
+        / "generated"
+        / f"speech_commands-{contents_hash(folder, paths)[:16]}-{version}.npz",
+        lambda: _read_all(paths),
     )
-    names, waveforms, noise = (
-        kept["names"].tolist(),
-        torch.from_numpy(kept["waveforms"]),
-        kept["noise"],
-    )
+    names = kept["names"].tolist()
+    waveforms = torch.from_numpy(kept["waveforms"])
+    noise = kept["noise"]
     classes = sorted({name.partition("/")[0] for name in names})
     if len(classes) < 2 or not len(noise):
         found = f"words in {len(classes)} folders and {len(noise)} seconds of {NOISE}"
@@ -81,18 +100,26 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
             "noise"
         )
 
-    lists = (
-        (folder / listed).read_text(encoding="utf-8", errors="replace")
-        for listed in (TEST_LIST, HELD_OUT_LIST)
+    own_lists = all(
+        hashlib.sha256((folder / listed).read_bytes()).hexdigest() == known
+        for listed, known in LISTS.items()
     )
-    tests, held_outs = (set(listed.split()) for listed in lists)
-    split = torch.tensor([0 if name in tests else 1 if name in held_outs else 2 for name in names])
+    tests = _listed(folder, TEST_LIST, own_lists)
+    held_outs = _listed(folder, HELD_OUT_LIST, own_lists)
+    parts = []
+    for name in names:
+        if name in tests:
+            parts.append(0)
+        elif name in held_outs:
+            parts.append(1)
+        else:
+            parts.append(2)
+    split = torch.tensor(parts)
     everything = Split(
         waveforms, torch.tensor([classes.index(name.partition("/")[0]) for name in names])
     )
-    first: dict[
-        bytes, int
-    ] = {}  # Some recordings are there twice; each stays in the first of the three parts alone.
+    # Some recordings are there twice; each stays in the first of the three parts alone.
+    first: dict[bytes, int] = {}
     for place in split.argsort(stable=True).tolist():
         part = int(split[place])
         if first.setdefault(hashlib.sha256(waveforms[place].numpy().data).digest(), part) < part:
@@ -110,10 +137,18 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         raise ValueError(
             f"{folder}: {found}; allowed are 1 or more that leave some of each word to train on"
         )
+    named = all(NAMED.fullmatch(name.partition("/")[2]) for name in names)
+    own = own_lists and named
+    if own:
+        title = "Speech Commands v0.01"
+    elif named:
+        title = "recordings of unknown origin, named as in Speech Commands"
+    else:
+        title = "recordings of unknown origin"
     return make_speech_dataset(
         name=identity(f"speech_commands:{argument}" if argument else "speech_commands"),
-        source=f"Speech Commands v0.01, {len(names):,} utterances of {len(classes)} words{twice}",
-        official=len(classes) == ALL_WORDS and len(names) >= ALL_UTTERANCES,
+        source=f"{title}, {len(names):,} utterances of {len(classes)} words{twice}",
+        recognised=own and (len(classes), len(names)) == WHOLE,
         class_names=tuple(classes),
         train=train,
         held_out=mixed(held_out),
@@ -121,6 +156,30 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         noise=torch.from_numpy(noise),
         options=options,
     )
+
+
+def _listed(folder: Path, name: str, own: bool) -> set[str]:
+    """The recordings that a list names, as WORD/FILE.wav.
+
+    own: whether it is the archive's list, of which a folder may hold a part. ValueError where a
+    line of another list names no file, though its word has a folder here.
+    """
+    text = (folder / name).read_text(encoding="utf-8-sig", errors="replace")
+    lines = [line.strip() for line in text.splitlines()]
+    listed = [line for line in lines if line]
+    if own:
+        return set(listed)
+    files = {f"{path.parent.name}/{path.name}" for path in folder.glob("*/*") if path.is_file()}
+    words = {file.partition("/")[0].casefold() for file in files}
+    for line in listed:
+        word = line.partition("/")[0].casefold()
+        left_out = re.fullmatch(r"[\w ]+/[\w. -]+", line) and word not in words
+        if line not in files and not left_out:
+            raise ValueError(
+                f"{folder / name}: the line {line!r} names no file; allowed is WORD/FILE.wav, as "
+                "the folders and files are called"
+            )
+    return set(listed)
 
 
 def _read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:

@@ -2,34 +2,40 @@
 64×64 pixels.
 
 As in the paper, the validation images serve as test images, and the network is a ResNet-34 on
-224×224 pixels. The clean images are decoded once, and the arrays (1.3 GB) are kept beside them;
-those of a -C domain are decoded when it is read.
+224×224 pixels. The clean images are decoded once, and the arrays (1.3 GB) are kept in generated/
+under a hash of the files; those of a -C domain are decoded when it is read.
 """
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 
 from cascadetta_lib.data import dataset
-from cascadetta_lib.data.base import DataMissing, Split, kept_arrays, mixed
+from cascadetta_lib.data.base import DataMissing, Split, contents_hash, kept_arrays, mixed
 from cascadetta_lib.data.corruptions import CORRUPTIONS, SEVERITIES
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.images import (
+    Archive,
     ImageDataset,
     ImageOptions,
     channels_first,
-    fetch_corruptions,
+    find_corruptions,
     make_image_dataset,
 )
 
 URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 HASH = "md5:90528d7ca1a48142e341f4ef8d21d0de"
 CONTENTS = ("words.txt", "train", "val/val_annotations.txt")
+KNOWN = "5f1edeb7c32dc6f7c4813bde197ab4ae88ae462327668c43ca34c9d4422edb9c"
+"""`contents_hash` of the clean images of a whole copy. Whether its archive has the MD5 above is not
+known; the labels stand in the names of the files and in the list that CONTENTS names.
+"""
 WHOLE = (100_000, 10_000, 200)  # training images, validation images, classes
 CORRUPTED_URLS = [
     f"https://zenodo.org/record/{record}/files/Tiny-ImageNet-C.tar" for record in (8206060, 2536630)
@@ -39,41 +45,70 @@ CORRUPTED_HASH = "md5:f9c9a9dbdc11469f0b850190f7ad8be1"
 
 @dataset("tiny_imagenet", "image", batch_size=64)
 def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
-    """DataMissing if the clean images are missing; without the -C archive it warns and
-    generates."""
+    """Load the clean images, with the -C archive where it lies in the data folder; else the
+    corruptions are generated. Raises DataMissing if clean images are missing.
+    """
     folder = Path(options.folder).expanduser()
-    clean = kept_arrays(folder / "tiny-imagenet-200.npz", lambda: _read_clean(options.folder))
-    contents = [f"{corruption}/{severity}" for corruption in CORRUPTIONS for severity in SEVERITIES]
-    corrupted = fetch_corruptions(
-        "Tiny-ImageNet-C", CORRUPTED_URLS, folder, CORRUPTED_HASH, "1.8 GB", contents
+    place = fetch("Tiny-ImageNet", [URL], folder, HASH, "248 MB", "tiny-imagenet-200", CONTENTS)
+    listed = list_clean(place)
+    contents = contents_hash(place, listed.files)
+    kept = folder / "generated" / f"tiny-imagenet-{contents[:16]}.npz"
+    clean = kept_arrays(kept, lambda: _read_clean(listed))
+    train = Split(torch.from_numpy(clean["train_x"]), torch.from_numpy(clean["train_y"]))
+    test = Split(torch.from_numpy(clean["test_x"]), torch.from_numpy(clean["test_y"]))
+    domains = [f"{corruption}/{severity}" for corruption in CORRUPTIONS for severity in SEVERITIES]
+    corrupted = find_corruptions(
+        "Tiny-ImageNet-C", CORRUPTED_URLS, folder, CORRUPTED_HASH, "1.8 GB", domains
     )
-    whole = (len(clean["test_x"]), len(clean["class_names"]))
+    archive = None
     if corrupted:
-        for (
-            corruption
-        ) in CORRUPTIONS:  # An incomplete one would else be noticed after hours of training.
+        whole = (len(test.y), len(listed.class_names))
+        for corruption in CORRUPTIONS:
+            # An incomplete one would else be noticed after hours of training.
             _read_domain(corrupted, whole, corruption, severity=SEVERITIES[-1], count=1)
+        files = [path for domain in domains for path in _images_of(corrupted / domain)]
+        read = partial(_read_domain, corrupted, whole)
+        archive = Archive(read, contents_hash(corrupted, files))
+    recognised = contents == KNOWN
+    told = "a whole copy recognised by its files" if recognised else "files that are not the known"
     return make_image_dataset(
         name="tiny_imagenet",
-        source="Tiny-ImageNet",
+        source=f"Tiny-ImageNet, {told}",
         compare_with="Tiny-ImageNet-C",
-        class_names=tuple(clean["class_names"].tolist()),
-        train=mixed(Split(torch.from_numpy(clean["train_x"]), torch.from_numpy(clean["train_y"]))),
-        test=Split(torch.from_numpy(clean["test_x"]), torch.from_numpy(clean["test_y"])),
+        class_names=tuple(listed.class_names),
+        train=mixed(train),
+        test=test,
         options=options,
-        archive=corrupted and partial(_read_domain, corrupted, whole),
+        recognised=recognised,
+        archive=archive,
         architecture="resnet34",
         input_size=224,
     )
 
 
-def _read_clean(data_folder: str) -> dict[str, np.ndarray]:
-    """All arrays of the archive. A label is the place of a class in the sorted WordNet ids. Raises
-    DataMissing.
+class Clean(NamedTuple):
+    """The files of the clean images, the place of the class of each in `class_names`, and the files
+    that tell it.
     """
-    folder = fetch(
-        "Tiny-ImageNet", [URL], data_folder, HASH, "248 MB", "tiny-imagenet-200", CONTENTS
-    )
+
+    train: list[Path]
+    train_y: list[int]
+    test: list[Path]
+    test_y: list[int]
+    class_names: list[str]
+    lists: list[Path]
+
+    @property
+    def files(self) -> list[Path]:
+        """All files, for `contents_hash`."""
+        return [*self.train, *self.test, *self.lists]
+
+
+def list_clean(folder: Path) -> Clean:
+    """All files of the unpacked archive. A label is the place of a class in the sorted WordNet ids.
+
+    DataMissing where files are missing.
+    """
     words = dict(line.split("\t") for line in (folder / "words.txt").read_text().splitlines())
     paths = sorted((folder / "train").glob("*/images/*.JPEG"))
     classes = sorted({path.parents[1].name for path in paths})
@@ -82,18 +117,40 @@ def _read_clean(data_folder: str) -> dict[str, np.ndarray]:
         line.split("\t")
         for line in (folder / "val" / "val_annotations.txt").read_text().splitlines()
     ]
-    if (found := (len(paths), len(annotations), len(classes))) != WHOLE:
+    found = (len(paths), len(annotations), len(classes))
+    if found != WHOLE:
         raise DataMissing(
             f"{folder} has {found} training images, validation images, classes, not {WHOLE}; "
             "remove it"
         )
+    tests = [folder / "val" / "images" / fields[0] for fields in annotations]
+    absent = [path for path in tests if not path.is_file()]
+    if absent:
+        raise DataMissing(f"{absent[0]} cannot be read (no such file); unpack its archive again")
+    places = {wnid: place for place, wnid in enumerate(classes)}
+    return Clean(
+        paths,
+        [places[path.parents[1].name] for path in paths],
+        tests,
+        [places[fields[1]] for fields in annotations],
+        [words[wnid].split(",")[0] for wnid in classes],
+        [folder / "words.txt", folder / "val" / "val_annotations.txt"],
+    )
+
+
+def _read_clean(listed: Clean) -> dict[str, np.ndarray]:
+    """Decode all clean images."""
     return {
-        "train_x": _decode(paths),
-        "train_y": np.array([classes.index(path.parents[1].name) for path in paths]),
-        "test_x": _decode(folder / "val" / "images" / fields[0] for fields in annotations),
-        "test_y": np.array([classes.index(fields[1]) for fields in annotations]),
-        "class_names": np.array([words[wnid].split(",")[0] for wnid in classes]),
+        "train_x": _decode(listed.train),
+        "train_y": np.array(listed.train_y),
+        "test_x": _decode(listed.test),
+        "test_y": np.array(listed.test_y),
     }
+
+
+def _images_of(place: Path) -> list[Path]:
+    """The images of one domain of the -C archive, class by class."""
+    return sorted(place.glob("*/*.JPEG"))
 
 
 def _read_domain(
@@ -102,11 +159,12 @@ def _read_domain(
     """The first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in one order, drawn once, for
     all domains. whole: how many images of how many classes there must be, since a label is the
     place of a class among them."""
-    paths = sorted((place := folder / corruption / str(severity)).glob("*/*.JPEG"))
-    places = {
-        wnid: place for place, wnid in enumerate(sorted({path.parent.name for path in paths}))
-    }
-    if (found := (len(paths), len(places))) != whole:
+    place = folder / corruption / str(severity)
+    paths = _images_of(place)
+    classes = sorted({path.parent.name for path in paths})
+    places = {wnid: label for label, wnid in enumerate(classes)}
+    found = (len(paths), len(places))
+    if found != whole:
         raise DataMissing(
             f"{place}: {found} images and classes, not {whole}; unpack its archive again"
         )

@@ -98,7 +98,12 @@ class SpeechDataset(Dataset):
 
         folder = Path(self.options.folder).expanduser() / "generated"
         folder /= f"{self.fingerprint}-{code_version(__name__)}"
-        kept = kept_array(folder / f"{name}-{len(test.y)}.npz", make)
+        kept = kept_array(
+            folder / f"{name}-{len(test.y)}.npz",
+            make,
+            dtype="float32",
+            shape=(len(test.y), 1, BANDS, FRAMES),
+        )
         return to_device(Split(torch.from_numpy(kept), test.y), self.options.device)
 
     def example(self, name: str, index: int) -> Tensor:
@@ -154,15 +159,15 @@ def make_speech_dataset(
     test: Split,
     noise: Tensor,
     options: SpeechOptions,
-    official: bool = False,
+    recognised: bool = False,
     **fields: Any,
 ) -> SpeechDataset:
     """The dataset of all its utterances (int16 (N, 16000), on the CPU), cut as the options say.
 
     held_out: the data's own validation split, which is used whole, so that no fraction is set
     aside. noise: seconds of background noise, int16 (K, 16000).
-    official: whether the data are the paper's; the dataset is official if, besides, nothing is cut
-    away. fields: name, source and class_names of `SpeechDataset`.
+    recognised: whether the utterances are shown to be the public ones; the dataset is recognised
+    if, besides, nothing is cut away. fields: name, source and class_names of `SpeechDataset`.
     """
     whole = (options.train_size or len(train.y)) >= len(train.y) and (
         options.test_size or len(test.y)
@@ -170,7 +175,8 @@ def make_speech_dataset(
     order = torch.randperm(len(train.y), generator=torch.Generator().manual_seed(0))
     return SpeechDataset(
         fingerprint=fingerprint([*train, *held_out, *test, noise]),
-        official=official and whole,
+        origin="archive" if recognised else "other",
+        recognised=recognised and whole,
         compare_with="Google Commands",
         train=to_device(train.take(order[: options.train_size].sort().values), options.device),
         held_out=to_device(held_out, options.device),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Modality
+from cascadetta_lib.methods import checks
 from cascadetta_lib.models import (
     BatchNorm,
     Outputs,
@@ -21,7 +22,6 @@ from cascadetta_lib.models import (
     use_batch_statistics,
 )
 from cascadetta_lib.models.statistics import RememberedStatistics, give_statistics, statistics_of
-from cascadetta_lib.registry import nearest
 
 OptimizerName = Literal["sgd", "adam"]
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -29,10 +29,6 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
 }
 """What can take the place of a method's own; sgd is the paper's (Sec. 6.1)."""
-ABOUT_DATA = ("copies", "value_range", "source")
-"""Facts about the data, which may be given to every method: one that needs none of them ignores
-them, as one that never updates ignores what only an update needs.
-"""
 
 
 class Method(nn.Module):
@@ -78,7 +74,8 @@ class Method(nn.Module):
         **others: Any,
     ) -> None:
         super().__init__()
-        self._refuse(model, others)
+        checks.refuse_options(self.label, self.adapts, self.options(), others)
+        checks.refuse_model(self.label, model)
         self.model = model
         self.learning_rate = learning_rate
         self.prediction_time = predict
@@ -86,27 +83,20 @@ class Method(nn.Module):
         self._given = dict(model.named_parameters())
         self.configure_model()
         parameters = list(dict.fromkeys(self.adapted_parameters()))
-        if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
-            raise ValueError(
-                f"{self.label} takes steps that are lost in half precision; use model.float()"
-            )
+        checks.require_full_precision(self.label, parameters)
         make = OPTIMIZERS[optimizer] if optimizer else self.make_optimizer
         self.optimizer = make(parameters, lr=learning_rate) if self.adapts else None
         self._source = {name: _copied(value) for name, value in self.state_dict().items()}
         self._not_stored = {  # register_buffer(persistent=False)
             name: value.clone() for name, value in self.named_buffers() if name not in self._source
         }
-        self._require_own_parameters()
         self._stepped = False
+        checks.require_own_parameters(self.label, model, self._given, self.optimizer)
         self.reset()
 
     def configure_model(self) -> None:
         """Use the current batch's statistics in every BatchNorm; gradients for what is adapted."""
-        if any(isinstance(child, nn.SyncBatchNorm) for child in self.model.modules()):
-            raise ValueError(
-                f"{self.label}: SyncBatchNorm needs a process group; give its weights to "
-                "nn.BatchNorm2d"
-            )
+        checks.require_ordinary_batch_norm(self.label, self.model)
         self.model.eval()
         use_batch_statistics(self.model)
         self.model.requires_grad_(False)
@@ -146,20 +136,17 @@ class Method(nn.Module):
         """Return the loss that adapts to a batch, and the outputs of its forward pass, if any."""
         raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 
-    def require_gradient(self, loss: Tensor) -> None:
-        if not loss.requires_grad:
-            raise ValueError(
-                f"{self.label}: no gradient reaches what it adapts, as under torch.no_grad() in "
-                "the network's forward; take that out, or use adabn or erm"
-            )
-
     def update(self, x: Tensor) -> Outputs | None:
         """Take one step on a batch; return the outputs from before it, if the loss gave them."""
         assert self.optimizer is not None
         with torch.enable_grad():
             loss, outputs = self.loss(x)
-            self.require_gradient(loss)
+            checks.require_gradient(self.label, loss.requires_grad)
             loss.backward()
+        if not self._stepped:
+            scales = [one for one in batch_norm_parameters(self.model) if one.requires_grad]
+            reached = not scales or any(scale.grad is not None for scale in scales)
+            checks.require_gradient(self.label, reached)
         self.optimizer.step()
         self.optimizer.zero_grad()
         if outputs is None:
@@ -181,24 +168,17 @@ class Method(nn.Module):
         """
         if x.is_inference():
             x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
-        try:
+        with checks.values_per_channel(self.label, len(x)):
             before = self.update(x) if self.adapts else None
             if self.adapts and self.prediction_time == "before":
                 assert before is not None, f"the loss of {self.label} gives no outputs"
                 outputs = before
             else:
                 outputs = self.predict(x)
-        except ValueError as error:
-            if "more than 1 value per channel" not in str(error):
-                raise
-            raise ValueError(
-                f"{self.label}: a BatchNorm needs more than 1 value per channel, and a batch of "
-                f"{len(x)} has no more there; use larger batches, erm or source_prior"
-            ) from error
         self.remember()
         if not self._stepped:
             self._stepped = True
-            self._require_own_parameters()
+            checks.require_own_parameters(self.label, self.model, self._given, self.optimizer)
         return outputs
 
     def remember(self) -> None:
@@ -246,45 +226,6 @@ class Method(nn.Module):
     def objective_on(cls, modality: Modality) -> str:
         """Return the pre-training that the method starts from on a modality."""
         return cls.objective_elsewhere.get(modality, cls.objective)
-
-    def _refuse(self, model: nn.Module, others: Mapping[str, Any]) -> None:
-        """ValueError for options that this method does not take, and for a model of no use."""
-        for name, value in others.items():
-            if name in ABOUT_DATA or (name == "diversity" and not self.adapts):
-                continue
-            if name in ("diversity", "memory") and not value:
-                continue  # None is the method's own, and 0 is none
-            raise ValueError(
-                f"{self.label} takes no {name} = {value!r}; {nearest(name, self.options())}"
-            )
-        if any(isinstance(child, torch.jit.ScriptModule) for child in model.modules()):
-            raise ValueError(
-                f"{self.label}: TorchScript cannot be adapted; pass the nn.Module that was scripted"
-            )
-        if any(statistics_of(model)):
-            raise ValueError(
-                f"{self.label}: another method gave this model's BatchNorm a memory; take a fresh "
-                "copy"
-            )
-
-    def _require_own_parameters(self) -> None:
-        """ValueError unless the model's parameters are those that it came with, the optimiser's
-        among them.
-        """
-        now = dict(self.model.named_parameters())
-        others = [name for name in self._given | now if self._given.get(name) is not now.get(name)]
-        if others:
-            raise ValueError(
-                f"{self.label}: the network's forward put other tensors in the place of "
-                f"{', '.join(others[:3])}, so that steps would be lost; use erm, or a network that "
-                "keeps its parameters"
-            )
-        owned = {id(parameter) for parameter in now.values()}
-        groups = self.optimizer.param_groups if self.optimizer is not None else []
-        if any(id(parameter) not in owned for group in groups for parameter in group["params"]):
-            raise ValueError(
-                f"{self.label}: adapted_parameters returned tensors that are not the model's own"
-            )
 
 
 def _copied(value: Any) -> Any:

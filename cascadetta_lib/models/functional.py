@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 
-def call_with(module: nn.Module, values: Mapping[nn.Parameter, Tensor], *inputs: Any) -> Any:
+def call_with(module: nn.Module, values: Mapping[Any, Tensor], *inputs: Any) -> Any:
     """Return what `module` gives with `values[parameter]` in the place of each such parameter.
 
     A parameter is replaced wherever it is used, and the module is left as it was. With a module

@@ -18,9 +18,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from cascadetta_lib.models import Cascade, Parallel, batch_norm_parameters, batch_norms
+from cascadetta_lib.models import Cascade, Parallel, batch_norm_parameters, batch_norms, call_with
 from cascadetta_lib.training.objectives import PAPER, Half, Objective, losses, self_supervised_loss
 from cascadetta_lib.training.tangents import Tape, UnknownFunctionError
 
@@ -87,8 +86,8 @@ def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor,
     at_moved = {
         name: value.detach().requires_grad_() for name, value in (parameters | moved).items()
     }
-    prefixed = {f"model.{name}": value for name, value in at_moved.items()}
-    outer = functional_call(_OuterLoss(model, problem), prefixed, ())
+    replaced = {parameters[name]: value for name, value in at_moved.items()}
+    outer = call_with(_OuterLoss(model, problem), replaced)
     total = _gradients(outer, at_moved)
     try:
         slope = tape.derivative(inner_loss, {inner[name]: total[name] for name in inner})
@@ -120,7 +119,7 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 
 
 class _OuterLoss(nn.Module):
-    """The outer loss as a module, so that `functional_call` can compute it with other
+    """The outer loss as a module, so that `call_with` can compute it with other
     parameters."""
 
     def __init__(self, model: nn.Module, problem: MetaProblem) -> None:

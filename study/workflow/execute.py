@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import resource
 import signal
 import sys
 import tempfile
@@ -104,7 +105,9 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
             "error:",
         ]
         output.with_suffix(FAILURE).write_text("\n  ".join([*told, *lines[-8:]]), encoding="utf-8")
-    print(f"{output.stem}: {outcome} after {time.monotonic() - start:.0f} s", flush=True)
+    kernel = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = f"{time.monotonic() - start:.0f} s, {kernel.ru_utime + kernel.ru_stime:.0f} s of CPU"
+    print(f"{output.stem}: {outcome} after {took}", flush=True)
     return outcome == "done"
 
 

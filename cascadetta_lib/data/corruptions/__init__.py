@@ -3,10 +3,12 @@
 Each corruption is one function (images, draws, parameters of the severity) -> images, on float32
 images (N, 3, H, H) in [0, 1], which its result may leave; parameters.yaml holds the parameters. The
 operations are written anew, by batch, and a test compares them with statistics of the original
-code. Images of 64×64 pixels are coded as JPEG at the end, since Tiny-ImageNet-C consists of such
-files.
+code. Frost is mixed in from the original's photographs where they are given, and else from a
+made-up texture. Images of 64×64 pixels are coded as JPEG at the end, since Tiny-ImageNet-C consists
+of such files.
 """
 
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from cascadetta_lib.data.corruptions import blur, digital, noise, weather
 from cascadetta_lib.data.corruptions.common import Draws, truncate
+from cascadetta_lib.data.corruptions.photographs import Photographs
 from cascadetta_lib.registry import nearest
 
 PARAMETERS = yaml.safe_load(Path(__file__).with_name("parameters.yaml").read_text(encoding="utf-8"))
@@ -37,13 +40,23 @@ def check_corruption(name: str, severity: int) -> None:
         raise ValueError(f"severity = {severity!r}: allowed are {', '.join(map(str, SEVERITIES))}")
 
 
-def corrupt(images: Tensor, corruption: str, severity: int, *, seed: int = 0) -> Tensor:
+def corrupt(
+    images: Tensor,
+    corruption: str,
+    severity: int,
+    *,
+    seed: int = 0,
+    photographs: Photographs | None = None,
+) -> Tensor:
     """Corrupt `images` (uint8, (N, 3, H, H) with H 32 or 64) at a severity 1..5; same shape, dtype
     and device.
 
     The noise depends on (seed, corruption, severity), the place of an image in the batch and the
-    size of the batch alone; shot noise also on the images before it. ValueError for any other
-    corruption, severity, dtype or shape.
+    size of the batch alone; shot noise also on the images before it.
+    photographs: those that frost is cropped from, see `photographs.read_photographs`; None for a
+    made-up texture. Other corruptions make no use of them.
+
+    Raises ValueError for any other corruption, severity, dtype or shape.
     """
     check_corruption(corruption, severity)
     shape, table = tuple(images.shape), PARAMETERS[corruption]
@@ -59,6 +72,8 @@ def corrupt(images: Tensor, corruption: str, severity: int, *, seed: int = 0) ->
         for part in (noise, blur, weather, digital)
         if hasattr(part, corruption)
     )
+    if corruption == "frost" and photographs is not None:
+        apply = partial(weather.frost_from_photographs, photographs=photographs[shape[-1]])
     draws = Draws(seed, corruption, severity, images.device)
     corrupted = torch.empty_like(images)
     for start in range(0, len(images), CHUNK):

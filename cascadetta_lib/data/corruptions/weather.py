@@ -1,5 +1,7 @@
 """Corruptions by weather."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -32,9 +34,7 @@ def snow(
 
 
 def frost(x: Tensor, draws: Draws, image_share: float, frost_share: float) -> Tensor:
-    """Mix in ice crystals. The original takes crops of photographs; here they are made, to the same
-    statistics.
-    """
+    """Mix in ice crystals that are made up, to the statistics of the original's photographs."""
     noise = draws.normal((len(x), 1, *x.shape[2:]), 0, 1)
     angles = draws.uniform((2, len(x)), 0, 360)
     level = draws.normal((len(x), 1, 1, 1), 0.635, 0.06)
@@ -43,6 +43,31 @@ def frost(x: Tensor, draws: Draws, image_share: float, frost_share: float) -> Te
     tint = x.new_tensor((0.95, 1.0, 1.05))[:, None, None]
     ice = ((level + 0.3 * patches + 0.09 * needles) * tint).clamp(0, 1)
     return image_share * x + frost_share * ice
+
+
+def frost_from_photographs(
+    x: Tensor,
+    draws: Draws,
+    image_share: float,
+    frost_share: float,
+    *,
+    photographs: Sequence[Tensor],
+) -> Tensor:
+    """Mix in a random crop of one of the `photographs`, uint8 (3, H, W), as the original does."""
+    count, side = len(x), x.shape[-1]
+    which = draws.integers((count,), 0, len(photographs)).tolist()
+    # As in the original, the last row and the last column of places are never drawn.
+    places = [
+        [draws.integers((count,), 0, length - side).tolist() for length in picture.shape[1:]]
+        for picture in photographs
+    ]
+    ice = torch.empty(x.shape, dtype=torch.uint8)
+    for image, picture in enumerate(which):
+        rows, columns = places[picture]
+        row = rows[image]
+        column = columns[image]
+        ice[image] = photographs[picture][:, row : row + side, column : column + side]
+    return image_share * x + frost_share * ice.to(x.device).float() / 255
 
 
 def fog(x: Tensor, draws: Draws, density: float, decay: float) -> Tensor:

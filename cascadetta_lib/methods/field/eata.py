@@ -11,6 +11,7 @@ from torch.nn.utils import parameters_to_vector
 
 from cascadetta_lib.losses import at_least_float32, averaging, entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.checks import require_gradient
 from cascadetta_lib.methods.source import WithSource
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms, call_with
@@ -93,7 +94,13 @@ class EATA(WithSource, ETA):
             )
         for norm in norms:
             norm.training = False  # an example's gradient does not depend on its companions
-        self.register_buffer("fisher", self.fisher_information())
+        try:
+            self.register_buffer("fisher", self.fisher_information())
+        except RuntimeError as error:
+            raise ValueError(
+                f"{self.label} needs the gradient of each example by torch.func.vmap, which cannot "
+                "go through this network; use eta"
+            ) from error
         for norm in norms:
             norm.training = True
         self.source = None
@@ -122,6 +129,6 @@ class EATA(WithSource, ETA):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         loss, outputs = super().loss(x)
-        self.require_gradient(loss)
+        require_gradient(self.label, loss.requires_grad)
         apart = parameters_to_vector(self.adapted_parameters()) - self.anchor
         return loss + FISHER_WEIGHT * (self.fisher * apart.square()).sum(), outputs

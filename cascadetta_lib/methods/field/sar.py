@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.checks import require_gradient
 from cascadetta_lib.methods.field.eata import SURE, follow
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs, call_with
@@ -51,7 +52,7 @@ class SAR(Tent):
         unsure = entropy(outputs.main)
         sure = unsure.detach() < limit
         below = (averaging(sure) * unsure).sum() - self.diversity * entropy_of_mean(outputs.main)
-        self.require_gradient(below)
+        require_gradient(self.label, below.requires_grad)
         values = list(self.adapted.values())
         gradients = torch.autograd.grad(below, values, materialize_grads=True)
         length = torch.stack([gradient.norm() for gradient in gradients]).norm() + 1e-12

@@ -63,10 +63,12 @@ def hindrance_of_runs(name: str, used: Sequence[Run]) -> str:
     for run in used:
         request, said, card = run.request.checkpoint, run.provenance, card_of(run)
         kind, copy = request.dataset.partition(":")[0], COPIES.get(said["fingerprint"]) == name
-        whole = (
-            said["official_data"] if request.modality != "image" else kind == regime.data or copy
-        )
-        if not whole:
+        if request.modality == "image":
+            own = kind == regime.data and said.get("origin") in ("archive", "photographs")
+            known = own or copy
+        else:
+            known = said["official_data"]
+        if not known:
             return f"data: {said['data_source']}; {said['domain_source']} instead of {name}"
         options = card.get("options", request.options)
         if options.get("train_size") is not None or options.get("held_out_fraction", 0) > 0.1:

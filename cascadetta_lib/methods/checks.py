@@ -1,0 +1,101 @@
+"""What a method refuses before it starts, and after its first step. All raise ValueError."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cascadetta_lib.models.statistics import statistics_of
+from cascadetta_lib.registry import nearest
+
+ABOUT_DATA = ("copies", "value_range", "source")
+"""Facts about the data, which may be given to every method: one that needs none of them ignores
+them, as one that never updates ignores what only an update needs.
+"""
+
+
+def refuse_options(
+    label: str, adapts: bool, taken: Iterable[str], given: Mapping[str, Any]
+) -> None:
+    """Refuse the options `given` to a method that takes others; None is a method's own value."""
+    for name, value in given.items():
+        if name in ABOUT_DATA or (name == "diversity" and not adapts):
+            continue
+        if name in ("diversity", "memory") and not value:
+            continue  # None is the method's own, and 0 is none
+        raise ValueError(f"{label} takes no {name} = {value!r}; {nearest(name, taken)}")
+
+
+def refuse_model(label: str, model: nn.Module) -> None:
+    """Refuse what no method can work with."""
+    if any(isinstance(child, torch.jit.ScriptModule) for child in model.modules()):
+        raise ValueError(
+            f"{label}: TorchScript cannot be adapted; pass the nn.Module that was scripted"
+        )
+    if any(statistics_of(model)):
+        raise ValueError(
+            f"{label}: another method gave this model's BatchNorm a memory; take a fresh copy"
+        )
+
+
+def require_ordinary_batch_norm(label: str, model: nn.Module) -> None:
+    if any(isinstance(child, nn.SyncBatchNorm) for child in model.modules()):
+        raise ValueError(
+            f"{label}: SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d"
+        )
+
+
+def require_full_precision(label: str, parameters: Iterable[Tensor]) -> None:
+    if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
+        raise ValueError(f"{label} takes steps that are lost in half precision; use model.float()")
+
+
+def require_own_parameters(
+    label: str,
+    model: nn.Module,
+    given: dict[str, nn.Parameter],
+    optimizer: torch.optim.Optimizer | None,
+) -> None:
+    """Refuse a model whose parameters are not those that it came with (`given`), and an optimiser
+    of other tensors.
+    """
+    if optimizer is None:
+        return
+    now = dict(model.named_parameters())
+    others = [name for name in given | now if given.get(name) is not now.get(name)]
+    if others:
+        raise ValueError(
+            f"{label}: the network's forward put other tensors in the place of "
+            f"{', '.join(others[:3])}, so that steps would be lost; use erm, or a network that "
+            "keeps its parameters"
+        )
+    owned = {id(parameter) for parameter in now.values()}
+    for group in optimizer.param_groups:
+        if any(id(parameter) not in owned for parameter in group["params"]):
+            raise ValueError(
+                f"{label}: adapted_parameters returned tensors that are not the model's own"
+            )
+
+
+def require_gradient(label: str, reached: bool) -> None:
+    if not reached:
+        raise ValueError(
+            f"{label}: no gradient reaches the scales and shifts, as under torch.no_grad() in the "
+            "network's forward; take that out, or use adabn or erm"
+        )
+
+
+@contextmanager
+def values_per_channel(label: str, count: int) -> Iterator[None]:
+    """Say what would do where a BatchNorm meets one value per channel, in a batch of `count`."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise ValueError(
+            f"{label}: a BatchNorm needs more than 1 value per channel, and a batch of {count} has "
+            "no more there; use larger batches, erm or source_prior"
+        ) from error

@@ -1,0 +1,425 @@
+"""One table: networks that people bring × all methods. Each cell runs right or is refused with the
+expected words.
+
+What runs is held to five things: before any step it predicts what the untouched network does, by
+the source's statistics or by the batch's; the optimiser owns the model's own tensors; the names and
+types of the parameters stay; `reset` is exact, into the same tensors; and all numbers are finite.
+"""
+
+import copy
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from conftest import same, seeded
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import cascadetta_lib
+from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods.field import roid
+from cascadetta_lib.models import Cascade, batch_norms, use_batch_statistics
+from cascadetta_lib.models.functional import call_with
+from cascadetta_lib.training.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
+from cascadetta_lib.training.objectives import Half
+
+pytestmark = pytest.mark.usefixtures("small_updates")
+CLASSES = 4
+CHANNELS = 6
+CASCADES = {name for name in METHODS if name.startswith("cascade")}
+REMEMBER = {"cascade_plus", "cascade_source_prior", "source_prior", "tent_source_prior"}
+OTHER_STATISTICS = REMEMBER | {"rotta", "tema"}
+STILL = {"erm", "lame", "adabn", "source_prior", "tema"}
+"""Methods that never update."""
+LEARN_SCALES = set(METHODS) - STILL - {"cotta", "ttt"}
+"""Methods that update scales and shifts."""
+ALWAYS_MOVE = {"tent", "tent_adam", "cotta", "rpl", "cascade", "cascade_no_auxiliary"}
+"""Methods that learn from every batch, sure or not."""
+
+
+class Fused(nn.BatchNorm2d):
+    """A BatchNorm that also holds an activation, such as timm's BatchNormAct2d."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).relu()
+
+
+class Dropping(nn.BatchNorm2d):
+    """A BatchNorm with a forward of its own that calls F.batch_norm, and with dropout."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tracked = not self.training or self.track_running_stats
+        mean = self.running_mean if tracked else None
+        variance = self.running_var if tracked else None
+        x = F.batch_norm(
+            x, mean, variance, self.weight, self.bias, self.training, self.momentum or 0.0, self.eps
+        )
+        return self.drop(x.clamp(-1, 1))
+
+
+class ByHand(nn.BatchNorm2d):
+    """A BatchNorm that does the arithmetic itself."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, variance = self.running_mean, self.running_var
+        if self.training:
+            variance, mean = torch.var_mean(x, (0, 2, 3), correction=0)
+        assert mean is not None and variance is not None
+        x = (x - mean[:, None, None]) / (variance[:, None, None] + self.eps).sqrt()
+        return x * self.weight[:, None, None] + self.bias[:, None, None]
+
+
+class Trunk(nn.Module):
+    """Two convolutions, each followed by a BatchNorm: images (B, 3, 8, 8) → features (B, 6)."""
+
+    def __init__(self, norm: Callable[[int], nn.Module] = nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, CHANNELS, 3, padding=1)
+        self.bn1 = norm(CHANNELS)
+        self.second = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)
+        self.bn2 = norm(CHANNELS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.bn1(self.first(x)).relu()
+        return self.bn2(self.second(x)).relu().mean((2, 3))
+
+
+class ToOnePixel(Trunk):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.bn1(self.first(x)).relu().mean((2, 3), keepdim=True)
+        return self.bn2(self.second(x)).relu().flatten(1)
+
+
+class Frozen(Trunk):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return super().forward(x)
+
+
+class Counting(Trunk):
+    """Keeps something that is no tensor, and a buffer that no state_dict has, and changes both."""
+
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = [0]
+        self.register_buffer("seen", torch.zeros(()), persistent=False)
+
+    def get_extra_state(self) -> dict[str, list[int]]:
+        return {"calls": self.calls}
+
+    def set_extra_state(self, state: dict[str, list[int]]) -> None:
+        self.calls = state["calls"]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls[0] += 1
+        self.seen += 1
+        return super().forward(x) * (1 + 0.1 * self.seen.detach())
+
+
+class Losing(Trunk):
+    """Puts another tensor in the place of a parameter while it runs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.bn1.weight = nn.Parameter(self.bn1.weight.detach().clone())
+        return super().forward(x)
+
+
+def shared() -> nn.Module:
+    trunk = Trunk()
+    trunk.bn2 = trunk.bn1
+    return trunk
+
+
+def tied() -> nn.Module:
+    trunk = Trunk()
+    trunk.bn2.weight = trunk.bn1.weight
+    trunk.second.bias = trunk.first.bias
+    return trunk
+
+
+def negative_zeros() -> nn.Module:
+    trunk = Trunk()
+    for parameter in (trunk.first.bias, trunk.bn1.bias, trunk.bn2.bias):
+        parameter.data.fill_(-0.0)
+    return trunk
+
+
+def without_momentum() -> nn.Module:
+    return Trunk(lambda channels: nn.BatchNorm2d(channels, momentum=None))
+
+
+TRUNKS: dict[str, Callable[[], nn.Module]] = {
+    "plain": Trunk,
+    "activation in BatchNorm": lambda: Trunk(Fused),
+    "dropout in BatchNorm": lambda: Trunk(Dropping),
+    "BatchNorm by hand": lambda: Trunk(ByHand),
+    "one BatchNorm at two places": shared,
+    "tied weights": tied,
+    "no shift": lambda: Trunk(lambda channels: nn.BatchNorm2d(channels, bias=False)),
+    "no scale": lambda: Trunk(lambda channels: nn.BatchNorm2d(channels, affine=False)),
+    "no running statistics": lambda: Trunk(
+        lambda channels: nn.BatchNorm2d(channels, track_running_stats=False)
+    ),
+    "momentum None": without_momentum,
+    "DataParallel": lambda: nn.DataParallel(Trunk()),
+    "extra state": Counting,
+    "compiled": lambda: torch.compile(Trunk(), backend="eager"),  # type: ignore[dict-item]
+    "under no_grad": Frozen,
+    "1 × 1 pixels": ToOnePixel,
+    "−∞": Trunk,
+    "−0.0": negative_zeros,
+    "float64": Trunk,
+    "float16": Trunk,
+    "loses a parameter": Losing,
+    "SyncBatchNorm": lambda: Trunk(nn.SyncBatchNorm),
+    "TorchScript": lambda: torch.jit.script(Trunk()),
+    "no BatchNorm": lambda: Trunk(lambda channels: nn.Identity()),
+}
+
+
+class Masked(nn.Linear):
+    """Logits of which two are masked, as on a subset of the classes."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__(features, CLASSES + 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = super().forward(x)
+        return torch.cat([z[:, :CLASSES], torch.full_like(z[:, CLASSES:], -math.inf)], 1)
+
+
+def refusal(kind: str, name: str) -> str | None:
+    """Words of the message that a method refuses a network by, or None where it runs."""
+    learns = name in LEARN_SCALES
+    if kind == "TorchScript":
+        return "pass the nn.Module that was scripted"
+    if name == "ttt":
+        return "use tent"
+    if name == "erm" or name == "lame":
+        return "use adabn" if kind == "no running statistics" else None
+    if kind == "no BatchNorm" and name != "cotta":
+        return "use erm, lame or cotta"
+    if kind == "SyncBatchNorm":
+        return "nn.BatchNorm2d"
+    if kind == "compiled" and name in OTHER_STATISTICS:
+        return "the network that was compiled"
+    if kind == "BatchNorm by hand" and name in OTHER_STATISTICS:
+        return "does not call F.batch_norm"
+    if kind == "no running statistics" and (name in OTHER_STATISTICS or name == "eata"):
+        return "running statistics"
+    if kind == "no scale" and learns:
+        return "use adabn"
+    if kind == "float16" and name not in STILL:
+        return "use model.float()"
+    if kind == "extra state" and name == "eata":
+        return "use eta"
+    if kind == "under no_grad" and name not in STILL:
+        return "torch.no_grad()"
+    if kind == "loses a parameter" and name not in STILL:
+        return "keeps its parameters"
+    return None
+
+
+def build(kind: str, name: str) -> nn.Module:
+    """The network, with running statistics of its own; a cascade for the methods that need one."""
+    torch.manual_seed(0)
+    trunk = TRUNKS[kind]()
+    head = Masked(CHANNELS) if kind == "−∞" else nn.Linear(CHANNELS, CLASSES)
+    model: nn.Module = nn.Sequential(trunk, head)
+    if name in CASCADES:
+        head = nn.Linear(CHANNELS, CLASSES)
+        theta_a = Masked(CLASSES) if kind == "−∞" else nn.Linear(CLASSES, CLASSES)
+        without = name == "cascade_no_auxiliary"
+        model = Cascade(trunk, head, None if without else theta_a)
+    with torch.no_grad():
+        head.weight.mul_(8)
+        settle(model)
+        if kind == "compiled":
+            model.eval()(batch(kind, 2))  # compiled for evaluation mode, before any method sees it
+    if kind == "float64":
+        model.double()
+    if kind == "float16":
+        model.half()
+    return model
+
+
+def settle(model: nn.Module) -> None:
+    """Running statistics some way from those of any batch."""
+    generator = seeded(3)
+    for norm in batch_norms(model):
+        if norm.running_mean is not None and norm.running_var is not None:
+            norm.running_mean.normal_(0.0, 0.1, generator=generator)
+            norm.running_var.uniform_(0.2, 0.4, generator=generator)
+
+
+def batch(kind: str, count: int, seed: int = 1) -> Tensor:
+    x = torch.rand(count, 3, 8, 8, generator=seeded(seed)) * 2 - 1
+    if kind == "−0.0":
+        x = torch.where(x.abs() < 0.3, torch.tensor(-0.0), x)
+    return x.to({"float64": torch.float64, "float16": torch.float16}.get(kind, torch.float32))
+
+
+def make(name: str, model: nn.Module, kind: str, **options: Any) -> Method:
+    source = batch(kind, 8) if METHODS[name].needs_source else None
+    return METHODS[name](model, learning_rate=0.01, source=source, **options)
+
+
+def logits_of(result: Any) -> Tensor:
+    return getattr(result, "main", result)
+
+
+@torch.no_grad()
+def untouched(kind: str, name: str, x: Tensor) -> Tensor:
+    """What the network itself says, by the statistics that the method begins with."""
+    model = build(kind, name).eval()
+    if name not in REMEMBER | {"erm", "lame", "rotta"}:
+        use_batch_statistics(model)
+    z = logits_of(model(x))
+    return roid.corrected_by_prior(z) if name == "roid" else z
+
+
+def check_before_any_step(kind: str, name: str) -> None:
+    # TEMA's averages are those of the batch from 64 examples on; a source that counts as so many
+    # examples is all that there is.
+    x = batch(kind, 64 if name == "tema" else 8)
+    options = {"memory": 10**9} if name in REMEMBER else {}
+    tolerance = 0.01 if kind == "float16" else 1e-4
+    method = make(name, build(kind, name), kind, **options)
+    found = method.predict(x).main
+    if name == "lame":
+        assert found.shape == (8, CLASSES + 2 * (kind == "−∞"))
+    else:
+        assert torch.allclose(found, untouched(kind, name, x), atol=tolerance), (
+            "as the network itself"
+        )
+
+
+def check_steps(kind: str, name: str) -> None:
+    model = build(kind, name)
+    given = dict(model.named_parameters())
+    method = make(name, model, kind)
+    before = dict(method.state_dict(keep_vars=True))
+    source = copy.deepcopy(method.state_dict())
+    batches = [batch(kind, count, count) for count in (8, 5, 9)]
+    first = [method(x) for x in batches]
+    assert all(z.amax(1).isfinite().all() for z in first)
+    now = dict(model.named_parameters())
+    if kind != "loses a parameter":  # which changes its own, whatever the method
+        assert list(now) == list(given) and all(now[key] is given[key] for key in given)
+    assert all(type(value) is nn.Parameter for value in now.values())
+    if method.optimizer is not None:
+        owned = [one for group in method.optimizer.param_groups for one in group["params"]]
+        assert {id(one) for one in owned} <= {id(value) for value in now.values()}
+        assert {id(one) for one in owned} == {id(one) for one in method.adapted_parameters()}
+    changed = [key for key in given if not torch.equal(source[f"model.{key}"], now[key])]
+    assert all(value.isfinite().all() for value in now.values())
+    assert changed or name not in ALWAYS_MOVE
+    assert method.adapts or not changed
+    extra = source.pop("model.0._extra_state", None)
+    method.reset()
+    after = method.state_dict(keep_vars=True)
+    assert extra is None or after.pop("model.0._extra_state") == extra
+    source = {key: value for key, value in source.items() if isinstance(value, Tensor)}
+    after = {key: value for key, value in after.items() if isinstance(value, Tensor)}
+    assert same(after, source)
+    kept = {key: value for key, value in after.items() if key != "bank"}
+    if kind != "loses a parameter":
+        assert all(value is before[key] for key, value in kept.items())
+    assert all(torch.equal(method(x), z) for x, z in zip(batches, first, strict=True))
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+@pytest.mark.parametrize("kind", TRUNKS)
+def test_a_network_runs_right_or_is_refused(kind: str, name: str) -> None:
+    words = refusal(kind, name)
+    if words is None:
+        check_before_any_step(kind, name)
+        check_steps(kind, name)
+        return
+    with pytest.raises(ValueError) as refused:
+        method = make(name, build(kind, name), kind)
+        # What only a forward pass can tell is told by the first update.
+        assert kind in ("under no_grad", "loses a parameter"), "refused before any batch"
+        method(batch(kind, 8))
+    message = str(refused.value)
+    assert words in message and message.startswith(f"{METHODS[name].label}")
+    assert "\n" not in message and ". " not in message
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("ttt", "rotta")])
+def test_a_last_batch_of_one_works_or_says_what_would(name: str) -> None:
+    method = make(name, build("1 × 1 pixels", name), "1 × 1 pixels")
+    method(batch("", 8))
+    if name in {"erm", "lame"} | OTHER_STATISTICS:
+        assert method(batch("", 1)).isfinite().all()
+    else:
+        with pytest.raises(ValueError, match="more than 1 value per channel.*use larger batches"):
+            method(batch("", 1))
+
+
+def test_an_option_that_a_method_does_not_take_is_refused() -> None:
+    for name, option in (
+        ("erm", {"memory": 8}),
+        ("rpl", {"diversity": 1.0}),
+        ("cotta", {"diversity": 1.0}),
+        ("tent", {"learning_rates": 0.1}),
+    ):
+        (key,) = option
+        with pytest.raises(ValueError, match=f"{METHODS[name].label} takes no {key} = .*allowed"):
+            METHODS[name](build("plain", name), **option)
+
+
+def test_other_tensors_stand_in_wherever_a_parameter_is_used() -> None:
+    for kind in ("one BatchNorm at two places", "tied weights", "DataParallel", "compiled"):
+        model = build(kind, "tent").eval()
+        x = batch(kind, 4)
+        given = dict(model.named_parameters())
+        halved = {value: (value / 2).detach() for value in given.values()}
+        other = copy.deepcopy(model)
+        with torch.no_grad():
+            for value in other.parameters():
+                value.div_(2)
+        assert torch.allclose(call_with(model, halved, x), other(x), atol=1e-6), kind
+        assert all(value is given[key] for key, value in model.named_parameters()), kind
+
+
+@pytest.mark.parametrize("kind", ["one BatchNorm at two places", "tied weights"])
+def test_the_meta_gradient_leaves_the_parameters_where_they_were(kind: str) -> None:
+    """And it is that of the loss, whose derivative a small step along it shows."""
+    model = build(kind, "cascade").double()
+    given = dict(model.named_parameters())
+    halves = []
+    for seed in (1, 2):
+        x = batch("float64", 8, seed)
+        halves.append(Half(x, torch.arange(8) % CLASSES))
+    names = inner_parameter_names(model, "all")  # type: ignore[arg-type]
+    problem = MetaProblem(*halves, names, 0.1, "paper", 0.2)
+    loss, gradient = exact_meta_gradient(model, problem)
+    assert all(value is given[key] for key, value in model.named_parameters())
+    assert list(given) == [key for key, _ in model.named_parameters()]
+    length = sum(value.square().sum().item() for value in gradient.values())
+    with torch.no_grad():
+        for key, value in given.items():
+            value.add_(gradient[key], alpha=1e-6)
+    change = (exact_meta_gradient(model, problem)[0] - loss).item()
+    assert change == pytest.approx(1e-6 * length, rel=1e-2)
+
+
+def test_the_public_names_are_those_of_the_library_and_cost_no_torchvision() -> None:
+    code = "import sys, cascadetta_lib; assert 'torchvision' not in sys.modules\n"
+    code += "from cascadetta_lib import METHODS, Cascade, evaluate, meta_gradient\n"
+    code += "assert 'tent' in METHODS and callable(evaluate) and callable(meta_gradient)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with pytest.raises(AttributeError, match="no attribute 'cascade_of'"):
+        cascadetta_lib.cascade_of  # noqa: B018
