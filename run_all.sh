@@ -26,6 +26,12 @@ find_python() {
   return 1
 }
 
+# Stop at what is wrong with the arguments at first sight, before an environment is made for them.
+check_arguments() {
+  local any
+  if any=$(find_python 2>/dev/null); then "$any" -P -m study.workflow.arguments "$@"; fi
+}
+
 # What .venv is made from; .venv/made-from holds one such line for each set of requirements that it satisfies, and is
 # empty while the environment is being made.
 fingerprint() { echo "$root $(cat "$root/pyproject.toml" "$root/$1" | cksum)"; }
@@ -104,7 +110,7 @@ environment() {
 case ${1:-} in
   test | python) environment test; add_kernel ;;
   -h | --help) python=$(find_python 2>/dev/null) || environment "" ;; # it needs no environment
-  *) environment ""; add_kernel ;;
+  *) check_arguments "$@"; environment ""; add_kernel ;;
 esac
 case ${1:-} in
   test)

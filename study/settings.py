@@ -6,9 +6,10 @@ names are split here, and nowhere else, into one section for each modality: `ima
 them.
 """
 
-import difflib
+import ast
+import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -63,10 +64,12 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         "auto", description="auto: cuda where there is one"
     )
     data_folder: Folder = Field(
-        "data", description="where archives are looked for, downloaded to and unpacked"
+        "data",
+        min_length=1,
+        description="where archives are looked for, downloaded to and unpacked",
     )
     results_folder: Folder = Field(
-        "results", description="where checkpoints, runs and executed notebooks go"
+        "results", min_length=1, description="where checkpoints, runs and executed notebooks go"
     )
     figures_folder: Folder = Field(
         "", description="where the report saves its files; empty: in the profile's results"
@@ -236,14 +239,40 @@ def read_profile(profile: str) -> tuple[dict[str, Any], str]:
     return {"profile": path.stem} | (values or {}), str(path)
 
 
+class Yaml12(yaml.SafeLoader):
+    """Plain values as YAML 1.2 reads them, where PyYAML follows 1.1: 1e-3 is a number, and `no`,
+    `12:30` and 2026-01-31 are texts. 010, which is 8 there and 10 here, is refused."""
+
+    yaml_implicit_resolvers = {}  # none of PyYAML's: those of 1.2 are added below
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        digits = node.value.lstrip("+-")
+        if len(digits) > 1 and digits.startswith("0") and digits.isdigit():
+            raise ValueError(f"{node.value}: allowed is a whole number without a zero in front")
+        return int(node.value, 0)
+
+
+for _tag, _first, _pattern in (
+    ("null", "~nN", r"~|null|Null|NULL|"),
+    ("bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
+    ("int", "-+0123456789", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
+    ("float", "-+.0123456789", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"),
+    ("float", "-+.", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+):
+    _whole = re.compile(f"^(?:{_pattern})$")
+    Yaml12.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _whole, [*_first, ""])
+Yaml12.add_constructor("tag:yaml.org,2002:int", Yaml12.construct_integer)
+
+
 def parse_yaml(text: str) -> Any:
-    """What a YAML text says. ValueError where it is none, or where it says one name twice."""
+    """Read a YAML text. ValueError where it is none, or where it says one name twice."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=Yaml12)
         names = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
-        if twice := [str(name) for name in names if names.count(name) > 1]:
-            raise ValueError(f"{twice[0]} is named twice")
-        return yaml.safe_load(text)
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is named twice")
+        return yaml.load(text, Loader=Yaml12)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"it is not YAML: {error}") from None
 
@@ -260,24 +289,67 @@ def load_profile(profile: str, overrides: Mapping[str, Any] | None = None) -> Se
     )
 
 
+INTERPRETERS_OWN = re.compile(r"__\w+__|_{1,3}|_(i{1,3}|ih|oh|dh|i?\d+|exit_code)|In|Out")
+"""Names that Python and IPython themselves put among a notebook's variables."""
+
+
 def settings_from(variables: Mapping[str, Any]) -> Settings:
     """Settings from a notebook's own variables: `settings_from(globals())` after its parameters
     cell.
 
-    What they do not set is taken from the profile that `profile` names. None stands for the
-    profile's value too, unless the parameter itself can be None. A plain variable whose name looks
-    like a parameter's and is none is refused: papermill does not refuse it.
+    What they do not set is taken from the profile that `profile` names. None means the profile's
+    value too, unless the parameter itself can be None. Every other plain value must have been made
+    by the notebook's own code, because papermill injects a misspelled parameter with no more than a
+    line in its log; else SettingsError.
     """
     values: dict[str, Any] = {}
+    own = _names_bound_by(variables.get("In", ()))
     for name, value in variables.items():
         if name in PARAMETERS:
             if value is not None or type(None) in get_args(PARAMETERS[name].annotation):
                 values[name] = value
-        elif isinstance(value, PLAIN | list | tuple) and not name.startswith("_"):
-            looks = bool(_modality(name) or difflib.get_close_matches(name, COMMON, cutoff=0.75))
-            looks |= f"image_{name}" in PARAMETERS  # as `Study.varied` takes it
-            if looks or difflib.get_close_matches(name.lower(), PARAMETERS, cutoff=0.85):
-                raise SettingsError(f"{name} (from the notebook) is no parameter; {_alike(name)}")
+        elif isinstance(value, PLAIN | list | tuple | dict) and name not in own:
+            if not INTERPRETERS_OWN.fullmatch(name):
+                raise SettingsError(
+                    f"{name} (from the notebook) is no parameter; {_instead_of(name, value)}"
+                )
     base, path = read_profile(str(values.pop("profile", "quick")))
     origins = dict.fromkeys(base, path) | dict.fromkeys(values, "the notebook's parameters")
     return make_settings(base | values, origins)
+
+
+def _instead_of(name: str, value: Any) -> str:
+    """What is allowed instead of a name that is no parameter; of `image: {severity: 3}` the flat
+    name."""
+    if name in SECTIONS and isinstance(value, dict) and value:
+        return f"write {name}_{next(iter(value))} = … in place of a group of values"
+    return _alike(name)
+
+
+def _names_bound_by(cells: Sequence[str]) -> set[str]:
+    """The names that cells give a value, except cells that do nothing else than give names plain
+    values: those are the parameters, and what papermill injects."""
+    names = set()
+    for source in cells:
+        try:
+            lines = ast.parse(source).body
+        except SyntaxError:
+            continue
+        if all(_is_parameter(line) for line in lines):
+            continue
+        for line in lines:
+            for node in ast.walk(line):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    names.add(node.id)
+    return names
+
+
+def _is_parameter(line: ast.stmt) -> bool:
+    """Whether a statement is `name = VALUE` with a plain value."""
+    if not isinstance(line, ast.Assign | ast.AnnAssign) or line.value is None:
+        return False
+    try:
+        ast.literal_eval(line.value)
+    except ValueError:
+        return False
+    return True

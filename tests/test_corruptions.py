@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import real_data
+from conftest import real_data, seeded
 from matplotlib.colors import hsv_to_rgb, rgb_to_hsv
 from PIL import Image
 from scipy.ndimage import gaussian_filter
@@ -23,6 +23,7 @@ from cascadetta_lib.data.corruptions import (
     corrupt,
 )
 from cascadetta_lib.data.corruptions.common import Draws, truncate
+from cascadetta_lib.data.corruptions.digital import jpeg_compression, pixelate
 from cascadetta_lib.data.corruptions.photographs import read_photographs
 from cascadetta_lib.data.corruptions.weather import brightness
 
@@ -161,6 +162,33 @@ def test_images_of_64_pixels_end_as_jpeg_files() -> None:
     ):
         Image.fromarray(image).save(file := io.BytesIO(), "JPEG", quality=85)
         assert np.array_equal(np.asarray(Image.open(file)), found.permute(1, 2, 0).numpy())
+
+
+@pytest.mark.parametrize("size", [32, 64])
+@pytest.mark.parametrize("severity", SEVERITIES)
+def test_pixelate_and_jpeg_are_those_of_pillow_bit_for_bit(severity: int, size: int) -> None:
+    """No image by image is needed for that."""
+    noise = torch.randint(0, 256, (20, 3, size, size), dtype=torch.uint8, generator=seeded())
+    images = torch.cat([made_images(20, size), noise])
+    factor = PARAMETERS["pixelate"][size][severity - 1]
+    quality = PARAMETERS["jpeg_compression"][size][severity - 1]
+    small = (int(size * factor),) * 2
+    box = Image.Resampling.BOX
+    pixelated, coded = [], []
+    for pixels in images.permute(0, 2, 3, 1).numpy():
+        image = Image.fromarray(pixels)
+        pixelated.append(np.asarray(image.resize(small, box).resize((size, size), box)))
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=quality)
+        coded.append(np.asarray(Image.open(file)))
+    draws = Draws(0, "", severity, images.device)
+    x = images.float() / 255
+    for apply, parameter, expected in (
+        (pixelate, factor, pixelated),
+        (jpeg_compression, quality, coded),
+    ):
+        found = truncate(apply(x, draws, parameter)).permute(0, 2, 3, 1).numpy()
+        assert np.array_equal(found, np.stack(expected))
 
 
 @pytest.mark.parametrize("severity", SEVERITIES)

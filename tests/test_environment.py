@@ -98,7 +98,10 @@ class Checkout:
         workflow.mkdir(parents=True)
         for name in ("run_all.sh", "pyproject.toml", "requirements.txt", "requirements-test.txt"):
             shutil.copy(ROOT / name, self.root)
-        shutil.copy(ROOT / "study" / "workflow" / "environment.py", workflow)
+        shutil.copy(ROOT / "study" / "__init__.py", workflow.parent)
+        for name in ("__init__", "arguments", "refusal", "environment"):
+            shutil.copy(ROOT / "study" / "workflow" / f"{name}.py", workflow)
+        shutil.copytree(ROOT / "profiles", self.root / "profiles")
         shutil.copytree(ROOT / "study" / "workflow" / "kernels", workflow / "kernels")
         (workflow / "__main__.py").write_text("import sys; print('ran', *sys.argv[1:])")
         (folder / "bin").mkdir()
@@ -172,7 +175,7 @@ def test_an_environment_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
     (own.parent / "bin").mkdir()
     (own.parent / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (own.parent / "bin" / "python").chmod(0o755)
-    assert checkout("x") == ("ran x", []), "it has all packages"
+    assert checkout("--dry-run") == ("ran --dry-run", []), "it has all packages"
     shutil.rmtree(own.parent / "bin")
     (link := tmp_path / "run_all.sh").symlink_to(checkout.root / "run_all.sh")
     (tmp_path / ".venv").mkdir()  # beside the link, where nothing of the study is
@@ -187,13 +190,16 @@ def test_an_environment_of_the_users_own_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.skipif(not shutil.which("flock"), reason="this system has no flock")
 def test_two_at_once_make_one_environment(tmp_path: Path) -> None:
     checkout = Checkout(tmp_path)
-    command = ["bash", str(checkout.root / "run_all.sh"), "x"]
+    command = ["bash", str(checkout.root / "run_all.sh"), "--dry-run"]
     environment = checkout.environment | {"UV_SECONDS": "1"}
     both = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    assert [process.communicate()[0].strip() for process in both] == ["ran x", "ran x"]
+    assert [process.communicate()[0].strip() for process in both] == [
+        "ran --dry-run",
+        "ran --dry-run",
+    ]
     assert [call.split()[0] for call in checkout.calls.read_text().splitlines()].count("venv") == 1
 
 
@@ -203,13 +209,13 @@ def test_an_activated_environment_is_used_if_it_satisfies(tmp_path: Path) -> Non
     good.mkdir(parents=True)
     (good / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     (good / "python").chmod(0o755)
-    assert checkout("x", CONDA_PREFIX=str(good.parent)) == ("ran x", [])
+    assert checkout("--dry-run", CONDA_PREFIX=str(good.parent)) == ("ran --dry-run", [])
     assert (good.parent / KERNEL).is_file() and not (checkout.root / ".venv").exists()
     bad = tmp_path / "bad" / "bin"
     bad.mkdir(parents=True)
     (bad / "python").write_text("#!/bin/sh\necho torch\nexit 1\n")
     (bad / "python").chmod(0o755)
-    _, asked = checkout("x", VIRTUAL_ENV=str(bad.parent))
+    _, asked = checkout("--dry-run", VIRTUAL_ENV=str(bad.parent))
     assert asked[0] == "venv --quiet"
 
 
@@ -279,6 +285,17 @@ def test_code_of_another_clone_than_the_one_one_stands_in_is_not_imported_withou
 
 def test_help_needs_no_environment(tmp_path: Path) -> None:
     assert Checkout(tmp_path)("--help") == ("ran --help", [])
+
+
+def test_no_environment_is_made_for_a_misspelled_argument(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path)
+    for arguments, told in (
+        (("--dryrun",), "did you mean '--dry-run'?"),
+        (("--profile", "quik"), "did you mean 'quick'?"),
+    ):
+        assert checkout(*arguments) == ("", [])
+        assert told in checkout.told(*arguments)
+    assert not (checkout.root / ".venv").exists()
 
 
 def test_ci_calls_the_tests_of_the_readme() -> None:

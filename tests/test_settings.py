@@ -18,6 +18,7 @@ from study.settings import (
     flat,
     load_profile,
     make_settings,
+    parse_yaml,
     settings_from,
 )
 
@@ -186,7 +187,8 @@ def test_a_notebook_takes_from_its_profile_what_its_cell_leaves_open() -> None:
         "image_epochs": 2,
         "study": object(),
         "_i1": "",
-        "text": "any",
+        "__name__": "__main__",
+        "Out": {1: "x"},
     }
     image = settings_from(injected).image
     assert (image.epochs, image.test_size) == (2, None), "null counts where a parameter can be null"
@@ -202,8 +204,11 @@ WRONG_NAMES = [
     "imag_epochs",
     "Image_epochs",
     "txt_hidden",
-    "severity",  # as Study.varied takes it
+    "severity",  # as `Study.varied` takes it
     "methods",
+    "sevrity",
+    "batch",
+    "_seed",
 ]
 
 
@@ -211,6 +216,58 @@ WRONG_NAMES = [
 def test_a_misspelled_name_in_a_notebook_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}.*is no parameter; .*did you mean"):
         settings_from({"profile": "quick", name: 9})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("lr", 0.1, "is no parameter; .*are allowed"),
+        ("method", ["tent"], "is no parameter"),
+        ("anything", None, "is no parameter"),
+        ("image", {"severity": 3}, "write image_severity"),
+        ("image", {}, "is no parameter"),
+        ("results_folder", "", "at least 1 character"),
+    ],
+)
+def test_nothing_that_is_no_parameter_is_taken_for_nothing(
+    name: str, value: Any, told: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"{name}.*{told}"):
+        settings_from({"profile": "quick", name: value})
+
+
+def test_what_a_notebook_computes_itself_is_its_own() -> None:
+    """Also when its first cell is run again after all others. papermill's cells give plain values
+    to names and do nothing else."""
+    ran = ["", "seed = 3", "k, name = len('ab'), 'x'", "for index in range(2):\n    pass", "?", "%"]
+    variables = {"profile": "quick", "seed": 3, "k": 2, "name": "x", "index": 1, "In": ran}
+    assert settings_from(variables).seed == 3
+    with pytest.raises(SettingsError, match="lr .* is no parameter"):
+        settings_from(variables | {"lr": 0.1, "In": [*ran, "# Parameters\nlr = 0.1"]})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("[1e-4, -1.5E+3, .5]", [0.0001, -1500.0, 0.5]),
+        ("0", 0),
+        ("0x1f", 31),
+        ("no", "no"),
+        ("12:30", "12:30"),
+        ("2026-01-31", "2026-01-31"),
+        ("{a: , b: ~, c: true}", {"a": None, "b": None, "c": True}),
+    ],
+)
+def test_yaml_is_read_by_its_version_1_2(text: str, value: Any) -> None:
+    assert parse_yaml(text) == value
+    assert type(parse_yaml(text)) is type(value)
+
+
+@pytest.mark.parametrize("text", ["010", "seed: 010", "[00]", "-07"])
+def test_a_number_that_the_versions_of_yaml_read_differently_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="allowed is a whole number without a zero in front"):
+        parse_yaml(text)
 
 
 def test_after_a_mistake_in_one_file_all_others_are_found(

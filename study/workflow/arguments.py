@@ -6,6 +6,7 @@ wait for PyTorch.
 
 import argparse
 import reprlib
+import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,11 @@ def check_notebooks(where: str, names: Collection[str], known: Collection[str]) 
     for name in names:
         if name not in known:
             raise Refusal(f"{where} {name}: no such notebook; {allowed_instead(name, known)}")
+
+
+if __name__ == "__main__":  # run_all.sh asks, before it makes an environment
+    try:
+        check(parse(sys.argv[1:]), ROOT / "notebooks")
+    except Refusal as refusal:
+        print(f"run_all.sh: {refusal}", file=sys.stderr)
+        sys.exit(refusal.code)
