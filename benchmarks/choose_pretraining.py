@@ -20,7 +20,7 @@ import torch
 from cascadetta_lib.data.base import Dataset, Split
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.training.meta import batch_statistics
-from study.exhibits.beyond.collapse import CANDIDATES
+from study.exhibits.beyond.conditions import CANDIDATES
 from study.provenance import provenance
 from study.study import Study
 from study.workflow.configuration import load_settings

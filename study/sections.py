@@ -5,6 +5,7 @@ The defaults are those of the profile `paper`. A name here has the prefix of the
 `image_severity`.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
@@ -132,26 +133,38 @@ class Section(Protocol):
         several = (names,) if isinstance(names, str) else different(names)
         for name in several:
             check_name(name, cls.modality)
-        called = [
-            (kind, kind == "npz" and Path(at).name)
-            for kind, _, at in (name.partition(":") for name in several)
-        ]
-        if len(set(called)) < len(called):
-            raise ValueError(
-                "two of them have one name, by which tables and files would call both: rename one "
-                "folder"
-            )
+        called: dict[str, str] = {}
+        for name in several:
+            kind, _, at = name.partition(":")
+            title = f"npz-{Path(at).name}" if kind == "npz" else kind
+            # Files are named by its letters and digits, on disks that may ignore the case.
+            file = re.sub(r"\W+", "-", title).strip("-").lower()
+            if file in called:
+                raise ValueError(
+                    f"two of them have one name, {file}, by which tables and files would call "
+                    f"both: rename one folder of {called[file]} and {name}"
+                )
+            called[file] = name
         return names
 
     @field_validator("methods")
     @classmethod
     def _methods(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         allowed = [name for name in METHODS if cls.modality in METHODS[name].modalities]
+        labels: dict[str, str] = {}
         for name in names:
             if name not in allowed:
                 raise ValueError(
                     f"{name} is no method for {cls.modality}; {nearest(name, allowed)}"
                 )
+            label = METHODS[name].label
+            if label in labels:
+                raise ValueError(
+                    f"the methods {labels[label]} and {name} have the same label {label!r}, by "
+                    "which tables would average both as if they were seeds of one: give one of "
+                    "them another label"
+                )
+            labels[label] = name
         return names
 
     @field_validator("objectives")

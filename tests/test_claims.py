@@ -15,11 +15,11 @@ import pytest
 from made_up_runs import Numbers, World, made_up_run, made_up_runs, points_of, quick, stored
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.beyond import cascade_plus
 from study.exhibits.kit.exhibit import EXHIBITS, Exhibit, Shown
+from study.exhibits.kit.intervals import Estimate
+from study.exhibits.kit.points import severity_points
 from study.exhibits.kit.rendering import COPIES
-from study.exhibits.kit.runs import Estimate, Runs
-from study.exhibits.paper.ablations import severity_points
+from study.exhibits.kit.runs import Runs
 from study.exhibits.verdicts import verdicts
 from study.exhibits.verdicts.claims import CLAIMS, Claim
 from study.exhibits.verdicts.evidence import VALUES, Evidence, measure
@@ -101,7 +101,6 @@ def all_judged(world: World, *, right: bool, patch: pytest.MonkeyPatch) -> dict[
     }
     settings = quick(**{f"image_{name}": value for name, value in every.items()}, seeds=list(SEEDS))
     made = made_up_runs(settings, world, points_of(settings, (*IMAGE_EXHIBITS, "choice")), SEEDS)
-    patch.setattr(cascade_plus, "Runs", lambda asked: stored(asked, made))
     made += made_up_runs(settings, world, points_of(settings, ["comparison"]), SEEDS)
     of_field = settings.vary("image", {"methods": read_profile("field")[0]["image_methods"]})
     made += made_up_runs(of_field, world, points_of(of_field, ["field"]), SEEDS)

@@ -12,9 +12,16 @@ from made_up_runs import Numbers, content, made_up_runs, points_of, quick, store
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.methods import METHODS
-from study.exhibits.beyond import cascade_plus
-from study.exhibits.beyond.cascade_plus import ON_CONTROL, PLUS, SAME_NETWORK, choice, contestants
-from study.exhibits.beyond.collapse import CANDIDATES
+from study.exhibits.beyond.conditions import CANDIDATES
+from study.exhibits.kit.choice import (
+    CONTROL_NETWORK,
+    PLUS,
+    PLUS_NETWORK,
+    chosen_rate,
+    contestants,
+    errors_on_source,
+    keep_choice,
+)
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.runs import Runs
 from study.settings import Settings
@@ -55,12 +62,14 @@ def history(store: Store, run: Run) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def settings() -> Settings:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     sizes = {
         "image_ablation_test_size": 16,
         "image_comparison_test_size": 32,
     }  # Else some points would be the same.
-    return quick(seeds=[0, 1], image_choice_learning_rates=[0.001, 0.01], **sizes)
+    results = str(tmp_path_factory.mktemp("results"))
+    rates = [0.001, 0.01]
+    return quick(seeds=[0, 1], image_choice_learning_rates=rates, results_folder=results, **sizes)
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +83,8 @@ def runs(settings: Settings) -> Iterator[Runs]:
         return Numbers((0 if changes.get("online_learning_rate") == 0.01 else 9, 0))
 
     found += made_up_runs(settings, contrary, points_of(settings, ["choice"]), [1])
+    keep_choice(stored(settings, found))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cascade_plus, "Runs", lambda asked: stored(asked, found))
         patch.setattr(Store, "history", history)
         found += made_up_runs(settings, world, points_of(settings, ["comparison"]), [0, 1])
         yield stored(settings, found)
@@ -104,8 +113,10 @@ def test_every_contestant_has_the_same_rates_and_rivals_have_the_same_terms(
     assert set(rates) == {(0.001, 0.01)} and set(rates.index) == adapting
     plus = METHODS["cascade_plus"]
     alike = {"statistics_memory": plus.memory, "online_diversity": plus.diversity}
-    assert all(by_label[label].changes == alike for label in (*SAME_NETWORK, *ON_CONTROL))
-    assert {by_label[label].objective for label in SAME_NETWORK} == {OF_PLUS}
+    networks = [PLUS_NETWORK, CONTROL_NETWORK]
+    assert all(one.changes == alike for one in by_label.values() if one.network in networks)
+    same_network = [one for one in by_label.values() if one.network == PLUS_NETWORK]
+    assert len(same_network) == 3 and {one.objective for one in same_network} == {OF_PLUS}
 
 
 def test_conditions(runs: Runs) -> None:
@@ -134,13 +145,13 @@ def test_conditions_whose_trainings_are_gone(runs: Runs, monkeypatch: pytest.Mon
 
 def test_without_a_method_that_adapts_there_is_no_choice(tmp_path: Path) -> None:
     settings = quick(image_methods=["erm", "adabn"], results_folder=str(tmp_path))
-    assert choice(Runs(settings)).empty
+    assert errors_on_source(Runs(settings)).empty
     for name in ("comparison", "field"):
         assert {point.method for point in EXHIBITS[name].points(settings)} == {"erm", "adabn"}
 
 
 def test_the_rate_of_least_error_on_the_source_is_chosen(settings: Settings, runs: Runs) -> None:
-    errors = choice(runs)
+    errors = errors_on_source(runs)
     assert errors.loc["Tent"].to_dict() == {0.001: 25, 0.01: 30}
     assert (
         errors.idxmin(axis=1)[["Tent", PLUS]].tolist() == [0.001, 0.01]
@@ -156,7 +167,8 @@ def test_the_rate_of_least_error_on_the_source_is_chosen(settings: Settings, run
         for run in runs.stored
         if not (run.method == "ttt" and run.request.online_learning_rate == 0.001)
     ]
-    labels = choice(stored(settings, some)).index  # A choice among a part of the rates is none.
+    # A choice among a part of the rates is none.
+    labels = errors_on_source(stored(settings, some)).index
     assert "TTT" not in labels and "Tent" in labels
 
 
@@ -166,7 +178,7 @@ def test_comparison(runs: Runs) -> None:
     expected = ["30.00 ± 0.00", "60.00 ± 0.00", "10.00 ± 0.00", "0.001", "2"]
     assert cells.loc["Tent", ["E", "A", "F (Eq. 2)", "rate", "n"]].tolist() == expected
     assert cells.loc[PLUS, ["E", "rate"]].tolist() == ["15.00 ± 0.00", "0.01"]
-    assert cells.loc[SAME_NETWORK[0], "E"] == "25.00 ± 0.00"
+    assert cells.loc["Tent on Cascade+'s network", "E"] == "25.00 ± 0.00"
     differences = content(EXHIBITS["comparison"].show(runs), "comparison-differences")
     assert differences.loc[f"Tent − {PLUS}", "difference of E (points)"] == "+15.00"
     holding = content(EXHIBITS["comparison"].show(runs), "comparison-holding")["E (%)"]
@@ -174,3 +186,15 @@ def test_comparison(runs: Runs) -> None:
     assert all(
         holding[f"{PLUS}, {where}"] == f"{error}.00 ± 0.00" for where, error in expected.items()
     )
+
+
+def test_the_rate_is_read_from_what_the_choice_kept_and_never_from_runs(
+    settings: Settings, runs: Runs, tmp_path: Path
+) -> None:
+    by_label = {one.label: one for one in contestants(settings)}
+    rates = {label: chosen_rate(runs.study, one) for label, one in by_label.items()}
+    assert (rates["Tent"], rates[PLUS], rates["ERM"]) == (0.001, 0.01, 0.001)
+    elsewhere = settings.model_copy(update={"results_folder": str(tmp_path)})
+    assert {point.method for point in EXHIBITS["comparison"].points(elsewhere)} == {"erm", "adabn"}
+    another = settings.vary("image", {"choice_size": 7})
+    assert chosen_rate(stored(another, []).study, by_label["Tent"]) is None, "another choice"

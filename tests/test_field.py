@@ -1,6 +1,5 @@
 """The field: rates chosen on the source, one line a method, and what a step costs."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
-from study.exhibits.beyond import cascade_plus, field
+from study.exhibits.kit.choice import keep_choice
 from study.exhibits.kit.exhibit import EXHIBITS, Part
 from study.exhibits.kit.runs import Runs
 from study.settings import Settings
@@ -35,25 +34,24 @@ def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Nu
 
 
 @pytest.fixture(scope="module")
-def settings() -> Settings:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     sizes = {
         "image_ablation_test_size": 16,
         "image_comparison_test_size": 32,
         "image_comparison_batch_sizes": [16, 1],
     }
+    changes = {"image_methods": NAMES, "image_choice_learning_rates": [0.001, 0.01]}
     return quick(
-        seeds=[0, 1], image_methods=NAMES, image_choice_learning_rates=[0.001, 0.01], **sizes
+        seeds=[0, 1], results_folder=str(tmp_path_factory.mktemp("results")), **changes, **sizes
     )
 
 
 @pytest.fixture(scope="module")
-def runs(settings: Settings) -> Iterator[Runs]:
+def runs(settings: Settings) -> Runs:
     found = made_up_runs(settings, world, points_of(settings, ["choice"]), [0])
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (cascade_plus, field):
-            patch.setattr(module, "Runs", lambda asked: stored(asked, found))
-        found += made_up_runs(settings, world, points_of(settings, ["field"]), [0, 1])
-        yield stored(settings, found)
+    keep_choice(stored(settings, found))
+    found += made_up_runs(settings, world, points_of(settings, ["field"]), [0, 1])
+    return stored(settings, found)
 
 
 def test_every_method_has_the_rate_that_the_source_chose_and_the_same_settings(
@@ -62,19 +60,17 @@ def test_every_method_has_the_rate_that_the_source_chose_and_the_same_settings(
     points = EXHIBITS["field"].points(settings)
     rates = {(point.method, point.changes["online_learning_rate"]) for point in points}
     assert rates == {("adabn", 0.001), ("tent", 0.01), ("eata", 0.01), ("cascade", 0.01)}
-    of_each = {
-        name: {p.label.removeprefix(METHODS[name].label) for p in points if p.method == name}
-        for name in NAMES
-    }
-    expected = {"", ", gradual", ", mixed", ", correlated", ", batch 16", ", batch 1"}
+    of_each = {name: {point.variant for point in points if point.method == name} for name in NAMES}
+    expected = {"", "gradual", "mixed", "correlated", "batch 16", "batch 1"}
     assert all(of_each[name] == expected for name in NAMES)
 
 
 def test_one_rate_leaves_nothing_to_choose() -> None:
     settings = quick(image_methods=NAMES, image_choice_learning_rates=[0.003])
-    assert set(field.rates(settings).values()) == {0.003} and len(field.rates(settings)) == len(
-        NAMES
-    )
+    points = EXHIBITS["field"].points(settings)
+    adapting = [point for point in points if METHODS[point.method].adapts]
+    assert {point.method for point in points} == set(NAMES)
+    assert {point.changes["online_learning_rate"] for point in adapting} == {0.003}
 
 
 def test_tables_and_differences(runs: Runs) -> None:
@@ -102,8 +98,8 @@ def test_no_bar_is_cut(settings: Settings, runs: Runs) -> None:
         [point for point in EXHIBITS["field"].points(settings) if point.label in ("Tent", "EATA")]
     )
     frame["E"] = frame["E"].mask(frame["method"] == "tent", 20.0 + 40 * frame["seed"])
-    means = frame.groupby("label")[["E"]].mean().assign(work=3.0)
-    drawn = field._standing(means, frame).content
+    parts = EXHIBITS["field"].parts(frame, runs)
+    (drawn,) = [part.content for part in parts if getattr(part, "name", "") == "field-figure"]
     assert (
         isinstance(drawn, Figure)
         and drawn.axes[0].get_xlim()[1] > 40 + frame.loc[frame["method"] == "tent", "E"].std()

@@ -12,20 +12,19 @@ import pandas as pd
 import pytest
 from made_up_runs import Numbers, made_up_run, quick, stored
 
-from study.exhibits.beyond.released import interval_over_images
+from cascadetta_lib.methods import METHODS, code_of
 from study.exhibits.kit.exhibit import EXHIBITS
-from study.exhibits.kit.runs import (
+from study.exhibits.kit.intervals import (
     Estimate,
-    Point,
-    Runs,
     bootstrap,
-    main_points,
+    interval_over_images,
     over_seeds,
     paired,
-    points_for,
 )
-from study.exhibits.paper.main_tables import errors_less
-from study.settings import Settings
+from study.exhibits.kit.rendering import seeds_of
+from study.exhibits.kit.runs import Point, Runs, is_current, main_points, points_for, weights_of
+from study.exhibits.kit.tables import errors_less, metrics_by_label
+from study.settings import Settings, SettingsError
 from study.store import Run
 from study.study import Study
 
@@ -71,7 +70,7 @@ def test_a_row_is_a_run_with_its_numbers(runs: Runs) -> None:
 
 
 def test_a_change_is_a_column_and_part_of_what_is_found(runs: Runs) -> None:
-    small = Point("Tent, batch 5", "tent", None, {"batch_size": 5})
+    small = Point("tent", None, {"batch_size": 5}, "batch 5")
     assert runs.frame([small]).empty and "batch_size" in runs.frame([small])
     runs.stored = [
         *runs.stored,
@@ -135,7 +134,7 @@ def test_another_seed_is_read_and_an_older_state_of_the_data_is_not(runs: Runs) 
 
 def test_a_pre_training_without_a_network_has_no_runs() -> None:
     settings = quick(image_weights="shipped", image_dataset="cifar10", image_methods=("tent",))
-    assert stored(settings, []).frame([Point("Tent", "tent", "ttt")], seeds=(12345,)).empty
+    assert stored(settings, []).frame([Point("tent", "ttt")], seeds=(12345,)).empty
 
 
 def test_a_shipped_networks_history_is_that_of_runs_from_its_weights_alone() -> None:
@@ -288,3 +287,130 @@ def test_what_is_made_is_found(tmp_path: object) -> None:
     assert EXHIBITS["cascade_parts"].make(study) == [], "the profile has no cascade"
     history = Runs(settings).histories(found)
     assert set(history["label"]) == {"AdaBN", "Tent"} and history["classes"].eq(10).all()
+
+
+# ---------------------------------------------------------------- what may be compared
+
+
+def table_of(runs: Runs) -> pd.DataFrame:
+    """E, A, F and n by label."""
+    return metrics_by_label(runs.frame(main_points(runs.settings, "image")))
+
+
+def test_a_table_compares_over_the_seeds_that_its_rows_share() -> None:
+    """At seed 3, which the cascade lacks, all networks are worse."""
+    wrong = {("adabn", 0): 4, ("adabn", 1): 4, ("tent", 0): 2, ("tent", 1): 2, ("tent", 3): 9}
+    wrong |= {("adabn", 3): 9, ("cascade", 0): 2, ("cascade", 1): 2}
+    made = runs_of({key: (errors, 0) for key, errors in wrong.items()})
+    found = table_of(stored(SETTINGS, [run for run in made if run.method != "ttt"]))
+    assert found["n"].tolist() == ["3", "3", "2"], "seed 3 is that of two rows of three"
+    assert found.loc["Cascade", "E"] == "10.00 ± 0.00 †"
+    without = [run for run in made if (run.method, run.seed) != ("adabn", 3)]
+    found = table_of(stored(SETTINGS, without))
+    assert found["n"].tolist() == ["2", "2", "2"], "seed 3 is Tent's alone"
+    assert found["E"].tolist() == ["20.00 ± 0.00", "10.00 ± 0.00", "10.00 ± 0.00"]
+
+
+def test_what_is_marked_is_never_in_bold() -> None:
+    wrong = {(name, seed): (4, 0) for name in ("adabn", "tent") for seed in (0, 1)}
+    runs = stored(SETTINGS, runs_of(wrong | {("cascade", 0): (1, 0)}))
+    shown = EXHIBITS["main_image"].show(runs)
+    (domains,) = [part for part in shown.parts if part.name == "image-domains"]
+    assert domains.content.loc[("Cascade", "ours"), "E"] == "5.0 †"
+    assert domains.content.loc[("Tent", "ours"), "E"] == "**20.0**"
+    assert "not on the seeds" in shown.caption(domains)
+
+
+def test_one_network_counts_once_however_many_seeds_ran_on_it() -> None:
+    made = runs_of({("tent", 0): (4, 0), ("tent", 1): (4, 0), ("cascade", 0): (2, 0)})
+    made += runs_of({("cascade", 1): (2, 0)})
+    brought = [
+        replace(
+            run,
+            request=run.request.model_copy(
+                update={
+                    "checkpoint": run.request.checkpoint.model_copy(update={"weights": "mine:1"})
+                }
+            ),
+            provenance=run.provenance | {"network": {"sha256": "1" * 64}},
+        )
+        for run in made
+    ]
+    own, same = (pd.DataFrame(frame_of(each)) for each in (made, brought))
+    assert own.groupby("method")["network"].nunique().tolist() == [2, 2]
+    assert same.groupby("method")["network"].nunique().tolist() == [1, 1]
+    first, second = (same[same["method"] == name] for name in ("cascade", "tent"))
+    difference = paired(first, second)
+    assert difference is not None and (difference.mean, difference.n) == (pytest.approx(10), 1)
+    assert difference.interval == "–" and metrics_by_label(same)["n"].tolist() == ["1", "1"]
+    assert seeds_of(brought) == "n = 1 network, at 2 seeds"
+
+
+def frame_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """The rows of a frame of these runs, whatever their settings."""
+    return [
+        {
+            "label": run.method,
+            "method": run.method,
+            "seed": run.seed,
+            "network": weights_of(run),
+            "current": is_current(run),
+            "E": mean_error(run),
+            **dict.fromkeys(("A", "F", "F_final", "F_unadapted"), 1.0),
+            "run": run,
+        }
+        for run in runs
+    ]
+
+
+def mean_error(run: Run) -> float:
+    return 100 * float(run.batches["errors"].sum() / run.batches["count"].sum())
+
+
+def test_equal_differences_have_no_spread_known() -> None:
+    found = over_seeds([0.5, 0.5, 0.5])
+    assert math.isnan(found.low) and found.interval == "no spread known" and found.n == 3
+
+
+def test_two_methods_with_one_label_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(METHODS["eata"], "label", "Tent")
+    with pytest.raises(SettingsError, match=r"tent and eata have the same label 'Tent'"):
+        quick(image_methods=("tent", "eata"))
+    with pytest.raises(ValueError, match=r"tent and eata have the same label 'Tent'"):
+        stored(SETTINGS, []).frame(points_for(["tent", "eata"]))
+
+
+@pytest.mark.parametrize(
+    "names", [("my pets", "my-pets"), ("a+b", "a-b"), ("pets.", "pets"), ("Pets", "pets")]
+)
+def test_two_datasets_that_would_write_one_file_are_refused(names: tuple[str, str]) -> None:
+    with pytest.raises(SettingsError, match="would call both"):
+        quick(image_dataset=[f"npz:x/{names[0]}", f"npz:y/{names[1]}"])
+
+
+def test_several_data_and_codes_under_one_name_are_said() -> None:
+    (run,) = runs_of({("tent", 0): (4, 0)})
+    today = replace(run, provenance=run.provenance | {"code": code_of("tent")})
+    older = {"code": "0" * 8, "finished": "2025-01-01T00:00:00+00:00"}
+    old_code = replace(run, provenance=run.provenance | older | {"finished": "2027"})
+    old_data = replace(
+        today,
+        provenance=today.provenance | older | {"fingerprint": "f" * 16, "code": code_of("tent")},
+    )
+    points = points_for(["tent"])
+    runs = stored(SETTINGS, [today, old_code, old_data])
+    assert runs.frame(points)["run"].tolist() == [today], "today's code, not the newest"
+    data, code = runs.aside(points)
+    assert "Several data" in data and "1 runs" in data and "f" * 16 in data
+    assert "Several states of the code" in code and "Tent" in code
+    assert stored(SETTINGS, [today]).aside(points) == []
+    (line,) = stored(SETTINGS, [old_code]).aside(points)
+    assert "earlier state of the method's file" in line
+    assert line in EXHIBITS["main_image"].show(stored(SETTINGS, [old_code])).lines
+
+
+def test_a_row_of_an_earlier_code_is_marked() -> None:
+    tent, cascade = runs_of({("tent", 0): (4, 0), ("cascade", 0): (2, 0)})
+    today = replace(tent, provenance=tent.provenance | {"code": code_of("tent")})
+    found = table_of(stored(SETTINGS, [today, cascade]))
+    assert found["E"].tolist() == ["20.00", "10.00 †"]

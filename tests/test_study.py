@@ -152,7 +152,7 @@ def test_a_run_with_transfer_serves_a_request_without(
 
     monkeypatch.setattr(module, "Evaluator", never)
     assert study.varied(forward_transfer=False).run("cascade").request == made.request
-    point = Point("Cascade", "cascade", None, {"forward_transfer": False})
+    point = Point("cascade", None, {"forward_transfer": False})
     assert Runs(study.settings).frame([point])["run"].item().request == made.request
 
 

@@ -6,6 +6,15 @@ exhibits.show("batch_size", study)     # show it from what is stored
 exhibits.make("batch_size", study)     # only make the runs
 """
 
-from study.exhibits.kit.exhibit import EXHIBITS, Shown, make, run, show, show_all
+from study.exhibits.kit.exhibit import (
+    EXHIBITS,
+    Shown,
+    make,
+    run,
+    save_all,
+    show,
+    show_all,
+    without_runs,
+)
 
-__all__ = ["EXHIBITS", "Shown", "make", "run", "show", "show_all"]
+__all__ = ["EXHIBITS", "Shown", "make", "run", "save_all", "show", "show_all", "without_runs"]

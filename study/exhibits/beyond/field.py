@@ -8,13 +8,15 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.beyond.cascade_plus import choice, chosen_rates
-from study.exhibits.beyond.collapse import OnSource
+from study.exhibits.kit.choice import OnSource, chosen_rate, cpu_study, rates_table
+from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Part, exhibit
-from study.exhibits.kit.runs import Point, Runs, main_points, reduced
+from study.exhibits.kit.intervals import per_network
+from study.exhibits.kit.points import of_sizes
+from study.exhibits.kit.runs import Point, Runs, by_label, main_points, reduced
 from study.exhibits.kit.style import WIDTH, colour, number, reading, typeset
+from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
-from study.exhibits.paper.ablations import of_sizes, sweep_table
 from study.settings import Settings
 
 STREAMS = ("gradual", "mixed", "correlated")
@@ -26,137 +28,156 @@ COSTS = {
     "memory": "state, in networks",
 }
 """Columns on what a step costs: see `Method.cost`."""
+CASCADES = (
+    "cascade",
+    "cascade_fixed_classifier",
+    "cascade_no_auxiliary",
+    "cascade_plus",
+    "cascade_same_weights",
+    "cascade_source_prior",
+)
+"""The methods whose names stand in bold."""
 COST_NOTE = "Work: counted, of adapting to a batch and predicting it. Time: of the fastest domain."
-
-
-def rates(settings: Settings) -> dict[str, float]:
-    """The online learning rate of each method by label: the best on corruptions of held-out source
-    images. A profile with a single rate leaves nothing to choose, which is how a network without
-    source images is measured."""
-    image, points = settings.image, main_points(settings, "image")
-    if len(image.choice_learning_rates) == 1:
-        return {point.label: image.choice_learning_rates[0] for point in points}
-    unmoved = {
-        point.label: image.online_learning_rate
-        for point in points
-        if not METHODS[point.method].adapts
-    }
-    best = choice(Runs(settings)).idxmin(axis=1)
-    return unmoved | {str(label): float(rate) for label, rate in best.items()}
 
 
 @exhibit
 class Field(OnSource):
-    name, place, label, title = (
-        "field",
-        240,
-        "beyond: the field",
-        "The cascade among the methods of the field",
-    )
+    name = "field"
+    place = 240
+    label = "beyond: the field"
+    title = "The cascade among the methods of the field"
     question = (
         "Where does the cascade stand among the methods that one compares with today, "
         "and what do they cost?"
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Without methods whose rate is not chosen yet. F, which costs as much again, on the
-        instantaneous stream.
+        """Without methods whose rate is not chosen yet. F, which costs as much again, is measured
+        on the instantaneous stream.
         """
-        image, chosen, points = settings.image, rates(settings), []
-        whole = {
-            "test_size": image.comparison_test_size,
-            "forward_transfer": image.forward_transfer,
-        }
-        settings_of: dict[str, dict[str, Any]] = {INSTANTANEOUS: whole} | {
-            name: {"stream": name} for name in STREAMS
-        }
-        settings_of["gradual"]["test_size"] = image.gradual_test_size
-        sized = of_sizes(settings, image.comparison_batch_sizes)
-        settings_of |= {f"batch {changes['batch_size']}": changes for changes in sized}
+        study = cpu_study(settings)
+        points = []
         for one in main_points(settings, "image"):
-            for name, changes in settings_of.items() if one.label in chosen else ():
+            rate = chosen_rate(study, one)
+            if rate is None:
+                continue
+            for variant, changes in _variants(settings).items():
+                changed = reduced(settings, **changes) | {"online_learning_rate": rate}
                 if one.method == "cotta":  # Its F costs more than everything else together.
-                    changes = changes | {"forward_transfer": False}
-                changed = reduced(settings, **changes) | {"online_learning_rate": chosen[one.label]}
-                label = one.label if name == INSTANTANEOUS else f"{one.label}, {name}"
-                points.append(replace(one, label=label, changes=changed))
+                    changed["forward_transfer"] = False
+                points.append(replace(one, changes=changed, variant=variant))
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        names = [METHODS[name].label for name in frame["method"]]
-        pairs = zip(names, frame["label"], strict=True)
-        frame["setting"] = [
-            label.removeprefix(name).removeprefix(", ") or INSTANTANEOUS for name, label in pairs
-        ]
-        frame["label"] = names
-        main = frame[frame["setting"] == INSTANTANEOUS]
+        main = frame[frame["variant"] == ""]
         if main.empty:
             return ["No method has a run on the instantaneous stream yet."]
+        costs = _costs(main)
         table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
-        table["rate"] = chosen_rates(main)
-        domains = [run.batches.groupby("step")[["seconds", "count"]].sum() for run in main["run"]]
-        told = {
-            name: [run.provenance["cost"][name] for run in main["run"]]
-            for name in ("work", "memory")
-        }
-        costs = main.assign(
-            **told, seconds=[1000 * (each["seconds"] / each["count"]).min() for each in domains]
+        table["rate"] = rates_table(main)
+        of_steps = costs.rename(columns=COSTS)[list(COSTS.values())].map(number)
+        table = table.join(of_steps).loc[costs.index]
+        by_setting = frame.assign(
+            label=[METHODS[name].label for name in frame["method"]],
+            setting=frame["variant"].replace("", INSTANTANEOUS),
         )
-        how = {"E": "mean", "work": "mean", "seconds": "min", "memory": "mean"}
-        means = costs.groupby("label").agg(how).sort_values("E")
-        table = table.join(means.rename(columns=COSTS)[list(COSTS.values())].map(number)).loc[
-            means.index
-        ]
-        shown = zip(frame["setting"], frame["run"], strict=True)
-        sizes = {name: run.batches.groupby("step")["count"].sum().max() for name, run in shown}
-        counts = ", ".join(f"{count} ({name})" for name, count in sizes.items())
-        note = (
-            "E (%) at the same rates; gradual: at the severities 1 to 5. Images of each "
-            f"domain: {counts}."
-        )
+        settings_table = sweep_table(by_setting, "setting")
+        order = [label for label in table.index if label in settings_table.index]
         return [
-            _standing(means, main),
+            _standing(costs, main),
             Part("field", table, f"{DEFINED} {COST_NOTE}"),
-            Part("field-settings", sweep_table(frame, "setting").loc[table.index], note),
+            Part("field-settings", settings_table.loc[order], _sizes_note(by_setting)),
             *method_differences("field-differences", main),
         ]
 
 
-def _standing(means: pd.DataFrame, frame: pd.DataFrame) -> Part:
+def _variants(settings: Settings) -> dict[str, dict[str, Any]]:
+    """What differs from `reduced` on each stream and at each batch size; the first has no name."""
+    image = settings.image
+    variants: dict[str, dict[str, Any]] = {
+        "": {
+            "test_size": image.comparison_test_size,
+            "forward_transfer": image.forward_transfer,
+        }
+    }
+    for name in STREAMS:
+        variants[name] = {"stream": name}
+    variants["gradual"]["test_size"] = image.gradual_test_size
+    for changes in of_sizes(settings, image.comparison_batch_sizes):
+        variants[f"batch {changes['batch_size']}"] = changes
+    return variants
+
+
+def _costs(main: pd.DataFrame) -> pd.DataFrame:
+    """The mean E of each label and what a step of it costs, the least E first.
+
+    The means are over the seeds that the labels share; one that has not all of them comes last.
+    """
+    rows = {}
+    for label, each in by_label(comparable(main)).items():
+        seconds = []
+        for run in each["run"]:
+            of_domains = run.batches.groupby("step")[["seconds", "count"]].sum()
+            seconds.append(1000 * (of_domains["seconds"] / of_domains["count"]).min())
+        costs = [run.provenance["cost"] for run in each["run"]]
+        rows[label] = {
+            "E": per_network(each, "E").mean(),
+            "work": pd.Series([cost["work"] for cost in costs]).mean(),
+            "seconds": min(seconds),
+            "memory": pd.Series([cost["memory"] for cost in costs]).mean(),
+            "apart": float(each["apart"].any()),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").sort_values(["apart", "E"])
+
+
+def _sizes_note(frame: pd.DataFrame) -> str:
+    """How many images a domain has in each setting."""
+    sizes = {}
+    for setting, run in zip(frame["setting"], frame["run"], strict=True):
+        sizes[setting] = run.batches.groupby("step")["count"].sum().max()
+    counts = ", ".join(f"{count} ({name})" for name, count in sizes.items())
+    return (
+        f"E (%) at the same rates; gradual: at the severities 1 to 5. Images of each domain: "
+        f"{counts}."
+    )
+
+
+def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
     """Every method's error, the best on top, and its work beside it."""
+    means = costs[costs["apart"] == 0]
+    if means.empty:
+        means = costs
+    compared = comparable(frame)
     size = (WIDTH, 0.8 + 0.24 * len(means))
     figure, (error, work) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(3, 2))
-    shades = [colour(method) for method in frame.groupby("label")["method"].first()[means.index]]
-    spreads, places = frame.groupby("label")["E"].std()[means.index], range(len(means))
+    methods = frame.groupby("label")["method"].first()[means.index]
+    shades = [colour(method) for method in methods]
+    spreads = compared.groupby("label")["E"].std()[means.index]
+    places = range(len(means))
     error.errorbar(means["E"], places, xerr=spreads, fmt="none", ecolor=shades)
     for axes, name in ((error, "E"), (work, "work")):
         axes.grid(visible=False, axis="y")
         axes.hlines(places, 0, means[name], color="0.85", zorder=1)
         axes.scatter(means[name], places, color=shades, zorder=3)
         for place, value in zip(places, means[name], strict=True):
-            axes.annotate(
-                number(value, 1),
-                (value, place),
-                (0, 4),
-                textcoords="offset points",
-                fontsize=7,
-                ha="center",
-            )
-    error.set(
-        xlabel="online error E (%)",
-        xlim=(0.9 * means["E"].min(), 1.07 * (means["E"] + spreads.fillna(0)).max()),
-    )
+            look: dict[str, Any] = {
+                "textcoords": "offset points",
+                "fontsize": 7,
+                "ha": "center",
+            }
+            axes.annotate(number(value, 1), (value, place), (0, 4), **look)
+    end = 1.07 * (means["E"] + spreads.fillna(0)).max()
+    error.set(xlabel="online error E (%)", xlim=(0.9 * means["E"].min(), end))
     work.set(xlabel="work (forward passes)", xscale="log", xlim=(0.7, 50))
     work.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
     work.minorticks_off()
-    error.set_yticks(places, map(typeset, map(str, means.index)))
-    for tick in error.get_yticklabels():
-        tick.set_fontweight("bold" if tick.get_text().startswith("Cascade") else "normal")
+    error.set_yticks(places, [typeset(str(label)) for label in means.index])
+    for tick, method in zip(error.get_yticklabels(), methods, strict=True):
+        if method in CASCADES:
+            tick.set_fontweight("bold")
     error.set_ylim(len(means) - 0.5, -0.8)  # the first on top
-    note = (
-        "Rates were not chosen: all are the same. "
-        if frame["online_learning_rate"].nunique() == 1
-        else ""
-    )
-    note += f"{reading(frame[['seed']])}Intervals of differences: in the last table."
+    note = ""
+    if frame["online_learning_rate"].nunique() == 1:
+        note = "Rates were not chosen: all are the same. "
+    note += f"{reading(compared[['seed']])}Intervals of differences: in the last table."
     return Part("field-figure", figure, note)

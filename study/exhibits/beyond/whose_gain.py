@@ -1,46 +1,52 @@
 """Whether a gain is the network's, the adaptation's or the optimiser's: every method on a plain and
 on a meta-learned network, and the way from the paper's AdaBN row to its own method's."""
 
+import math
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
-from study.exhibits.kit.runs import PUBLISHED, Point, Runs, by_label
+from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
+from study.exhibits.kit.runs import Point, Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, number
+from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import differences, paper_main
-from study.exhibits.paper.ablations import sweep_table
 from study.settings import Settings
 
-NETWORKS = {"erm": "plainly trained", "meta": "meta-learned"}
-"""Pre-trainings and what they are called here."""
 ON_BOTH = ("erm", "adabn", "tent", "tent_adam", "cotta")
 """The methods that run on either network; the cascade needs the θ_a of the meta-learned one."""
-ADABN, TENT, TENT_ADAM, CASCADE = (
-    (name, "meta") for name in ("adabn", "tent", "tent_adam", "cascade")
-)
-PAIRS = [
-    *(((name, "erm"), (name, "meta")) for name in ON_BOTH),
-    (ADABN, CASCADE),
-    (TENT, CASCADE),
-    (TENT, TENT_ADAM),
-]
+
+
+def point(method: str, objective: str) -> Point:
+    """A method on a network. Without F, since the table has E alone."""
+    return Point(method, objective, {"forward_transfer": False}, variant=NETWORKS[objective])
+
+
+PLAIN_ADABN = point("adabn", "erm").label
+ADABN = point("adabn", "meta").label
+TENT = point("tent", "meta").label
+TENT_ADAM = point("tent_adam", "meta").label
+CASCADE = point("cascade", "meta").label
+PAIRS = [(point(name, "erm").label, point(name, "meta").label) for name in ON_BOTH]
+PAIRS += [(ADABN, CASCADE), (TENT, CASCADE), (TENT, TENT_ADAM)]
 """The steps of a gain: the network's for each method, then the adaptation's, that of θ_a, the
 optimiser's.
 """
+TABLE_NOTE = (
+    "E (%) of every method on each network; the authors' release is a meta-learned one. Networks "
+    "of one kind differ by as much as the steps: compare in the table of differences."
+)
 
 
 @exhibit
 class WhoseGain(Exhibit):
-    name, place, label, title = (
-        "whose_gain",
-        142,
-        "beyond: whose gain",
-        "The network, the adaptation, the optimiser",
-    )
+    name = "whose_gain"
+    place = 142
+    label = "beyond: whose gain"
+    title = "The network, the adaptation, the optimiser"
     question = (
         "How much of the paper's gain over AdaBN is the pre-training's, and how much "
         "the adaptation's?"
@@ -48,114 +54,93 @@ class WhoseGain(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Without F, since the table has E alone. None of RobustBench's network, which was not
-        meta-learned.
-        """
-        if settings.image.weights.startswith("robustbench:"):
+        """None of RobustBench's network, which was not meta-learned."""
+        image = settings.image
+        if image.weights.startswith("robustbench:"):
             return []
-        pairs = [(name, objective) for objective in networks_of(settings) for name in ON_BOTH] + [
-            CASCADE
-        ]
-        asked = [pair for pair in pairs if pair[0] in settings.image.methods]
-        return [Point(label_of(*pair), *pair, {"forward_transfer": False}) for pair in asked]
+        methods = [name for name in ON_BOTH if name in image.methods]
+        points = [point(name, network) for network in networks_of(settings) for name in methods]
+        if "cascade" in image.methods:
+            points.append(point("cascade", "meta"))
+        return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        labels = [METHODS[name].label for name in frame["method"]]
-        table = sweep_table(
-            frame.assign(label=labels, network=frame["objective"].map(NETWORKS)), "network"
+        by_network = frame.assign(
+            label=[METHODS[name].label for name in frame["method"]], network_kind=frame["variant"]
         )
-        parts, pairs = by_label(frame), [(label_of(*one), label_of(*two)) for one, two in PAIRS]
+        table = sweep_table(by_network, "network_kind")
+        labels = by_label(frame)
         found = {
-            f"{two} − {one}": (parts[one], parts[two])
-            for one, two in pairs
-            if {one, two} <= parts.keys()
+            f"{two} − {one}": (labels[one], labels[two])
+            for one, two in PAIRS
+            if one in labels and two in labels
         }
-        note = (
-            "E (%) of every method on each network; the authors' release is a meta-learned "
-            "one. Where n differs, "
-        )
-        note += "compare in the table of differences, which is on common seeds."
-        paper, size = (
-            paper_main(frame["run"].iloc[0]),
-            {"test_size": runs.settings.image.long_test_size},
-        )
-        long = runs.frame(
-            [
-                replace(point, changes={**point.changes, **size})
-                for point in self.points(runs.settings)
-            ]
-        )
-        steps = _steps(long if label_of(*CASCADE) in set(long["label"]) else frame, paper)
         return [
-            steps,
-            Part("whose-gain", table, note),
+            _steps(self._longest(frame, runs), paper_main(frame["run"].iloc[0])),
+            Part("whose-gain", table, TABLE_NOTE),
             *differences("whose-gain-differences", found),
         ]
 
+    def _longest(self, frame: pd.DataFrame, runs: Runs) -> pd.DataFrame:
+        """The same points on the long stream of the exhibit `updates`, where it was run, because
+        drift takes updates; else `frame`.
+        """
+        size = {"test_size": runs.settings.image.long_test_size}
+        points = self.points(runs.settings)
+        points = [replace(one, changes={**one.changes, **size}) for one in points]
+        long = runs.frame(points)
+        return long if CASCADE in set(long["label"]) else frame
+
 
 def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """A waterfall from the paper's AdaBN row to its own method's: between these two the bar of a
-    network or of a method leads from the error before it to its own, and Tent's beside them from
-    that of AdaBN on the same network. Only of the seeds that have all of these, since networks of
-    one kind differ by as much as the steps. On the long stream of the exhibit `updates` where it
-    was run, because drift takes updates."""
-    way = [label_of(*one) for one in (("adabn", "erm"), ADABN, CASCADE)]
-    tents, base = [label_of(*one) for one in (TENT, TENT_ADAM)], label_of(*ADABN)
+    """A waterfall from the paper's AdaBN row to its own method's.
+
+    Between these two, the bar of a network or of a method leads from the error before it to its
+    own. Tent's bars stand beside them and lead from the error of AdaBN on the same network. Only
+    seeds that have all of these count, since networks of one kind differ by as much as the steps.
+    """
+    way = [PLAIN_ADABN, ADABN, CASCADE]
+    tents = [TENT, TENT_ADAM]
     errors = frame.pivot_table("E", "seed", "label")
     errors = errors[[label for label in (*way, *tents) if label in errors]].dropna()
-    means, run = errors.mean().dropna(), frame["run"].iloc[0]
-    theirs = paper.reindex(["AdaBN", "Cascade", "Tent"], columns=["E"])["E"].dropna()
-    theirs = theirs.rename("{}, the paper's row".format)
-    first, last = theirs.filter(like="AdaBN"), theirs.filter(like="Cascade")
-    fall = pd.concat([first, means[means.index.isin(way)], last])
-    bars = pd.concat([fall, means[means.index.isin(tents)], theirs.filter(like="Tent")])
-    if not {base, label_of(*CASCADE)} <= set(means.index):
+    means = errors.mean().dropna()
+    if not {ADABN, CASCADE} <= set(means.index):
         return "No figure: no seed has AdaBN and the cascade on one network beside all the others."
-    before = fall.shift().reindex(bars.index)
-    before[means.index.intersection(tents)] = means[base]
-    start = before.where(~before.index.isin(theirs.index)).fillna(0)
-    figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
-    shades = {METHODS[name].label: colour(name) for name in METHODS}
-    colours = ["0.75" if name in theirs else shades[name.rsplit(", ", 1)[0]] for name in bars.index]
-    axes.bar(
-        bars.index.str.replace(", ", ",\n"), bars - start, bottom=start, color=colours, width=0.7
+    theirs = paper.reindex(["AdaBN", "Cascade", "Tent"], columns=["E"])["E"].dropna()
+    theirs.index = [f"{label}, the paper's row" for label in theirs.index]
+    fall = pd.concat(
+        [
+            theirs.filter(like="AdaBN"),
+            means[means.index.isin(way)],
+            theirs.filter(like="Cascade"),
+        ]
     )
+    bars = pd.concat([fall, means[means.index.isin(tents)], theirs.filter(like="Tent")])
+    before = fall.shift().reindex(bars.index)
+    before[means.index.intersection(tents)] = means[ADABN]
+    start = before.where(~before.index.isin(theirs.index)).fillna(0)
+    shades = {label: colour(rows["method"].iloc[0]) for label, rows in by_label(frame).items()}
+    colours = [shades.get(str(name), "0.75") for name in bars.index]
+    figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
+    names = bars.index.str.replace(", ", ",\n")
+    axes.bar(names, bars - start, bottom=start, color=colours, width=0.7)
     for place, (name, error) in enumerate(bars.items()):
-        step = "" if np.isnan(before[name]) else f"\n({number(error - before[name], 1, sign=True)})"
-        axes.annotate(
-            f"{number(error, 1)}{step}", (place, max(error, start[name])), ha="center", va="bottom"
-        )
+        text = number(error, 1)
+        if not math.isnan(before[name]):
+            text += f"\n({number(error - before[name], 1, sign=True)})"
+        axes.annotate(text, (place, max(error, start[name])), ha="center", va="bottom")
     axes.tick_params(axis="x", labelsize=8)
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * max(bars.max(), start.max())))
     axes.grid(visible=False)  # The numbers stand above the bars.
+    count = int(frame["run"].iloc[0].batches.groupby("step")["count"].sum().max())
     note = (
-        f"On {int(run.batches.groupby('step')['count'].sum().max()):,} images a domain; the "
-        "tables below are of the "
+        f"On {count:,} images a domain; the tables below are of the profile's own stream. A "
+        "coloured bar leads from the error before it to the method's own, which is printed above "
+        "it; Tent's leads from that of AdaBN on the same network. In brackets: the step in points. "
     )
-    note += (
-        "profile's own stream. A coloured bar leads from the error before it to the "
-        "method's own, which is printed "
-    )
-    note += (
-        "above it; Tent's leads from that of AdaBN on the same network. In brackets: the "
-        "step in points. "
-    )
-    note += "The step to the paper's own row is what ours leave unexplained. " if len(last) else ""
-    note += (
-        "`updates` has intervals of E. Seeds that have all of these bars: "
-        f"{', '.join(map(str, errors.index))}."
-    )
+    if theirs.index.str.startswith("Cascade").any():
+        note += "The step to the paper's own row is what ours leave unexplained. "
+    seeds = ", ".join(map(str, errors.index))
+    note += f"`updates` has intervals of E. Seeds that have all of these bars: {seeds}."
     drawn = frame["label"].isin(errors) & frame["seed"].isin(errors.index)
     return Part("whose-gain-figure", figure, note, list(frame[drawn]["run"]))
-
-
-def networks_of(settings: Settings) -> list[str]:
-    """The pre-trainings to compare. A file that holds one network gives the same for every one, so
-    it counts once.
-    """
-    return ["meta"] if settings.image.weights.startswith(PUBLISHED) else [*NETWORKS]
-
-
-def label_of(method: str, objective: str) -> str:
-    """A method on a network."""
-    return f"{METHODS[method].label}, {NETWORKS[objective]}"

@@ -5,6 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, get_args
 
@@ -16,13 +17,26 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.progress import progress
 from cascadetta_lib.registry import Registry
 from study.exhibits.kit import rendering
-from study.exhibits.kit.rendering import plain, seeds_of, slug, to_html
-from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.compare import APART, has_dagger
+from study.exhibits.kit.folder import ReportFolder
+from study.exhibits.kit.latex import latex_table
+from study.exhibits.kit.rendering import (
+    banner_html,
+    plain,
+    seeds_of,
+    slug,
+    stand_in,
+    to_html,
+    to_markdown,
+)
+from study.exhibits.kit.runs import Point, Runs, check_labels
 from study.settings import Settings
 from study.store import Run
 from study.study import Study
 from study.weights import NetworkError
 
+LESS_IN_THE_PAPER = ("cifar100", "tiny_imagenet")
+"""Datasets for which the paper has little more than the main table."""
 LEAST_EXAMPLES = 16
 """Examples of a domain below which an exhibit shows nothing: its numbers would be steps of more
 than 6 points.
@@ -81,33 +95,34 @@ class Exhibit(ABC):
 
     def made_on(self, dataset_name: str) -> bool:
         """Whether it is made on a dataset."""
-        return dataset_name not in ("cifar100", "tiny_imagenet") or dataset_name in self.elsewhere
+        return dataset_name not in LESS_IN_THE_PAPER or dataset_name in self.elsewhere
 
     def make(self, study: Study) -> list[Run]:
-        """Make what it lacks at the study's seed. ValueError for a network that was brought, if it
+        """Make what it lacks at the study's seed.
+
+        Raises ValueError for two methods with one label, and for a network that was brought, if it
         compares several.
         """
         if self.of_several and study.brought:
             name = study.brought.card["name"]
             raise ValueError(f"{self.name} compares the profile's own networks, and {name} is none")
-        if not self.made_on(study.dataset_name) or (
-            self.once and study.settings.seed != self.seeds(study.settings)[0]
-        ):
+        if not self.made_on(study.dataset_name):
             return []
-        points, made = self.points(study.settings), []
+        if self.once and study.settings.seed != self.seeds(study.settings)[0]:
+            return []
+        points = self.points(study.settings)
+        check_labels(points)
+        made = []
         for point in progress(points, self.title, len(points)):
             varied = study.varied(**point.changes)
             try:
                 varied.request(point.method, point.objective)
-            except (
-                NetworkError
-            ):  # None for this pre-training and seed; `show` says what is missing.
+            except NetworkError:  # None for this pre-training and seed; `show` says it is missing.
                 continue
             try:
                 made.append(varied.run(point.method, point.objective))
-            except (
-                ValueError
-            ) as error:  # Not every method works on every network of somebody's own.
+            except ValueError as error:
+                # Not every method works on every network of somebody's own.
                 if not study.brought or isinstance(error, NetworkError):
                     raise
                 warnings.warn(f"{point.label} is left out: {error}", stacklevel=2)
@@ -118,14 +133,17 @@ class Exhibit(ABC):
         dataset = file_name(runs.dataset_name)
         if not self.made_on(runs.dataset_name):
             return Shown(self, dataset, ["Not made on this dataset, as in the paper."])
-        points, seeds = self.points(runs.settings), self.seeds(runs.settings)
-        lines, frame = runs.missing(points, seeds), runs.frame(points, seeds if self.once else None)
+        points = self.points(runs.settings)
+        seeds = self.seeds(runs.settings)
+        frame = runs.frame(points, seeds if self.once else None)
+        lines = runs.missing(points, seeds)
         if lines and self.once and runs.settings.seed not in seeds:
             lines.append(
                 f"It is made at seed {seeds[0]} alone, the profile's first: run this at that seed."
             )
         if frame.empty:
             return Shown(self, dataset, lines)
+        lines += runs.aside(points)
         most = max(run.batches.groupby("step")["count"].sum().min() for run in frame["run"])
         if most < LEAST_EXAMPLES:
             few = (
@@ -185,12 +203,20 @@ class Shown:
         return f"{self.exhibit.label} · {self.exhibit.title} ({self.dataset})"
 
     def caption(self, part: Part) -> str:
-        """The note of a part, and the number of seeds."""
-        return (
-            " ".join(f"{part.note} {seeds_of(part.runs or self.runs)}.".split())
-            if self.runs
-            else part.note
-        )
+        """The note of a part, what † means where it has one, and the number of seeds."""
+        notes = [part.note]
+        if isinstance(part.content, pd.DataFrame) and has_dagger(part.content):
+            notes.append(APART)
+        if self.runs:
+            notes.append(f"{seeds_of(part.runs or self.runs)}.")
+        return " ".join(" ".join(notes).split())
+
+    @property
+    def banner(self) -> str:
+        """What must not be missed: that the data stand in for the paper's. Else empty."""
+        if any(map(stand_in, self.runs)):
+            return BANNER
+        return ""
 
     @property
     def provenance(self) -> str:
@@ -199,10 +225,10 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """The whole exhibit, as HTML that needs no other file."""
-        pieces = [
-            f'<h3 id="{self.anchor}">{to_html(self.heading)}</h3>',
-            f"<p>{to_html(self.exhibit.question)}</p>",
-        ]
+        pieces = [f'<h3 id="{self.anchor}">{to_html(self.heading)}</h3>']
+        if self.banner:
+            pieces.append(banner_html(self.banner))
+        pieces.append(f"<p>{to_html(self.exhibit.question)}</p>")
         for part in self.content:
             if isinstance(part, Part):
                 pieces.append(rendering.content_html(part.content, part.name))
@@ -216,32 +242,68 @@ class Shown:
             )
         return "\n".join(pieces)
 
-    def save(self, folder: Path) -> None:
-        """Write ANCHOR.md, the numbers and each table as CSV, each figure as PNG; nothing where
-        there is no part.
+    def save(self, folder: "Path | ReportFolder") -> None:
+        """Write ANCHOR.md, the numbers as CSV, each table as CSV and as LaTeX, each figure as PNG;
+        nothing where there is no part.
         """
         if not self.parts:
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        text = [f"# {self.heading}", self.exhibit.question]
+        files = ReportFolder(folder) if isinstance(folder, Path) else folder
+        text = [f"# {to_markdown(self.heading)}"]
+        if self.banner:
+            text.append(f"> **{self.banner}**")
+        text.append(self.exhibit.question)
         for part in self.content:
             if isinstance(part, str):
-                text.append(part)
+                text.append(to_markdown(part))
                 continue
             stem = slug(f"{self.dataset}-{part.name}")
+            caption = self.caption(part)
             if isinstance(part.content, Figure):
-                part.content.savefig(folder / f"{stem}.png")
+                figure = part.content
+                files.write(f"{stem}.png", partial(figure.savefig, format="png"))
                 text.append(f"![{part.name}]({stem}.png)")
             else:
-                part.content.map(plain).to_csv(folder / f"{stem}.csv")
-                text.append(rendering.markdown(part.content))
-            text.append(self.caption(part))
+                table = part.content
+                files.write_text(f"{stem}.csv", table.map(plain).to_csv())
+                files.write_text(f"{stem}.tex", latex_table(table, caption, stem))
+                text.append(rendering.markdown(table))
+            text.append(to_markdown(caption))
         if self.numbers is not None:
-            self.numbers.to_csv(
-                folder / f"{self.anchor}-numbers.csv", index=False, float_format="%.7g"
-            )
-        content = "\n\n".join([*text, self.provenance]).rstrip() + "\n"
-        (folder / f"{self.anchor}.md").write_text(content, encoding="utf-8")
+            numbers = self.numbers.to_csv(index=False, float_format="%.7g")
+            files.write_text(f"{self.anchor}-numbers.csv", numbers)
+        text.append(to_markdown(self.provenance))
+        files.write_text(f"{self.anchor}.md", "\n\n".join(text).rstrip() + "\n")
+
+
+BANNER = (
+    "Not the paper's data. These numbers show that the machinery runs; nothing here compares with "
+    "the paper, so no row of the paper and no verdict stands beside them."
+)
+
+
+def save_all(shown: Sequence[Shown], folder: Path) -> str:
+    """Write a report's exhibits into a folder, remove what an earlier report left there, and say
+    what was done.
+    """
+    files = ReportFolder(folder, also=VERDICTS)
+    for each in shown:
+        each.save(files)
+    return files.finish()
+
+
+VERDICTS = ("verdicts.md", "verdicts.csv")
+"""What the report writes there beside the exhibits."""
+
+
+def without_runs(shown: Sequence[Shown]) -> str:
+    """One line that names the exhibits of which no run is stored; empty where there is none."""
+    names = dict.fromkeys(
+        f"{each.exhibit.title} ({each.dataset})"
+        for each in shown
+        if not each.runs and each.exhibit.made_on(each.dataset)
+    )
+    return f"No run is stored for: {'; '.join(names)}." if names else ""
 
 
 def make(name: str, study: Study) -> list[Run]:
@@ -279,7 +341,8 @@ def run(name: str, study: Study) -> Shown:
 def show_all(settings: Settings) -> list[Shown]:
     """Every exhibit on every dataset of the profile, in the order of the page."""
     ordered = sorted((EXHIBITS[name] for name in EXHIBITS), key=lambda each: each.place)
-    runs = {
-        m: [Runs(settings, m, name) for name in settings.datasets(m)] for m in get_args(Modality)
-    }
+    runs: dict[Modality, list[Runs]] = {}
+    for modality in get_args(Modality):
+        names = settings.datasets(modality)
+        runs[modality] = [Runs(settings, modality, name) for name in names]
     return [each.show(on) for each in ordered for on in runs[each.modality]]

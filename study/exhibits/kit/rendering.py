@@ -10,6 +10,7 @@ from IPython.core.pylabtools import print_figure
 from matplotlib.figure import Figure
 
 from cascadetta_lib.data import entry
+from study.exhibits.kit.runs import weights_of
 from study.store import Run
 
 COPIES = {"a00a2d567b459d7a": "CIFAR-10-C"}
@@ -50,11 +51,28 @@ def content_html(content: Figure | pd.DataFrame, name: str) -> str:
     )
 
 
+def banner_html(text: str) -> str:
+    """A sentence that no one can miss."""
+    look = "background: #b00020; color: white; font-weight: bold; padding: 0.6em 1em"
+    return f'<p style="{look}">{to_html(text)}</p>'
+
+
+def to_markdown(text: object) -> str:
+    """A text as Markdown that makes no HTML and no link of names; `**…**` stays bold."""
+    return html.escape(str(text), quote=False).replace("](", r"]\(")
+
+
 def markdown(table: pd.DataFrame) -> str:
     """A table of text as Markdown, its index as columns."""
-    flat = table.reset_index().map(lambda cell: str(cell).replace("|", r"\|"))
-    lines = [list(map(str, flat.columns)), ["---"] * len(flat.columns), *flat.to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    flat = table.reset_index()
+    rows = [list(flat.columns), ["---"] * len(flat.columns), *flat.to_numpy().tolist()]
+    lines = ["| " + " | ".join(map(_markdown_cell, row)) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _markdown_cell(text: object) -> str:
+    """A cell, which must neither end before its text nor run over two lines."""
+    return " ".join(to_markdown(text).replace("|", r"\|").split())
 
 
 def each_once(values: Iterable[object]) -> str:
@@ -64,36 +82,44 @@ def each_once(values: Iterable[object]) -> str:
 
 def from_to(counts: Iterable[int]) -> str:
     """`3`, or `1–3` where the counts differ."""
-    return "–".join(map(str, sorted({min(counts := list(counts)), max(counts)})))
+    found = sorted(set(counts))
+    if len(found) == 1:
+        return str(found[0])
+    return f"{found[0]}–{found[-1]}"
 
 
 def seeds_of(runs: Sequence[Run]) -> str:
-    """`n = 3 seeds`, or `n = 1–3 seeds, means over each one's own` where some methods or settings
-    have fewer.
+    """`n = 3 seeds`, `n = 1–3 seeds` where some methods or settings have fewer, or `n = 1 network,
+    at 3 seeds` where several seeds ran on the same weights.
     """
-    alike, start = (
-        {"checkpoint", "forward_transfer"},
-        [run.request.checkpoint.objective for run in runs],
-    )
-    asked = [run.request.model_dump_json(exclude=alike) for run in runs]
-    found = pd.DataFrame({"asked": asked, "start": start, "seed": [run.seed for run in runs]})
-    seeds = from_to(found.groupby(["asked", "start"])["seed"].nunique())
-    return f"n = {seeds} seed{'' if seeds == '1' else 's'}" + (
-        ", means over each one's own" if "–" in seeds else ""
-    )
+    same = {"checkpoint", "forward_transfer"}
+    rows = [
+        {
+            "asked": run.request.model_dump_json(exclude=same),
+            "start": run.request.checkpoint.objective,
+            "seed": run.seed,
+            "network": weights_of(run),
+        }
+        for run in runs
+    ]
+    counts = pd.DataFrame(rows).groupby(["asked", "start"])[["seed", "network"]].nunique()
+    seeds = from_to(counts["seed"])
+    networks = from_to(counts["network"])
+    at_seeds = f"{seeds} seed{'' if seeds == '1' else 's'}"
+    if networks == seeds:
+        return f"n = {at_seeds}"
+    return f"n = {networks} network{'' if networks == '1' else 's'}, at {at_seeds}"
 
 
 def network_of(run: Run) -> str:
     """The architecture of the network that a run started from; empty where it is not known."""
-    card = (run.provenance.get("network") or {}).get("card") or {}
+    network = run.provenance.get("network") or {}
+    card = network.get("card") or {}
     asked = run.request.checkpoint.network
     fields = asked.model_dump() if asked else card.get("network", "")
-    words = (
-        fields
-        if isinstance(fields, str)
-        else ", ".join(f"{name} {value}" for name, value in fields.items())
-    )
-    return words.replace("_", " ")
+    if isinstance(fields, dict):
+        fields = ", ".join(f"{name} {value}" for name, value in fields.items())
+    return str(fields).replace("_", " ")
 
 
 def provenance(runs: Sequence[Run]) -> str:
@@ -101,66 +127,56 @@ def provenance(runs: Sequence[Run]) -> str:
     data have one name.
     """
     told = pd.DataFrame([run.provenance for run in runs]).map(str)
-    made = told.assign(
-        data_source=told.groupby("fingerprint")["data_source"].transform("first")
-    ).agg(each_once)
+    told["data_source"] = told.groupby("fingerprint")["data_source"].transform("first")
+    made = told.agg(each_once)
     requests = [run.request for run in runs]
-    asked = pd.DataFrame(
-        [
-            (
-                r.batch_size,
-                r.checkpoint.weights,
-                r.predict,
-                r.order or "stored",
-                r.online_learning_rate,
-            )
-            for r in requests
-        ]
-    )
-    seeds = each_once(sorted({run.seed for run in runs}))
-    batch, weights, predict, order, rate = asked.agg(each_once)
+    checkpoints = [request.checkpoint for request in requests]
+    networks = each_once(asked.weights for asked in checkpoints)
     architectures = each_once(filter(None, map(network_of, runs)))
-    networks = f"{weights} ({architectures})" if architectures else weights
-    optimizers = {each.online_optimizer for each in requests}
-    optimizer = (
-        f", {optimizers.pop()} in every method"
-        if len(optimizers) == 1 and None not in optimizers
-        else ""
-    )
-    scaled = (
-        ", inputs x/255"
-        if any(r.checkpoint.options.get("input_scaling") == "unit" for r in requests)
-        else ""
-    )
-    severities = sorted({domain.severity for each in requests for domain in each.stream})
-    levels = (
-        f" of severity {from_to(severities)}" if requests[0].checkpoint.modality == "image" else ""
-    )
+    if architectures:
+        networks += f" ({architectures})"
+    levels = ""
+    if checkpoints[0].modality == "image":
+        severities = {domain.severity for request in requests for domain in request.stream}
+        levels = f" of severity {from_to(severities)}"
+    optimizers = {request.online_optimizer for request in requests}
+    optimizer = ""
+    if len(optimizers) == 1 and None not in optimizers:
+        optimizer = f", {optimizers.pop()} in every method"
+    scaled = ""
+    if any(asked.options.get("input_scaling") == "unit" for asked in checkpoints):
+        scaled = ", inputs x/255"
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
+    batch = each_once(request.batch_size for request in requests)
+    order = each_once(request.order or "stored" for request in requests)
+    predict = each_once(request.predict for request in requests)
+    rate = each_once(request.online_learning_rate for request in requests)
+    seeds = each_once(sorted({run.seed for run in runs}))
+    torch = each_once(run.provenance["packages"]["torch"] for run in runs)
     return (
         f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a "
-        f"domain{levels}, "
-        f"batch {batch}, {order} order{scaled}. Profile {made['profile']}, seeds {seeds}; "
-        f"networks: {networks}; "
-        f"prediction {predict} the update at the rate {rate}{optimizer}. Device: {made['device']}; "
-        "torch "
-        f"{each_once(run.provenance['packages']['torch'] for run in runs)}; code "
-        f"{made['code_revision']}. "
-        f"{warning(runs)}"
+        f"domain{levels}, batch {batch}, {order} order{scaled}. "
+        f"Profile {made['profile']}, seeds {seeds}; networks: {networks}; "
+        f"prediction {predict} the update at the rate {rate}{optimizer}. "
+        f"Device: {made['device']}; torch {torch}; code {made['code_revision']}. {warning(runs)}"
     ).rstrip()
+
+
+def stand_in(run: Run) -> bool:
+    """Whether a run is on data that stand in for the paper's, so that its numbers do not compare.
+
+    So are embedded data, and images of one's own except whole copies of the paper's.
+    """
+    dataset = run.request.checkpoint.dataset
+    if not entry(dataset).real:
+        return True
+    return dataset.startswith("npz") and run.provenance["fingerprint"] not in COPIES
 
 
 def warning(runs: Sequence[Run]) -> str:
     """How far the levels of these runs compare with the paper's; empty on the paper's own data."""
-    official = all(run.provenance["official_data"] for run in runs)
-    made_up = any(
-        not entry(dataset).real or (dataset.startswith("npz") and said["fingerprint"] not in COPIES)
-        for dataset, said in ((run.request.checkpoint.dataset, run.provenance) for run in runs)
-    )
-    if made_up:
+    if any(map(stand_in, runs)):
         return "**Not the paper's data: these numbers do not compare with the paper's.**"
-    return (
-        ""
-        if official
-        else "Not the paper's data as published: levels compare with the paper's only roughly."
-    )
+    if all(run.provenance["official_data"] for run in runs):
+        return ""
+    return "Not the paper's data as published: levels compare with the paper's only roughly."

@@ -76,10 +76,11 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
 
 
 def spread(values: pd.Series, digits: int = 2) -> str:
-    """`mean ± standard deviation` over seeds, the one value, or a dash."""
-    return number(values.mean(), digits) + (
-        f" ± {number(values.std(), digits)}" if values.count() > 1 else ""
-    )
+    """`mean ± standard deviation` over the values, the one value, or a dash."""
+    mean = number(values.mean(), digits)
+    if values.count() < 2:
+        return mean
+    return f"{mean} ± {number(values.std(), digits)}"
 
 
 def typeset(text: str) -> str:
@@ -87,71 +88,86 @@ def typeset(text: str) -> str:
     return re.sub(r"θ_(\w)", r"$\\theta_\1$", text)
 
 
+VARIANTS = {
+    "cascade_fixed_classifier",
+    "cascade_no_auxiliary",
+    "cascade_same_weights",
+    "cascade_source_prior",
+    "source_prior",
+    "tent_adam",
+    "tent_source_prior",
+}
+"""Methods that are another one with a change; their lines are dashed."""
+
+
 def line_of(method: str, objective: str, varied: bool = False) -> dict[str, Any]:
-    """How the line of a method looks in every figure: in its colour, with its marker; dashed and
-    above the others where it is a variant (by a comma or a bracket in its label, or `varied`) or
-    starts from a pre-training not its own; and dotted where that is the one with the light entropy,
-    to tell it from `multi_task`."""
+    """How the line of a method looks in every figure: in its colour, with its marker.
+
+    It is dashed and above the others where it is a variant, or starts from a pre-training that is
+    not the method's own; and dotted where that is the one with the light entropy, to tell it from
+    `multi_task`.
+    """
     own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
-    dashed = varied or bool(re.search("[,(]", METHODS[method].label)) or objective not in own
     look = {
         "color": colour(method),
         "marker": MARKERS[place_of(method) % len(MARKERS)],
         "ms": 5,
         "mew": 0.3,
     }
+    if not varied and method not in VARIANTS and objective in own:
+        return look | {"ls": "-", "zorder": 2}
     line = ":" if objective == "multi_task_light_entropy" else "--"
-    return look | ({"ls": line, "zorder": 3} if dashed else {"ls": "-", "zorder": 2})
+    return look | {"ls": line, "zorder": 3}
 
 
 EACH_SEED = {"agreement", "entropy_auxiliary", "entropy_of_mean_auxiliary"}
 
 
 def line_over(column: str) -> dict[str, Any]:
-    """How seaborn draws several seeds. Each one where a network can be at one end, and the next at
-    the other.
+    """How seaborn draws several seeds: as a band, or each one where a network can be at one end and
+    the next at the other.
     """
-    return (
-        {"units": "seed", "estimator": None, "lw": 0.8}
-        if column in EACH_SEED
-        else {"errorbar": "sd"}
-    )
+    if column in EACH_SEED:
+        return {"units": "seed", "estimator": None, "lw": 0.8}
+    return {"errorbar": "sd"}
 
 
 def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
-    """What bands and dashes say in figures of these columns of a table, where there are any."""
-    each, said = (
-        "; of a's agreement and entropies, a line for each seed" if EACH_SEED & {*columns} else "",
-        "",
-    )
+    """Say what bands and dashes mean in figures of a table; nothing where there are none.
+
+    columns: those of the table that are drawn.
+    """
+    said = ""
     if frame["seed"].nunique() > 1:
+        each = ""
+        if EACH_SEED & {*columns}:
+            each = "; of a's agreement and entropies, a line for each seed"
         said = f"Bands and bars: one standard deviation over seeds{each}. "
-    lines = (
-        {look["ls"] for look in map(line_of, frame["method"], frame["objective"])}
-        if "method" in frame
-        else set()
-    )
+    if "method" not in frame:
+        return said
+    lines = {
+        line_of(method, objective)["ls"]
+        for method, objective in zip(frame["method"], frame["objective"], strict=True)
+    }
+    if lines == {"-"}:
+        return said
     name = "Dashed and dotted" if ":" in lines else "Dashed"
-    return said + (
-        f"{name}: variants, and pre-trainings that are not the method's own."
-        if lines - {"-"}
-        else ""
-    )
+    return f"{said}{name}: variants, and pre-trainings that are not the method's own."
 
 
 def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
-    """A line for each label of a tidy table with the columns label, method, objective and seed. By
-    learning rate a method that has none is a dotted level."""
+    """A line for each label of a tidy table with the columns label, method, objective and seed.
+
+    By learning rate, a method that has none is a dotted level.
+    """
     for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
         if x == "online_learning_rate" and not METHODS[method].adapts:
             axes.axhline(rows[y].mean(), color=colour(method), ls=":", label=str(label))
             continue
-        look = (
-            line_over(y)
-            | line_of(method, objective)
-            | ({} if rows[x].nunique() <= 30 else {"marker": None})
-        )
+        look = line_over(y) | line_of(method, objective)
+        if rows[x].nunique() > 30:
+            look["marker"] = None
         sns.lineplot(rows, x=x, y=y, ax=axes, label=str(label), **look)
 
 

@@ -2,6 +2,7 @@
 methods.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from cascadetta_lib.data.streams import make_stream
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.compare import DAGGER, cell, comparable, count
 from study.exhibits.kit.exhibit import Part
-from study.exhibits.kit.runs import METRICS, PUBLISHED, bootstrap, by_label, paired
-from study.exhibits.kit.style import SHORT, number, spread
+from study.exhibits.kit.intervals import bootstrap, paired, per_network
+from study.exhibits.kit.rendering import stand_in
+from study.exhibits.kit.runs import METRICS, PUBLISHED, by_label
+from study.exhibits.kit.style import SHORT, number
 from study.store import Run
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
@@ -38,25 +42,31 @@ DEFINED = (
 
 
 def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
-    """The numbers of one of the paper's tables on the dataset that a run's data stands for, at the
-    run's batch size (at any where `over` is batch_size); methods, metrics, domains and variants by
-    our names; row, method and variant together. Empty where the paper has none, and for a network
-    that others trained on originals where the run was on other images, such as JPEG copies, which
-    are harder for it."""
-    asked, dataset = run.request.checkpoint, run.provenance["compare_with"]
+    """The numbers of one of the paper's tables on the dataset that a run's data stand for.
+
+    They are those at the run's batch size, or at any where `over` is batch_size. Methods, metrics,
+    domains and variants have our names; the column row has method and variant together. The table
+    is empty where the paper has none, on data that do not compare with the paper's (see
+    `rendering.stand_in`), and for a network that others trained on originals where the run was on
+    other images, such as JPEG copies, which are harder for it.
+    """
+    asked = run.request.checkpoint
+    values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
+    values = values.replace(OUR_NAMES)
+    values["row"] = values["method"] + ", " + values["variant"]
     others = (
         asked.dataset.startswith(("npz", "cifar10_sample"))
         and run.provenance["fingerprint"] != OFFICIAL
     )
-    dataset = "" if others and asked.weights.startswith(PUBLISHED) else dataset
-    values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str}).replace(
-        OUR_NAMES
-    )
-    values["row"] = values["method"] + ", " + values["variant"]
-    values = values[(values["table"] == table) & (values["dataset"] == dataset)]
+    if stand_in(run) or (others and asked.weights.startswith(PUBLISHED)):
+        return values[:0]
+    values = values[values["table"] == table]
+    values = values[values["dataset"] == run.provenance["compare_with"]]
+    if over == "batch_size":
+        return values
     sizes = values["batch_size"]
-    of_size = sizes.isna() | (pd.to_numeric(sizes, errors="coerce") == run.request.batch_size)
-    return values[of_size | (over == "batch_size")]
+    of_size = pd.to_numeric(sizes, errors="coerce") == run.request.batch_size
+    return values[sizes.isna() | of_size]
 
 
 def paper_main(run: Run) -> pd.DataFrame:
@@ -66,7 +76,8 @@ def paper_main(run: Run) -> pd.DataFrame:
     Its main table where the severity is 5, tab:add-result below that, tab:text and tab:speech;
     empty for a stream or a batch size that the paper does not have.
     """
-    request, modality = run.request, run.request.checkpoint.modality
+    request = run.request
+    modality = run.request.checkpoint.modality
     severity = min(domain.severity for domain in request.stream)
     standard = make_stream("instantaneous", VOCABULARIES[modality], severity)
     if list(request.stream) != standard or request.order:
@@ -80,83 +91,123 @@ def paper_main(run: Run) -> pd.DataFrame:
 
 
 def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:
-    """E, A and F by all its definitions, mean ± standard deviation over seeds, and n; a row a
+    """E, A and F by all its definitions, mean ± standard deviation over networks, and n; a row per
     label.
+
+    The means are over the seeds that the rows share; † marks one that is not (see `comparable`).
     """
-    groups = frame.groupby("label", sort=False)
-    table, found, seeds = (
-        groups[list(METRICS)].agg(spread),
-        groups[list(METRICS)].count(),
-        groups["seed"].nunique(),
-    )
-    some = found.gt(0) & found.lt(seeds, axis=0)
-    return table.where(~some, table + " (" + found.astype(str) + " of them)").assign(
-        n=seeds.astype(str)
-    )
+    rows = {}
+    for label, each in by_label(comparable(frame)).items():
+        cells = {metric: cell(each, metric) for metric in METRICS}
+        rows[label] = {**cells, "n": str(count(each))}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=[*METRICS, "n"])
 
 
 def metrics_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """E, A and F by all its definitions, mean ± standard deviation over seeds, over the paper's
+    """E, A and F by all its definitions, mean ± standard deviation over networks, over the paper's
     where it has them.
     """
     return beside_paper(metrics_by_label(frame), paper).rename(columns=F_NAMES)
 
 
 def domains_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The paper's layout: methods × domains, then E, A, F and n. Means over all seeds, else a dash;
-    the best of each column in bold, ours and the paper's each among themselves."""
-    metrics = frame.groupby("label", sort=False)[["E", "A", "F"]].mean(skipna=False)
-    ours = pd.DataFrame({label: by_domain(each) for label, each in by_label(frame).items()}).T.join(
-        metrics
-    )
-    seeds = frame.groupby("label")["seed"].nunique().astype(str)
+    """The paper's layout: methods × domains, then E, A, F and n.
+
+    The means are over the seeds that the rows share. A row that has not all of them is marked with
+    † and is never the best. The best of each column is in bold, ours and the paper's separately. A
+    metric that a run of a row lacks is a dash.
+    """
+    labels = by_label(comparable(frame))
+    numbers = {label: by_domain(each) for label, each in labels.items()}
+    table = pd.DataFrame(numbers).T
+    for metric in ("E", "A", "F"):
+        table[metric] = pd.Series(
+            {label: per_network_mean(each, metric) for label, each in labels.items()}
+        )
+    apart = pd.Series({label: bool(each["apart"].any()) for label, each in labels.items()})
     paper = paper_main(frame["run"].iloc[0])
-    return beside_paper(
-        ours.apply(_best_in_bold).assign(n=seeds), paper.apply(_best_in_bold)
-    ).rename(columns=SHORT)
+    ours = table.apply(_best_in_bold, apart=apart)
+    ours["n"] = [str(count(each)) for each in labels.values()]
+    return beside_paper(ours, paper.apply(_best_in_bold)).rename(columns=SHORT)
+
+
+def per_network_mean(rows: pd.DataFrame, metric: str) -> float:
+    """The mean of a metric over networks; NaN where one of the runs lacks it."""
+    if rows[metric].isna().any():
+        return math.nan
+    return float(per_network(rows, metric).mean())
 
 
 def by_domain(frame: pd.DataFrame) -> pd.Series:
-    """Online error (%) by the name of the domain, the mean over the runs of `frame`."""
-    errors = [
-        100 * online_errors(run.batches).groupby("domain", sort=False).mean()
-        for run in frame["run"]
+    """Online error (%) by the name of the domain: the mean over the runs of a network, then over
+    the networks of `frame`.
+    """
+    names = frame["network"] if "network" in frame else frame["seed"]
+    of_networks: dict[object, list[pd.Series]] = {}
+    for name, run in zip(names, frame["run"], strict=True):
+        errors = 100 * online_errors(run.batches).groupby("domain", sort=False).mean()
+        of_networks.setdefault(name, []).append(errors)
+    means = [pd.concat(errors, axis=1).mean(axis=1) for errors in of_networks.values()]
+    return pd.concat(means, axis=1).mean(axis=1)
+
+
+def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
+    """Online error (points) in the domains of the stream, in their order, less that of `base`.
+
+    frame, base: a run per seed each. The result is the mean over the seeds that both have; it is
+    empty where they have none.
+    """
+    both = frame.merge(base, on="seed")
+    if both.empty:
+        return pd.Series(dtype=float)
+    apart = [
+        100 * (online_errors(one.batches) - online_errors(two.batches))
+        for one, two in zip(both["run_x"], both["run_y"], strict=True)
     ]
-    return pd.concat(errors, axis=1).mean(axis=1)
+    return pd.concat(apart, axis=1).mean(axis=1).droplevel(["step", "severity"])
 
 
-def _best_in_bold(column: pd.Series) -> pd.Series:
-    """Numbers as text with one decimal; the most of A and F, the least of all else in bold."""
-    best = column.max() if column.name in ("A", "F") else column.min()
-    return column.map(
-        lambda value: f"**{number(value, 1)}**" if value == best else number(value, 1)
-    )
+def _best_in_bold(column: pd.Series, apart: pd.Series | None = None) -> pd.Series:
+    """Numbers as text with one decimal; the most of A and F, the least of all else in bold.
+
+    apart: which rows are not to be compared; they are marked with † and are never in bold.
+    """
+    if apart is None:
+        apart = pd.Series(False, index=column.index)
+    compared = column[~apart]
+    best = compared.max() if column.name in ("A", "F") else compared.min()
+    cells = {}
+    for label, value, is_apart in zip(column.index, column, apart, strict=True):
+        text = number(value, 1)
+        if is_apart and not math.isnan(value):
+            text = f"{text} {DAGGER}"
+        elif value == best:
+            text = f"**{text}**"
+        cells[label] = text
+    return pd.Series(cells, dtype=str)
 
 
 def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     """Rows of ours over the paper's of the same name, as text; `source` is a second index, columns
     are ours.
     """
-    theirs = paper.map(lambda value: value if isinstance(value, str) else number(value)).rename(
-        columns=str
-    )
+    theirs = paper.map(lambda value: value if isinstance(value, str) else number(value))
+    theirs = theirs.rename(columns=str)
     theirs = theirs.reindex(index=ours.index.intersection(paper.index), columns=ours.columns)
-    table = (
-        pd.concat({"ours": ours, "paper": theirs}, names=["source", "method"])
-        .swaplevel()
-        .fillna("–")
-    )
-    return table.loc[ours.index]
+    both = pd.concat({"ours": ours, "paper": theirs}, names=["source", "method"])
+    return both.swaplevel().fillna("–").loc[ours.index]
 
 
 def differences(
     name: str, pairs: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]
 ) -> list[Part | str]:
     """Of each pair (first, second), E of the second less E of the first, with an interval over
-    seeds and one over the test batches; no part where no pair has a seed in common."""
+    networks and one over the test batches; no part where no pair has a seed in common.
+    """
     rows = {}
     for label, (first, second) in pairs.items():
-        found, batches = paired(first, second), bootstrap(first, second)
+        found = paired(first, second)
+        batches = bootstrap(first, second)
         if found is not None and batches is not None:
             rows[label] = {
                 "difference of E (points)": number(found.mean, sign=True),
@@ -164,12 +215,14 @@ def differences(
                 "95 %, over test batches": batches.interval,
                 "n": str(found.n),
             }
+    if not rows:
+        return []
     note = (
         "On the same seeds and batches. Over seeds: Student; over test batches: block "
         "bootstrap, given the networks."
     )
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference")
-    return [Part(name, table, note)] if rows else []
+    return [Part(name, table, note)]
 
 
 def method_differences(
@@ -177,9 +230,11 @@ def method_differences(
 ) -> list[Part | str]:
     """Every method's E less that of `reference`."""
     parts = by_label(frame)
-    rivals = {
-        label: rows for label, rows in parts.items() if label != reference and reference in parts
+    if reference not in parts:
+        return []
+    pairs = {
+        f"{label} − {reference}": (parts[reference], rows)
+        for label, rows in parts.items()
+        if label != reference
     }
-    return differences(
-        name, {f"{label} − {reference}": (parts[reference], rows) for label, rows in rivals.items()}
-    )
+    return differences(name, pairs)

@@ -14,8 +14,9 @@ import pandas as pd
 
 from cascadetta_lib.evaluation.metrics import mean_online_error
 from study.exhibits.kit.exhibit import EXHIBITS
+from study.exhibits.kit.intervals import Estimate, bootstrap
 from study.exhibits.kit.networks import trained
-from study.exhibits.kit.runs import METRICS, Estimate, Runs, bootstrap
+from study.exhibits.kit.runs import METRICS, Runs
 from study.exhibits.verdicts.claims import Claim
 from study.store import Run
 

@@ -15,10 +15,10 @@ import pandas as pd
 
 from cascadetta_lib.data import entry
 from study.exhibits.kit.networks import card_of, trained
+from study.exhibits.kit.points import severity_points
 from study.exhibits.kit.rendering import COPIES
 from study.exhibits.kit.runs import Runs, main_points
 from study.exhibits.kit.style import number
-from study.exhibits.paper.ablations import severity_points
 from study.store import Run
 
 SHARE = 0.2

@@ -14,9 +14,10 @@ from scipy import stats
 from cascadetta_lib.data import entry
 from cascadetta_lib.data.base import Modality
 from study.exhibits.kit.exhibit import EXHIBITS, file_name
+from study.exhibits.kit.intervals import CONFIDENCE, Estimate, over_seeds
 from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.rendering import each_once, markdown
-from study.exhibits.kit.runs import CONFIDENCE, PUBLISHED, Estimate, Runs, over_seeds
+from study.exhibits.kit.runs import PUBLISHED, Runs
 from study.exhibits.verdicts.claims import CLAIMS, Claim
 from study.exhibits.verdicts.evidence import Evidence, NotTestedError, measure
 from study.exhibits.verdicts.regime import (

@@ -1,0 +1,58 @@
+"""Beyond the paper: the online learning rate that is chosen for each method on the source alone.
+
+The choice reads runs on four corruptions of held-out source images, at one seed.
+"""
+
+import pandas as pd
+
+from study.exhibits.kit.choice import (
+    ON_SOURCE,
+    OnSource,
+    candidates,
+    contestants,
+    errors_on_source,
+    keep_choice,
+)
+from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.style import number
+from study.settings import Settings
+from study.store import Run
+from study.study import Study
+
+
+@exhibit
+class Choice(OnSource):
+    name = "choice"
+    place = 220
+    label = "beyond: choice"
+    title = "Learning rates chosen on the source"
+    question = (
+        "Which online learning rate suits each method, by corruptions that no test stream has?"
+    )
+    once = True
+
+    def points(self, settings: Settings) -> list[Point]:
+        """Every contestant that adapts, on the source at each learning rate."""
+        return [point for one in contestants(settings) for point in candidates(settings, one)]
+
+    def make(self, study: Study) -> list[Run]:
+        """Also keep the rates, which the exhibits `comparison` and `field` ask for."""
+        made = super().make(study)
+        if made:
+            keep_choice(Runs(study.settings))
+        return made
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        errors = errors_on_source(runs)
+        if errors.empty:
+            return ["No method has a run at every rate yet."]
+        text = errors.map(number)
+        is_best = errors.eq(errors.min(axis=1), axis=0)
+        table = text.mask(is_best, "**" + text + "**").rename(columns="{:g}".format)
+        table = table.rename_axis("method").rename_axis(None, axis=1)
+        note = (
+            f"{ON_SOURCE} by online learning rate. Bold: chosen; beyond an edge of the grid "
+            "may be better still."
+        )
+        return [Part("choice", table, note)]

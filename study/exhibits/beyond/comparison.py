@@ -1,0 +1,91 @@
+"""Beyond the paper: every method at the online learning rate that was chosen for it on the source.
+
+The fifteen test corruptions are run once, at every seed. Tent, with SGD and with Adam, also runs on
+Cascade+'s own network, and on that of a control, which is trained on the same images with the
+cross-entropy alone: what is left between them and Cascade+ is what θ_a does.
+"""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from study.exhibits.kit.choice import (
+    PLUS,
+    PLUS_NETWORK,
+    OnSource,
+    chosen_rate,
+    contestants,
+    cpu_study,
+    rates_table,
+)
+from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.points import of_sizes
+from study.exhibits.kit.runs import Point, Runs, reduced
+from study.exhibits.kit.sweep import sweep_table
+from study.exhibits.kit.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
+from study.settings import Settings
+
+ALIKE_NOTE = (
+    f"On {PLUS}'s network and the control all have its memory of statistics, both "
+    "Tents its diversity, too."
+)
+SIZES = (128, 16, 4)
+"""Batch sizes at which Cascade+ is measured besides."""
+
+
+@exhibit
+class Comparison(OnSource):
+    name = "comparison"
+    place = 230
+    label = "beyond: comparison"
+    title = "Every method at the rate chosen for it"
+    question = f"Does {PLUS} err less than its rivals, and less than Tent on the same network?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        """Every contestant on the test domains at the rate chosen for it.
+
+        Those that adapt and have no rate yet are left out. Cascade+ also runs at other batch sizes
+        and, with AdaBN on its network, on the gradual stream.
+        """
+        image = settings.image
+        study = cpu_study(settings)
+        whole = reduced(
+            settings,
+            test_size=image.comparison_test_size,
+            forward_transfer=image.forward_transfer,
+        )
+        gradual = {
+            "stream": "gradual",
+            "test_size": image.gradual_test_size,
+            "forward_transfer": False,
+        }
+        points = []
+        for one in contestants(settings):
+            rate = chosen_rate(study, one)
+            if rate is None:
+                continue
+            changes = whole | {"online_learning_rate": rate} | dict(one.changes)
+            points.append(replace(one, changes=changes))
+            is_plus = one.method == "cascade_plus"
+            if is_plus or (one.method == "adabn" and one.network == PLUS_NETWORK):
+                points.append(replace(one, changes=changes | gradual, variant="gradual"))
+            if is_plus:
+                for sized in of_sizes(settings, SIZES, test_size=image.comparison_test_size):
+                    variant = f"batch {sized['batch_size']}"
+                    points.append(replace(one, changes=changes | sized, variant=variant))
+        return points
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        main = frame[frame["variant"] == ""]
+        held = frame[frame["variant"] != ""]
+        parts: list[Part | str] = []
+        if len(main):
+            table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
+            table["rate"] = rates_table(main)
+            parts.append(Part("comparison", table, f"{DEFINED} {ALIKE_NOTE}"))
+            parts += method_differences("comparison-differences", main, PLUS)
+        if len(held):
+            errors = sweep_table(held.assign(metric="E (%)"), "metric")
+            note = "Other batch sizes; the gradual stream."
+            parts.append(Part("comparison-holding", errors, note))
+        return parts

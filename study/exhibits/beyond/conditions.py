@@ -1,0 +1,128 @@
+"""Why θ_a collapses, and what could prevent it: pre-trainings that differ in one value or one term
+each.
+
+Everything here is judged at one seed, on four corruptions of held-out source images that no test
+stream has, so that what is chosen by it has not seen the test domains.
+"""
+
+from typing import Any
+
+import pandas as pd
+
+from cascadetta_lib.training.objectives import OBJECTIVES
+from cascadetta_lib.training.pretrain import kept_epoch
+from study.exhibits.kit.choice import ON_SOURCE, OnSource, on_source
+from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.histories import MEASURED, ONE_BATCH, PANELS, curves
+from study.exhibits.kit.runs import Point, Runs, by_label
+from study.exhibits.kit.style import number, spread
+from study.settings import Settings
+from study.weights import present
+
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "outer loss of the paper": {"outer_loss": "paper"},
+    "outer loss of the release": {"outer_loss": "release"},
+    "λ = 0": {"entropy_weight": 0.0},
+    "λ = 1": {"entropy_weight": 1.0},
+    "no inner step": {"inner_learning_rate_ratio": 0.0},
+    "inner step with α = β": {"inner_learning_rate_ratio": 1.0},
+    "inner step on all of ψ": {"inner_parameters": "all"},
+    "inner step on BN and θ_m": {"inner_parameters": "batchnorm_and_classifier"},
+}
+"""How the paper's pre-training is varied, one value at a time."""
+CANDIDATES = [
+    name
+    for name, one in OBJECTIVES.items()
+    if one.auxiliary and one.self_supervised and not one.parallel
+]
+"""The pre-trainings that compete for Cascade+, the paper's own among them."""
+COLUMNS = PANELS | {"gradient_ratio": "‖∇ENT‖ / ‖∇CE‖ on φ, θ_m"}
+"""Of the history, and what they are called here."""
+DRAWN = {
+    name: title
+    for name, title in COLUMNS.items()
+    if name not in ("held_out_accuracy", "entropy_main", "gradient_cosine")
+}
+
+
+@exhibit
+class Conditions(OnSource):
+    name = "conditions"
+    place = 200
+    label = "beyond: why θ_a collapses"
+    title = "When θ_a collapses, and when not"
+    question = (
+        "Which part of the pre-training makes θ_a say the same class whatever the "
+        "image, and what prevents it?"
+    )
+    once = True
+
+    def points(self, settings: Settings) -> list[Point]:
+        """Of the networks that are there, else of the profile's, trained for `trial_epochs` on
+        `trial_train_size`.
+        """
+        image = settings.image
+        if "cascade" not in image.methods:
+            return []
+        trial = on_source(settings, online_learning_rate=image.online_learning_rate)
+        if image.weights != "train":
+            there = present(image.weights, settings.seeds[0])
+            return self._of_candidates(settings, [n for n in CANDIDATES if n in there], trial)
+        trial |= {
+            "test_size": None,
+            "train_size": image.trial_train_size,
+            "epochs": image.trial_epochs,
+        }
+        points = []
+        for name, changes in CONDITIONS.items():
+            if any(getattr(image, field) != value for field, value in changes.items()):
+                points.append(Point("cascade", "meta", trial | changes, called=name))
+        return points + self._of_candidates(settings, CANDIDATES, trial)
+
+    def _of_candidates(
+        self, settings: Settings, objectives: list[str], trial: dict[str, Any]
+    ) -> list[Point]:
+        """Each pre-training not adapted, and adapted by its own loss at each rate."""
+        points = []
+        for objective in objectives:
+            name = objective.replace("_", " ")
+            points.append(Point("adabn", objective, trial, called=name))
+            for rate in settings.image.choice_learning_rates:
+                changes = {
+                    "online_learning_rate": rate,
+                    "online_diversity": OBJECTIVES[objective].diversity,
+                }
+                points.append(Point("cascade", objective, trial | changes, called=name))
+        return points
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        epochs = runs.histories(frame)
+        if epochs.empty:
+            return ["The trainings of these networks are not on record."]
+        main = epochs["gradient_norm_main"]
+        epochs["gradient_ratio"] = epochs["gradient_norm_self_supervised"] / main
+        kept = pd.DataFrame({label: kept_epoch(each) for label, each in by_label(epochs).items()})
+        kept = kept.reindex(list(COLUMNS)).T.map(number).rename(columns=COLUMNS)
+        table = kept.join(_errors(frame)).fillna("–").rename_axis("pre-training")
+        note = (
+            f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. "
+            f"meta: the paper's. {MEASURED}"
+        )
+        return [_by_epoch(epochs), Part("conditions", table, note)]
+
+
+def _errors(frame: pd.DataFrame) -> pd.DataFrame:
+    """E by pre-training, not adapted and adapted at each rate."""
+    rates = frame["online_learning_rate"].map("E, rate {:g}".format)
+    adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
+    return adapted.pivot_table(index="label", columns="on", values="E", aggfunc=spread, sort=False)
+
+
+def _by_epoch(epochs: pd.DataFrame) -> Part | str:
+    """Curves of the paper's pre-training and its variations; of all where there are no such."""
+    if epochs["epoch"].nunique() < 2:
+        return "No figure of one epoch."
+    drawn = epochs
+    if epochs["label"].nunique() > len(CANDIDATES):
+        drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta"])]
+    return Part("conditions-figure", curves(drawn, "label", DRAWN), f"By epoch, {ONE_BATCH}.")

@@ -1,0 +1,45 @@
+"""Beyond the paper: E, A and F by learning rate at several batch sizes."""
+
+import pandas as pd
+
+from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.points import adapting, at_rates, of_sizes
+from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.sweep import sweep_figure, sweep_table
+from study.settings import Settings
+
+
+@exhibit
+class LearningRate(Exhibit):
+    name = "learning_rate"
+    place = 120
+    label = "beyond: learning rate"
+    title = "Online learning rate and batch size"
+    question = (
+        "Is the ranking the methods' or the learning rate's, and is a gain that of "
+        "steps which hardly move?"
+    )
+
+    def points(self, settings: Settings) -> list[Point]:
+        """AdaBN at one rate, since it has none.
+
+        F costs as much again, so it is measured at the first batch size alone, and not of CoTTA,
+        whose steps cost as much as those of all others together.
+        """
+        image = settings.image
+        points = []
+        for place, changes in enumerate(of_sizes(settings, image.learning_rate_batch_sizes)):
+            for name in adapting(settings):
+                measured = image.forward_transfer and place == 0 and name != "cotta"
+                points += at_rates(settings, name, changes | {"forward_transfer": measured})
+        return points
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        over = "online_learning_rate"
+        parts: list[Part | str] = []
+        for size, rows in frame.sort_values(over, kind="stable").groupby("batch_size", sort=False):
+            stem = f"learning-rate-{size}"
+            shown = [metric for metric in ("E", "A", "F") if rows[metric].notna().any()]
+            parts.append(sweep_figure(f"{stem}-figure", rows, over, metrics=shown))
+            parts.append(Part(stem, sweep_table(rows, over), f"E (%) by rate, batch {size}."))
+        return parts

@@ -1,0 +1,68 @@
+"""Beyond the paper: one network on the same images in other orders."""
+
+from typing import Any
+
+import pandas as pd
+import seaborn as sns
+
+from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.points import gradual_points
+from study.exhibits.kit.runs import Point, Runs, points_for, points_with_transfer, reduced
+from study.exhibits.kit.style import colour, legend, panels, reading
+from study.exhibits.kit.sweep import sweep_table
+from study.settings import Settings
+
+
+@exhibit
+class Streams(Exhibit):
+    name = "streams"
+    place = 85
+    label = "beyond: streams"
+    title = "Domains mixed, labels correlated"
+    question = "What is left of a gain where a batch holds all domains, or few labels?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        """The first and the last are runs of the exhibits `severity` and `gradual`, too."""
+        methods = settings.image.methods
+        harder = [reduced(settings, stream=name) for name in ("mixed", "correlated")]
+        return [
+            *points_with_transfer(settings, methods, reduced(settings)),
+            *points_for(methods, harder),
+            *gradual_points(settings),
+        ]
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        about = ["label", "seed", "stream", "network", "current"]
+        cells = frame.melt(about, ["E", "A"], "metric")
+        cells["stream"] = cells["metric"] + ", " + cells["stream"]
+        table = sweep_table(cells, "stream", "value")
+        delta = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream."
+        note = (
+            f"{delta} It changes nothing of a domain of one batch. The gradual one has "
+            "images of its own."
+        )
+        return [Part("streams", table, note), *_figure(frame, delta)]
+
+
+def _figure(frame: pd.DataFrame, delta: str) -> list[Part | str]:
+    """E and A by stream, of what is on the seeds that all share."""
+    compared = comparable(frame, ("label", "stream"))
+    drawn = compared[~compared["apart"]]
+    if drawn.empty:
+        return ["No figure: these runs share no seed."]
+    figure, grid = panels(2, 3.2)
+    colours = {
+        label: colour(method) for label, method in zip(drawn["label"], drawn["method"], strict=True)
+    }
+    look: Any = {
+        "dodge": 0.5 if len(colours) > 1 else False,
+        "linestyle": "none",
+        "markersize": 4,
+        "errorbar": "sd",
+    }
+    for axes, metric in zip(grid, ("E", "A"), strict=True):
+        sns.pointplot(drawn, x="stream", y=metric, hue="label", palette=colours, ax=axes, **look)
+        axes.set(title=f"{metric} (%)", xlabel="", ylabel="")
+    legend(figure)
+    return [Part("streams-figure", figure, f"{delta} {reading(drawn[['seed']])}")]

@@ -1,0 +1,71 @@
+"""Beyond the paper: how the networks were pre-trained, and whether θ_a has collapsed."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part, Shown, exhibit, file_name
+from study.exhibits.kit.histories import training_parts
+from study.exhibits.kit.points import meta_learning_points
+from study.exhibits.kit.runs import Point, Runs, main_points
+from study.settings import Settings
+from study.study import Checkpoint
+
+
+class Training(Exhibit):
+    """The pre-trainings behind the main study of one modality, and on images behind
+    tab:ablation-meta.
+    """
+
+    label = "beyond: training"
+    title = "Pre-training"
+    question = "How were the networks trained, and does θ_a still tell examples apart?"
+    elsewhere = LESS_IN_THE_PAPER
+
+    def points(self, settings: Settings) -> list[Point]:
+        points = main_points(settings, self.modality)
+        datasets = settings.datasets(self.modality)
+        if self.modality == "image" and not set(datasets) & set(LESS_IN_THE_PAPER):
+            points += meta_learning_points(settings)
+        return points
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        return training_parts(f"{self.modality}-training", runs.histories(frame))
+
+
+@exhibit
+class TrainingImage(Training):
+    name = "training_image"
+    place = 150
+
+
+@exhibit
+class TrainingText(Training):
+    name = "training_text"
+    place = 151
+    modality = "text"
+
+
+@exhibit
+class TrainingSpeech(Training):
+    name = "training_speech"
+    place = 152
+    modality = "speech"
+
+
+def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: str) -> Shown:
+    """The same of checkpoints that no run has started from yet."""
+    histories = []
+    for each in checkpoints:
+        if each.history is None:
+            continue
+        # A network that was trained here knows its classes; others have a card.
+        known = each.provenance.get("class_names")
+        classes = len(known) if known else each.provenance["card"]["classes"]
+        table = each.history.assign(
+            objective=each.request.objective, seed=each.request.seed, classes=classes
+        )
+        histories.append(table)
+    found = pd.concat(histories) if histories else pd.DataFrame()
+    parts = training_parts("training", found)
+    return Shown(TrainingImage(), file_name(dataset_name), parts)

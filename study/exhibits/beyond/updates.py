@@ -1,0 +1,161 @@
+"""Beyond the paper: what a long stream changes, which has as many updates as the paper's."""
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.beside_paper import BESIDE_ITS_ROW, INSIDE, PAPER_ROWS, beside_its_row
+from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
+from study.exhibits.kit.intervals import images_at, paired
+from study.exhibits.kit.rendering import warning
+from study.exhibits.kit.runs import PUBLISHED, Point, Runs, by_label, points_for
+from study.exhibits.kit.style import WIDTH, legend, line_of, name_domains, number
+from study.exhibits.kit.style import colour as colour_of
+from study.exhibits.kit.tables import by_domain, domains_table, errors_less, paper_main
+from study.settings import Settings
+
+ADABN = METHODS["adabn"].label
+LEFT_OUT = ("erm", "cotta", "ttt", "cascade_plus")
+
+
+@exhibit
+class Updates(Exhibit):
+    """A stream with several versions of every image, so that there are as many updates as in the
+    paper's.
+    """
+
+    name = "updates"
+    place = 141
+    label = "beyond: number of updates"
+    title = "What a long stream changes"
+    question = "Does a method drift as the updates go on?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        """Also the cascade without θ_a, if ours was trained so, and with the optimiser that makes
+        Tent drift.
+        """
+        methods = [name for name in settings.image.methods if name not in LEFT_OUT]
+        changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
+        if "cascade" not in methods:
+            return points_for(methods, [changes])
+        methods.append("cascade_same_weights")
+        if not settings.image.weights.startswith(PUBLISHED):
+            methods.append("cascade_no_auxiliary")
+        points = points_for(list(dict.fromkeys(methods)), [changes])
+        with_adam = changes | {"online_optimizer": "adam"}
+        return [*points, Point("cascade", None, with_adam, variant="Adam")]
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        run = frame["run"].iloc[0]
+        paper = paper_main(run)
+        count = int(run.batches.groupby("step")["count"].sum().max())
+        images = images_at(run, pd.Series(range(count))).nunique()
+        versions = f": {images} in {count // images} versions" if images < count else ""
+        note = f"On {count:,} images of each domain{versions}."
+        table = beside_its_row(frame, paper, ["E", "A"])
+        by_domain_note = "E (%) by domain, over the paper's, if any."
+        return [
+            _less_adabn(frame, paper, note),
+            Part("updates", table, f"{note} {BESIDE_ITS_ROW}"),
+            Part("updates-by-domain", domains_table(frame), by_domain_note),
+        ]
+
+
+def answer(shown: Shown) -> list[str]:
+    """What the long stream says in sentences.
+
+    Of each method: whether the paper's row is within what the network gives, and what it gains on
+    AdaBN, over the seeds that both have; then which of the paper's rows the network gives.
+    """
+    table = next((part.content for part in shown.parts if part.name == "updates"), None)
+    if not isinstance(table, pd.DataFrame) or shown.numbers is None:
+        return ["No answer: the long stream was not run."]
+    told = []
+    if INSIDE in table:
+        told += _beside_rows(table)
+    told += _gains(shown.numbers)
+    if INSIDE in table:
+        told += _in_short(table, shown.numbers)
+    return [*told, f"\n{warning(shown.runs)}"]
+
+
+def _beside_rows(table: pd.DataFrame) -> list[str]:
+    """Each method's error and the paper's."""
+    place = {"yes": ", inside", "no": ", outside", "–": ""}
+    told = []
+    for label, row in table[table["the paper's E"] != "–"].iterrows():
+        interval = row["95 % of E, over images"]
+        ours = f"{row['E']} %" + ("" if interval == "–" else f" {interval}")
+        theirs = row["the paper's E"]
+        told.append(
+            f"* **{label}** errs on {ours}; the paper's row has {theirs} %"
+            f"{place[row[INSIDE]]}; by domain they are {row['by domain, mean distance']} points "
+            "apart."
+        )
+    return told
+
+
+def _gains(numbers: pd.DataFrame) -> list[str]:
+    """What each method gains on AdaBN."""
+    labels = by_label(numbers)
+    if ADABN not in labels:
+        return []
+    gains = []
+    for label, each in labels.items():
+        gain = paired(each, labels[ADABN])
+        if label != ADABN and gain is not None:
+            gains.append(f"{label} {number(gain.mean, 1, sign=True)}")
+    if not gains:
+        return []
+    return [f"\nWhat each gains on {ADABN}, in points of E, at the same seeds: {', '.join(gains)}."]
+
+
+def _in_short(table: pd.DataFrame, numbers: pd.DataFrame) -> list[str]:
+    """Which of the paper's rows the network gives, by E."""
+    is_own = ~numbers["method"].isin(list(PAPER_ROWS)) & (numbers["variant"] == "")
+    own = table.loc[table.index.isin(numbers[is_own]["label"]), INSIDE]
+    given = ", ".join(own.index[own == "yes"])
+    others = ", ".join(own.index[own == "no"])
+    if not given and not others:
+        return []
+    return [
+        f"\n**In short**, by E, of the paper's rows this network gives: {given or 'none'}. It does "
+        f"not give: {others or 'none'}."
+    ]
+
+
+def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | str:
+    """Error by domain less that of AdaBN, which cannot drift; beside it the paper's rows, less the
+    same. Above it, where a domain is one step of the stream, how many batches have come.
+    """
+    labels = by_label(frame)
+    if ADABN not in labels:
+        return "No figure without AdaBN, which the others are held against."
+    base = by_domain(labels[ADABN])
+    figure, axes = plt.subplots(figsize=(WIDTH, 4.2))
+    for label, each in labels.items():
+        method, objective, variant = each[["method", "objective", "variant"]].iloc[0]
+        look = line_of(method, objective, varied=variant != "")
+        axes.plot(errors_less(each, labels[ADABN]), label=label, **look)
+    for name in ("adabn", "tent", "cascade"):
+        label = METHODS[name].label
+        if label in paper.index:
+            theirs = paper.loc[label].reindex(base.index) - base
+            look = {"color": colour_of(name), "ms": 6, "mew": 1.4, "mfc": "white", "zorder": 4}
+            axes.plot(theirs, "D", label=f"{label}, the paper's row", **look)
+    name_domains(axes, map(str, base.index))
+    run = frame["run"].iloc[0]
+    if run.request.order is None and len(run.request.stream) == len(base):
+        batches = run.batches.groupby("step").size().cumsum()
+        above = axes.secondary_xaxis("top")
+        above.set_xticks(range(len(batches)), [f"{count:,}" for count in batches], fontsize=7)
+        above.set_xlabel("batches up to the end of the domain", fontsize=8)
+    axes.set_ylabel(f"E minus our {ADABN}'s (points)")
+    legend(figure, columns=4)
+    note += (
+        " Domains in the order of the stream. A method that keeps rising above 0 drifts: "
+        f"{ADABN} does not learn. Dashed: variants."
+    )
+    if not paper.empty:
+        note += f" The paper's rows are less the error of {ADABN} here, too."
+    return Part("updates-figure", figure, note)

@@ -1,0 +1,62 @@
+"""How far a network is from the paper's rows, by metric and by domain."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.intervals import interval_over_images, interval_text
+from study.exhibits.kit.runs import by_label
+from study.exhibits.kit.style import number
+from study.exhibits.kit.tables import by_domain, metrics_by_label
+
+PAPER_ROWS = {
+    "tent_adam": "tent",
+    "cascade_same_weights": "cascade",
+    "cascade_fixed_classifier": "cascade",
+}
+"""The method of the paper beside whose row a variant is shown."""
+BESIDE_ITS_ROW = (
+    "The interval is a bootstrap over blocks of distinct images, a batch each, given the networks. "
+    "Distances in points; none for a published network on JPEG copies, which are harder for it. "
+    "Tent (Adam) stands beside Tent's row; the cascade with Adam, with θ_m fixed and without θ_a "
+    "at test time beside the cascade's."
+)
+INSIDE = "the paper's E in it"
+
+
+def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
+    """A row per label: our metrics, the interval of E over the images, and how far we are from the
+    paper's row.
+    """
+    rows = {}
+    for label, each in by_label(comparable(frame)).items():
+        method = each["method"].iloc[0]
+        low, high = interval_over_images(each)
+        row = METHODS[PAPER_ROWS.get(method, method)].label
+        columns = ["E", "A", "F", *by_domain(each).index]
+        theirs = paper.reindex(index=[row], columns=columns).iloc[0]
+        apart = [(by_domain(seed) - theirs).abs().mean() for _, seed in each.groupby("seed")]
+        rows[label] = {
+            "95 % of E, over images": interval_text(low, high),
+            INSIDE: _inside(low, high, theirs["E"]),
+            "E, distance": number(each["E"].mean() - theirs["E"], sign=True),
+            "by domain, mean distance": number(np.mean(apart)),
+        }
+        for metric in ("E", "A", "F"):
+            if metric in metrics:
+                rows[label][f"the paper's {metric}"] = number(theirs[metric])
+    ours = metrics_by_label(frame)[[*metrics, "n"]].rename_axis("method")
+    table = ours.join(pd.DataFrame.from_dict(rows, orient="index"))
+    if paper.empty:  # Nothing is set beside these runs.
+        return table[[*metrics, "n", "95 % of E, over images"]]
+    return table
+
+
+def _inside(low: float, high: float, theirs: float) -> str:
+    """Whether the paper's E lies in our interval; a dash where one of them is not there."""
+    if math.isnan(low + theirs):
+        return "–"
+    return "yes" if low <= theirs <= high else "no"

@@ -1,0 +1,180 @@
+"""The online learning rate of each method, chosen on the source and kept in the results folder.
+
+The exhibit `choice` makes the runs, on four corruptions of held-out source images at the profile's
+first seed, and keeps what they choose. Exhibits that need a rate ask for it by `chosen_rate`, which
+reads no run.
+"""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.cascade_plus import CascadePlus
+from study.exhibits.kit.exhibit import Exhibit, Shown
+from study.exhibits.kit.networks import not_held_out
+from study.exhibits.kit.runs import Point, Runs, main_points, reduced
+from study.settings import Settings
+from study.store import Run
+from study.study import Study
+from study.weights import NetworkError
+
+ON_SOURCE = "E on four corruptions of held-out source images (%)"
+CONTROL = "both_cross_entropy"
+"""The pre-training on Cascade+'s images with the cross-entropy alone."""
+ALIKE = ("adabn", "tent", "tent_adam")
+"""Methods that also run on Cascade+'s network and on the control."""
+PLUS = METHODS["cascade_plus"].label
+PLUS_NETWORK = f"{PLUS}'s network"
+CONTROL_NETWORK = "the control"
+
+
+def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
+    """The changes of a run on the four corruptions of held-out source images."""
+    return reduced(
+        settings, stream=HELD_OUT_CORRUPTIONS, test_size=settings.image.choice_size, **changes
+    )
+
+
+def contestants(settings: Settings) -> list[Point]:
+    """The profile's methods; then on Cascade+'s network and on the control's some with its memory
+    and diversity.
+    """
+    points = main_points(settings, "image")
+    if "cascade_plus" not in settings.image.methods:
+        return points
+    plus = CascadePlus
+    alike = {"statistics_memory": plus.memory, "online_diversity": plus.diversity}
+    for network, objective in ((PLUS_NETWORK, plus.objective), (CONTROL_NETWORK, CONTROL)):
+        points += [Point(name, objective, alike, network=network) for name in ALIKE]
+    return points
+
+
+def candidates(settings: Settings, one: Point) -> list[Point]:
+    """A contestant on the source at each learning rate; none where it does not adapt."""
+    if not METHODS[one.method].adapts:
+        return []
+    return [
+        replace(one, changes=on_source(settings, online_learning_rate=rate) | dict(one.changes))
+        for rate in settings.image.choice_learning_rates
+    ]
+
+
+def errors_on_source(runs: Runs) -> pd.DataFrame:
+    """E (%) on the source by contestant and learning rate, at the first seed.
+
+    A contestant whose runs are not all stored is left out: a choice among a part of the rates would
+    be another one tomorrow.
+    """
+    settings = runs.settings
+    points = [point for one in contestants(settings) for point in candidates(settings, one)]
+    frame = runs.frame(points, settings.seeds[:1])
+    if frame.empty:
+        return pd.DataFrame()
+    table = frame.pivot_table(index="label", columns="online_learning_rate", values="E", sort=False)
+    table = table.reindex(columns=sorted(settings.image.choice_learning_rates)).dropna()
+    # Rounded, so that of two equal errors the smaller rate is chosen: their sums may differ in the
+    # last bit.
+    return table.round(6)
+
+
+def keep_choice(runs: Runs) -> None:
+    """Keep the rate of each contestant whose runs are all stored, for `chosen_rate`."""
+    errors = errors_on_source(runs)
+    for one in contestants(runs.settings):
+        path = _place(runs.study, one)
+        if path is None or one.label not in errors.index:
+            continue
+        rates = [float(rate) for rate in errors.columns]
+        of_rates = dict(zip(rates, map(float, errors.loc[one.label]), strict=True))
+        chosen = {
+            "label": one.label,
+            "rate": min(rates, key=of_rates.__getitem__),
+            "errors": {f"{rate:g}": error for rate, error in of_rates.items()},
+        }
+        text = json.dumps(chosen, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
+
+
+def chosen_rate(study: Study, one: Point) -> float | None:
+    """The learning rate that was chosen for a contestant; None where the choice is not made yet.
+
+    A method that does not adapt has the profile's. A profile with a single rate leaves nothing to
+    choose, which is how a network without source images is measured.
+    """
+    image = study.settings.image
+    if not METHODS[one.method].adapts:
+        return image.online_learning_rate
+    if len(image.choice_learning_rates) == 1:
+        return image.choice_learning_rates[0]
+    path = _place(study, one)
+    if path is None or not path.is_file():
+        return None
+    return float(json.loads(path.read_text(encoding="utf-8"))["rate"])
+
+
+def _place(study: Study, one: Point) -> Path | None:
+    """The file of a contestant's choice, named by what its runs are asked for; None where it does
+    not adapt or there is no such network.
+    """
+    keys = []
+    at_first = study.at_seed(study.settings.seeds[0])
+    for point in candidates(study.settings, one):
+        try:
+            request = at_first.varied(**point.changes).request(point.method, point.objective)
+        except NetworkError:
+            return None
+        keys.append(request.key())
+    if not keys:
+        return None
+    digest = hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:16]
+    return study.store.folder / f"choice-{digest}.json"
+
+
+def rates_table(frame: pd.DataFrame) -> pd.Series:
+    """The online learning rate by label, as text; a dash for a method that does not adapt."""
+    first = frame.groupby("label").first()
+    adapts = pd.Series([METHODS[name].adapts for name in first["method"]], first.index)
+    return first["online_learning_rate"].map("{:g}".format).where(adapts, "–")
+
+
+class OnSource(Exhibit):
+    """An exhibit that needs the four corruptions, which are defined for images of 32×32 alone.
+
+    What runs on them, all that is made `once`, needs held-out images. It compares networks of the
+    profile's own, and rates that are chosen so: `show` says where a network may know the held-out
+    images.
+    """
+
+    of_several = True
+
+    def make(self, study: Study) -> list[Run]:
+        held_out = study.dataset.held_out
+        is_small = tuple(held_out.x.shape[-2:]) == (32, 32)
+        if not is_small or (self.once and not len(held_out.y)):
+            print(
+                f"{self.name} is not made: it takes images of 32×32 pixels, and held-out ones of "
+                "the source."
+            )
+            return []
+        return super().make(study)
+
+    def show(self, runs: Runs) -> Shown:
+        shown = super().show(runs)
+        if len(runs.settings.image.choice_learning_rates) < 2:
+            return shown
+        doubts = dict.fromkeys(filter(None, map(not_held_out, shown.runs)))
+        lines = [f"**No clean choice:** {doubt}." for doubt in doubts]
+        return replace(shown, content=[*shown.content, *lines])
+
+
+def cpu_study(settings: Settings, modality: Any = "image") -> Study:
+    """A study to ask what is stored, on a machine that need not have the runs' device."""
+    return Study(settings.model_copy(update={"device": "cpu"}), modality)

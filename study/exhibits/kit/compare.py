@@ -1,0 +1,69 @@
+"""What a table may compare: the seeds, data and code that its rows share."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pandas as pd
+
+from study.exhibits.kit.intervals import per_network
+from study.exhibits.kit.style import spread
+
+DAGGER = "†"
+APART = (
+    f"{DAGGER}: not on the seeds or the code that the other rows share. Compare it with none of "
+    "them; the differences below are paired on common seeds."
+)
+
+
+def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[int]:
+    """The seeds that a table compares over: each one that more than half of its rows have.
+
+    keys: the columns whose values make a row (or a cell) of the table.
+    """
+    of_each = frame.groupby(list(keys), sort=False, dropna=False)["seed"].agg(set)
+    counts = Counter(seed for seeds in of_each for seed in seeds)
+    return {int(seed) for seed, count in counts.items() if 2 * count > len(of_each)}
+
+
+def comparable(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> pd.DataFrame:
+    """The runs that a table compares, with the column `apart`.
+
+    Rows that have all of the shared seeds keep these alone, so that all of them are means over the
+    same seeds. A row that lacks one is apart: it keeps its own seeds. So is a row of an earlier
+    code of its method, where others are of today's. See `Runs` for the data, which are the same.
+    """
+    if frame.empty:
+        return frame.assign(apart=False)
+    shared = shared_seeds(frame, keys)
+    row = frame.groupby(list(keys), sort=False, dropna=False).ngroup()
+    seeds = frame["seed"].groupby(row).agg(set)
+    complete = {number for number, has in seeds.items() if shared and shared <= has}
+    apart = ~row.isin(complete)
+    if "current" in frame:
+        current = frame["current"].groupby(row).transform("all")
+        apart |= ~current & bool(frame["current"].any())
+    marked = frame.assign(apart=apart)
+    return marked[apart | frame["seed"].isin(shared)]
+
+
+def cell(rows: pd.DataFrame, column: str, digits: int = 2) -> str:
+    """`mean ± standard deviation` over networks, with † where the value is not to be compared.
+
+    rows: runs of `comparable`. A value that some of the runs lack is not comparable either.
+    """
+    values = per_network(rows, column).dropna()
+    text = spread(values, digits)
+    incomplete = rows[column].isna().any() or rows["apart"].any()
+    if len(values) and incomplete:
+        return f"{text} {DAGGER}"
+    return text
+
+
+def count(rows: pd.DataFrame) -> int:
+    """How many networks are behind these runs: one, however many seeds ran on it."""
+    return int(rows["network" if "network" in rows else "seed"].nunique())
+
+
+def has_dagger(table: pd.DataFrame) -> bool:
+    """Whether a table of text marks a value as not to be compared."""
+    return bool(table.map(lambda text: DAGGER in str(text)).any(axis=None))

@@ -1,0 +1,70 @@
+"""The folder that a report writes its figures and tables to: what this report wrote, and nothing
+that an earlier one left.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from cascadetta_lib.data.base import write_atomically
+
+MANIFEST = ".written-by-the-report"
+"""Names the files of the last report, a line each."""
+
+
+class ReportFolder:
+    """Writes files into a folder, each whole or not at all, and knows their names.
+
+    also: files that the same report writes there by other means.
+    """
+
+    def __init__(self, path: Path, also: tuple[str, ...] = ()) -> None:
+        self.path = path
+        self.also = also
+        self.written: set[str] = set()
+
+    def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
+        """Write a file by `write(file)`. Raises ValueError where this report wrote that name
+        before, since the second would replace the first.
+        """
+        if name.lower() in {each.lower() for each in self.written}:
+            raise ValueError(f"two exhibits of one report would write the file {self.path / name}")
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path / name, lambda file: write(file))
+        self.written.add(name)
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a text file."""
+        self.write(name, lambda file: file.write(text.encode()))
+
+    def finish(self) -> str:
+        """Remove what an earlier report wrote here and this one did not; say what was done.
+
+        Files that no report wrote are left and named.
+        """
+        manifest = self.path / MANIFEST
+        earlier: set[str] = set()
+        if manifest.is_file():
+            earlier = set(manifest.read_text(encoding="utf-8").splitlines())
+        old = sorted(earlier - self.written - set(self.also))
+        for name in old:
+            if Path(name).name == name:
+                (self.path / name).unlink(missing_ok=True)
+        if self.written or manifest.is_file():
+            self.path.mkdir(parents=True, exist_ok=True)
+            text = "".join(f"{name}\n" for name in sorted(self.written))
+            write_atomically(manifest, lambda file: file.write(text.encode()))
+        told = f"{len(self.written)} files in {self.path}."
+        if old:
+            told += f" Removed, from an earlier report: {', '.join(old)}."
+        foreign = self._foreign()
+        if foreign:
+            told += f" Not written by the report, and left there: {', '.join(foreign)}."
+        return told
+
+    def _foreign(self) -> list[str]:
+        """The files that no report wrote."""
+        if not self.path.is_dir():
+            return []
+        known = self.written | set(self.also) | {MANIFEST}
+        return sorted(path.name for path in self.path.iterdir() if path.name not in known)

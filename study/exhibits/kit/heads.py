@@ -1,0 +1,49 @@
+"""Entropies of both heads along a stream, and how often they agree."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.style import draw_level, draw_lines, legend, name_domains, panels
+from study.store import Run
+
+ENTROPIES = {
+    "entropy_main": "entropy of z (nats)",
+    "entropy_auxiliary": "entropy of a (nats)",
+    "agreement": "a and z name one class (share)",
+}
+HEADS = "z: output of the classifier θ_m; a: of θ_a."
+
+
+def tidy_batches(run: Run) -> pd.DataFrame:
+    """The batches of a run with label, method, variant, objective and seed, and the error of each
+    in percent.
+    """
+    return run.batches.assign(
+        label=METHODS[run.method].label,
+        method=run.method,
+        variant="",
+        objective=run.request.checkpoint.objective,
+        seed=run.seed,
+        error=100 * run.batches["errors"] / run.batches["count"],
+    )
+
+
+def entropy_figure(runs: Sequence[Run]) -> Figure:
+    """Along the stream, the entropies of z and of a and how often their argmax agrees, of methods
+    that have θ_a.
+    """
+    batches = pd.concat([tidy_batches(run) for run in runs]).dropna(subset="agreement")
+    keys = ["label", "method", "variant", "objective", "seed", "step"]
+    means = batches.groupby(keys, sort=False)[list(ENTROPIES)].mean().reset_index()
+    figure, grid = panels(3, 3.2)
+    classes = len(runs[0].provenance["class_names"])
+    for axes, (column, title) in zip(grid, ENTROPIES.items(), strict=True):
+        draw_lines(axes, means, "step", column)
+        draw_level(axes, column, classes)
+        axes.set(title=title, xlabel="", ylabel="")
+        name_domains(axes, [domain.name for domain in runs[0].request.stream])
+    legend(figure)
+    return figure

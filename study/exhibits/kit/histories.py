@@ -1,0 +1,143 @@
+"""How networks were pre-trained: curves, and the table of the epochs that were kept."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.training.pretrain import kept_epoch
+from study.exhibits.kit.exhibit import Part
+from study.exhibits.kit.heads import ENTROPIES, HEADS
+from study.exhibits.kit.style import (
+    colour,
+    draw_level,
+    legend,
+    line_over,
+    number,
+    panels,
+    reading,
+    typeset,
+)
+
+COLLAPSE_SHARE = 0.1
+"""θ_a counts as collapsed where the entropy of its mean prediction is below this share of the
+uniform's.
+"""
+PANELS = {
+    "held_out_accuracy": "held-out accuracy (share)",
+    **ENTROPIES,
+    "entropy_of_mean_auxiliary": "entropy of mean a (nats)",
+    "gradient_cosine": "cosine of ∇CE and ∇ENT on φ, θ_m",
+}
+ONE_BATCH = "on the first 200 held-out source examples in one batch, with its statistics"
+MEASURED = (
+    "Accuracy: on all held-out source examples, with the statistics of each batch, except for erm, "
+    f"which has the source's. All else: {ONE_BATCH}. {HEADS}"
+)
+OWNERS = {
+    METHODS[name].objective: name
+    for name in ("erm", "ttt", "cascade", "cascade_no_auxiliary", "cascade_plus")
+}
+OWNERS |= dict.fromkeys(METHODS["cascade_plus"].objective_elsewhere.values(), "cascade_plus")
+"""The method that a pre-training is for, whose colour it has."""
+
+
+def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
+    """Curves, and the table of kept epochs, which says whether θ_a has collapsed."""
+    if histories.empty:
+        return ["The trainings of these networks are not on record."]
+    histories = histories.drop_duplicates(["objective", "seed", "epoch"])
+    return [
+        Part(
+            name,
+            _curves_by_objective(histories),
+            f"{MEASURED} {reading(histories, PANELS)} Dashed: of no method's own.",
+        ),
+        Part(f"{name}-table", _kept_table(histories), f"In the epoch kept. {MEASURED}"),
+    ]
+
+
+def _kept_table(histories: pd.DataFrame) -> pd.DataFrame:
+    """The kept epoch of each network, a row a network, as text."""
+    rows = {}
+    for (objective, seed), epochs in histories.groupby(["objective", "seed"], sort=False):
+        kept = kept_epoch(epochs)
+        numbers = {title: number(kept.get(column, np.nan), 3) for column, title in PANELS.items()}
+        rows[f"{objective}, seed {seed}".replace("_", " ")] = {
+            "epoch kept": f"{kept['epoch']} of {epochs['epoch'].max()}",
+            **numbers,
+            "θ_a": state_of_auxiliary(kept),
+            "seconds": number(epochs["seconds"].sum(), 0),
+        }
+    return pd.DataFrame(rows).T.rename_axis("pre-training")
+
+
+def _curves_by_objective(histories: pd.DataFrame) -> Figure:
+    """The curves of each pre-training in the colour of the method that it is for; dashed where it
+    is for none.
+    """
+    names: dict[str, str] = {}
+    palette: dict[str, Any] = {}
+    dashes: dict[str, Any] = {}
+    other_colours = iter(sns.husl_palette(12, l=0.45))
+    for objective in histories["objective"].unique():
+        owner = OWNERS.get(objective)
+        name = objective.replace("_", " ")
+        if owner:
+            name = f"{name} ({METHODS[owner].label})"
+        names[objective] = name
+        palette[name] = colour(owner) if owner else next(other_colours)
+        dashes[name] = "" if owner else (4, 2)
+    named = histories.replace({"objective": names})
+    return curves(named, "objective", PANELS, palette, dashes)
+
+
+def curves(
+    histories: pd.DataFrame,
+    hue: str,
+    columns: Mapping[str, str],
+    palette: Any = None,
+    dashes: Any = True,
+) -> Figure:
+    """A panel for each of these columns of the history, by epoch.
+
+    Each value of the column `hue` is a line of the same colour in all panels, also where others are
+    missing.
+    """
+    figure, grid = panels(len(columns), 2.7, columns=3, sharex=True)
+    order = list(dict.fromkeys(histories[hue]))
+    look = {
+        "hue": hue,
+        "hue_order": order,
+        "style": hue,
+        "style_order": order,
+        "palette": palette,
+        "dashes": dashes,
+    }
+    for axes, (column, title) in zip(grid, columns.items(), strict=True):
+        if column in histories:
+            rows = histories.dropna(subset=column)
+            sns.lineplot(rows, x="epoch", y=column, ax=axes, **look, **line_over(column))
+        draw_level(axes, column, histories["classes"].max())
+        axes.set(title=typeset(title), ylabel="")
+        axes.locator_params(axis="x", integer=True)
+    legend(figure, 3)
+    return figure
+
+
+def state_of_auxiliary(kept: pd.Series) -> str:
+    """Whether θ_a still tells examples apart in an epoch, and as z does."""
+    agreement = kept.get("agreement", np.nan)
+    classes = kept["classes"]
+    if np.isnan(agreement):
+        return "–"
+    if kept["entropy_of_mean_auxiliary"] < COLLAPSE_SHARE * np.log(classes):
+        return "**collapsed**"
+    # Nearer to chance than to 1, being sure says little about the class.
+    if agreement < (1 + 1 / classes) / 2:
+        return "**does not agree with z**"
+    return "held"

@@ -1,0 +1,193 @@
+"""Means with their intervals: over networks, over the test batches, and over the test images."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from cascadetta_lib.data.cifar10_sample import DISTINCT
+from study.exhibits.kit.style import number
+from study.store import Run
+
+CONFIDENCE = 0.95
+"""Of every interval."""
+RESAMPLES = 2000
+"""Of every bootstrap."""
+LEAST_BATCHES = 10
+"""A bootstrap draws from at least so many batches of a domain."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its 95 % interval.
+
+    low, high: NaN where there is no interval. n: how many values the mean is taken over. over: what
+    those values are, in the plural.
+    """
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    over: str = "seeds"
+
+    def __str__(self) -> str:
+        unit = self.over.removesuffix("s") if self.n == 1 else self.over
+        if math.isnan(self.low):
+            return f"{number(self.mean)} ({self.n} {unit})"
+        return f"{number(self.mean)} {self.interval} ({self.n} {unit})"
+
+    @property
+    def interval(self) -> str:
+        """`[low, high]`, `no spread known` where several values are all equal, or a dash."""
+        if not math.isnan(self.low):
+            return f"[{number(self.low)}, {number(self.high)}]"
+        if self.n > 1 and self.over == "seeds":
+            return "no spread known"
+        return "–"
+
+
+def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
+    """The mean of one value per network, with Student's interval.
+
+    One value has no interval. Nor have several equal ones: on a small test set they are equal by
+    chance, so their spread is not known. The networks of a study share their training examples and
+    their test stream, so the interval covers initialisation and order alone.
+    """
+    mean = float(np.mean(values))
+    n = len(values)
+    # The sums behind equal differences may differ in the last bit.
+    if n < 2 or np.ptp(np.asarray(values, dtype=float)) < 1e-8:
+        return Estimate(mean, math.nan, math.nan, n)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * stats.sem(values))
+    return Estimate(mean, mean - half, mean + half, n)
+
+
+def per_network(rows: pd.DataFrame, column: str) -> pd.Series:
+    """One value per network: the mean over the seeds at which the same network ran.
+
+    rows: a table of `Runs.frame`; one without the column network has a network per row.
+    """
+    if "network" not in rows:
+        return rows[column].reset_index(drop=True)
+    return rows.groupby("network", sort=False)[column].mean()
+
+
+def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
+    """E of `second` less that of `first`, over the seeds that both have; None without such a seed.
+
+    first, second: tables of `Runs.frame`, a run per seed. The differences of seeds at which both
+    ran on the same networks as at others are averaged first, since they are no further networks.
+    """
+    both = first.merge(second, on="seed", suffixes=("_first", "_second"))
+    both["difference"] = both["E_second"] - both["E_first"]
+    both = both.dropna(subset="difference")
+    if both.empty:
+        return None
+    if "network_first" not in both:
+        return over_seeds(both["difference"])
+    pairs = both.groupby(["network_first", "network_second"], sort=False)["difference"]
+    return over_seeds(pairs.mean())
+
+
+def images_at(run: Run, positions: pd.Series) -> pd.Series:
+    """Which images stand at these positions of a domain.
+
+    A long stream repeats its images: there it is the position where an image came first.
+    """
+    if run.request.checkpoint.dataset.startswith("cifar10_sample"):
+        return positions % DISTINCT
+    return positions
+
+
+def percentiles(draws: np.ndarray) -> tuple[float, float]:
+    """The interval that bootstrap draws give."""
+    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
+    """E of `second` less E of `first` on the same networks and batches, with an interval over the
+    test batches.
+
+    This is a paired block bootstrap. Blocks of consecutive batches, as long as the cube root of
+    their number, are drawn with replacement, since what a method has learned from one batch shows
+    in the next. All domains of images and of speech hold the same examples in one order, so the
+    same blocks are drawn in each. Errors are first averaged over the common seeds, which share the
+    test examples. The interval is conditional on these networks: it says nothing of others.
+
+    The result is None without a common seed. The limits are NaN where a domain has fewer than
+    LEAST_BATCHES batches, and on mixed and correlated streams.
+    """
+    both = first.merge(second, on="seed")
+    if both.empty:
+        return None
+    run = both["run_x"].iloc[0]
+    tables = [
+        one.batches.merge(two.batches, on=["step", "position", "count"])
+        for one, two in zip(both["run_x"], both["run_y"], strict=True)
+    ]
+    pairs = pd.concat(tables)
+    pairs["more"] = pairs["errors_y"] - pairs["errors_x"]
+    pairs["position"] = images_at(run, pairs["position"])
+    pairs = pairs.groupby(["step", "position"])[["more", "count"]].sum()
+    means = []
+    draws = []
+    for step, domain in pairs.groupby("step"):
+        more = domain["more"].to_numpy()
+        count = domain["count"].to_numpy()
+        means.append(more.sum() / count.sum())
+        drawn = _blocks(len(more), step if run.request.checkpoint.modality == "text" else 0)
+        draws.append(more[drawn].sum(axis=1) / count[drawn].sum(axis=1))
+    mean = 100 * float(np.mean(means))
+    fewest = pairs.groupby("step").size().min()
+    repeated = run.request.checkpoint.dataset.startswith("cifar10_sample")
+    # With an order of their own, the versions of an image are scattered over the batches.
+    scattered = repeated and run.request.order_seed is not None
+    if fewest < LEAST_BATCHES or run.request.order or scattered:
+        return Estimate(mean, math.nan, math.nan, len(pairs), "batches")
+    low, high = percentiles(100 * np.mean(draws, axis=0))
+    return Estimate(mean, low, high, len(pairs), "batches")
+
+
+def _blocks(count: int, seed: int) -> np.ndarray:
+    """Draws (RESAMPLES, count) of the batches 0 … count − 1, in blocks of consecutive ones."""
+    length = max(1, round(count ** (1 / 3)))
+    generator = np.random.default_rng(seed)
+    starts = generator.integers(count, size=(RESAMPLES, math.ceil(count / length), 1))
+    drawn = (starts + np.arange(length)) % count
+    return drawn.reshape(RESAMPLES, -1)[:, :count]
+
+
+def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
+    """The 95 % interval of E in percent over the images of the stream.
+
+    Batches that hold the same images are drawn together, in whatever domain, version or seed. The
+    limits are NaN if they are fewer than LEAST_BATCHES, or overlap in part.
+    """
+    if any(run.request.order for run in frame["run"]):
+        return math.nan, math.nan
+    sums = []
+    for run in frame["run"]:
+        size = run.request.batch_size
+        image = images_at(run, run.batches["position"])
+        if (image % size).any():  # A version begins within a batch, so batches overlap.
+            return math.nan, math.nan
+        sums.append(run.batches.groupby(image // size)[["errors", "count"]].sum())
+    blocks = pd.concat(sums).groupby(level=0).sum()
+    if len(blocks) < LEAST_BATCHES:
+        return math.nan, math.nan
+    drawn = np.random.default_rng(0).integers(len(blocks), size=(RESAMPLES, len(blocks)))
+    errors = blocks["errors"].to_numpy()[drawn].sum(axis=1)
+    count = blocks["count"].to_numpy()[drawn].sum(axis=1)
+    return percentiles(100 * errors / count)
+
+
+def interval_text(low: float, high: float) -> str:
+    """An interval in percent as text, a dash where there is none."""
+    if math.isnan(low):
+        return "–"
+    return f"[{number(low, 1)}, {number(high, 1)}]"

@@ -1,0 +1,99 @@
+"""The main study of a modality: E, A, F and the error in every domain, ours beside the paper's."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part
+from study.exhibits.kit.heads import ENTROPIES, HEADS, entropy_figure
+from study.exhibits.kit.runs import Point, Runs, by_label, main_points
+from study.exhibits.kit.style import WIDTH, name_domains, number, reading, typeset
+from study.exhibits.kit.tables import (
+    DEFINED,
+    domains_table,
+    errors_less,
+    method_differences,
+    metrics_table,
+    paper_main,
+)
+from study.settings import Settings
+
+
+class MainTable(Exhibit):
+    """The main study of one modality."""
+
+    elsewhere = LESS_IN_THE_PAPER
+
+    def points(self, settings: Settings) -> list[Point]:
+        return main_points(settings, self.modality)
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        name = self.modality
+        paper = paper_main(frame["run"].iloc[0])
+        by_domain = "E by domain (%), then E, A, F. Bold: the best."
+        return [
+            Part(f"{name}-metrics", metrics_table(frame, paper), DEFINED),
+            Part(f"{name}-domains", domains_table(frame), by_domain),
+            stream_figure(f"{name}-stream", frame),
+            _entropies(f"{name}-entropies", frame),
+            *method_differences(f"{name}-differences", frame),
+        ]
+
+
+def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
+    """The entropies of the methods that have θ_a, along the stream."""
+    with_a = frame[[run.batches["agreement"].notna().any() for run in frame["run"]]]
+    if with_a.empty:
+        return "No method has θ_a."
+    note = (
+        f"{HEADS} Of methods with θ_a, each on its own network. An a that is sure and agrees by "
+        f"chance tells nothing. {reading(with_a, ENTROPIES)}"
+    )
+    runs = list(with_a["run"])
+    return Part(name, entropy_figure(runs), note, runs)
+
+
+def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
+    """What each adapting method adds to AdaBN's online error in every domain, the mean over the
+    seeds of both.
+    """
+    domains = [domain.name for domain in frame["run"].iloc[0].request.stream]
+    labels = by_label(frame)
+    base = labels.get(METHODS["adabn"].label, frame[:0])
+    rows = {}
+    for label, each in labels.items():
+        row = errors_less(each, base)
+        if METHODS[each["method"].iloc[0]].adapts and len(row):
+            rows[label] = row.to_numpy()
+    if not rows or len(domains) < 2:
+        return (
+            "No figure along the stream: it takes AdaBN, a method that adapts, and two "
+            "domains or more."
+        )
+    added = pd.DataFrame(rows).T
+    # One method that fails would leave the others without colour.
+    end = max(1.0, float(added.abs().max(axis=1).median()))
+    texts: Any = False
+    if len(domains) <= 20:
+        texts = added.map(lambda value: number(value, 1, sign=True))
+    look: Any = {"cmap": "vlag", "vmin": -end, "vmax": end, "cbar_kws": {"extend": "both"}}
+    figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
+    sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)
+    network = set(base["objective"])
+    other = {label for label in added.index if set(labels[label]["objective"]) != network}
+    names = [typeset(label) + (" *" if label in other else "") for label in added.index]
+    axes.set_yticks(axes.get_yticks(), names, rotation=0)
+    axes.set(title="online error less AdaBN's (points)", ylabel="")
+    name_domains(axes, domains, 0.5)
+    note = (
+        "In the same domain, on the same seeds; blue is less. Colours end at "
+        f"±{number(end)} points."
+    )
+    if other:
+        note += " *: on another network than AdaBN; the difference is the network's, too."
+    note += f" Only methods that adapt are shown. E of AdaBN: {number(base['E'].mean())} %."
+    shown = pd.concat([base, *(labels[label] for label in added.index)])
+    return Part(name, figure, note, list(shown["run"]))

@@ -1,0 +1,121 @@
+"""A metric by one setting, such as the batch size, the learning rate or the severity."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pandas as pd
+
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.compare import cell, comparable, count
+from study.exhibits.kit.exhibit import Exhibit, Part
+from study.exhibits.kit.rendering import each_once, from_to
+from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.style import draw_lines, legend, panels, reading
+from study.exhibits.kit.tables import beside_paper, differences, paper_values
+
+
+def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
+    """A metric by label (rows) and by `over` (columns, in the order they come), and the number of
+    networks behind each row.
+
+    All cells are over the seeds that they share; † marks one that is not (see `comparable`).
+    """
+    cells: dict[str, dict[object, str]] = {}
+    counts: dict[str, list[int]] = {}
+    compared = comparable(frame, ("label", over))
+    for (label, value), rows in compared.groupby(["label", over], sort=False):
+        cells.setdefault(str(label), {})[value] = cell(rows, metric)
+        counts.setdefault(str(label), []).append(count(rows))
+    columns = frame[over].dropna().unique()
+    table = pd.DataFrame.from_dict(cells, orient="index").reindex(columns=columns).fillna("–")
+    table["n"] = pd.Series({label: from_to(each) for label, each in counts.items()})
+    order = [label for label in frame["label"].unique() if label in cells]
+    return table.loc[order].rename_axis("method").rename(columns=str)
+
+
+def sweep_figure(
+    name: str,
+    frame: pd.DataFrame,
+    over: str,
+    reference: str | None = None,
+    metrics: Sequence[str] = ("E",),
+) -> Part | str:
+    """Metrics by the setting `over`; beside them E less that of the label `reference`, to show
+    small differences.
+
+    What is not on the seeds that the others share is not drawn.
+    """
+    axis = over.replace("_", " ")
+    compared = comparable(frame, ("label", over))
+    drawn = compared[~compared["apart"]]
+    values = sorted(set(drawn[over]))
+    if len(values) < 2:
+        return f"No figure of one {axis} alone: {each_once(sorted(set(frame[over])))}."
+    titles = {metric: f"{metric} ({'points' if metric == 'F' else '%'})" for metric in metrics}
+    base = drawn[drawn["label"] == reference]
+    if len(base):
+        titles["less"] = f"E less that of {reference} (points)"
+        base = base[["seed", over, "E"]].rename(columns={"E": "E of reference"})
+        drawn = drawn.merge(base, on=["seed", over], how="left")
+        drawn["less"] = drawn["E"] - drawn["E of reference"]
+    figure, grid = panels(len(titles), 3.4)
+    for axes, (metric, title) in zip(grid, titles.items(), strict=True):
+        draw_lines(axes, drawn, over, metric)
+        scale = "linear" if over == "severity" else "log"
+        axes.set(title=title, xlabel=axis, ylabel="", xscale=scale)
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.minorticks_off()
+    legend(figure)
+    note = reading(drawn)
+    left_out = [label for label in frame["label"].unique() if label not in set(drawn["label"])]
+    if left_out:
+        note += f" Not drawn, being on other seeds: {', '.join(left_out)}."
+    return Part(name, figure, note)
+
+
+class Sweep(Exhibit):
+    """E by one setting, as a table beside the paper's and as a figure, and differences between
+    pairs of methods.
+
+    over: the setting. paper: the paper's table, and the column of `paper_values` that names its
+    rows. reference: the method whose E is subtracted in the second panel of the figure. contrasts:
+    pairs of labels (first, second), of which the second's E less the first's is shown at every
+    value.
+    """
+
+    over: ClassVar[str]
+    paper: ClassVar[tuple[str, str]]
+    reference: ClassVar[str | None] = METHODS["adabn"].label
+    contrasts: ClassVar[Sequence[tuple[str, str]]] = ()
+    note: ClassVar[str] = "E (%)."
+
+    def table(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Ours, as text."""
+        return sweep_table(frame, self.over)
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        stem = self.name.replace("_", "-")
+        return [
+            Part(stem, beside_paper(self.table(frame), self._published(frame)), self.note),
+            sweep_figure(f"{stem}-figure", frame, self.over, self.reference),
+            *differences(f"{stem}-differences", self._pairs(frame)),
+        ]
+
+    def _published(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The paper's rows."""
+        table, rows = self.paper
+        values = paper_values(table, frame["run"].iloc[0], self.over)
+        values = values[(values["domain"] == "all") & (values["metric"] == "E")]
+        return values.pivot(index=rows, columns=self.over, values="value")
+
+    def _pairs(self, frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
+        """The runs of each contrast at each value of the setting."""
+        cells = dict(list(frame.groupby(["label", self.over])))
+        axis = self.over.replace("_", " ")
+        pairs = {}
+        for first, second in self.contrasts:
+            for value in frame[self.over].unique():
+                if (first, value) in cells and (second, value) in cells:
+                    name = f"{second} − {first}, {axis} {value}"
+                    pairs[name] = (cells[first, value], cells[second, value])
+        return pairs

@@ -1,0 +1,38 @@
+"""fig:cascade, tab:effect-theta-a: the cascade without one of its parts, by severity."""
+
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.exhibit import exhibit
+from study.exhibits.kit.points import severity_points
+from study.exhibits.kit.runs import PUBLISHED, Point
+from study.exhibits.kit.sweep import Sweep
+from study.settings import Settings
+
+CASCADE = METHODS["cascade"].label
+TRAINED_WITHOUT = "cascade_no_auxiliary"
+"""Pre-trained and adapted without θ_a."""
+AT_TEST_TIME = ("cascade_same_weights", "cascade_fixed_classifier")
+"""θ_a left out at test time alone; θ_m fixed."""
+
+
+@exhibit
+class CascadeParts(Sweep):
+    name = "cascade_parts"
+    place = 60
+    label = "fig:cascade, tab:effect-theta-a"
+    title = "What θ_a and θ_m do"
+    question = "What is lost without θ_a, and what with θ_m fixed?"
+    elsewhere = ("tiny_imagenet",)
+    over = "severity"
+    paper = ("tab:effect-theta-a", "variant")
+    reference = CASCADE
+    of_several = True
+    contrasts = [(CASCADE, METHODS[name].label) for name in (TRAINED_WITHOUT, *AT_TEST_TIME)]
+    note = "E (%). The paper has numbers of this on Tiny-ImageNet-C alone."
+
+    def points(self, settings: Settings) -> list[Point]:
+        """A published network has no counterpart that was trained without θ_a."""
+        if "cascade" not in settings.image.methods:
+            return []
+        if settings.image.weights.startswith(PUBLISHED):
+            return severity_points(settings, ("cascade", *AT_TEST_TIME))
+        return severity_points(settings, ("cascade", TRAINED_WITHOUT, *AT_TEST_TIME))

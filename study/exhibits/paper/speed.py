@@ -1,0 +1,56 @@
+"""tab:speed: the seconds and the work of adapting."""
+
+import math
+
+import pandas as pd
+
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.runs import Point, Runs, points_for
+from study.exhibits.kit.style import number
+from study.exhibits.kit.tables import paper_values
+from study.settings import Settings
+
+
+@exhibit
+class Speed(Exhibit):
+    name = "speed"
+    place = 110
+    label = "tab:speed"
+    title = "Seconds to adapt to one corruption"
+    question = "What does adapting cost?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        return points_for([name for name in settings.image.methods if METHODS[name].adapts])
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        paper = paper_values("tab:speed", frame["run"].iloc[0]).set_index("method")["value"]
+        domains = [run.batches.groupby("step")[["seconds", "count"]].sum() for run in frame["run"]]
+        timed = frame.assign(
+            seconds=[each["seconds"].mean() for each in domains],
+            images=[each["count"].max() for each in domains],
+            work=[run.provenance["cost"]["work"] for run in frame["run"]],
+            device=[run.provenance["device"] for run in frame["run"]],
+        )
+        rows = timed.groupby(["label", "device"], sort=False)
+        means = rows.agg({"seconds": "mean", "work": "mean", "seed": "nunique"})
+        labels = means.index.get_level_values("label")
+        is_cascade = labels == METHODS["cascade"].label
+        cascade = means["seconds"].where(is_cascade).groupby("device").transform("max")
+        columns = {
+            f"seconds a domain, {timed['images'].max():,}": means["seconds"].map(number),
+            "times the cascade's": (means["seconds"] / cascade).map(lambda times: number(times, 1)),
+            "work, in forward passes": means["work"].map(number),
+            "paper, 10,000 on an RTX 2080 Ti": [
+                number(paper.get(label, math.nan), 0) for label in labels
+            ],
+            "n": means["seed"].astype(str),
+        }
+        if paper.empty:
+            del columns["paper, 10,000 on an RTX 2080 Ti"]
+        table = pd.DataFrame(columns).rename_axis(["method", "device"])
+        note = (
+            "Adapting and predicting, without measuring A and F. Seconds change with the "
+            "load; work is counted."
+        )
+        return [Part("speed", table, note)]

@@ -1,0 +1,65 @@
+"""Theorem 1: the check of the decomposition of the meta-gradient."""
+
+import pandas as pd
+
+from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.networks import card_of
+from study.exhibits.kit.runs import Point, Runs
+from study.settings import Settings
+from study.store import Run
+from study.study import Study
+
+TRAININGS = ("meta", "multi_task")
+"""The pre-trainings whose networks are checked."""
+NOTE = (
+    "Errors: of a formula for the meta-gradient, as a share of its norm. Chain rule: α and H at ψ; "
+    "as printed: β and H at ψ′; first order: no H; with α = β, moved point: H at ψ′, equal rates: "
+    "no H. Curvatures: of H at ψ, the Hessian of ENT; one clearly below 0 refutes the theorem's "
+    "assumption."
+)
+
+
+@exhibit
+class Theorem(Exhibit):
+    """Theorem 1, checked on one batch; the cosine of both gradients along pre-training is a panel
+    of the curves.
+    """
+
+    name = "theorem"
+    place = 75
+    label = "Theorem 1"
+    title = "Does the meta-gradient decompose as stated?"
+    question = (
+        "How large is the term that aligns the two gradients, and how large is what the "
+        "theorem leaves out?"
+    )
+
+    def points(self, settings: Settings) -> list[Point]:
+        if "cascade" not in settings.image.methods:
+            return []
+        return [Point("cascade", objective, called=objective) for objective in TRAININGS]
+
+    def make(self, study: Study) -> list[Run]:
+        """Also the check of the decomposition, where it is known how a network was trained, and on
+        what.
+        """
+        made = super().make(study)
+        if len(study.dataset.train.y) < 2:
+            return made
+        for run in made:
+            if run.request.checkpoint.training or card_of(run).get("training"):
+                study.theorem(run.request.checkpoint.objective)
+        return made
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        """The numbers of theorem.check_theorem, a row per network."""
+        rows = {}
+        for run in frame["run"]:
+            found = runs.study.store.theorem(run)
+            if found is not None:
+                rows[f"{run.request.checkpoint.objective}, seed {run.seed}"] = found
+        if not rows:
+            return ["Missing: the decomposition was not checked."]
+        table = pd.DataFrame(rows).T.map(lambda value: f"{value:.2g}".replace("-", "−"))
+        table.columns = [str(name).replace("_", " ") for name in table.columns]
+        return [Part("theorem", table.rename_axis("pre-training"), NOTE)]
