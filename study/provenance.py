@@ -1,13 +1,16 @@
-"""What made a result: the revision of the code, the device, the versions."""
+"""What made a result: the revision of the code, the device, the versions, the data, the network."""
 
 import platform
 import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
 import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from study.settings import ROOT
 
@@ -16,6 +19,76 @@ CODE = ("cascadetta_lib", "profiles", "study")
 changes nothing.
 """
 PACKAGES = ("torch", "torchvision", "numpy", "pandas")
+
+
+@dataclass(frozen=True)
+class NetworkOrigin:
+    """Where the network of a run comes from.
+
+    origin: `trained here`, or the kind of place and the beginning of a hash.
+    sha256: of its weights; None where it was trained here.
+    card: what is known of it; None where it was trained here.
+    code_revision: the commit that trained it here; None where it was brought.
+    code: the hash of the code that trained it here, part of its key in the store.
+    """
+
+    origin: str
+    sha256: str | None = None
+    card: Mapping[str, Any] | None = None
+    code_revision: str | None = None
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What made a checkpoint or a run, beside its request.
+
+    fingerprint, domain_source, origin: of the data, see `Dataset`. code: a hash of the source. The
+    first, the second and the code are part of the key. seconds: what it took. cost: see
+    `evaluation.cost`. filed: where it was made, if not in this store.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    profile: str
+    data_source: str
+    official_data: bool
+    class_names: tuple[str, ...]
+    fingerprint: str
+    domain_source: str
+    compare_with: str | None
+    unit: str
+    origin: str
+    code_revision: str
+    device: str
+    threads: int
+    python: str
+    packages: Mapping[str, str]
+    seconds: float
+    finished: str
+    code: str = ""
+    network: NetworkOrigin | None = None
+    cost: Mapping[str, float] = field(default_factory=dict)
+    filed: str | None = None
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        """The card of the network; empty where it was trained here."""
+        return (self.network and self.network.card) or {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: object) -> "Provenance":
+        """Make one of what `to_json` gave. Raises ValueError, which names the first wrong field."""
+        try:
+            return TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            place = ".".join(map(str, fault["loc"])) or "the whole"
+            raise ValueError(f"its provenance is none: {place}: {fault['msg']}") from None
 
 
 @lru_cache(maxsize=1)
@@ -31,9 +104,8 @@ def code_revision() -> str:
     try:
         if git("rev-parse", "--show-prefix"):  # it lies in the checkout of another project
             return "unknown"
-        return git("rev-parse", "--short=12", "HEAD") + (
-            "-dirty" if git("status", "--porcelain", "--", *CODE) else ""
-        )
+        changed = git("status", "--porcelain", "--", *CODE)
+        return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
@@ -43,18 +115,23 @@ code_revision()  # is asked at once, since the files may be others by the time o
 
 def choose_device(name: str) -> str:
     """`auto` is CUDA where there is one. Raises ValueError for a device that is not there."""
-    if name == "cuda" and not torch.cuda.is_available():
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
         raise ValueError(
             "device = 'cuda': this machine has no such device; allowed are auto and cpu"
         )
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    if name == "auto":
+        return "cuda" if available else "cpu"
+    return name
 
 
 def provenance(device: str, seconds: float) -> dict[str, Any]:
-    """What describes a result beside its data. With other instructions than, say, AVX2 a CPU rounds
-    otherwise.
+    """Describe the machine, the versions and the time, by the names of the fields of Provenance.
+
+    With other instructions than, say, AVX2 a CPU rounds otherwise.
     """
-    threads, instructions = torch.get_num_threads(), torch.backends.cpu.get_cpu_capability()
+    threads = torch.get_num_threads()
+    instructions = torch.backends.cpu.get_cpu_capability()
     cpu = f"{platform.machine()} CPU, {instructions}, {threads} thread{'s' if threads > 1 else ''}"
     return {
         "code_revision": code_revision(),

@@ -155,8 +155,9 @@ def load_robustbench(path: str | Path) -> Cascade:
     inputs are x/255.
 
     The file holds the tensors under `state_dict`, each with the prefix `module.`; they tell the
-    depth and the widening factor, 28 and 10 in RobustBench's Standard. Raises NetworkError where
-    the file holds anything else, such as a network with a normalisation of its own.
+    depth and the widening factor, 28 and 10 in RobustBench's Standard. Many networks of RobustBench
+    have such tensors, with a normalisation that only their class has: weights.find says which it
+    is. Raises NetworkError where the file holds anything else, such as a normalisation.
     """
     parts = {
         "conv1": "feature_extractor.conv1",
@@ -198,20 +199,12 @@ def load_published(kind: str, path: Path) -> tuple[Cascade, dict[str, Any]]:
             "depth": 6 * len(phi.stage1) + 4,
             "widening": phi.features // 64,
         }
-    scaling, classes = (
-        "symmetric" if kind == "release" else "unit",
-        theta_m.get_parameter("bias").numel(),
-    )
-    card = {
-        "source": SOURCES[kind],
-        "network": network,
-        "classes": classes,
-        "input_scaling": scaling,
-    }
-    # Of RobustBench's file no hash is known, so nothing is said of how it was trained.
-    known = (
-        {"data": "CIFAR-10's official training images", "objective": "meta"}
-        if kind == "release"
-        else {}
-    )
-    return model, card | known
+    card = {"network": network, "classes": theta_m.get_parameter("bias").numel()}
+    if kind == "release":  # its hash says that it is the authors'
+        card |= {
+            "source": SOURCES[kind],
+            "input_scaling": "symmetric",
+            "data": "CIFAR-10's official training images",
+            "objective": "meta",
+        }
+    return model, card

@@ -28,6 +28,8 @@ RESERVED = (
     "checkpoints",
     "runs",
     "theorem",
+    "data-at-hand",
+    "store-format",
 )  # what the results folder holds beside the folders of the profiles
 PLAIN = str | int | float | None
 

@@ -1,94 +1,52 @@
 """The store of checkpoints and runs: what was asked for, what came out, and what made it.
 
-An entry is a folder named by a key of the whole request and of the data. It is written whole or not
-at all, under a lock, with the SHA-256 of each of its files; so notebooks, headless runs and a
-cluster share the same results, and a file that was cut short or changed afterwards is noticed and
-never used.
+An entry is a folder named by a key of the whole request, of the data and of the code. It is written
+whole or not at all, under a lock, with the SHA-256 of each of its files; so notebooks, headless
+runs and a cluster share the same results, and a file that was cut short or changed afterwards is
+noticed and never used.
 """
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 from filelock import FileLock, Timeout
 from pooch import file_hash
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from cascadetta_lib.data.base import Modality, set_aside
-from cascadetta_lib.data.streams import Domain, Order
-from cascadetta_lib.models import Network
-from cascadetta_lib.training.objectives import KnownTraining
-from study.sections import Protocol
+from cascadetta_lib.data.base import set_aside, write_atomically
+from study.provenance import Provenance
+from study.requests import (
+    STORE_FORMAT,
+    CheckpointRequest,
+    Request,
+    RunRequest,
+    code_of_theorem,
+)
 
-STORE_FORMAT = 6
-"""Part of every key. Raise it when a change of the code makes stored results wrong."""
-LATER = ("order_seed",)
-"""Names that are newer than the store's format: part of a key only where they are set, so that what
-was stored before them keeps its key."""
-DESCRIPTION, CHECKSUMS, PATIENCE = "entry.json", "SHA256SUMS", 5
+DESCRIPTION = "entry.json"
+CHECKSUMS = "SHA256SUMS"
+FORMAT_FILE = "store-format"
+"""The file of a store that says in which form its entries are."""
+PATIENCE = 5
+"""Seconds until somebody who waits for another maker says so."""
 Kind = Literal["checkpoints", "runs", "theorem"]
-
-
-class Request(BaseModel, frozen=True, extra="forbid"):
-    """A request that has a key. It never changes; two equal ones have the same key on every
-    machine.
-    """
-
-    def key(self, *data: str) -> str:
-        """The name of its entry. data: the fingerprint of the data, and for a run the source of its
-        domains.
-        """
-        asked = self.model_dump(mode="json")
-        for name in LATER:
-            if asked.get(name) is None:
-                asked.pop(name, None)
-        text = json.dumps([asked, data, STORE_FORMAT], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def __hash__(self) -> int:
-        return hash(self.key())
-
-
-class CheckpointRequest(Request):
-    """A network. weights: `train`, or where it comes from instead and a hash of what it is
-    ("shipped:1a2b3c4d5e6f"); network and training are None then. options: those of the dataset that
-    change what is learned."""
-
-    modality: Modality
-    dataset: str
-    options: dict[str, int | float | str | bool | None]
-    objective: str
-    weights: str
-    network: Network | None
-    training: KnownTraining | None
-    seed: int
-
-
-class RunRequest(Protocol, Request):
-    """A method on a stream from a checkpoint, with what the profile says of the protocol. order:
-    see streams.Order; dirichlet_delta: of a correlated one."""
-
-    checkpoint: CheckpointRequest
-    method: str
-    stream: tuple[Domain, ...]
-    batch_size: int
-    test_size: int | None
-    order: Order | None = None
-    dirichlet_delta: float | None = None
-
-    @property
-    def with_transfer(self) -> "RunRequest":
-        """The request that asks for F besides, and whose run has the same E and A."""
-        return self.model_copy(update={"forward_transfer": True})
+KINDS: tuple[Kind, ...] = ("checkpoints", "runs", "theorem")
+BATCH_COLUMNS = {"step", "position", "count", "errors"}
+ACCURACY_COLUMNS = {"step", "kind", "after", "accuracy"}
 
 
 @dataclass(frozen=True)
@@ -98,7 +56,7 @@ class Run:
     request: RunRequest
     batches: pd.DataFrame
     accuracies: pd.DataFrame
-    provenance: dict[str, Any]
+    provenance: Provenance
 
     @property
     def seed(self) -> int:
@@ -111,12 +69,21 @@ class Run:
         return self.request.method
 
 
+@dataclass(frozen=True)
+class Made:
+    """What a maker of an entry returns: what made it, and what it found beside its files."""
+
+    provenance: Provenance
+    found: dict[str, Any] = field(default_factory=dict)
+
+
 class Entry(NamedTuple):
-    """A whole entry of the store. found: what it holds beside its files."""
+    """A whole entry of the store. content: the hashes of data and code in its key."""
 
     folder: Path
     request: Request
-    provenance: dict[str, Any]
+    content: tuple[str, ...]
+    provenance: Provenance
     found: dict[str, Any]
 
 
@@ -130,27 +97,69 @@ class OtherVersion(Damaged):
     """
 
 
+class StoreError(OSError):
+    """A results folder that cannot be used. The message names it and says what to do."""
+
+
 class Store:
-    """The folder of checkpoints and runs. Reading needs nothing but the files."""
+    """The folder of checkpoints and runs. Reading needs nothing but the files.
+
+    Raises StoreError where the folder holds results in the form of another version.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self._check_format()
+
+    def _check_format(self) -> bool:
+        """Say whether the folder is marked as of this format. StoreError where it is of another."""
+        mark = self.folder / FORMAT_FILE
+        try:
+            found = mark.read_text(encoding="utf-8").strip()
+        except (FileNotFoundError, NotADirectoryError):
+            if not any((self.folder / kind).is_dir() for kind in KINDS) or mark.exists():
+                return False
+            found = "an earlier version"
+        except UnicodeDecodeError:
+            found = "no text"
+        if found == str(STORE_FORMAT):
+            return True
+        raise StoreError(
+            f"{self.folder} holds results of another version of the study (format {found}; this "
+            f"one has {STORE_FORMAT}): set results_folder to another folder, or move this one away"
+        )
+
+    def _prepare(self, kind: Kind) -> None:
+        """Make the folder of a kind of entries, marked with the format, on a disk with locks."""
+        if not self._check_format():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            text = f"{STORE_FORMAT}\n".encode()
+            write_atomically(self.folder / FORMAT_FILE, lambda file: file.write(text))
+        (self.folder / kind).mkdir(exist_ok=True)
+        check_locks(self.folder)
+
+    def path(self, kind: Kind, request: Request, content: tuple[str, ...]) -> Path:
+        """Return the folder of an entry, whether or not it is there."""
+        return self.folder / kind / request.key(*content)
 
     def make_once(
         self,
         kind: Kind,
         request: Request,
-        data: tuple[str, ...],
-        make: Callable[[Path], dict[str, Any]],
+        content: tuple[str, ...],
+        make: Callable[[Path], Made],
     ) -> Entry:
-        """The entry of `request` on `data` (see Request.key). Where there is none, `make(folder)`
-        fills a folder with its files and returns its `provenance` and, if there is any, what was
-        `found`; after a kill the next maker is given the same folder. A damaged entry is set aside
-        with a warning and made again."""
-        path = self.folder / kind / request.key(*data)
-        if entry := _sound(path):
+        """Return the entry of `request` on `content` (see Request.key).
+
+        Where there is none, `make(folder)` fills a folder with its files; after a kill the next
+        maker is given the same folder. A damaged entry is set aside with a warning and made again.
+        Raises StoreError where the folder cannot be used, and where its disk is full.
+        """
+        path = self.path(kind, request, content)
+        entry = _sound(path)
+        if entry:
             return entry
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._prepare(kind)
         lock = FileLock(path.with_suffix(".lock"))
         try:
             held = lock.acquire(timeout=PATIENCE)
@@ -161,28 +170,39 @@ class Store:
             if path.exists() and not _sound(path):
                 set_aside(path, f"{path} is damaged")
             if not path.exists():
-                part = path.with_suffix(".part")
-                part.mkdir(exist_ok=True)
-                try:
-                    _seal(
-                        part,
-                        {"request": request.model_dump(mode="json"), "data": data, "found": {}}
-                        | make(part),
-                    )
-                except Exception as error:
-                    if (
-                        shutil.disk_usage(part).free < 2**20
-                    ):  # libraries report a full disk in many ways
-                        message = (
-                            f"the disk that holds {self.folder} is full; with space, the "
-                            "same command goes on"
-                        )
-                        raise OSError(errno.ENOSPC, message) from error
-                    raise
-                part.replace(path)
-                _sync(path.parent)
+                self._fill(path, request, content, make)
         path.with_suffix(".lock").unlink(missing_ok=True)
         return read_entry(path)
+
+    def _fill(
+        self,
+        path: Path,
+        request: Request,
+        content: tuple[str, ...],
+        make: Callable[[Path], Made],
+    ) -> None:
+        """Make an entry under another name, and rename it when it is whole."""
+        part = path.with_suffix(".part")
+        part.mkdir(exist_ok=True)
+        try:
+            made = make(part)
+            described = {
+                "request": request.model_dump(mode="json"),
+                "content": content,
+                "provenance": made.provenance.to_json(),
+                "found": made.found,
+            }
+            _seal(part, described)
+        except Exception as error:
+            if shutil.disk_usage(part).free < 2**20:  # libraries report a full disk in many ways
+                message = (
+                    f"the disk that holds {self.folder} is full; with space, the same command goes "
+                    "on"
+                )
+                raise StoreError(errno.ENOSPC, message) from error
+            raise
+        part.replace(path)
+        _sync(path.parent)
 
     def runs(self, wanted: Callable[[RunRequest], bool] = lambda request: True) -> Iterator[Run]:
         """Every whole run whose request is `wanted`, in the order of their keys. Damaged ones are
@@ -192,78 +212,134 @@ class Store:
                 continue
             try:
                 entry = read_entry(path)
+                if isinstance(entry.request, RunRequest) and wanted(entry.request):
+                    yield load_run(entry)
             except OtherVersion:
                 continue
             except (Damaged, OSError) as error:
                 warnings.warn(f"{path} is left out: {error}", stacklevel=2)
-                continue
-            if isinstance(entry.request, RunRequest) and wanted(entry.request):
-                yield load_run(entry)
+
+    def remember_data(self, request: CheckpointRequest, data: tuple[str, str]) -> None:
+        """Note which data stand now under the dataset's name and options.
+
+        data: their fingerprint and the source of the domains. A report shows the runs on these
+        where there are runs on several. Nothing is noted in a folder that cannot be written to.
+        """
+        if self.data_at_hand(request) == data:
+            return
+        text = json.dumps(data, ensure_ascii=False).encode()
+        with suppress(OSError):
+            write_atomically(self._data_file(request), lambda file: file.write(text))
+
+    def data_at_hand(self, request: CheckpointRequest) -> tuple[str, str] | None:
+        """Return what `remember_data` noted last; None where that is not known."""
+        try:
+            fingerprint, domains = json.loads(self._data_file(request).read_bytes())
+        except (OSError, ValueError, TypeError):
+            return None
+        return str(fingerprint), str(domains)
+
+    def _data_file(self, request: CheckpointRequest) -> Path:
+        named = [request.modality, request.dataset, request.options]
+        digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+        return self.folder / "data-at-hand" / f"{digest[:16]}.json"
 
     def history(self, run: Run) -> pd.DataFrame | None:
         """How the network of `run` was trained, a row an epoch; None where it was not trained
         here."""
-        entry = _sound(
-            self.folder / "checkpoints" / run.request.checkpoint.key(run.provenance["fingerprint"])
-        )
+        if run.provenance.network is None:
+            return None
+        content = (run.provenance.fingerprint, run.provenance.network.code)
+        entry = _sound(self.path("checkpoints", run.request.checkpoint, content))
         return pd.read_csv(entry.folder / "history.csv") if entry else None
 
     def theorem(self, run: Run) -> dict[str, Any] | None:
-        """What theorem.check_theorem found of the network of `run`; None where it was not
-        checked."""
-        entry = _sound(
-            self.folder / "theorem" / run.request.checkpoint.key(run.provenance["fingerprint"])
-        )
+        """What theorem.check_theorem found of the network of `run`; None where it was not checked
+        by the code of now."""
+        request = run.request.checkpoint
+        content = (run.provenance.fingerprint, code_of_theorem(request.modality))
+        entry = _sound(self.path("theorem", request, content))
         return entry.found if entry else None
+
+
+@cache
+def check_locks(folder: Path) -> None:
+    """Raise StoreError unless files in the folder can be locked, as two makers at once need.
+
+    Some network disks have no locks, and then fail late, or let a process wait for ever.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            message = f"the disk that holds {folder} is full"
+            raise StoreError(errno.ENOSPC, message) from None
+        raise StoreError(
+            f"{folder}: files cannot be made and locked there ({error.strerror}): set "
+            "results_folder to a folder on a local disk, or on a network disk with locks"
+        ) from None
 
 
 def read_entry(folder: Path) -> Entry:
     """The entry in `folder`, after each of its files was compared with its checksum, and its name
     with its request. Raises Damaged or OtherVersion."""
     try:
-        lines = [
-            line.partition("  ")
-            for line in (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
-        ]
-        if (
-            unknown := {path.name for path in folder.glob("[!.]*")}
-            - {name for *_, name in lines}
-            - {CHECKSUMS}
-        ):
-            raise Damaged(f"{CHECKSUMS} does not name its file {min(unknown)}")
-        for digest, _, name in lines:
-            if file_hash(str(folder / name)) != digest:
-                raise Damaged(f"its file {name} is not the one that was written")
+        _check_sums(folder)
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        if (
-            not isinstance(described, dict)
-            or not {"request", "data", "provenance", "found"} <= described.keys()
-        ):
-            raise Damaged(f"its file {DESCRIPTION} describes no entry")
-    except (
-        FileNotFoundError,
-        NotADirectoryError,
-        IsADirectoryError,
-        ValueError,
-    ) as error:  # not of a disk that fails
-        raise Damaged(str(error)) from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:
+        raise Damaged(str(error)) from None  # other errors are those of a disk that fails
+    except RecursionError:
+        raise Damaged(f"its file {DESCRIPTION} is nested too deeply") from None
+    if not isinstance(described, dict) or not isinstance(described.get("found"), dict):
+        raise Damaged(f"its file {DESCRIPTION} describes no entry")
+    if "request" not in described:
+        raise Damaged(f"its file {DESCRIPTION} describes no entry")
     kind = RunRequest if folder.parent.name == "runs" else CheckpointRequest
     try:
         request = kind.model_validate(described["request"])
-    except ValidationError:
+        content = tuple(str(one) for one in described["content"])
+    except (ValidationError, KeyError, TypeError):
         raise OtherVersion("its request is that of another version") from None
-    if request.key(*described["data"]) != folder.name:
+    if request.key(*content) != folder.name:
         raise OtherVersion("its name is not that of its request")
-    return Entry(folder, request, described["provenance"], described["found"])
+    try:
+        made_by = Provenance.from_json(described.get("provenance"))
+    except ValueError as error:
+        raise Damaged(str(error)) from None
+    return Entry(folder, request, content, made_by, described["found"])
+
+
+def _check_sums(folder: Path) -> None:
+    """Raise Damaged unless the folder has the files that its checksums name, and no others."""
+    text = (folder / CHECKSUMS).read_text(encoding="utf-8")
+    lines = [line.partition("  ") for line in text.splitlines()]
+    named = {name for *_, name in lines}
+    unknown = {path.name for path in folder.glob("[!.]*")} - named - {CHECKSUMS}
+    if unknown:
+        raise Damaged(f"{CHECKSUMS} does not name its file {min(unknown)}")
+    for digest, _, name in lines:
+        if file_hash(str(folder / name)) != digest:
+            raise Damaged(f"its file {name} is not the one that was written")
 
 
 def load_run(entry: Entry) -> Run:
-    """The run in `entry`, with its tables."""
-    batches, accuracies = (
-        pd.read_csv(entry.folder / f"{name}.csv") for name in ("batches", "accuracies")
-    )
+    """The run in `entry`, with its tables. Raises Damaged where a table lacks a column."""
     assert isinstance(entry.request, RunRequest)
+    batches = _read_table(entry.folder / "batches.csv", BATCH_COLUMNS)
+    accuracies = _read_table(entry.folder / "accuracies.csv", ACCURACY_COLUMNS)
     return Run(entry.request, batches, accuracies, entry.provenance)
+
+
+def _read_table(path: Path, columns: set[str]) -> pd.DataFrame:
+    try:
+        table = pd.read_csv(path)
+    except (FileNotFoundError, ValueError) as error:  # an empty file, or one that is no table
+        raise Damaged(f"its file {path.name} is no table ({error})") from None
+    lacking = columns - set(table.columns)
+    if lacking:
+        raise Damaged(f"its file {path.name} has no column {min(lacking)}")
+    return table
 
 
 def _sound(path: Path) -> Entry | None:

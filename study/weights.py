@@ -9,6 +9,7 @@ execute code.
 import copy
 import hashlib
 import reprlib
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import nn
 
+from cascadetta_lib.code import class_hash, code_hash
 from cascadetta_lib.data.base import Dataset, Modality, fingerprint
+from cascadetta_lib.data.images import SCALINGS, ImageDataset
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import Network, as_outputs
 from cascadetta_lib.registry import nearest
@@ -34,6 +37,10 @@ SAMPLE, ROUNDING = (
     256,
     2,
 )  # examples on which a network is held to its card, and what another machine may differ by
+KNOWN_IMAGES = 64
+"""Clean test images that tell a published network from others of its shape."""
+MOST_ERRORS_OF_STANDARD = 0.15
+"""RobustBench's Standard errs on 5.22 % of all; of 64 on more than 15 % with probability 0.002."""
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
 FITTED = ("vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
 SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {
@@ -95,8 +102,14 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
     place = origin(weights, objective, seed)
     if published := _published(weights):
         model, card = load_published(*published)
-        _check_fit(published[1], card["classes"], (3, 32, 32), card, dataset)
-        return Brought(model, None, card, check_file(*published, objective), place)
+        digest = check_file(*published, objective)
+        kind, path = published
+        if kind == "robustbench":
+            _check_fit(path, card["classes"], (3, 32, 32), _asked_options(dataset), dataset)
+            card |= _recognise(model, card["network"], digest, path, dataset)
+        else:
+            _check_fit(path, card["classes"], (3, 32, 32), card, dataset)
+        return Brought(model, None, card, digest, place)
     path, described = _shipped(weights, objective, seed)
     content = path.read_bytes()
     if (found := hashlib.sha256(content).hexdigest()) != described.weights_sha256:
@@ -143,12 +156,79 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
     )
 
 
+def _asked_options(dataset: Dataset) -> dict[str, Any]:
+    """Return what the settings say of how a network sees the data."""
+    options = getattr(dataset, "options", None)
+    return {name: getattr(options, name, None) for name in SEEN_THROUGH[dataset.modality]}
+
+
+def _recognise(
+    model: nn.Module, network: dict[str, Any], digest: str, path: Path, dataset: Dataset
+) -> dict[str, Any]:
+    """Say which network a file in RobustBench's form holds, as far as clean images tell.
+
+    Many of its networks have one shape, and their normalisation is in their class, not in the file.
+    So the network counts as Standard only where it has Standard's shape and errs as little on
+    clean test images of CIFAR-10, and NetworkError is raised where it errs on far fewer of them
+    under the other scaling of the inputs.
+    """
+    shape = f"a WideResNet-{network['depth']}-{network['widening']}"
+    if not isinstance(dataset, ImageDataset) or not len(dataset.test.y):
+        return {"source": f"{shape} in RobustBench's form; which one is not known"}
+    asked = dataset.options.input_scaling
+    errors = {name: _clean_errors(model, name, digest, dataset) for name in SCALINGS}
+    count = min(KNOWN_IMAGES, len(dataset.test.y))
+    best = min(errors, key=lambda name: errors[name])
+    if errors[asked] - errors[best] > count / 10 and errors[best] < count / 2:
+        raise NetworkError(
+            f"{path} errs on {errors[asked]} of {count} clean test images with input_scaling = "
+            f"{asked!r}, on {errors[best]} with {best!r}: set image_input_scaling={best}"
+        )
+    told = f"it errs on {errors[asked]} of {count} clean test images"
+    alike = (
+        (network["depth"], network["widening"]) == (28, 10)
+        and asked == "unit"
+        and dataset.compare_with == "CIFAR-10-C"
+        and errors[asked] <= MOST_ERRORS_OF_STANDARD * count
+    )
+    if alike:
+        source = f"RobustBench's CIFAR-10 network Standard, by its shape and clean error: {told}"
+    else:
+        source = f"{shape} in RobustBench's form, which one is not known: {told}"
+    return {"source": source, "input_scaling": asked}
+
+
+_CLEAN_ERRORS: dict[tuple[str, str, str], int] = {}
+
+
+def _clean_errors(model: nn.Module, scaling: str, digest: str, dataset: ImageDataset) -> int:
+    """Count the errors on the first clean test images under a scaling, once per file and data."""
+    key = (digest, scaling, dataset.fingerprint)
+    if key not in _CLEAN_ERRORS:
+        mean, deviation = SCALINGS[scaling]
+        x, y = dataset.test.take(slice(KNOWN_IMAGES))
+        model = model.to(x.device).eval()
+        wrong = 0
+        with torch.no_grad():
+            for images, labels in zip(x.split(16), y.split(16), strict=True):
+                logits = as_outputs(model((images.float() / 255 - mean) / deviation)).main
+                wrong += int((logits.argmax(1) != labels).sum())
+        _CLEAN_ERRORS[key] = wrong
+    return _CLEAN_ERRORS[key]
+
+
 def bring(model: nn.Module, name: str) -> Brought:
-    """A module of the caller's as a network of the study: what stands for it is the hash of its
-    weights and of its text, `repr(model)`. An attribute that shows in neither is for the caller to
-    tell by another name."""
+    """A module of the caller's as a network of the study.
+
+    What stands for it is a hash of its weights and buffers, of its text, `repr(model)`, of the
+    plain attributes of its modules, and of the code of classes that torch does not define. What
+    shows in none of these, such as a list that `forward` reads, is for the caller to tell by
+    another name.
+    """
     digest = hashlib.sha256(repr(model).encode())
-    for key, value in model.state_dict().items():
+    for key, module in model.named_modules():
+        digest.update(f"{key} {_attributes(module)} {_code_of_class(type(module))}".encode())
+    for key, value in [*model.state_dict().items(), *model.named_buffers()]:
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
         digest.update(
             value.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
@@ -156,6 +236,25 @@ def bring(model: nn.Module, name: str) -> Brought:
     return Brought(
         model, None, {"name": name}, digest.hexdigest(), f"{name}:{digest.hexdigest()[:12]}"
     )
+
+
+def _attributes(module: nn.Module) -> list[tuple[str, object]]:
+    """Return the plain attributes of a module by name, without those that every module has."""
+    usual = vars(nn.Module())
+    plain = (bool, int, float, str, tuple, type(None))
+    return sorted(
+        (name, value)
+        for name, value in vars(module).items()
+        if name not in usual and isinstance(value, plain)
+    )
+
+
+def _code_of_class(kind: type) -> str:
+    """Hash the code of a class; empty for those of torch and torchvision."""
+    if kind.__module__.partition(".")[0] in ("torch", "torchvision"):
+        return ""
+    in_file = hasattr(sys.modules.get(kind.__module__), "__file__")
+    return code_hash([kind.__module__]) if in_file else class_hash(kind)
 
 
 def origin(weights: str, objective: str, seed: int) -> str:

@@ -12,7 +12,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.objectives import OBJECTIVES
 from study.exhibits.kit.exhibit import EXHIBITS, Shown
 from study.exhibits.kit.runs import Point, Runs
-from study.provenance import code_revision
+from study.provenance import NetworkOrigin, Provenance, code_revision
 from study.settings import Settings, load_profile
 from study.store import Run
 from study.study import Study
@@ -72,7 +72,7 @@ def made_up_run(
         ):
             rows.append(named | {"kind": "source", "after": 0, "accuracy": numbers.alone - 0.1})
             rows.append(named | {"kind": "alone", "after": 0, "accuracy": numbers.alone})
-    made = {
+    made: dict[str, Any] = {
         "profile": study.settings.profile,
         "data_source": "made up by a test",
         "fingerprint": "0123456789abcdef",
@@ -84,22 +84,22 @@ def made_up_run(
             "text": "Amazon Reviews",
             "speech": "Google Commands",
         }[study.modality],
-        "class_names": list("abcdefghij"),
+        "class_names": tuple("abcdefghij"),
         "unit": "images",
         "code_revision": code_revision(),
         "device": "a CPU",
+        "threads": 1,
+        "python": "3",
         "packages": {"torch": "2"},
         "seconds": 1.0,
         "cost": {"work": numbers.work, "memory": 0.5},
         "finished": "2026-01-01T00:00:00+00:00",
-        "network": {
-            "origin": "trained here",
-            "sha256": None,
-            "card": None,
-            "code_revision": code_revision(),
-        },
+        "network": NetworkOrigin("trained here", code_revision=code_revision()),
     }
-    return Run(request, pd.DataFrame(batches), pd.DataFrame(rows), made | provenance)
+    made |= provenance
+    if isinstance(made["network"], dict):
+        made["network"] = NetworkOrigin(**{"origin": "made up by a test"} | made["network"])
+    return Run(request, pd.DataFrame(batches), pd.DataFrame(rows), Provenance(**made))
 
 
 World = Callable[[str, str, dict[str, Any], int], Numbers]

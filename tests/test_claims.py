@@ -25,6 +25,7 @@ from study.exhibits.verdicts.claims import CLAIMS, Claim
 from study.exhibits.verdicts.evidence import VALUES, Evidence, measure
 from study.exhibits.verdicts.regime import REGIMES, gate, hindrance_of_runs, hindrance_of_study
 from study.exhibits.verdicts.verdicts import Judgement, decide, holm, judge, judge_all, save, weigh
+from study.provenance import NetworkOrigin
 from study.settings import read_profile
 from study.store import Run, Store
 from study.study import Study
@@ -444,7 +445,10 @@ def regime_runs(
         numbers = Numbers([errors * count // 100] * 100, count=count)
         runs.append(
             made_up_run(
-                at, method, numbers, **{"network": {"card": {"clean_error": 9.0}}} | provenance
+                at,
+                method,
+                numbers,
+                **{"network": NetworkOrigin("shipped:1", card={"clean_error": 9.0})} | provenance,
             )
         )
     return stored(settings, runs)

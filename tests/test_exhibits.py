@@ -37,7 +37,7 @@ from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
 from study.exhibits.kit.tables import PAPER_RESULTS, paper_main
 from study.exhibits.paper import uncertainty
-from study.store import RunRequest
+from study.requests import RunRequest
 from study.study import Checkpoint, Study
 
 SETTINGS = quick(
@@ -490,9 +490,8 @@ def test_a_published_network_on_other_images_has_no_row_of_the_papers(
     request = SimpleNamespace(
         checkpoint=SimpleNamespace(dataset=dataset, weights=weights), batch_size=32
     )
-    run: Any = SimpleNamespace(
-        request=request, provenance={"compare_with": "CIFAR-10-C", "fingerprint": fingerprint}
-    )
+    made_by = SimpleNamespace(compare_with="CIFAR-10-C", fingerprint=fingerprint)
+    run: Any = SimpleNamespace(request=request, provenance=made_by)
     assert tables.paper_values("tab:main-result", run).empty != compares
 
 
@@ -520,7 +519,7 @@ def test_numbers_of_the_paper_on_another_dataset(shown: Show) -> None:
     settings = SETTINGS.vary("image", {"batch_size": 64})
     made = made_up_runs(settings, world, points_of(settings, ["cascade_parts"]), (0,))
     tiny = [
-        replace(run, provenance=run.provenance | {"compare_with": "Tiny-ImageNet-C"})
+        replace(run, provenance=replace(run.provenance, compare_with="Tiny-ImageNet-C"))
         for run in made
     ]
     cells = content(show("cascade_parts", stored(settings, tiny)), "cascade-parts")
@@ -1035,7 +1034,7 @@ def test_names_of_files_have_no_path_of_this_machine() -> None:
 
 def test_what_comes_from_names_and_files_is_escaped(runs: Runs) -> None:
     bad = "<script>alert(1)</script>"
-    run = replace(runs.stored[0], provenance=runs.stored[0].provenance | {"data_source": bad})
+    run = replace(runs.stored[0], provenance=replace(runs.stored[0].provenance, data_source=bad))
     shown = show("main_image", stored(SETTINGS, [run]))
     shown.dataset = f"npz:{bad}"
     assert "<script" not in shown._repr_html_() and "&lt;script" in shown._repr_html_()

@@ -378,9 +378,9 @@ def test_the_authors_network_on_the_archive_stands_beside_the_papers_rows(
     )
     study.check()
     run = study.varied(forward_transfer=False).run("cascade")
-    assert run.provenance["official_data"] and run.provenance["network"]["origin"].startswith(
-        "release:"
-    )
+    network = run.provenance.network
+    assert run.provenance.official_data
+    assert network is not None and network.origin.startswith("release:")
     assert run.batches["count"].tolist() == [20] * 15
     assert paper_main(run).loc["Cascade", "E"] == 22.99
 

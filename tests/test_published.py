@@ -11,6 +11,8 @@ from conftest import CLASSES, make_blobs
 from torch import Tensor
 from torch.nn import functional as F
 
+from cascadetta_lib.data.base import Split
+from cascadetta_lib.data.images import SCALINGS
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models.backbones import WideResNet
 from study import weights as networks
@@ -135,13 +137,32 @@ def test_it_is_an_origin_of_networks(file: Path, tmp_path: Path) -> None:
         networks.find(f"robustbench:{file}", "ttt", 0, dataset)
 
 
-def test_inputs_and_classes_must_be_those_of_the_file(
-    file: Path, dataset: object, tmp_path: Path
+@pytest.mark.parametrize("scaling", ["unit", "symmetric"])
+def test_a_network_of_the_same_shape_is_not_called_standard_and_its_scaling_is_measured(
+    tmp_path: Path, scaling: str
 ) -> None:
-    with pytest.raises(
-        NetworkError, match="input_scaling = 'unit', not 'symmetric': set image_input_scaling=unit"
-    ):
-        networks.find(f"robustbench:{file}", "meta", 0, dataset)  # type: ignore[arg-type]
+    """F3 of the faults: other networks have the same tensors, and their normalisation is in their
+    class, so that nothing in the file says it."""
+    dataset = make_blobs(tmp_path, held_out_fraction=0.2, input_scaling="symmetric")
+    x = torch.randint(0, 256, (40, 3, 32, 32), dtype=torch.uint8)
+    mean, deviation = SCALINGS[scaling]
+    state = made_up_state()
+    file = write(tmp_path / "plain.pt", state)
+    with torch.no_grad():
+        logits = load_robustbench(file)((x.float() / 255 - mean) / deviation).main
+    write(file, state | {"fc.bias": -logits.mean(0)})  # so that it predicts several classes
+    dataset.test = Split(x, (logits - logits.mean(0)).argmax(1))
+    dataset.fingerprint = f"made up by a test, {scaling}"
+    if scaling == "unit":
+        with pytest.raises(NetworkError, match="on 0 with 'unit': set image_input_scaling=unit"):
+            networks.find(f"robustbench:{file}", "meta", 0, dataset)
+        return
+    card = networks.find(f"robustbench:{file}", "meta", 0, dataset).card
+    assert card["input_scaling"] == "symmetric" and "Standard" not in card["source"]
+    assert "which one is not known: it errs on 0 of 40 clean test images" in card["source"]
+
+
+def test_classes_must_be_those_of_the_file(file: Path, dataset: object, tmp_path: Path) -> None:
     other = write(tmp_path / "other.pt", made_up_state(classes=10))
     with pytest.raises(NetworkError, match=f"has 10 classes .* has {CLASSES} classes"):
         networks.find(f"robustbench:{other}", "meta", 0, dataset)  # type: ignore[arg-type]

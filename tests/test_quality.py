@@ -11,13 +11,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cascadetta_lib", "study")
 FLOORS = (
-    {"cascadetta_lib.registry", "cascadetta_lib.progress", "cascadetta_lib.models"},
+    {
+        "cascadetta_lib.code",
+        "cascadetta_lib.registry",
+        "cascadetta_lib.progress",
+        "cascadetta_lib.models",
+    },
     {"cascadetta_lib.augment", "cascadetta_lib.losses"},
     {"cascadetta_lib.data"},
     {"cascadetta_lib.training", "cascadetta_lib.methods"},
     {"cascadetta_lib.evaluation"},
     {"study.settings", "study.sections", "study.provenance", "study.published", "study.weights"},
+    {"study.requests"},
     {"study.store"},
+    {"study.checkpoints"},
+    {"study.runs"},
     {"study.study"},
     {"study.exhibits.kit"},
     {"study.exhibits.paper"},

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from made_up_runs import Numbers, made_up_run, quick, stored
 
-from cascadetta_lib.methods import METHODS, code_of
+from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import (
     Estimate,
@@ -24,6 +24,8 @@ from study.exhibits.kit.intervals import (
 from study.exhibits.kit.rendering import seeds_of
 from study.exhibits.kit.runs import Point, Runs, is_current, main_points, points_for, weights_of
 from study.exhibits.kit.tables import errors_less, metrics_by_label
+from study.provenance import NetworkOrigin
+from study.requests import code_of_run
 from study.settings import Settings, SettingsError
 from study.store import Run
 from study.study import Study
@@ -115,17 +117,18 @@ def test_another_seed_is_read_and_an_older_state_of_the_data_is_not(runs: Runs) 
     seventh = made_up_run(runs.study.at_seed(7), "tent", Numbers())
     stale = replace(
         run,
-        provenance=run.provenance
-        | {"fingerprint": "f" * 16, "finished": "2020-01-01T00:00:00+00:00"},
+        provenance=replace(
+            run.provenance, fingerprint="f" * 16, finished="2020-01-01T00:00:00+00:00"
+        ),
     )
     found = stored(SETTINGS, [*runs.stored, seventh, stale]).frame(
         main_points(SETTINGS, "image")[1:2]
     )
     assert found["seed"].tolist() == [0, 1, 7] and found["run"].iloc[0] is run
-    for changed in ({"fingerprint": "f" * 16}, {"domain_source": "the archive"}):
-        newer = replace(
-            run, provenance=run.provenance | changed | {"finished": "2027-01-01T00:00:00+00:00"}
-        )
+    states: list[dict[str, Any]] = [{"fingerprint": "f" * 16}, {"domain_source": "the archive"}]
+    for changed in states:
+        made_by = replace(run.provenance, finished="2027-01-01T00:00:00+00:00", **changed)
+        newer = replace(run, provenance=made_by)
         found = stored(SETTINGS, [*runs.stored, newer]).frame(main_points(SETTINGS, "image")[1:2])
         assert found["run"].tolist() == [newer], (
             "the other seeds are on data that has changed since"
@@ -332,7 +335,7 @@ def test_one_network_counts_once_however_many_seeds_ran_on_it() -> None:
                     "checkpoint": run.request.checkpoint.model_copy(update={"weights": "mine:1"})
                 }
             ),
-            provenance=run.provenance | {"network": {"sha256": "1" * 64}},
+            provenance=replace(run.provenance, network=NetworkOrigin("mine:1", "1" * 64)),
         )
         for run in made
     ]
@@ -390,13 +393,10 @@ def test_two_datasets_that_would_write_one_file_are_refused(names: tuple[str, st
 
 def test_several_data_and_codes_under_one_name_are_said() -> None:
     (run,) = runs_of({("tent", 0): (4, 0)})
-    today = replace(run, provenance=run.provenance | {"code": code_of("tent")})
-    older = {"code": "0" * 8, "finished": "2025-01-01T00:00:00+00:00"}
-    old_code = replace(run, provenance=run.provenance | older | {"finished": "2027"})
-    old_data = replace(
-        today,
-        provenance=today.provenance | older | {"fingerprint": "f" * 16, "code": code_of("tent")},
-    )
+    today = replace(run, provenance=replace(run.provenance, code=code_of_run(run.request)))
+    old_code = replace(run, provenance=replace(run.provenance, code="0" * 8, finished="2027"))
+    elsewhere = replace(today.provenance, fingerprint="f" * 16, finished="2025")
+    old_data = replace(today, provenance=elsewhere)
     points = points_for(["tent"])
     runs = stored(SETTINGS, [today, old_code, old_data])
     assert runs.frame(points)["run"].tolist() == [today], "today's code, not the newest"
@@ -411,6 +411,6 @@ def test_several_data_and_codes_under_one_name_are_said() -> None:
 
 def test_a_row_of_an_earlier_code_is_marked() -> None:
     tent, cascade = runs_of({("tent", 0): (4, 0), ("cascade", 0): (2, 0)})
-    today = replace(tent, provenance=tent.provenance | {"code": code_of("tent")})
+    today = replace(tent, provenance=replace(tent.provenance, code=code_of_run(tent.request)))
     found = table_of(stored(SETTINGS, [today, cascade]))
     assert found["E"].tolist() == ["20.00", "10.00 †"]

@@ -12,12 +12,16 @@ from test_published import made_up_state, write
 from study.exhibits import EXHIBITS, Shown
 from study.exhibits.beyond.standard import BENCHMARK, NETWORK
 from study.exhibits.kit.runs import main_points
+from study.provenance import NetworkOrigin
 from study.settings import Settings, load_profile
 from study.study import Study
 
 THEIRS = pd.read_csv(BENCHMARK, index_col="method")
 METHODS = ["erm", "adabn", "tent", "cotta", "cascade_same_weights"]
-OFFICIAL = {"official_data": True, "network": {"card": {"network": NETWORK}}}
+OFFICIAL = {
+    "official_data": True,
+    "network": NetworkOrigin("robustbench:1", card={"network": NETWORK}),
+}
 
 
 def standard(folder: Path, **changes: Any) -> Settings:
@@ -81,7 +85,7 @@ def test_ours_stand_beside_the_published_numbers_and_are_judged(tmp_path: Path) 
     )
 
 
-SMALLER = {"card": {"network": NETWORK | {"depth": 16}}}
+SMALLER = NetworkOrigin("robustbench:2", card={"network": NETWORK | {"depth": 16}})
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ SMALLER = {"card": {"network": NETWORK | {"depth": 16}}}
         ({}, {"network": SMALLER}, "the network is not RobustBench's WideResNet-28-10."),
         (
             {},
-            {"network": {"origin": "trained here"}},
+            {"network": NetworkOrigin("trained here")},
             "the network is not RobustBench's WideResNet-28-10.",
         ),
         ({}, {"official_data": False}, "the images are not all those of the CIFAR-10-C archive."),

@@ -1,12 +1,7 @@
 """Studies: from the data to checkpoints and runs, through the store."""
 
-import hashlib
-import importlib
-import json
-import shutil
 import subprocess
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +17,12 @@ from cascadetta_lib.evaluation.evaluator import Evaluation, Evaluator
 from cascadetta_lib.evaluation.metrics import average_accuracy, forward_transfer
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.objectives import Training
-from study import study as module
+from study import checkpoints as checkpoints_module
+from study import runs as runs_module
 from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.runs import Point, Runs
 from study.sections import Protocol
 from study.settings import Settings, SettingsError, load_profile
-from study.store import STORE_FORMAT
 from study.study import Study
 from study.tools.pack import pack
 from study.weights import NetworkError
@@ -74,67 +69,20 @@ def test_a_run_is_made_once_and_carries_its_provenance(
 ) -> None:
     first = study.run("cascade")
     provenance = first.provenance
-    assert provenance["profile"] == "quick" and "digits" in provenance["data_source"]
-    assert "generated" in provenance["domain_source"] and provenance["official_data"] is False
-    assert provenance["fingerprint"] == study.dataset.fingerprint and provenance["seconds"] > 0
-    assert provenance["network"]["origin"] == "trained here" and provenance["unit"] == "images"
+    assert provenance.profile == "quick" and "digits" in provenance.data_source
+    assert "generated" in provenance.domain_source and provenance.official_data is False
+    assert provenance.fingerprint == study.dataset.fingerprint and provenance.seconds > 0
+    assert provenance.network is not None and provenance.network.origin == "trained here"
+    assert provenance.unit == "images"
     assert first.request == study.request("cascade")
 
-    monkeypatch.setattr(module, "Evaluator", never)
-    monkeypatch.setattr(module, "pretrain", never)
+    monkeypatch.setattr(runs_module, "Evaluator", never)
+    monkeypatch.setattr(checkpoints_module, "pretrain", never)
     again = Study(study.settings).run("cascade")
     pd.testing.assert_frame_equal(first.batches, again.batches)
     (stored,) = study.store.runs()
     assert stored.request == first.request
     assert study.store.history(stored) is not None
-
-
-def test_a_run_that_other_code_of_its_method_made_is_used_with_a_warning(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
-) -> None:
-    source = "from cascadetta_lib.methods.tent import Tent\nclass Mine(Tent):\n    label = 'Mine'\n"
-    (tmp_path / "my_method.py").write_text(source)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(METHODS._entries, "mine", importlib.import_module("my_method").Mine)
-    study.run("mine")
-    assert study.run("mine").method == "mine" and not recwarn
-    (tmp_path / "my_method.py").write_text(f"{source}    learning_rate = 1\n")
-    with pytest.warns(
-        UserWarning,
-        match=r"runs/[0-9a-f]{16}: mine's code may be another now; remove it to run again",
-    ):
-        study.run("mine")
-
-
-def test_a_method_of_a_notebooks_cell_can_be_defined_again(
-    study: Study, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
-) -> None:
-    cell = types.ModuleType("cell")  # without a file, as a notebook's own module is
-    monkeypatch.setitem(sys.modules, "cell", cell)
-    monkeypatch.setattr(METHODS, "_entries", {name: METHODS[name] for name in METHODS})
-    source = (
-        "from cascadetta_lib.methods import METHODS\nfrom cascadetta_lib.methods.tent import Tent\n"
-    )
-    source += "@METHODS.add('mine')\nclass Mine(Tent):\n    label = 'Mine'\n"
-    exec(source, vars(cell))
-    study.run("mine")
-    assert study.run("mine").method == "mine" and not recwarn
-    exec(source.replace("label = 'Mine'", "label = 'Mine again'"), vars(cell))
-    assert METHODS["mine"].label == "Mine again"
-    with pytest.warns(
-        UserWarning,
-        match=r"runs/[0-9a-f]{16}: mine's code may be another now; remove it to run again",
-    ):
-        study.run("mine")
-    shutil.rmtree(study.store.folder / "runs")
-    recwarn.clear()
-    study.run("mine")
-    assert study.run("mine").method == "mine" and not recwarn
-    monkeypatch.setattr("cascadetta_lib.methods.CELLS", {})  # after the kernel was restarted
-    with pytest.warns(UserWarning, match="mine's code may be another"):
-        study.run("mine")
-    with pytest.raises(ValueError, match="two methods are named 'tent'"):
-        exec(source.replace("'mine'", "'tent'"), vars(cell))
 
 
 def test_a_run_with_transfer_serves_a_request_without(
@@ -150,7 +98,7 @@ def test_a_run_with_transfer_serves_a_request_without(
         and forward_transfer(without.accuracies) is None
     )
 
-    monkeypatch.setattr(module, "Evaluator", never)
+    monkeypatch.setattr(runs_module, "Evaluator", never)
     assert study.varied(forward_transfer=False).run("cascade").request == made.request
     point = Point("cascade", None, {"forward_transfer": False})
     assert Runs(study.settings).frame([point])["run"].item().request == made.request
@@ -162,7 +110,7 @@ def test_text_and_speech_run_through_the_same_store(tmp_path: Path, modality: Mo
     domains, unit = {"text": (3, "reviews"), "speech": (2, "utterances")}[modality]
     for method in ("erm", "cotta", "eata", "cascade"):
         run = study.run(method)
-        assert run.batches["count"].tolist() == [32, 8] * domains and run.provenance["unit"] == unit
+        assert run.batches["count"].tolist() == [32, 8] * domains and run.provenance.unit == unit
     assert run.batches["entropy_auxiliary"].notna().all()
     assert len(list(study.store.runs())) == 4
 
@@ -246,15 +194,6 @@ def test_each_part_of_the_settings_makes_another_request_and_key_and_needs_no_da
     )
 
 
-def test_an_order_that_is_not_asked_for_leaves_the_keys_of_stored_runs(tmp_path: Path) -> None:
-    request = Study(settings_in(tmp_path)).request("cascade")
-    asked = request.model_dump(mode="json")
-    del asked["order_seed"]
-    text = json.dumps([asked, ["fingerprint", "source"], STORE_FORMAT], sort_keys=True)
-    before = hashlib.sha256(text.encode()).hexdigest()[:16]
-    assert request.key("fingerprint", "source") == before
-
-
 def test_an_order_seed_moves_domains_and_images_alike_for_every_method(tmp_path: Path) -> None:
     small = {"image_stream": "instantaneous", "image_test_size": 12}
     study = Study(settings_in(tmp_path, image_order_seed=1, **small))
@@ -308,7 +247,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
             return super().run(transfer=transfer)
 
     monkeypatch.setitem(METHODS._entries, "tent", RecordedTent)
-    monkeypatch.setattr(module, "Evaluator", RecordedEvaluator)
+    monkeypatch.setattr(runs_module, "Evaluator", RecordedEvaluator)
     plain = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
     own = {"batch_size": 5, "stream": "correlated", "dirichlet_delta": 2.5, "test_size": 10}
     study.bring(plain, "mine").varied(**told, **own).at_seed(4).run("tent")
@@ -337,21 +276,22 @@ def test_null_is_the_papers_batch_size_and_ttt_has_its_own_recipe(tmp_path: Path
 def test_a_killed_training_goes_on_in_the_store(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = module.save_model
+    real = checkpoints_module.save_model
     monkeypatch.setattr("cascadetta_lib.training.pretrain.SAVE_SECONDS", 0)
     monkeypatch.setattr(
-        module, "save_model", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
+        checkpoints_module, "save_model", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     with pytest.raises(KeyboardInterrupt):
         study.checkpoint("meta")
-    monkeypatch.setattr(module, "save_model", real)
+    monkeypatch.setattr(checkpoints_module, "save_model", real)
     (part,) = study.store.folder.glob("checkpoints/*.part")
     state = torch.load(part / ".training.pt", weights_only=True)
     state["history"] = [row | {"code_revision": "earlier"} for row in state["history"]]
     torch.save(state, part / ".training.pt")
     found = study.checkpoint("meta")
     assert found.history is not None and len(found.history) == 2 and not part.exists()
-    assert found.provenance["code_revision"] == "earlier", (
+    assert found.provenance is not None
+    assert found.provenance.code_revision == "earlier", (
         "that of the code which trained it, not of the last session"
     )
     assert not list(study.store.folder.glob("checkpoints/*/.training.pt"))
@@ -360,9 +300,9 @@ def test_a_killed_training_goes_on_in_the_store(
 def test_the_stored_network_is_the_trained_one(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained, real = [], module.pretrain
+    trained, real = [], checkpoints_module.pretrain
     monkeypatch.setattr(
-        module, "pretrain", lambda *given: trained.append(real(*given)) or trained[-1]
+        checkpoints_module, "pretrain", lambda *given: trained.append(real(*given)) or trained[-1]
     )
     stored = study.checkpoint("meta").model.state_dict()
     assert all(
@@ -405,7 +345,7 @@ def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
 ) -> None:
     brought = packed(study, tmp_path / "nets", training=Training(epochs=1, entropy_weight=0.7))
     monkeypatch.setattr(
-        module,
+        checkpoints_module,
         "check_theorem",
         lambda model, dataset, training, seed: {"λ": training.entropy_weight},
     )
@@ -421,9 +361,11 @@ def test_theorem_1_is_checked_once_for_a_network(
 ) -> None:
     run = study.run("cascade")
     assert study.store.theorem(run) is None
-    monkeypatch.setattr(module, "check_theorem", lambda *arguments: {"error_as_printed": 0.25})
+    monkeypatch.setattr(
+        checkpoints_module, "check_theorem", lambda *arguments: {"error_as_printed": 0.25}
+    )
     assert study.theorem("meta") == {"error_as_printed": 0.25}
-    monkeypatch.setattr(module, "check_theorem", never)
+    monkeypatch.setattr(checkpoints_module, "check_theorem", never)
     assert study.theorem("meta") == study.store.theorem(run) == {"error_as_printed": 0.25}
 
 
@@ -448,7 +390,7 @@ def test_a_network_of_other_classes_or_inputs_is_refused_before_it_runs(study: S
 def test_a_module_of_ones_own_is_a_network_of_the_study(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "pretrain", never)
+    monkeypatch.setattr(checkpoints_module, "pretrain", never)
     torch.manual_seed(0)
     own = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10)
@@ -463,7 +405,9 @@ def test_a_module_of_ones_own_is_a_network_of_the_study(
         and checkpoint.network is None
         and checkpoint.training is None
     )
-    assert run.provenance["network"]["sha256"].startswith(checkpoint.weights.partition(":")[2])
+    network = run.provenance.network
+    assert network is not None and network.sha256 is not None
+    assert network.sha256.startswith(checkpoint.weights.partition(":")[2])
     assert all(torch.equal(value, weights[name]) for name, value in own.state_dict().items()), (
         "it is left as it was"
     )
@@ -596,7 +540,7 @@ def test_two_folders_of_one_name_are_two_datasets_and_changed_data_is_another_ru
     write_npz(tmp_path / "here" / "pets", train={"y": np.arange(40)[::-1] % 10})
     changed = Study(settings_in(tmp_path, image_dataset=here, **small)).run("erm")
     assert changed.request == first.request
-    assert changed.provenance["fingerprint"] != first.provenance["fingerprint"]
+    assert changed.provenance.fingerprint != first.provenance.fingerprint
     assert len(list(Study(settings_in(tmp_path)).store.runs())) == 3
 
 

@@ -6,31 +6,29 @@ learning_rate=1e-3)` each `logits = method(x)` adapts to a batch, then predicts 
 goes back to the source.
 """
 
-import os
 import sys
 
-from cascadetta_lib.data.base import code_version
+from cascadetta_lib.code import class_hash, code_hash
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.registry import Registry
 
 METHODS: Registry[type[Method]] = Registry("method", __name__)
-CELLS: dict[
-    type[Method], str
-] = {}  # what stands for the code of a method in a notebook's cell, anew at each execution
+
+
+def modules_of(method: type[Method]) -> set[str]:
+    """Return the modules that define a method, with those of the methods that it builds on."""
+    return {part.__module__ for part in method.__mro__ if issubclass(part, Method)}
 
 
 def code_of(name: str) -> str:
-    """A hash of the files that define a method, without what all methods share; of a notebook's
-    cell one of CELLS.
+    """Hash the code of a method and of everything in this library that it uses.
+
+    Comments and docstrings do not count. A class of a notebook's cell counts by what it does, so
+    that the same text has the same hash after the kernel was restarted.
     """
-    modules = {
-        part.__module__
-        for part in METHODS[name].__mro__
-        if issubclass(part, Method) and part is not Method
-    }
-    in_files = all(hasattr(sys.modules[module], "__file__") for module in modules)
-    return (
-        code_version(*sorted(modules))
-        if in_files
-        else CELLS.setdefault(METHODS[name], os.urandom(4).hex())
-    )
+    method = METHODS[name]
+    found = [code_hash(modules_of(method))]
+    for part in method.__mro__:
+        if issubclass(part, Method) and not hasattr(sys.modules[part.__module__], "__file__"):
+            found.append(class_hash(part))
+    return "-".join(found)

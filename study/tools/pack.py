@@ -28,6 +28,7 @@ from cascadetta_lib.training.pretrain import held_out_accuracy
 from study import weights as networks
 from study.exhibits.kit.rendering import markdown
 from study.exhibits.kit.style import number
+from study.requests import code_of_training
 from study.settings import SettingsError, load_profile
 from study.study import Study
 
@@ -121,7 +122,8 @@ def pack_all(study: Study) -> None:
     for seed in study.settings.seeds:
         for objective in study.objectives:
             request = study.at_seed(seed).checkpoint_request(objective)
-            trained = study.store.folder / "checkpoints" / request.key(study.dataset.fingerprint)
+            content = (study.dataset.fingerprint, code_of_training(study.modality))
+            trained = study.store.path("checkpoints", request, content)
             if (networks.SHIPPED / f"{objective}-{seed}.safetensors").exists():
                 print(f"there already: {objective}-{seed}")
                 continue
@@ -138,7 +140,8 @@ def pack_all(study: Study) -> None:
                 objective
             ].meta:  # pretrain never rounds a meta-gradient, whatever the profile says
                 asked["training"] = request.training.model_copy(update={"precision": "float32"})
-            card = asked | {"provenance": found.provenance}
+            assert found.provenance
+            card = asked | {"provenance": found.provenance.to_json()}
             print(
                 "packed",
                 pack(networks.SHIPPED, found.model, found.history, study.dataset, **card).name,

@@ -9,21 +9,21 @@ if it is, it must hold the same data.
 """
 
 import argparse
-import json
 import lzma
 import shutil
 import sys
 import tarfile
 import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cascadetta_lib.data import identity
 from cascadetta_lib.data.base import DataMissing
+from study.requests import CheckpointRequest
 from study.settings import SettingsError, load_profile
-from study.store import DESCRIPTION, CheckpointRequest, Damaged, Entry, read_entry
+from study.store import Damaged, Entry, Made, read_entry
 from study.study import Study
 from study.workflow.configuration import from_folder
 
@@ -51,26 +51,25 @@ def file(entry: Entry, study: Study) -> None:
     kind, colon, _ = checkpoint.dataset.partition(":")
     if colon and checkpoint.dataset != name and kind == name.partition(":")[0]:
         if Path(study.dataset_name.partition(":")[2]).expanduser().exists():
-            if study.dataset.fingerprint != provenance["fingerprint"]:
+            if study.dataset.fingerprint != provenance.fingerprint:
                 raise ValueError(
                     f"{study.dataset_name} holds other data than {checkpoint.dataset}, of which "
                     "there are runs"
                 )
-        provenance = provenance | {
-            "filed": f"made on the same data in another folder, {checkpoint.dataset}"
-        }
+        provenance = replace(
+            provenance, filed=f"made on the same data in another folder, {checkpoint.dataset}"
+        )
         moved = checkpoint.model_copy(update={"dataset": name})
         request = (
             moved if checkpoint is request else request.model_copy(update={"checkpoint": moved})
         )
-    data = json.loads((entry.folder / DESCRIPTION).read_text(encoding="utf-8"))["data"]
 
-    def make(folder: Path) -> dict[str, Any]:
+    def make(folder: Path) -> Made:
         for table in entry.folder.glob("*.csv"):
             shutil.copy(table, folder)
-        return {"provenance": provenance, "found": entry.found}
+        return Made(provenance, entry.found)
 
-    study.store.make_once(entry.folder.parent.name, request, tuple(data), make)  # type: ignore[arg-type]
+    study.store.make_once(entry.folder.parent.name, request, entry.content, make)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
 from study import ROOT
 from study import weights as networks
+from study.requests import STORE_FORMAT
 from study.settings import Settings, flat
-from study.store import STORE_FORMAT
 from study.workflow.arguments import notebooks_in
 from study.workflow.notebooks import Notebook, read_notebook
 from study.workflow.refusal import FAILED, Refusal

@@ -119,7 +119,7 @@ def _costs(main: pd.DataFrame) -> pd.DataFrame:
         for run in each["run"]:
             of_domains = run.batches.groupby("step")[["seconds", "count"]].sum()
             seconds.append(1000 * (of_domains["seconds"] / of_domains["count"]).min())
-        costs = [run.provenance["cost"] for run in each["run"]]
+        costs = [run.provenance.cost for run in each["run"]]
         rows[label] = {
             "E": per_network(each, "E").mean(),
             "work": pd.Series([cost["work"] for cost in costs]).mean(),

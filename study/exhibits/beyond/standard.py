@@ -88,8 +88,8 @@ def incomparable(run: Run) -> list[str]:
     """What keeps a run from standing beside the published ones, in words."""
     request = run.request
     made = run.provenance
-    network = (made["network"].get("card") or {}).get("network")
-    official = made["official_data"] and made["compare_with"] == "CIFAR-10-C"
+    network = made.card.get("network")
+    official = made.official_data and made.compare_with == "CIFAR-10-C"
     same = {
         "the network is not RobustBench's WideResNet-28-10": network == NETWORK,
         "the images are not all those of the CIFAR-10-C archive": official,

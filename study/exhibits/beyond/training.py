@@ -59,11 +59,8 @@ def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: str) -> Sh
     for each in checkpoints:
         if each.history is None:
             continue
-        # A network that was trained here knows its classes; others have a card.
-        known = each.provenance.get("class_names")
-        classes = len(known) if known else each.provenance["card"]["classes"]
         table = each.history.assign(
-            objective=each.request.objective, seed=each.request.seed, classes=classes
+            objective=each.request.objective, seed=each.request.seed, classes=each.classes
         )
         histories.append(table)
     found = pd.concat(histories) if histories else pd.DataFrame()

@@ -151,7 +151,7 @@ class Exhibit(ABC):
                 "the least."
             )
             return Shown(self, dataset, [few, *lines])
-        revisions = [run.provenance["code_revision"] for run in frame["run"]]
+        revisions = [run.provenance.code_revision for run in frame["run"]]
         numbers = frame.drop(columns="run").assign(code_revision=revisions)
         return Shown(self, dataset, [*self.parts(frame, runs), *lines], numbers, list(frame["run"]))
 

@@ -39,7 +39,7 @@ def entropy_figure(runs: Sequence[Run]) -> Figure:
     keys = ["label", "method", "variant", "objective", "seed", "step"]
     means = batches.groupby(keys, sort=False)[list(ENTROPIES)].mean().reset_index()
     figure, grid = panels(3, 3.2)
-    classes = len(runs[0].provenance["class_names"])
+    classes = len(runs[0].provenance.class_names)
     for axes, (column, title) in zip(grid, ENTROPIES.items(), strict=True):
         draw_lines(axes, means, "step", column)
         draw_level(axes, column, classes)

@@ -26,8 +26,7 @@ def trained(column: str) -> Callable[[Runs, Run], float]:
 
 def card_of(run: Run) -> dict[str, Any]:
     """The card of the network that a run started from; empty where it was trained here."""
-    network = run.provenance.get("network") or {}
-    return network.get("card") or {}
+    return dict(run.provenance.card)
 
 
 def not_held_out(run: Run) -> str:
@@ -41,7 +40,7 @@ def not_held_out(run: Run) -> str:
         return ""
     card = card_of(run)
     known = card.get("options", {})
-    same_data = card.get("data_fingerprint") == run.provenance["fingerprint"]
+    same_data = card.get("data_fingerprint") == run.provenance.fingerprint
     same_part = all(
         known.get(name) == asked.options.get(name) for name in ("train_size", "held_out_fraction")
     )

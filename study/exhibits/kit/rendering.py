@@ -113,8 +113,7 @@ def seeds_of(runs: Sequence[Run]) -> str:
 
 def network_of(run: Run) -> str:
     """The architecture of the network that a run started from; empty where it is not known."""
-    network = run.provenance.get("network") or {}
-    card = network.get("card") or {}
+    card = run.provenance.card
     asked = run.request.checkpoint.network
     fields = asked.model_dump() if asked else card.get("network", "")
     if isinstance(fields, dict):
@@ -152,7 +151,7 @@ def provenance(runs: Sequence[Run]) -> str:
     predict = each_once(request.predict for request in requests)
     rate = each_once(request.online_learning_rate for request in requests)
     seeds = each_once(sorted({run.seed for run in runs}))
-    torch = each_once(run.provenance["packages"]["torch"] for run in runs)
+    torch = each_once(run.provenance.packages["torch"] for run in runs)
     return (
         f"Data: {made['data_source']}; {made['domain_source']}; {sizes} {made['unit']} a "
         f"domain{levels}, batch {batch}, {order} order{scaled}. "
@@ -170,13 +169,13 @@ def stand_in(run: Run) -> bool:
     dataset = run.request.checkpoint.dataset
     if not entry(dataset).real:
         return True
-    return dataset.startswith("npz") and run.provenance["fingerprint"] not in COPIES
+    return dataset.startswith("npz") and run.provenance.fingerprint not in COPIES
 
 
 def warning(runs: Sequence[Run]) -> str:
     """How far the levels of these runs compare with the paper's; empty on the paper's own data."""
     if any(map(stand_in, runs)):
         return "**Not the paper's data: these numbers do not compare with the paper's.**"
-    if all(run.provenance["official_data"] for run in runs):
+    if all(run.provenance.official_data for run in runs):
         return ""
     return "Not the paper's data as published: levels compare with the paper's only roughly."

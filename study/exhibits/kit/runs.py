@@ -18,10 +18,11 @@ from cascadetta_lib.evaluation.metrics import (
     forward_transfer,
     mean_online_error,
 )
-from cascadetta_lib.methods import METHODS, code_of
+from cascadetta_lib.methods import METHODS
 from study import weights as networks
+from study.requests import RunRequest, code_of_run
 from study.settings import Settings
-from study.store import Run, RunRequest, Store
+from study.store import CHECKSUMS, Run, Store
 from study.study import Study
 
 TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_unadapted": "unadapted"}
@@ -106,8 +107,8 @@ class Runs:
     """The stored runs of one dataset that a profile asks for, whichever profile made them.
 
     All are on one state of the data and, method by method, of one state of its code: those at hand.
-    They are the data of the newest run, and today's code where a run of it is stored, else that of
-    the newest run. `aside` says which runs this leaves out.
+    They are the data that were asked for last, else those of the newest run, and today's code where
+    a run of it is stored, else that of the newest run. `aside` says which runs this leaves out.
     """
 
     def __init__(
@@ -126,8 +127,11 @@ class Runs:
     def stored(self) -> list[Run]:
         """Every run of this dataset in the store."""
         folder = self.study.store.folder
-        names = tuple(sorted(path.name for path in (folder / "runs").glob("*")))
-        return list(_read(folder, names, self.modality, identity(self.dataset_name)))
+        entries = tuple(
+            (path.parent.name, path.read_bytes())
+            for path in sorted((folder / "runs").glob(f"*/{CHECKSUMS}"))
+        )
+        return list(_read(folder, entries, self.modality, identity(self.dataset_name)))
 
     def frame(self, points: Sequence[Point], seeds: Iterable[int] | None = None) -> pd.DataFrame:
         """A row per stored run, by point and seed.
@@ -201,7 +205,7 @@ class Runs:
             lines.append(
                 f"**Several data stand under the name {self.dataset_name}:** {left_out} runs on "
                 f"others ({fingerprints}) are stored and not shown. Shown are those on "
-                f"{shown[0].provenance['fingerprint']}."
+                f"{shown[0].provenance.fingerprint}."
             )
         of_data = [run for run in found if _data(run) not in other_data]
         codes = {(run.method, code(run)) for run in of_data} - {
@@ -241,21 +245,28 @@ class Runs:
             history = self.history(row["run"])
             if history is not None:
                 named = {name: row[name] for name in ("label", "objective", "seed")}
-                classes = len(row["run"].provenance["class_names"])
+                classes = len(row["run"].provenance.class_names)
                 found.append(history.assign(**named, classes=classes))
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
     @cached_property
     def _by_request(self) -> dict[RunRequest, Run]:
         """The stored runs by what was asked for, on the data and of the code at hand."""
-        ordered = sorted(self.stored, key=lambda run: str(run.provenance["finished"]))
+        store = self.study.store
+        ordered = sorted(
+            self.stored,
+            key=lambda run: (
+                _data(run) == store.data_at_hand(run.request.checkpoint),
+                run.provenance.finished,
+            ),
+        )
         data = {str(run.request.checkpoint.options): _data(run) for run in ordered}
         on_data = [
             run for run in ordered if _data(run) == data[str(run.request.checkpoint.options)]
         ]
-        codes = {run.method: code(run) for run in on_data}
-        codes |= {run.method: code(run) for run in on_data if is_current(run)}
-        return {run.request: run for run in on_data if code(run) == codes[run.method]}
+        codes = {_coded(run): code(run) for run in on_data}
+        codes |= {_coded(run): code(run) for run in on_data if is_current(run)}
+        return {run.request: run for run in on_data if code(run) == codes[_coded(run)]}
 
     @property
     def _seeds(self) -> list[int]:
@@ -323,23 +334,32 @@ def weights_of(run: Run) -> str:
     asked = run.request.checkpoint
     if asked.weights == "train":
         return f"trained here at seed {asked.seed}"
-    network = run.provenance.get("network") or {}
-    return network.get("sha256") or asked.weights
+    network = run.provenance.network
+    return (network and network.sha256) or asked.weights
 
 
 def code(run: Run) -> str | None:
-    """The state of the method's file that made a run; None where that is not on record."""
-    return run.provenance.get("code")
+    """The state of the code that made a run; None where that is not on record."""
+    return run.provenance.code or None
+
+
+def _coded(run: Run) -> tuple[str, bool]:
+    """What has one code: a method, with the training of its network where that is part of it."""
+    return run.method, run.request.checkpoint.weights == "train"
 
 
 def is_current(run: Run) -> bool:
     """Whether today's code of the method made a run."""
-    return run.method in set(METHODS) and code(run) == code_of(run.method)
+    return run.method in set(METHODS) and code(run) == code_of_run(run.request)
 
 
 @lru_cache(maxsize=4)
-def _read(folder: Path, names: tuple[str, ...], modality: Modality, dataset: str) -> list[Run]:
-    """The runs of a dataset in a store, read again where `names`, its entries, have changed."""
+def _read(
+    folder: Path, entries: tuple[tuple[str, bytes], ...], modality: Modality, dataset: str
+) -> list[Run]:
+    """The runs of a dataset in a store, read again where `entries` have changed: the names and the
+    checksums of what it holds.
+    """
     wanted = (modality, dataset)
     return list(
         Store(folder).runs(
@@ -350,4 +370,4 @@ def _read(folder: Path, names: tuple[str, ...], modality: Modality, dataset: str
 
 def _data(run: Run) -> tuple[str, str]:
     """What identifies the data of a run: their fingerprint, and where the domains come from."""
-    return run.provenance["fingerprint"], run.provenance["domain_source"]
+    return run.provenance.fingerprint, run.provenance.domain_source

@@ -56,12 +56,12 @@ def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
     values["row"] = values["method"] + ", " + values["variant"]
     others = (
         asked.dataset.startswith(("npz", "cifar10_sample"))
-        and run.provenance["fingerprint"] != OFFICIAL
+        and run.provenance.fingerprint != OFFICIAL
     )
     if stand_in(run) or (others and asked.weights.startswith(PUBLISHED)):
         return values[:0]
     values = values[values["table"] == table]
-    values = values[values["dataset"] == run.provenance["compare_with"]]
+    values = values[values["dataset"] == run.provenance.compare_with]
     if over == "batch_size":
         return values
     sizes = values["batch_size"]

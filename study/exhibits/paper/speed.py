@@ -29,8 +29,8 @@ class Speed(Exhibit):
         timed = frame.assign(
             seconds=[each["seconds"].mean() for each in domains],
             images=[each["count"].max() for each in domains],
-            work=[run.provenance["cost"]["work"] for run in frame["run"]],
-            device=[run.provenance["device"] for run in frame["run"]],
+            work=[run.provenance.cost["work"] for run in frame["run"]],
+            device=[run.provenance.device for run in frame["run"]],
         )
         rows = timed.groupby(["label", "device"], sort=False)
         means = rows.agg({"seconds": "mean", "work": "mean", "seed": "nunique"})

@@ -42,7 +42,7 @@ class Uncertainty(Exhibit):
             if table.empty or table[over].nunique() < 2:
                 return ["No figure: it takes two whole batches of a domain and two severities."]
         figure, grid = panels(2 * len(COLUMNS), 2, columns=2, sharex="col")
-        classes = len(frame["run"].iloc[0].provenance["class_names"])
+        classes = len(frame["run"].iloc[0].provenance.class_names)
         for axes, (column, over) in zip(grid, product(COLUMNS, tables), strict=True):
             draw_lines(axes, tables[over], over, column)
             label = "samples of the domain seen before" if over == "position" else over

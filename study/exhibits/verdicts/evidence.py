@@ -60,7 +60,7 @@ VALUES: dict[str, Callable[[Runs, Run], float]] = {
     ),
     "entropy_fall": _fall("entropy_auxiliary", 1000),
     "error_fall": _fall("error", 100),
-    "work": lambda runs, run: run.provenance["cost"]["work"],
+    "work": lambda runs, run: run.provenance.cost["work"],
     "agreement": trained("agreement"),
     "gradient_cosine": trained("gradient_cosine"),
     "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),

@@ -62,18 +62,18 @@ def hindrance_of_runs(name: str, used: Sequence[Run]) -> str:
     regime = REGIMES[name]
     for run in used:
         request, said, card = run.request.checkpoint, run.provenance, card_of(run)
-        kind, copy = request.dataset.partition(":")[0], COPIES.get(said["fingerprint"]) == name
+        kind, copy = request.dataset.partition(":")[0], COPIES.get(said.fingerprint) == name
         if request.modality == "image":
-            own = kind == regime.data and said.get("origin") in ("archive", "photographs")
+            own = kind == regime.data and said.origin in ("archive", "photographs")
             known = own or copy
         else:
-            known = said["official_data"]
+            known = said.official_data
         if not known:
-            return f"data: {said['data_source']}; {said['domain_source']} instead of {name}"
+            return f"data: {said.data_source}; {said.domain_source} instead of {name}"
         options = card.get("options", request.options)
         if options.get("train_size") is not None or options.get("held_out_fraction", 0) > 0.1:
             return "data: networks that are trained on a part of the source"
-        if card.get("data_fingerprint", said["fingerprint"]) != said["fingerprint"]:
+        if card.get("data_fingerprint", said.fingerprint) != said.fingerprint:
             return f"data: networks that are trained on other images ({card['data']})"
         network = request.network.model_dump() if request.network else card.get("network", {})
         for field, allowed in regime.network.items():

@@ -190,7 +190,7 @@ def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
         for modality in get_args(Modality)
         for name in settings.datasets(modality)
     ]
-    return [(runs.stored[0].provenance["compare_with"], runs) for runs in every if runs.stored]
+    return [(str(runs.stored[0].provenance.compare_with), runs) for runs in every if runs.stored]
 
 
 def judge_all(settings: Settings) -> list[Judgement]:

@@ -1,0 +1,171 @@
+"""Networks on request: loaded from the store, from where they were brought from, or trained now."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from safetensors.torch import load_model, save_model
+from torch import nn
+
+from cascadetta_lib.data.base import Dataset, Modality
+from cascadetta_lib.models import Cascade
+from cascadetta_lib.training.objectives import KnownTraining
+from cascadetta_lib.training.pretrain import new_network, pretrain
+from cascadetta_lib.training.theorem import check_theorem
+from study import weights
+from study.provenance import NetworkOrigin, Provenance, code_revision, provenance
+from study.requests import (
+    CheckpointRequest,
+    checkpoint_request,
+    code_of_theorem,
+    code_of_training,
+)
+from study.sections import Section
+from study.settings import Settings
+from study.store import Made, Store
+
+
+@dataclass(frozen=True)
+class Context:
+    """What requests are served with: the settings, the data, the store, and a network that was
+    brought in place of the settings' own, or None.
+    """
+
+    settings: Settings
+    modality: Modality
+    dataset: Dataset
+    device: str
+    store: Store
+    brought: weights.Brought | None
+
+    @property
+    def section(self) -> Section:
+        """The settings of the modality."""
+        return self.settings.section(self.modality)
+
+    @property
+    def trains(self) -> bool:
+        """Whether networks are trained here."""
+        return self.section.weights == "train" and not self.brought
+
+    def provenance(self, seconds: float, **more: Any) -> Provenance:
+        """Describe what makes a result now. more: other fields of Provenance, or in their place."""
+        dataset = self.dataset
+        facts: dict[str, Any] = {
+            "profile": self.settings.profile,
+            "data_source": dataset.source,
+            "official_data": dataset.official,
+            "origin": dataset.origin,
+            "class_names": tuple(dataset.class_names),
+            "fingerprint": dataset.fingerprint,
+            "domain_source": dataset.domain_source,
+            "compare_with": dataset.compare_with,
+            "unit": dataset.unit,
+        }
+        return Provenance(**facts | provenance(self.device, seconds) | more)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A network, in evaluation mode on the study's device.
+
+    history: how it was trained, a row an epoch (see pretrain.pretrain), or None where that is not
+    known. provenance: what trained it here, or None.
+    """
+
+    request: CheckpointRequest
+    model: nn.Module
+    history: pd.DataFrame | None
+    origin: NetworkOrigin
+    provenance: Provenance | None = None
+
+    @property
+    def classes(self) -> int:
+        """How many classes it predicts. Raises KeyError where that is not known."""
+        if self.provenance:
+            return len(self.provenance.class_names)
+        return int((self.origin.card or {})["classes"])
+
+    @property
+    def training(self) -> KnownTraining | None:
+        """How it was trained, by its request or its card; None where neither says it."""
+        known = self.request.training or (self.origin.card or {}).get("training")
+        return KnownTraining.model_validate(known) if known else None
+
+
+def find_checkpoint(context: Context, objective: str) -> Checkpoint:
+    """Return the network of an objective, trained now if it is to be trained and the store has
+    none.
+    """
+    request = checkpoint_request(context.settings, context.modality, objective, context.brought)
+    if request.weights == "train":
+        return _trained(context, request)
+    found = context.brought or weights.find(
+        context.section.weights, objective, request.seed, context.dataset
+    )
+    model = weights.fitting(found, context.dataset, context.section.domains[0])
+    origin = NetworkOrigin(found.origin, found.sha256, found.card)
+    return Checkpoint(request, model, found.history, origin)
+
+
+def _trained(context: Context, request: CheckpointRequest) -> Checkpoint:
+    """Return a network that is trained here, from the store or anew."""
+    network = request.network
+    training = request.training
+    assert network and training
+    dataset = context.dataset
+    code = code_of_training(context.modality)
+
+    def make(folder: Path) -> Made:
+        # It is no part of the entry, so it can stay until that is whole.
+        state_file = folder / ".training.pt"
+        model, history = pretrain(
+            dataset,
+            network,
+            request.objective,
+            training,
+            request.seed,
+            state_file,
+            code_revision(),
+        )
+        save_model(model, str(folder / "weights.safetensors"))
+        # Of a training that was resumed, the seconds and revisions of all its epochs count.
+        revisions = " then ".join(history.pop("code_revision").unique())
+        history.to_csv(folder / "history.csv", index=False)
+        seconds = float(history["seconds"].sum())
+        return Made(context.provenance(seconds, code_revision=revisions, code=code))
+
+    content = (dataset.fingerprint, code)
+    entry = context.store.make_once("checkpoints", request, content, make)
+    (entry.folder / ".training.pt").unlink(missing_ok=True)
+    model = new_network(dataset, network, request.objective, request.seed)
+    load_model(model, entry.folder / "weights.safetensors")
+    history = pd.read_csv(entry.folder / "history.csv")
+    origin = NetworkOrigin("trained here", code_revision=entry.provenance.code_revision, code=code)
+    return Checkpoint(request, model.to(context.device).eval(), history, origin, entry.provenance)
+
+
+def check_theorem_of(context: Context, objective: str) -> Mapping[str, Any]:
+    """Return what theorem.check_theorem finds of a network, kept in the store. Raises ValueError
+    where its training is not known.
+    """
+    request = checkpoint_request(context.settings, context.modality, objective, context.brought)
+    code = code_of_theorem(context.modality)
+
+    def make(folder: Path) -> Made:
+        checkpoint = find_checkpoint(context, objective)
+        began = time.perf_counter()
+        training = checkpoint.training
+        if training is None or not isinstance(checkpoint.model, Cascade):
+            raise ValueError(
+                "Theorem 1 needs a cascade and the α, β and λ of its training, not "
+                f"{request.weights}"
+            )
+        found = check_theorem(checkpoint.model, context.dataset, training, context.settings.seed)
+        return Made(context.provenance(time.perf_counter() - began, code=code), found)
+
+    content = (context.dataset.fingerprint, code)
+    return context.store.make_once("theorem", request, content, make).found

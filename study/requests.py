@@ -1,0 +1,172 @@
+"""What can be asked for, and the key under which it is kept. Nothing here reads data.
+
+A key holds the whole request and, as `content`, hashes of what it is made of: the data and the
+code. So a result is found again only where the same would be made.
+"""
+
+import hashlib
+import json
+
+from pydantic import BaseModel
+
+from cascadetta_lib.code import code_hash
+from cascadetta_lib.data import OPTIONS, entry, identity
+from cascadetta_lib.data.base import NOT_TRAINED_ON, Modality, Options
+from cascadetta_lib.data.streams import Domain, Order
+from cascadetta_lib.methods import METHODS, code_of
+from cascadetta_lib.models import Network
+from cascadetta_lib.training.objectives import KnownTraining, Training, training_for
+from study import weights
+from study.sections import NETWORKS, Protocol
+from study.settings import Settings, SettingsError
+
+STORE_FORMAT = 7
+"""Part of every key. Raise it when what an entry holds changes its form or its meaning."""
+DATA_MODULES: dict[Modality, str] = {
+    "image": "cascadetta_lib.data.images",
+    "text": "cascadetta_lib.data.reviews",
+    "speech": "cascadetta_lib.data.utterances",
+}
+"""What prepares and shifts the examples of a modality."""
+TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
+MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator",)
+THEOREM_MODULES = ("cascadetta_lib.training.theorem",)
+
+
+class Request(BaseModel, frozen=True, extra="forbid"):
+    """A request that has a key. It never changes; two equal ones have the same key on every
+    machine.
+    """
+
+    def key(self, *content: str) -> str:
+        """Return the name of its entry.
+
+        content: the fingerprint of the data, for a run the source of its domains, and the hash of
+        the code that makes it (`code_of_training`, `code_of_run` or `code_of_theorem`).
+        """
+        text = json.dumps([self.model_dump(mode="json"), content, STORE_FORMAT], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+
+class CheckpointRequest(Request):
+    """A network. weights: `train`, or where it comes from instead and a hash of what it is
+    ("shipped:1a2b3c4d5e6f"); network and training are None then. options: those of the dataset that
+    change what is learned."""
+
+    modality: Modality
+    dataset: str
+    options: dict[str, int | float | str | bool | None]
+    objective: str
+    weights: str
+    network: Network | None
+    training: KnownTraining | None
+    seed: int
+
+
+class RunRequest(Protocol, Request):
+    """A method on a stream from a checkpoint, with what the profile says of the protocol. order:
+    see streams.Order; dirichlet_delta: of a correlated one."""
+
+    checkpoint: CheckpointRequest
+    method: str
+    stream: tuple[Domain, ...]
+    batch_size: int
+    test_size: int | None
+    order: Order | None = None
+    dirichlet_delta: float | None = None
+
+    @property
+    def with_transfer(self) -> "RunRequest":
+        """The request that asks for F besides, and whose run has the same E and A."""
+        return self.model_copy(update={"forward_transfer": True})
+
+
+def single_dataset(settings: Settings, modality: Modality) -> str:
+    """Return the name of the dataset. Raises SettingsError where the settings name several."""
+    names = settings.datasets(modality)
+    if len(names) != 1:
+        raise SettingsError(
+            f"{modality}_dataset = {list(names)!r}: one is needed here, such as {names[0]}"
+        )
+    return names[0]
+
+
+def checkpoint_request(
+    settings: Settings,
+    modality: Modality,
+    objective: str,
+    brought: weights.Brought | None = None,
+) -> CheckpointRequest:
+    """Return the request for the network of an objective, or for `brought` in its place."""
+    section = settings.section(modality)
+    network = None
+    training = None
+    if brought:
+        origin = brought.origin
+    elif section.weights != "train":
+        origin = weights.origin(section.weights, objective, settings.seed)
+    else:
+        origin = "train"
+        network = section.part(NETWORKS[modality])
+        asked = training_for(objective, section.part(Training))
+        training = KnownTraining.model_validate(asked)
+    return CheckpointRequest(
+        modality=modality,
+        dataset=identity(single_dataset(settings, modality)),
+        options=section.part(OPTIONS[modality]).model_dump(exclude=NOT_TRAINED_ON),
+        objective=objective,
+        weights=origin,
+        network=network,
+        training=training,
+        seed=settings.seed,
+    )
+
+
+def run_request(
+    settings: Settings,
+    modality: Modality,
+    method: str,
+    objective: str | None = None,
+    brought: weights.Brought | None = None,
+) -> RunRequest:
+    """Return the request for a run. objective: None is the method's own."""
+    section = settings.section(modality)
+    objective = objective or METHODS[method].objective_on(modality)
+    return RunRequest(
+        **section.protocol,
+        checkpoint=checkpoint_request(settings, modality, objective, brought),
+        method=method,
+        stream=tuple(section.domains),
+        batch_size=batch_size(settings, modality),
+        test_size=section.part(Options).test_size,
+    )
+
+
+def batch_size(settings: Settings, modality: Modality) -> int:
+    """Return the size of the test batches: the profile's, else the paper's for the dataset."""
+    asked = settings.section(modality).batch_size
+    return asked or entry(single_dataset(settings, modality)).batch_size
+
+
+def code_of_training(modality: Modality) -> str:
+    """Hash the code that trains a network: that of training, of the networks and of the data."""
+    return code_hash([*TRAINING_MODULES, DATA_MODULES[modality]])
+
+
+def code_of_theorem(modality: Modality) -> str:
+    """Hash the code that checks Theorem 1 on a network, and that trains the network."""
+    return code_hash([*THEOREM_MODULES, *TRAINING_MODULES, DATA_MODULES[modality]])
+
+
+def code_of_run(request: RunRequest) -> str:
+    """Hash the code that makes a run: the method, the evaluator, the data, and the training of a
+    network that is trained here.
+    """
+    modality = request.checkpoint.modality
+    parts = [code_of(request.method), code_hash([*MEASURING_MODULES, DATA_MODULES[modality]])]
+    if request.checkpoint.weights == "train":
+        parts.append(code_of_training(modality))
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,152 @@
+"""Runs on request: loaded from the store, or a method evaluated on a stream now."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.data.images import ImageDataset
+from cascadetta_lib.evaluation.cost import batches_along, cost
+from cascadetta_lib.evaluation.evaluator import Evaluator
+from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods.source import source_examples
+from cascadetta_lib.training.objectives import Training
+from cascadetta_lib.training.pretrain import new_network
+from study import weights
+from study.checkpoints import Context, find_checkpoint
+from study.requests import RunRequest, batch_size, code_of_run, run_request
+from study.sections import Section
+from study.store import Made, Run, load_run
+
+
+def find_run(context: Context, method: str, objective: str | None = None) -> Run:
+    """Return what a method does on the stream, evaluated now if the store has no such run.
+
+    A stored run with F serves a request without. Raises ValueError for data that do not suffice.
+    """
+    request = run_request(context.settings, context.modality, method, objective, context.brought)
+    dataset = context.dataset
+    content = (dataset.fingerprint, dataset.domain_source, code_of_run(request))
+    if context.store.path("runs", request.with_transfer, content).is_dir():
+        request = request.with_transfer
+    check_data(context)
+
+    def make(folder: Path) -> Made:
+        checkpoint = find_checkpoint(context, request.checkpoint.objective)
+        began = time.perf_counter()
+        source = source_examples(METHODS[method], dataset)
+        adapter = build_method(request, checkpoint.model, dataset, source)
+        costs = cost(adapter, batches_along(request.stream, dataset, request.batch_size))
+        evaluator = Evaluator(
+            adapter,
+            dataset,
+            request.stream,
+            request.batch_size,
+            request.order,
+            request.dirichlet_delta,
+            request.checkpoint.seed,
+            request.order_seed,
+        )
+        result = evaluator.run(transfer=request.forward_transfer)
+        result.batches.to_csv(folder / "batches.csv", index=False)
+        result.accuracies.to_csv(folder / "accuracies.csv", index=False)
+        made_by = context.provenance(time.perf_counter() - began)
+        return Made(replace(made_by, network=checkpoint.origin, cost=costs, code=content[-1]))
+
+    entry = context.store.make_once("runs", request, content, make)
+    context.store.remember_data(request.checkpoint, content[:2])
+    return load_run(entry)
+
+
+def build_method(
+    request: RunRequest, model: nn.Module, dataset: Dataset, source: Tensor | None
+) -> Method:
+    """Return the method of a run on `model`, which becomes its own. Raises ValueError where the two
+    do not go together.
+    """
+    options: dict[str, Any] = {}
+    if isinstance(dataset, ImageDataset):
+        options["value_range"] = dataset.value_range
+    return METHODS[request.method](
+        model,
+        learning_rate=request.online_learning_rate,
+        predict=request.predict,
+        diversity=request.online_diversity,
+        memory=request.statistics_memory,
+        optimizer=request.online_optimizer,
+        copies=dataset.augmented_copies,
+        source=source,
+        seed=request.checkpoint.seed,
+        **options,
+    )
+
+
+def objectives_of(section: Section) -> list[str]:
+    """Return the pre-trainings that the methods start from, then those that the profile names
+    beside them.
+    """
+    own = [METHODS[name].objective_on(section.modality) for name in section.methods]
+    return list(dict.fromkeys([*own, *section.objectives]))
+
+
+def check_all(context: Context) -> None:
+    """Raise ValueError for what could fail later: networks, methods that cannot use them, too few
+    data.
+    """
+    for name in context.section.methods:
+        request = run_request(context.settings, context.modality, name, None, context.brought)
+        asked = request.checkpoint
+        if asked.network:  # It is trained here later.
+            model: nn.Module = new_network(
+                context.dataset, asked.network, asked.objective, asked.seed
+            ).to(context.device)
+        else:
+            model = find_checkpoint(context, asked.objective).model
+        source = source_examples(METHODS[name], context.dataset, most=2)
+        build_method(request, model, context.dataset, source)
+    place = context.section.weights
+    if place != "train" and not context.brought:
+        seed = context.settings.seed
+        for objective in dict.fromkeys(
+            [*objectives_of(context.section), *weights.present(place, seed)]
+        ):
+            weights.find(place, objective, seed, context.dataset)
+    check_data(context)
+
+
+def check_data(context: Context) -> None:
+    """Raise ValueError where there are too few examples to train on, or a batch of one text."""
+    dataset = context.dataset
+    prefix = f"{context.modality}_"
+    size = context.section.part(Training).training_batch_size
+    count = len(dataset.train.y)
+    if context.trains and count < size:
+        raise ValueError(
+            f"{prefix}training_batch_size = {size}, but there are {count} source examples to train "
+            "on"
+        )
+    if context.trains and len(dataset.train.y.unique()) < 2:
+        raise ValueError(f"{dataset.name}: all source examples are of one class")
+    single = _batch_of_one(context) if context.modality == "text" else None
+    if single:
+        raise ValueError(
+            f"{single} ends in a batch of one, which has no variance for BatchNorm; another "
+            f"{prefix}batch_size, {prefix}test_size or {prefix}held_out_fraction helps"
+        )
+
+
+def _batch_of_one(context: Context) -> str | None:
+    """Name what ends in a batch of one. A text is a vector, of which one has no variance."""
+    dataset = context.dataset
+    sizes = [(domain.name, len(dataset.domain(*domain).y)) for domain in context.section.domains]
+    if context.section.stream == "mixed":
+        sizes = [("the mixed stream", sum(size for _, size in sizes))]
+    for name, size in sizes:
+        if size % batch_size(context.settings, context.modality) == 1:
+            return f"{name} with {size} examples"
+    if context.trains and len(dataset.held_out.y) == 1:
+        return "the held-out set"
+    return None

@@ -1,0 +1,292 @@
+"""Attacks on keys: what is changed, and whether the result must then be another one.
+
+A key holds the content of what was read and the code of what made it, never names, times or sizes.
+"""
+
+import importlib
+import os
+import shutil
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import write_npz
+from torch import nn
+
+from cascadetta_lib.code import code_hash, files_of
+from cascadetta_lib.methods import METHODS, code_of
+from cascadetta_lib.methods.tent import Tent
+from study.exhibits.kit.runs import Runs, points_for
+from study.settings import load_profile
+from study.store import Run
+from study.study import Study
+
+SMALL: dict[str, Any] = {
+    "image_train_size": None,
+    "image_test_size": 8,
+    "image_held_out_fraction": 0.3,
+    "image_stream": ["fog"],
+    "image_batch_size": 8,
+    "image_methods": ["adabn"],
+    "image_forward_transfer": False,
+}
+HELPER = '"""What the method uses."""\nRATE = 0.5\n'
+METHOD = '''"""A method of one's own."""
+from cascadetta_lib.methods.tent import Tent
+from cascadetta_lib.helper_of_a_test import RATE
+
+class Mine(Tent):
+    """It is Tent."""
+
+    label = "Mine"
+    factor = RATE  # a comment
+'''
+
+
+class Plain(nn.Sequential):
+    """A network of the caller's, with a plain attribute and a buffer that no file holds."""
+
+    def __init__(self, factor: float = 1.0, seed: int = 0) -> None:
+        torch.manual_seed(seed)
+        super().__init__(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
+        self.factor = factor
+        self.register_buffer("shift", torch.zeros(1), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        shift: torch.Tensor = self.get_buffer("shift")
+        return super().forward(x) * self.factor + shift
+
+
+@dataclass
+class World:
+    """What an attack can change: a study on a folder of images, a network, and a method's files."""
+
+    folder: Path
+    data: Path
+    network: nn.Module
+    helper: Path
+    method: Path
+
+    def study(self) -> Study:
+        changes = SMALL | {"image_dataset": f"npz:{self.data}", "results_folder": str(self.folder)}
+        settings = load_profile("quick", changes | {"data_folder": str(self.folder / "data")})
+        return Study(settings).bring(self.network, "mine")
+
+    def write(self, path: Path, old: str, new: str) -> None:
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    helper = tmp_path / "modules" / "helper_of_a_test.py"
+    helper.parent.mkdir()
+    helper.write_text(HELPER)
+    name = "cascadetta_lib.helper_of_a_test"  # a module of the library, which a method imports
+    spec = importlib.util.spec_from_file_location(name, helper)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setitem(sys.modules, name, module)
+    method = helper.parent / "method_of_a_test.py"
+    method.write_text(METHOD)
+    monkeypatch.syspath_prepend(helper.parent)
+    monkeypatch.setitem(METHODS._entries, "mine", importlib.import_module("method_of_a_test").Mine)
+    data = write_npz(tmp_path / "pets")
+    yield World(tmp_path / "results", data, Plain(), helper, method)
+    sys.modules.pop("method_of_a_test", None)
+
+
+def other_labels(world: World) -> None:
+    write_npz(world.data, train={"y": np.arange(40)[::-1] % 10})
+
+
+def other_pixels_of_one_size_and_time(world: World) -> None:
+    path = world.data / "test.npz"
+    status = path.stat()
+    with np.load(path) as arrays:
+        x, y = arrays["x"].copy(), arrays["y"]
+    x[0] = 255 - x[0]
+    np.savez(path, x=x, y=y)
+    assert path.stat().st_size == status.st_size
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def a_copy_of_the_data(world: World) -> None:
+    for path in world.data.iterdir():
+        shutil.copy(path, path.with_suffix(".new"))
+        path.with_suffix(".new").replace(path)
+
+
+ATTACKS: dict[str, tuple[Callable[[World], object], bool]] = {
+    # What is changed, and whether the run must be another one.
+    "labels of the training images": (other_labels, True),
+    "pixels of a test image, size and time kept": (other_pixels_of_one_size_and_time, True),
+    "times of the data": (lambda world: os.utime(world.data / "test.npz", (1, 1)), False),
+    "data copied": (a_copy_of_the_data, False),
+    "weights of the network": (
+        lambda world: nn.init.constant_(world.network.get_parameter("2.bias"), 0.5),
+        True,
+    ),
+    "a plain attribute of the network": (lambda world: setattr(world.network, "factor", 2.0), True),
+    "a buffer that no file holds": (
+        lambda world: world.network.get_buffer("shift").fill_(0.5),
+        True,
+    ),
+    "the network built again": (lambda world: setattr(world, "network", Plain()), False),
+    "a line of the method": (
+        lambda world: world.write(world.method, "factor = RATE", "factor = 2 * RATE"),
+        True,
+    ),
+    "a comment of the method": (
+        lambda world: world.write(world.method, "# a comment", "# another"),
+        False,
+    ),
+    "a docstring of the method": (
+        lambda world: world.write(world.method, "It is Tent.", "It is Tent, again."),
+        False,
+    ),
+    "line breaks of the method": (
+        lambda world: world.write(world.method, "factor = RATE", "\n    factor = (RATE)"),
+        False,
+    ),
+    "a line of what the method imports": (
+        lambda world: world.write(world.helper, "0.5", "0.25"),
+        True,
+    ),
+    "a docstring of what the method imports": (
+        lambda world: world.write(world.helper, "uses", "needs"),
+        False,
+    ),
+    "times of the method's file": (lambda world: os.utime(world.method, (1, 1)), False),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attacks_on_keys(world: World, attack: str) -> None:
+    change, another = ATTACKS[attack]
+    world.study().run("mine")
+    change(world)
+    world.study().run("mine")
+    assert len(list(world.study().store.runs())) == 1 + another
+
+
+SETTINGS: dict[str, tuple[dict[str, Any], bool]] = {
+    "label of the profile": ({"profile": "another"}, False),
+    "methods beside it": ({"image_methods": ["adabn", "erm"]}, False),
+    "seeds beside it": ({"seeds": [0, 1]}, False),
+    "device by another name": ({"device": "cpu"}, False),
+    "a number by another type": ({"image_batch_size": 8.0}, False),
+    "seed": ({"seed": 1}, True),
+    "severity": ({"image_severity": 4}, True),
+    "size of the test batches": ({"image_batch_size": 4}, True),
+    "images of each domain": ({"image_test_size": 7}, True),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_attacks_on_keys_by_settings(world: World, name: str) -> None:
+    changes, another = SETTINGS[name]
+    study = world.study()
+    values = SMALL | {"image_dataset": f"npz:{world.data}", "results_folder": str(world.folder)}
+    changed = Study(load_profile("quick", values | changes)).bring(world.network, "mine")
+    assert (changed.request("mine").key() != study.request("mine").key()) == another
+
+
+def test_the_data_put_back_give_the_first_numbers_in_the_report_too(world: World) -> None:
+    """S1 of the second attack on reliability: the report decided by a clock."""
+
+    def run() -> Run:
+        return world.study().run("adabn")
+
+    def shown() -> Run:
+        study = world.study()
+        runs = Runs(study.settings)
+        runs.study = study
+        [found] = runs.frame(points_for(["adabn"]))["run"]
+        return found
+
+    kept = world.folder.parent / "kept"
+    shutil.copytree(world.data, kept)
+    first = run()
+    other_pixels_of_one_size_and_time(world)
+    second = run()
+    assert shown().provenance.fingerprint == second.provenance.fingerprint
+    shutil.copytree(kept, world.data, dirs_exist_ok=True)
+    assert run().provenance.finished == first.provenance.finished, "it is not made again"
+    assert shown().provenance.fingerprint == first.provenance.fingerprint
+    assert second.provenance.fingerprint != first.provenance.fingerprint
+
+
+def test_a_run_that_is_removed_and_made_again_is_shown_anew(world: World) -> None:
+    """S2: a cache by the names of entries kept the old numbers."""
+    study = world.study()
+    point = points_for(["adabn"])
+
+    def shown() -> Run:
+        runs = Runs(study.settings)
+        runs.study = study
+        [found] = runs.frame(point)["run"]
+        return found
+
+    study.run("adabn")
+    before = shown()
+    [folder] = (study.store.folder / "runs").glob("*")
+    shutil.rmtree(folder)
+    study.run("adabn")
+    assert [path.name for path in (study.store.folder / "runs").glob("*")] == [folder.name]
+    assert list(shown().batches["seconds"]) != list(before.batches["seconds"])
+
+
+CELL = """
+from cascadetta_lib.methods.tent import Tent
+FACTOR = 2
+def helper(x):
+    return FACTOR * x
+class Mine(Tent):
+    label = "Mine"
+    def adapted_loss(self, x):
+        return helper(x)
+"""
+CELLS: dict[str, tuple[str, str, bool]] = {
+    "the same text": ("", "", False),
+    "a comment": ("FACTOR = 2", "FACTOR = 2  # two", False),
+    "an attribute": ('label = "Mine"', 'label = "My"', True),
+    "a method's body": ("return helper(x)", "return helper(x) + 1", True),
+    "a function of the cell": ("FACTOR * x", "x * FACTOR", True),
+    "a value of the cell": ("FACTOR = 2", "FACTOR = 3", True),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_method_of_a_notebooks_cell_counts_by_what_it_does(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new, another = CELLS[name]
+
+    def code(text: str) -> str:
+        cell = types.ModuleType("cell")  # without a file, as a notebook's own module is
+        monkeypatch.setitem(sys.modules, "cell", cell)
+        exec(text, vars(cell))
+        kind = vars(cell)["Mine"]
+        assert issubclass(kind, Tent)
+        monkeypatch.setitem(METHODS._entries, "mine", kind)
+        return code_of("mine")
+
+    assert (code(CELL) != code(CELL.replace(old, new) if old else CELL)) == another
+
+
+def test_the_code_of_a_method_has_what_it_uses_and_no_other_method() -> None:
+    names = {path.name for path in files_of(["cascadetta_lib.methods.cascade"])}
+    assert {"cascade.py", "base.py", "losses.py", "batch_norm.py"} <= names
+    assert not {"cotta.py", "eata.py", "pretrain.py", "progress.py"} & names
+    assert "parameters.yaml" in {path.name for path in files_of(["cascadetta_lib.data.images"])}
+    hashes = [code_hash([f"cascadetta_lib.methods.{name}"]) for name in ("tent", "cascade")]
+    assert len(set(hashes)) == 2 and all(len(one) == 16 for one in hashes)
