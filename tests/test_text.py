@@ -16,7 +16,15 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from cascadetta_lib.augment.text import OPERATIONS, WORD, eda, words
-from cascadetta_lib.data import amazon, identity, load_dataset, msda, reviews, synthetic_reviews
+from cascadetta_lib.data import (
+    amazon,
+    amazon_counts,
+    identity,
+    load_dataset,
+    msda,
+    reviews,
+    synthetic_reviews,
+)
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.reviews import (
     DOMAINS,
@@ -514,3 +522,66 @@ def test_real_reviews(real: Path) -> None:
     ).any(1)
     assert different.float().mean() > 0.7, "the others' changes are outside the vocabulary"
     assert data.train.y.bincount().min() > 850
+
+
+# Counts
+# --------------------------------------------------------------------------------------------------
+
+
+def write_counts(folder: Path, **changes: str) -> None:
+    """Six reviews a file. Review i of each has i + 1 times the feature 4999, and only the first
+    file has the feature 0.
+    """
+    folder.mkdir(parents=True)
+    for domain, name in amazon_counts.FILES.items():
+        first = "0:2 " if domain == SOURCE_DOMAIN else ""
+        lines = [f"{1 if i % 2 else -1} {first}4999:{i + 1}" for i in range(6)]
+        (folder / name).write_text("\n".join(lines) + "\n" + changes.get(domain, ""))
+
+
+def load_counts(folder: Path, **changes: Any) -> TextDataset:
+    return load("amazon_counts", folder, **{"vocabulary_size": 5000, "msda_layers": 0} | changes)
+
+
+def test_counts_keep_the_columns_of_their_files(tmp_path: Path) -> None:
+    write_counts(tmp_path / "amazon_svmlight")
+    data = load_counts(tmp_path)
+    assert not data.recognised and "of unknown origin" in data.source
+    assert data.bank.shape[1] == 5000 and len(data.train.y) + len(data.held_out.y) == 6
+    for split, first in ((data.train, 2), *((data.domain(name), 0) for name in DOMAINS)):
+        features = data.prepare(split.x)
+        assert (features[:, 0] == first).all(), "no file is shifted"
+        assert torch.equal(split.y, (features[:, 4999].long() - 1) % 2)
+    assert torch.equal(data.randomise(data.train.x, seeded()), data.train.x)
+    assert data.augmented_texts(0, 2, seeded()) == [("no EDA", "2 of 5,000 features")] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1 5000:1", "columns 0..4999"),
+        ("1 3:x", "columns 0..4999"),
+        ("1 3:inf", "not finite"),
+        ("1 3:-1", "below 0"),
+        ("2 3:1", r"labels \[-1.0, 1.0, 2.0\]; allowed are −1 and \+1"),
+    ],
+)
+def test_faults_of_counts(tmp_path: Path, line: str, message: str) -> None:
+    write_counts(tmp_path / "amazon_svmlight", dvd=line)
+    with pytest.raises(ValueError, match=rf"dvd_test\.svmlight.*{message}"):
+        load_counts(tmp_path)
+    with pytest.raises(ValueError, match="vocabulary_size = 50: allowed is 5000"):
+        load_counts(tmp_path, vocabulary_size=50)
+    (tmp_path / "amazon_svmlight" / "kitchen_test.svmlight").unlink()
+    with pytest.raises(DataMissing, match="lacks kitchen_test.svmlight"):
+        load_counts(tmp_path)
+
+
+def test_real_counts(tmp_path: Path) -> None:
+    (tmp_path / "amazon_svmlight").symlink_to(real_data("amazon_svmlight"))
+    data = load_counts(tmp_path)
+    assert data.official and [len(data.domain(name).y) for name in DOMAINS] == [3586, 5681, 5945]
+    trained_on = {row.tobytes() for row in data.bank[data.train.x].numpy()}
+    held_out = {row.tobytes() for row in data.bank[data.held_out.x].numpy()}
+    assert len(data.train.y) == 1800 and not trained_on & held_out
+    assert not load_counts(tmp_path, test_size=50).official

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from pydantic import Field
+from scipy.sparse import vstack
 from torch import Tensor
 
 from cascadetta_lib.augment import generator_for
@@ -35,6 +36,7 @@ from cascadetta_lib.data.streams import Vocabulary
 SOURCE_DOMAIN = "books"
 DOMAINS = ("dvd", "electronics", "kitchen")  # the targets in the order of the stream (Sec. 5.2)
 EDA_SEED = 0
+NO_WORDS = "no words"  # the synonyms' name where features are given and there is no EDA
 CHUNK = 4096  # rows that mSDA maps at a time
 
 
@@ -68,15 +70,17 @@ class Reviews(NamedTuple):
     texts: np.ndarray  # of objects (N,)
     labels: Tensor  # int64 (N,), 0 for negative and 1 for positive
 
-    def places(self, seed: int) -> Split:
-        """The places of the reviews in a mixed order, and their labels. A domain has a seed of its
-        own: files hold one class after the other, so with one for all, the batches of all domains
-        would have the same labels."""
-        order = torch.randperm(len(self.labels), generator=torch.Generator().manual_seed(seed))
-        return Split(order, self.labels[order])
-
     def take(self, places: Tensor) -> "Reviews":
         return Reviews(self.texts[places.numpy()], self.labels[places])
+
+
+def mixed_places(labels: Tensor, seed: int) -> Split:
+    """The places of reviews in a mixed order, and their labels. A domain has a seed of its own:
+    files hold one class after the other, so with one for all, the batches of all domains would have
+    the same labels.
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    return Split(order, labels[order])
 
 
 class Synonyms(NamedTuple):
@@ -129,6 +133,8 @@ class TextDataset(Dataset):
         self, index: int, count: int, generator: torch.Generator
     ) -> list[tuple[str, str]]:
         """`count` EDA versions of a training review as pairs of operation and text."""
+        if self.synonyms.name == NO_WORDS:
+            return [("no EDA", self.texts[index])] * count
         review, strength = words(self.texts[index]), self.options.eda_strength
         drawn = [eda(review, strength, generator, self.synonyms.find) for _ in range(count)]
         return [(operation, " ".join(changed)) for operation, changed in drawn]
@@ -151,7 +157,7 @@ def make_text_dataset(
     them is cut away. fields: name, domain_source and compare_with of `TextDataset`.
     """
     everything = [train, *(domains[name] for name in DOMAINS)]
-    orders = [reviews.places(seed) for seed, reviews in enumerate(everything)]
+    orders = [mixed_places(part.labels, seed) for seed, part in enumerate(everything)]
     # Many reviews are there twice; none is trained on and held out at once.
     contents = [" ".join(words(train.texts[place])) for place in orders[0].x.tolist()]
     fitted, held_out = split_source(orders[0], options, contents)
@@ -171,12 +177,6 @@ def make_text_dataset(
     versions[own] = augmented.view(-1, copies)
     device = options.device
     stored = zip([own, *others], parts, strict=True)
-    whole = all(
-        (size or len(part.labels)) >= len(part.labels)
-        for size, part in zip(
-            [options.train_size, *[options.test_size] * len(DOMAINS)], everything, strict=True
-        )
-    )
     splits = [Split(places.to(device), part.labels.to(device)) for places, part in stored]
     tested = splits[1].take(slice(options.test_size))
 
@@ -199,7 +199,7 @@ def make_text_dataset(
         source=f"{source}, EDA with synonyms from {synonyms.name}",
         fingerprint=identity,
         origin="archive" if recognised else "other",
-        recognised=recognised and whole,
+        recognised=recognised and _whole(everything, options),
         class_names=("negative", "positive"),
         train=splits[0],
         held_out=splits[1],
@@ -210,6 +210,80 @@ def make_text_dataset(
         texts=list(parts[0].texts),
         synonyms=synonyms,
         **fields,
+    )
+
+
+class Counts(NamedTuple):
+    """Features of the reviews of one domain."""
+
+    counts: Any  # float32 CSR (N, D)
+    labels: Tensor  # int64 (N,), 0 for negative and 1 for positive
+
+    def take(self, places: Tensor) -> "Counts":
+        return Counts(self.counts[places.numpy()], self.labels[places])
+
+
+def make_counts_dataset(
+    *,
+    source: str,
+    train: Counts,
+    domains: Mapping[str, Counts],
+    options: TextOptions,
+    recognised: bool,
+    **fields: Any,
+) -> TextDataset:
+    """Make the dataset of reviews whose features are given, cut as the options say.
+
+    Without words there is no EDA: a row's only version is itself. The arguments are those of
+    `make_text_dataset`.
+    """
+    everything = [train, *(domains[name] for name in DOMAINS)]
+    orders = [mixed_places(part.labels, seed) for seed, part in enumerate(everything)]
+    contents = [train.counts[place].toarray().tobytes() for place in orders[0].x.tolist()]
+    fitted, held_out = split_source(orders[0], options, contents)
+    parts = [train.take(fitted.x), train.take(held_out.x)]
+    for part, order in zip(everything[1:], orders[1:], strict=True):
+        parts.append(part.take(order.x[: options.test_size]))
+    rows = torch.arange(sum(len(part.labels) for part in parts), device=options.device)
+    splits = [
+        Split(own, part.labels.to(options.device))
+        for own, part in zip(rows.split([len(part.labels) for part in parts]), parts, strict=True)
+    ]
+    counts = vstack([part.counts for part in parts], format="csr")
+    bank = torch.from_numpy(_with_msda(counts, len(fitted.y), options))
+    tensors = [
+        torch.from_numpy(array)
+        for part in everything
+        for array in (part.counts.indptr, part.counts.indices, part.counts.data)
+    ]
+    labels = [part.labels for part in everything]
+    return TextDataset(
+        source=source,
+        fingerprint=fingerprint([*tensors, *labels, *(order.x for order in orders)]),
+        origin="archive" if recognised else "other",
+        recognised=recognised and _whole(everything, options),
+        class_names=("negative", "positive"),
+        train=splits[0],
+        held_out=splits[1],
+        options=options,
+        bank=bank.to(options.device),
+        versions=rows[:, None],
+        domains={
+            SOURCE_DOMAIN: splits[1].take(slice(options.test_size)),
+            **dict(zip(DOMAINS, splits[2:], strict=True)),
+        },
+        texts=[f"{row.nnz} of {row.shape[1]:,} features" for row in parts[0].counts],
+        synonyms=Synonyms(lambda word: (), NO_WORDS),
+        **fields,
+    )
+
+
+def _whole(everything: Sequence[Reviews | Counts], options: TextOptions) -> bool:
+    """Whether the options cut nothing away from the source and the target domains."""
+    sizes = [options.train_size, *[options.test_size] * len(DOMAINS)]
+    return all(
+        size is None or size >= len(part.labels)
+        for size, part in zip(sizes, everything, strict=True)
     )
 
 
@@ -228,13 +302,20 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions
     ]
     others = [text for part in parts[1:] for text in part.texts]
     counts = count_ngrams(list(parts[0].texts), [*versions, *others], options.vocabulary_size)
+    return _with_msda(counts, len(parts[0].labels), options)
+
+
+def _with_msda(counts: Any, fitted_rows: int, options: TextOptions) -> np.ndarray:
+    """Counts (CSR) as dense features and, beside them, their mSDA, which is fitted on the first
+    rows.
+    """
     if not options.msda_layers:
         return counts.toarray()
 
     def dense(first: int, last: int) -> Tensor:
         return torch.from_numpy(counts[first:last].toarray()).to(options.device)
 
-    fitted = dense(0, len(parts[0].labels))
+    fitted = dense(0, fitted_rows)
     weights = msda.fit_msda(
         fitted, layers=options.msda_layers, probability=options.msda_probability
     )
@@ -248,7 +329,6 @@ def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any
     """Counts (float32 CSR) of the `size` most frequent unigrams and bigrams of `fitted` in these
     and in `others`.
     """
-    from scipy.sparse import vstack
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(token_pattern=WORD, ngram_range=(1, 2), dtype=np.float32)

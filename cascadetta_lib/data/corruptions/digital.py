@@ -1,5 +1,6 @@
 """Corruptions of colour and geometry, and those by coding."""
 
+import warnings
 from functools import cache
 
 import numpy as np
@@ -109,5 +110,9 @@ def jpeg_compression(x: Tensor, draws: Draws, quality: int) -> Tensor:
     levels = truncate(x).cpu()
     if not len(levels):
         return x
-    coded = encode_jpeg(list(levels), quality=quality)
-    return torch.stack(decode_jpeg(coded)).to(x.device).float() / 255
+    with warnings.catch_warnings():
+        # torchvision wants to leave coding to TorchCodec some day; requirements.txt pins it.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        coded = encode_jpeg(list(levels), quality=quality)
+        decoded = torch.stack(decode_jpeg(coded))
+    return decoded.to(x.device).float() / 255

@@ -1,0 +1,278 @@
+"""The data sheet: what the real sets hold that guesses get wrong, as docs/data-sheet.csv and .md.
+
+    python -m study.tools.data_sheet [--data FOLDER] [--set NAME ...]
+
+Each line of the CSV is one number: set, part, what was counted, and how many. An example copies
+another where its stored content is the same, bit by bit; the names and the order of the files play
+no part. Sets that the data folder does not have keep the lines that the CSV has of them.
+"""
+
+import argparse
+import csv
+import hashlib
+import io
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cascadetta_lib.data.base import write_atomically
+
+ROOT = Path(__file__).resolve().parents[2]
+SHEET = ROOT / "docs" / "data-sheet.csv"
+FIELDS = ("set", "part", "what", "count")
+
+
+class Part(NamedTuple):
+    """Labelled examples of one part of a set.
+
+    contents: a digest of each example. labels: the label of each. ordered: whether the order of
+    the examples means something, as in a file, and not only that of a list of file names.
+    """
+
+    name: str
+    contents: Sequence[bytes]
+    labels: Sequence[str]
+    ordered: bool = False
+
+
+Row = tuple[str, str, str, int]
+
+
+def describe(name: str, parts: Sequence[Part]) -> list[Row]:
+    """The lines of a set: for each part its size, classes, copies and runs of a label, and for each
+    pair of parts the copies between them.
+    """
+    rows: list[Row] = []
+    for part in parts:
+        classes = Counter(part.labels)
+        rows.append((name, part.name, "examples", len(part.labels)))
+        rows.append((name, part.name, "classes", len(classes)))
+        rows.append((name, part.name, "examples of the smallest class", min(classes.values())))
+        rows.append((name, part.name, "examples of the largest class", max(classes.values())))
+        groups = by_content([part])
+        copies = [group for group in groups.values() if len(group) > 1]
+        extra = sum(len(group) - 1 for group in copies)
+        rows.append((name, part.name, "examples that repeat an earlier one", extra))
+        unlike = sum(len({label for _, label in group}) > 1 for group in copies)
+        rows.append((name, part.name, "repeated contents with unlike labels", unlike))
+        if part.ordered:
+            rows.append((name, part.name, "longest run of a label", longest_run(part.labels)))
+    for place, later in enumerate(parts):
+        for earlier in parts[:place]:
+            known: dict[bytes, set[str]] = defaultdict(set)
+            for content, label in zip(earlier.contents, earlier.labels, strict=True):
+                known[content].add(label)
+            shared = [
+                label not in known[content]
+                for content, label in zip(later.contents, later.labels, strict=True)
+                if content in known
+            ]
+            between = f"{later.name} in {earlier.name}"
+            rows.append((name, between, "examples that copy one", len(shared)))
+            rows.append((name, between, "of these with no copy of its label", sum(shared)))
+    return rows
+
+
+def by_content(parts: Iterable[Part]) -> dict[bytes, list[tuple[str, str]]]:
+    """The examples, as part and label, of each content."""
+    groups: dict[bytes, list[tuple[str, str]]] = defaultdict(list)
+    for part in parts:
+        for content, label in zip(part.contents, part.labels, strict=True):
+            groups[content].append((part.name, label))
+    return groups
+
+
+def longest_run(labels: Sequence[str]) -> int:
+    """How often a label stands one after the other at most."""
+    longest = 0
+    run = 0
+    previous = None
+    for label in labels:
+        run = run + 1 if label == previous else 1
+        previous = label
+        longest = max(longest, run)
+    return longest
+
+
+def digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def cifar10(folder: Path) -> list[Part]:
+    """The official files, by pixels."""
+    from torchvision.datasets import CIFAR10
+
+    parts = []
+    for name, train in (("train", True), ("test", False)):
+        read = CIFAR10(str(folder), train=train)
+        contents = [digest(image.tobytes()) for image in read.data]
+        parts.append(Part(name, contents, [str(label) for label in read.targets], ordered=True))
+    return parts
+
+
+def cifar100(folder: Path) -> list[Part]:
+    """The whole copy in cifar-100, by pixels."""
+    parts = []
+    for name in ("train", "test"):
+        with np.load(folder / "cifar-100" / f"{name}.npz") as arrays:
+            contents = [digest(image.tobytes()) for image in arrays["x"]]
+            labels = [str(label) for label in arrays["y"].tolist()]
+        parts.append(Part(name, contents, labels, ordered=True))
+    return parts
+
+
+def tiny_imagenet(folder: Path) -> list[Part]:
+    """The JPEG files, by their bytes."""
+    from cascadetta_lib.data.tiny_imagenet import list_clean
+
+    listed = list_clean(folder / "tiny-imagenet-200")
+    parts = []
+    for name, paths, labels in (
+        ("train", listed.train, listed.train_y),
+        ("validation", listed.test, listed.test_y),
+    ):
+        contents = [digest(path.read_bytes()) for path in paths]
+        parts.append(Part(name, contents, [str(label) for label in labels]))
+    return parts
+
+
+def speech(folder: Path) -> list[Part]:
+    """The ten words of the sample, by their samples; parts are those of the archive's own rule,
+    which hashes the speaker's name.
+    """
+    import soundfile
+
+    place = folder / "SpeechCommands" / "speech_commands_v0.01"
+    found: dict[str, tuple[list[bytes], list[str]]] = {
+        name: ([], []) for name in ("training", "validation", "testing")
+    }
+    for path in sorted(place.glob("[!_]*/*.wav")):
+        samples, _ = soundfile.read(path, dtype="int16")
+        contents, labels = found[archive_part(path.name)]
+        contents.append(digest(samples.tobytes()))
+        labels.append(path.parent.name)
+    return [Part(name, contents, labels) for name, (contents, labels) in found.items()]
+
+
+def archive_part(name: str) -> str:
+    """The part of Speech Commands that a recording belongs to, by the rule in the archive's README:
+    10 % each for validation and testing, by a hash of what stands before _nohash_.
+    """
+    most = 2**27 - 1
+    speaker = name.partition("_nohash_")[0]
+    hashed = int(hashlib.sha1(speaker.encode()).hexdigest(), 16)
+    percentage = hashed % (most + 1) * (100 / most)
+    if percentage < 10:
+        return "validation"
+    return "testing" if percentage < 20 else "training"
+
+
+def amazon(folder: Path) -> list[Part]:
+    """The labelled reviews of the four domains, by their words."""
+    from cascadetta_lib.augment.text import words
+    from cascadetta_lib.data.amazon import read_reviews
+
+    parts = []
+    for domain in ("books", "dvd", "electronics", "kitchen"):
+        place = folder / "sorted_data_acl" / domain
+        if not place.is_dir():
+            place = folder / "sorted_data_acl" / "kitchen_&_housewares"
+        reviews, _ = read_reviews([place / "negative.review", place / "positive.review"])
+        contents = [digest(" ".join(words(text)).encode()) for text in reviews.texts]
+        parts.append(Part(domain, contents, [str(label) for label in reviews.labels.tolist()]))
+    return parts
+
+
+def counts(domain: str) -> Callable[[Path], list[Part]]:
+    """A reader of the count files of one domain, by their rows."""
+
+    def read(folder: Path) -> list[Part]:
+        from cascadetta_lib.data.amazon_counts import read_counts
+
+        parts = []
+        for name in ("train", "test"):
+            found = read_counts(folder / "amazon_svmlight" / f"{domain}_{name}.svmlight")
+            contents = [digest(row.toarray().tobytes()) for row in found.counts]
+            labels = [str(label) for label in found.labels.tolist()]
+            parts.append(Part(name, contents, labels, ordered=True))
+        return parts
+
+    return read
+
+
+READERS: dict[str, tuple[str, Callable[[Path], list[Part]]]] = {
+    "CIFAR-10": ("cifar-10-batches-py", cifar10),
+    "CIFAR-100": ("cifar-100", cifar100),
+    "Tiny-ImageNet": ("tiny-imagenet-200", tiny_imagenet),
+    "Speech Commands, ten words": ("SpeechCommands", speech),
+    "Amazon, labelled": ("sorted_data_acl", amazon),
+    **{
+        f"Amazon counts, {domain}": ("amazon_svmlight", counts(domain))
+        for domain in ("books", "dvd", "electronics", "kitchen")
+    },
+}
+"""Name of a set to its folder in the data folder and its reader."""
+
+
+def read_sheet(path: Path) -> list[Row]:
+    """The lines of a data sheet; none where there is no file."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            (row["set"], row["part"], row["what"], int(row["count"]))
+            for row in csv.DictReader(file)
+        ]
+
+
+def write_sheet(rows: Sequence[Row], path: Path) -> None:
+    """Write the CSV and, beside it, the same as Markdown, one table a set."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(FIELDS)
+    writer.writerows(rows)
+    write_atomically(path, lambda file: file.write(table.getvalue().encode()))
+    lines = [
+        "# Data sheet",
+        "",
+        "Written by `python -m study.tools.data_sheet` from the real data; a test holds the CSV to "
+        "the sets that are at hand. A copy is an example with the same content, bit by bit: pixels "
+        "of CIFAR, bytes of Tiny-ImageNet's files, samples of a recording, words of a review, a "
+        "row of counts.",
+        "The study trains on no copy of a held-out example. Copies between training and test "
+        "images stay, as in everybody's numbers.",
+    ]
+    for name in dict.fromkeys(row[0] for row in rows):
+        lines += ["", f"## {name}", "", "| part | what | count |", "|---|---|---:|"]
+        lines += [
+            f"| {part} | {what} | {count:,} |" for of, part, what, count in rows if of == name
+        ]
+    text = "\n".join(lines) + "\n"
+    write_atomically(path.with_suffix(".md"), lambda file: file.write(text.encode()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", default=os.environ.get("CASCADETTA_DATA", "data"))
+    parser.add_argument("--set", nargs="+", choices=list(READERS), default=list(READERS))
+    parser.add_argument("--output", type=Path, default=SHEET)
+    arguments = parser.parse_args()
+    folder = Path(arguments.data).expanduser()
+    known = read_sheet(arguments.output)
+    rows: list[Row] = []
+    for name, (place, read) in READERS.items():
+        if name in arguments.set and (folder / place).exists():
+            rows += describe(name, read(folder))
+            print(f"{name}: computed", flush=True)
+        else:
+            rows += [row for row in known if row[0] == name]
+            print(f"{name}: as it was", flush=True)
+    write_sheet(rows, arguments.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The data sheet: counts of made-up parts, and the committed sheet against the real data."""
+
+from pathlib import Path
+
+import pytest
+from conftest import real_data
+
+from study.tools.data_sheet import (
+    READERS,
+    SHEET,
+    Part,
+    archive_part,
+    describe,
+    longest_run,
+    read_sheet,
+    write_sheet,
+)
+
+
+def test_copies_and_labels_are_counted() -> None:
+    first = Part("train", [b"a", b"b", b"a", b"c", b"a"], ["0", "1", "0", "1", "1"], ordered=True)
+    second = Part("test", [b"c", b"d", b"b", b"b"], ["1", "0", "0", "1"])
+    found = {(part, what): count for _, part, what, count in describe("made up", [first, second])}
+    assert found["train", "examples"] == 5 and found["test", "examples"] == 4
+    assert found["train", "examples of the smallest class"] == 2
+    assert found["train", "examples that repeat an earlier one"] == 2
+    assert found["train", "repeated contents with unlike labels"] == 1
+    assert found["train", "longest run of a label"] == 2
+    assert ("test", "longest run of a label") not in found
+    assert found["test", "examples that repeat an earlier one"] == 1
+    assert found["test in train", "examples that copy one"] == 3
+    assert found["test in train", "of these with no copy of its label"] == 1
+    assert longest_run([]) == 0 and longest_run(["1", "0", "0", "0", "1"]) == 3
+
+
+def test_a_sheet_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    rows = [("a, set", "train", "examples", 12_345), ("b", "test", "classes", 2)]
+    write_sheet(rows, tmp_path / "sheet.csv")
+    assert read_sheet(tmp_path / "sheet.csv") == rows
+    assert "| train | examples | 12,345 |" in (tmp_path / "sheet.md").read_text()
+    assert read_sheet(tmp_path / "none.csv") == []
+
+
+def test_the_archives_rule_decides_the_part_of_a_recording() -> None:
+    """It gives the archive's own lists."""
+    lists = real_data("speech_sample/speech_commands_v0.01")
+    for name, part in (("testing_list.txt", "testing"), ("validation_list.txt", "validation")):
+        lines = (lists / name).read_text().split()
+        assert {archive_part(line.partition("/")[2]) for line in lines} == {part}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_committed_sheet_is_that_of_the_real_data(name: str) -> None:
+    place, read = READERS[name]
+    folder = real_data(place).parent
+    committed = [row for row in read_sheet(SHEET) if row[0] == name]
+    assert committed == describe(name, read(folder))
+
+
+def test_the_committed_markdown_is_that_of_the_committed_sheet(tmp_path: Path) -> None:
+    write_sheet(read_sheet(SHEET), tmp_path / SHEET.name)
+    committed = SHEET.with_suffix(".md").read_text(encoding="utf-8")
+    assert (tmp_path / SHEET.name).with_suffix(".md").read_text(encoding="utf-8") == committed
