@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tokenize
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -92,6 +93,8 @@ def test_what_the_prose_refers_to_exists(path: Path) -> None:
 
 @each_notebook
 def test_a_notebook_decides_and_the_library_does(path: Path) -> None:
+    if path.stem == "00_tour":
+        pytest.skip("the tour shows the algorithm itself, in plain PyTorch")
     for node in ast.walk(ast.parse(code(path))):
         banned = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.While
         assert not isinstance(node, banned), ast.unparse(node)
@@ -208,8 +211,24 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
     assert {request["checkpoint"]["training"]["iterations"] for request in requests} == {20}
 
 
+def test_the_tour_gives_the_errors_of_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("matplotlib.pyplot.plot", lambda *given, **options: None)
+    small = f"\nresults_folder = {str(tmp_path)!r}\nimage_train_size = 200\nimage_epochs = 1\n"
+    parameters, *others = [cell["source"] for cell in code_cells(NOTEBOOKS[0])]
+    namespace: dict[str, Any] = {}
+    for source in (parameters + small, *others):
+        exec(compile(source, "00_tour", "exec"), namespace)
+    told = capsys.readouterr().out
+    assert len(re.findall(r"^\w+ +[\d.]+ % here, +[\d.]+ % by", told, flags=re.MULTILINE)) == 3
+    for name, run in namespace["runs"].items():
+        counts = run.batches.sort_values("position")["errors"].tolist()
+        assert namespace["errors"][name] == counts, name
+
+
 def test_the_first_notebook_trains_all_that_a_profile_names() -> None:
     """Not only what its methods start from: the profile `networks` has seven pre-trainings and four
     of such methods.
     """
-    assert "[study.checkpoint(objective) for objective in study.objectives]" in code(NOTEBOOKS[0])
+    assert "[study.checkpoint(objective) for objective in study.objectives]" in code(NOTEBOOKS[1])
