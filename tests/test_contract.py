@@ -183,8 +183,14 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
     "loses a parameter": Losing,
     "SyncBatchNorm": lambda: Trunk(nn.SyncBatchNorm),
     "TorchScript": lambda: torch.jit.script(Trunk()),
-    "no BatchNorm": lambda: Trunk(lambda channels: nn.Identity()),
+    "no normalisation": lambda: Trunk(lambda channels: nn.Identity()),
+    "GroupNorm": lambda: Trunk(lambda channels: nn.GroupNorm(2, channels)),
+    "LayerNorm": lambda: Trunk(lambda channels: nn.LayerNorm([channels, 8, 8])),
+    "InstanceNorm": lambda: Trunk(lambda channels: nn.InstanceNorm2d(channels, affine=True)),
 }
+
+
+OTHER_NORMS = ("GroupNorm", "LayerNorm", "InstanceNorm")
 
 
 class Masked(nn.Linear):
@@ -207,8 +213,10 @@ def refusal(kind: str, name: str) -> str | None:
         return "use tent"
     if name == "erm" or name == "lame":
         return "use adabn" if kind == "no running statistics" else None
-    if kind == "no BatchNorm" and name != "cotta":
-        return "use erm, lame or cotta"
+    if kind == "no normalisation" and name != "cotta":
+        return "erm, lame or cotta"
+    if kind in OTHER_NORMS and (name == "adabn" or name in OTHER_STATISTICS):
+        return "use tent, erm, lame or cotta"
     if kind == "SyncBatchNorm":
         return "nn.BatchNorm2d"
     if kind == "compiled" and name in OTHER_STATISTICS:

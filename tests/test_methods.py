@@ -313,14 +313,12 @@ def convolutions(*last: nn.Module, norm: nn.Module | None = None) -> nn.Sequenti
 
 
 REFUSED = [
-    *(
-        (name, lambda: convolutions(norm=nn.Identity()), "has no layer of nn.BatchNorm1d")
-        for name in ("adabn", "tent")
-    ),
+    ("adabn", lambda: convolutions(norm=nn.Identity()), "has no layer of nn.BatchNorm1d"),
+    ("tent", lambda: convolutions(norm=nn.Identity()), "has no normalisation layer"),
     (
         "cascade",
         lambda: Cascade(nn.Flatten(), nn.Linear(9, 4), nn.Linear(4, 4)),
-        "has no layer of nn.BatchNorm1d",
+        "has no normalisation layer",
     ),
     ("tent", lambda: convolutions(norm=nn.BatchNorm2d(4, affine=False)), "use adabn"),
     *((name, lambda: convolutions().half(), "use model.float()") for name in ("tent", "cotta")),
@@ -346,7 +344,7 @@ REFUSED = [
     ("lame", convolutions, "nn.Linear, and Sequential has none; use erm"),
     *(
         (name, lambda: convolutions(norm=nn.Identity()), "no layer of nn.Batch")
-        for name in ("roid", "rotta", "tema")
+        for name in ("rotta", "tema")
     ),
     (
         "cascade_plus",

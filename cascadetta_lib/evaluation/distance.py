@@ -7,17 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from cascadetta_lib.methods import Method
-
-NORMALIZATION = (
-    nn.BatchNorm1d,
-    nn.BatchNorm2d,
-    nn.BatchNorm3d,
-    nn.InstanceNorm1d,
-    nn.InstanceNorm2d,
-    nn.InstanceNorm3d,
-    nn.GroupNorm,
-    nn.LayerNorm,
-)
+from cascadetta_lib.models import NORMALIZATION
 
 
 class Moved(NamedTuple):

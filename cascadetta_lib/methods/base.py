@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import checks
 from cascadetta_lib.models import (
+    NORMALIZATION,
     BatchNorm,
     Outputs,
     as_outputs,
-    batch_norm_parameters,
     batch_norms,
+    normalization_parameters,
     use_batch_statistics,
 )
 from cascadetta_lib.models.statistics import RememberedStatistics, give_statistics, statistics_of
@@ -115,21 +116,29 @@ class Method(nn.Module):
         return []
 
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
-        """Return scale and shift of every BatchNorm layer of `module`; ValueError without any."""
-        self.require_batch_norm(module)
-        if any(norm.weight is None for norm in batch_norms(module)):
+        """Return scale and shift of every normalisation layer of `module`; ValueError if none."""
+        parameters = normalization_parameters(module)
+        if parameters:
+            return parameters
+        name = type(module).__name__
+        if any(isinstance(child, NORMALIZATION) for child in module.modules()):
             raise ValueError(
-                f"{self.label} adapts scale and shift, and a BatchNorm has none (affine=False); "
-                "use adabn"
+                f"{self.label} adapts scales and shifts, and no normalisation layer of {name} has "
+                "any (affine=False); use adabn, lame or cotta"
             )
-        return batch_norm_parameters(module)
+        raise ValueError(
+            f"{self.label}: {name} has no normalisation layer, such as nn.BatchNorm2d or "
+            "nn.LayerNorm; use erm, lame or cotta"
+        )
 
     def require_batch_norm(self, module: nn.Module) -> None:
+        """Refuse a module without BatchNorm, for a method that lives on the batch's statistics."""
+        checks.require_ordinary_batch_norm(self.label, self.model)
         if not any(batch_norms(module)):
             name = type(module).__name__
             raise ValueError(
-                f"{self.label}: {name} has no layer of nn.BatchNorm1d, 2d or 3d; use erm, lame or "
-                "cotta"
+                f"{self.label} works by the statistics of batches, and {name} has no layer of "
+                "nn.BatchNorm1d, 2d or 3d; use tent, erm, lame or cotta"
             )
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
@@ -144,7 +153,7 @@ class Method(nn.Module):
             checks.require_gradient(self.label, loss.requires_grad)
             loss.backward()
         if not self._stepped:
-            scales = [one for one in batch_norm_parameters(self.model) if one.requires_grad]
+            scales = [one for one in normalization_parameters(self.model) if one.requires_grad]
             reached = not scales or any(scale.grad is not None for scale in scales)
             checks.require_gradient(self.label, reached)
         self.optimizer.step()

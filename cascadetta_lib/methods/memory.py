@@ -36,5 +36,6 @@ class WithMemory(Method):
                     f"{self.label} would remember other examples than the batch; memory needs "
                     "predict='after'"
                 )
+            self.require_batch_norm(self.model)
             self.give_statistics(partial(self.memory_statistics, examples=self.memory))
         super().configure_model()

@@ -1,4 +1,4 @@
-"""Tent (Wang et al. 2021): scale and shift of every BatchNorm, by the entropy of the main
+"""Tent (Wang et al. 2021): scale and shift of every normalisation layer, by the entropy of the main
 prediction.
 """
 

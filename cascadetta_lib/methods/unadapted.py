@@ -34,5 +34,5 @@ class AdaBN(WithMemory):
     adapts = False
 
     def configure_model(self) -> None:
-        super().configure_model()
         self.require_batch_norm(self.model)
+        super().configure_model()

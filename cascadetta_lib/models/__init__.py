@@ -1,9 +1,11 @@
 """The networks: φ, θ_m and θ_a of the cascade, and TTT's parallel network."""
 
 from cascadetta_lib.models.batch_norm import (
+    NORMALIZATION,
     BatchNorm,
     batch_norm_parameters,
     batch_norms,
+    normalization_parameters,
     use_batch_statistics,
 )
 from cascadetta_lib.models.build import (
@@ -17,6 +19,7 @@ from cascadetta_lib.models.cascade import Cascade, Outputs, Parallel, as_outputs
 from cascadetta_lib.models.functional import call_with
 
 __all__ = [
+    "NORMALIZATION",
     "BatchNorm",
     "Cascade",
     "ImageNetwork",
@@ -30,5 +33,6 @@ __all__ = [
     "batch_norms",
     "build_network",
     "call_with",
+    "normalization_parameters",
     "use_batch_statistics",
 ]

@@ -1,10 +1,24 @@
-"""BatchNorm layers and their parameters. Whose statistics a layer may use is in statistics.py."""
+"""Normalisation layers and their scales and shifts. Whose statistics BatchNorm may use is in
+statistics.py.
+"""
 
 from collections.abc import Iterator
 
 from torch import nn
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+NORMALIZATION = (
+    nn.BatchNorm1d,
+    nn.BatchNorm2d,
+    nn.BatchNorm3d,
+    nn.InstanceNorm1d,
+    nn.InstanceNorm2d,
+    nn.InstanceNorm3d,
+    nn.GroupNorm,
+    nn.LayerNorm,
+    nn.RMSNorm,
+)
+"""The layers whose scales and shifts methods adapt."""
 
 
 def batch_norms(module: nn.Module) -> Iterator[BatchNorm]:
@@ -14,12 +28,16 @@ def batch_norms(module: nn.Module) -> Iterator[BatchNorm]:
 
 def batch_norm_parameters(module: nn.Module) -> list[nn.Parameter]:
     """Return scale and shift of every BatchNorm layer of `module`, where it has them, each once."""
-    found: dict[nn.Parameter, None] = {}
-    for norm in batch_norms(module):
-        for parameter in (norm.weight, norm.bias):
-            if parameter is not None:
-                found[parameter] = None
-    return list(found)
+    return _scales_and_shifts(batch_norms(module))
+
+
+def normalization_parameters(module: nn.Module) -> list[nn.Parameter]:
+    """Return scale and shift of every normalisation layer of `module`, where it has them, each
+    once.
+    """
+    return _scales_and_shifts(
+        child for child in module.modules() if isinstance(child, NORMALIZATION)
+    )
 
 
 def use_batch_statistics(module: nn.Module) -> None:
@@ -27,3 +45,12 @@ def use_batch_statistics(module: nn.Module) -> None:
     for norm in batch_norms(module):
         norm.training = True
         norm.track_running_stats = False
+
+
+def _scales_and_shifts(layers: Iterator[nn.Module]) -> list[nn.Parameter]:
+    found: dict[nn.Parameter, None] = {}
+    for layer in layers:
+        for parameter in (layer.weight, getattr(layer, "bias", None)):
+            if isinstance(parameter, nn.Parameter):
+                found[parameter] = None
+    return list(found)

@@ -91,6 +91,7 @@ class RoTTA(WithCopies):
             raise ValueError(
                 f"{self.label} learns from augmented copies; pass a function as copies, or use tent"
             )
+        self.require_batch_norm(self.model)
         self.give_statistics(partial(MovingStatistics, momentum=ALPHA))
         super().configure_model()
         self.teacher = copy.deepcopy(self.model).requires_grad_(False).eval()

@@ -24,9 +24,9 @@ class TEMA(Method):
     label, adapts = "TEMA", False
 
     def configure_model(self) -> None:
+        self.require_batch_norm(self.model)
         self.give_statistics(MovingStatistics)
         super().configure_model()
-        self.require_batch_norm(self.model)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
