@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from test_methods import made_up
-from torch import Tensor
+from torch import Tensor, nn
 
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import Domain, draw_order, shuffle_examples
@@ -337,3 +337,47 @@ def test_what_never_changes_is_asked_once(
     )
     Evaluator(make("adabn", memory=8), dataset, STREAM, BATCH).run()
     assert asked == STREAM
+
+
+class OnePixel(nn.Module):
+    """Ends at one pixel, as a ResNet-18 does on 32×32 pixels, and masks a class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(8), nn.Flatten()
+        )
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.head(self.layers(x))
+        return torch.cat([z[:, :3], torch.full_like(z[:, 3:], -torch.inf)], 1)
+
+
+def test_a_last_batch_of_one_is_refused_before_the_stream(dataset: ImageDataset) -> None:
+    """There are 22 images: 21 and 1, or 11 and 11."""
+    method = METHODS["adabn"](OnePixel())
+    predicted = []
+    predict = method.predict
+    method.predict = lambda x: (predicted.append(len(x)), predict(x))[1]  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="AdaBN: a BatchNorm needs more than 1 value per channel"):
+        Evaluator(method, dataset, STREAM, 21).run()
+    assert predicted == [1]
+    assert Evaluator(method, dataset, STREAM, 11).run().batches["count"].eq(11).all()
+
+
+def test_masked_classes_are_finite_enough(dataset: ImageDataset) -> None:
+    for name in ("erm", "tent"):
+        batches = Evaluator(METHODS[name](OnePixel()), dataset, STREAM, 11).run().batches
+        assert batches["entropy_main"].between(0, np.log(3)).all(), name
+
+
+def test_a_network_without_finite_logits_is_not_told_to_learn_more_slowly(
+    dataset: ImageDataset,
+) -> None:
+    network = OnePixel()
+    network.head.weight.data.fill_(torch.nan)
+    for name, advice in (("erm", "look at the network"), ("tent", "lower the learning rate")):
+        with pytest.raises(ValueError, match=f"logits not finite on .*; {advice}"):
+            Evaluator(METHODS[name](network), dataset, STREAM, 11).run()

@@ -342,10 +342,12 @@ REFUSED = [
         for name in ("cotta", "roid", "rotta")
     ),
     ("lame", convolutions, "nn.Linear, and Sequential has none; use erm"),
+    ("tema", lambda: convolutions(norm=nn.Identity()), "no layer of nn.Batch"),
     *(
-        (name, lambda: convolutions(norm=nn.Identity()), "no layer of nn.Batch")
-        for name in ("rotta", "tema")
+        (name, lambda: convolutions(norm=nn.Identity()), "no normalisation layer")
+        for name in ("roid", "rotta")
     ),
+    ("rotta", lambda: convolutions(norm=nn.GroupNorm(2, 4)), "no layer of nn.Batch"),
     (
         "cascade_plus",
         lambda: Cascade(

@@ -30,6 +30,7 @@ from cascadetta_lib.data.streams import Domain, Order, draw_order, shuffle_examp
 from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
+from cascadetta_lib.methods.checks import values_per_channel
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.statistics import keep_statistics, statistics_of
 from cascadetta_lib.progress import progress
@@ -96,7 +97,8 @@ class Evaluator:
         """E, A and F of the stream, from the source; the method is reset before and after.
 
         transfer: measure what F needs besides, if the method adapts and the domains have an order.
-        Raises ValueError where the method predicts a logit that is not finite.
+        Raises ValueError where the method predicts logits that are not finite (−∞ for some classes
+        is), and, before it starts, where the last batch of a domain is too small for the network.
         """
         method = self.method
         is_mixed = self.order == "mixed"
@@ -105,6 +107,7 @@ class Evaluator:
         if is_mixed:
             stretches = [tuple(self.stream)]
         self._hold(stretches)
+        self._require_last_batch()
         places = [
             {"step": step, "domain": name, "severity": level}
             for step, (name, level) in enumerate(self.stream)
@@ -169,6 +172,16 @@ class Evaluator:
                 order = draw_order(self.order, labels, self.dirichlet_delta, generator)
             domains = np.repeat(np.arange(len(splits)), [len(split.y) for split in splits])[order]
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
+
+    def _require_last_batch(self) -> None:
+        """Try the method on a single example where a stretch ends with one, before anything else;
+        ValueError where a BatchNorm has no statistics of it.
+        """
+        for held in self._held.values():
+            if len(held.y) % self.batch_size == 1:
+                with values_per_channel(self.method.label, 1):
+                    self.method.predict(self.dataset.prepare(held.x[:1]))
+                return
 
     def accuracies(self, stretch: Stretch) -> dict[int, float]:
         """Accuracy of the model as it is on the domains of a stretch, by place there: no update,

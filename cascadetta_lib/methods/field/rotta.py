@@ -91,9 +91,9 @@ class RoTTA(WithCopies):
             raise ValueError(
                 f"{self.label} learns from augmented copies; pass a function as copies, or use tent"
             )
+        super().configure_model()
         self.require_batch_norm(self.model)
         self.give_statistics(partial(MovingStatistics, momentum=ALPHA))
-        super().configure_model()
         self.teacher = copy.deepcopy(self.model).requires_grad_(False).eval()
         pairs = zip(self.model.parameters(), self.teacher.parameters(), strict=True)
         self.pairs = [(student, teacher) for student, teacher in pairs if student.requires_grad]
