@@ -343,6 +343,8 @@ def _names_bound_by(cells: Sequence[str]) -> set[str]:
             for node in ast.walk(line):
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     names.add(node.id)
+                elif isinstance(node, ast.alias):  # of an import
+                    names.add(node.asname or node.name)
     return names
 
 

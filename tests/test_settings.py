@@ -239,8 +239,18 @@ def test_nothing_that_is_no_parameter_is_taken_for_nothing(
 def test_what_a_notebook_computes_itself_is_its_own() -> None:
     """Also when its first cell is run again after all others. papermill's cells give plain values
     to names and do nothing else."""
-    ran = ["", "seed = 3", "k, name = len('ab'), 'x'", "for index in range(2):\n    pass", "?", "%"]
+    imports = "from x import TABLE, LIST as OTHER"
+    ran = [
+        "",
+        "seed = 3",
+        imports,
+        "k, name = len('ab'), 'x'",
+        "for index in range(2):\n    pass",
+        "?",
+        "%",
+    ]
     variables = {"profile": "quick", "seed": 3, "k": 2, "name": "x", "index": 1, "In": ran}
+    variables |= {"TABLE": {}, "OTHER": []}
     assert settings_from(variables).seed == 3
     with pytest.raises(SettingsError, match="lr .* is no parameter"):
         settings_from(variables | {"lr": 0.1, "In": [*ran, "# Parameters\nlr = 0.1"]})
