@@ -16,7 +16,7 @@ import pytest
 
 from study import exhibits
 from study.exhibits import EXHIBITS
-from study.settings import PARAMETERS, load_profile, settings_from
+from study.settings import PARAMETERS, SettingsError, load_profile, settings_from
 from study.study import Study
 from study.workflow.notebooks import code_cells, declared_exhibits, read_parameters
 
@@ -209,6 +209,33 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
     assert len(entries) == 5, "two methods, and three other steps of the cascade"
     requests = [json.loads((entry / "entry.json").read_text())["request"] for entry in entries]
     assert {request["checkpoint"]["training"]["iterations"] for request in requests} == {20}
+
+
+@each_notebook
+@pytest.mark.parametrize(
+    "injected", ["seeds = [0]", "lr = 0.1", "_seed = 3", "image = {'depth': 2}"]
+)
+def test_what_papermill_injects_must_be_a_parameter(
+    path: Path, injected: str, tmp_path: Path
+) -> None:
+    """A notebook begins with its own names among the variables, and stops at any other."""
+    cells = [cell["source"] for cell in code_cells(path)]
+    cells.insert(1, f"# Parameters\n{injected}\nresults_folder = {str(tmp_path)!r}")
+    ran: list[str] = [""]
+    namespace: dict[str, Any] = {"In": ran}
+
+    def begin() -> None:
+        for source in cells[:3]:
+            ran.append(source)
+            exec(compile(source, path.name, "exec"), namespace)
+
+    name = injected.partition(" ")[0]
+    if name == "seeds":
+        if path.stem != "10_report":  # which makes all its exhibits there
+            begin()
+    else:
+        with pytest.raises(SettingsError, match=rf"{name} \(from the notebook\) is no parameter"):
+            begin()
 
 
 def test_the_tour_gives_the_errors_of_the_library(
