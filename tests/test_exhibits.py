@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from torch import nn
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from cascadetta_lib.methods import METHODS
-from study.exhibits import EXHIBITS
+from study.exhibits import EXHIBITS, report
 from study.exhibits.beyond import training, updates
 from study.exhibits.beyond.conditions import CANDIDATES
 from study.exhibits.kit import beside_paper, intervals, style, tables
@@ -1082,6 +1083,39 @@ def test_a_folder_holds_what_this_report_wrote(tmp_path: Path, shown: Show) -> N
     assert names == {"notes.txt"}, "nothing of runs that are gone"
     with pytest.raises(ValueError, match="would write the file"):
         save_all([main, main], tmp_path)
+
+
+def test_the_summary_of_stand_ins_has_a_banner_and_no_finding(tmp_path: Path) -> None:
+    settings = quick(image_methods=("adabn", "tent"), results_folder=str(tmp_path))
+    made = made_up_runs(settings, world, points_of(settings, ["main_image"]), [0, 1])
+    shown = [show("main_image", stored(settings, made))]
+    assert not report.compares(shown) and report.findings(shown) == []
+    assert "digits: Not the paper" in unescape(report.banner(shown))
+    assert "0 of 1 exhibits" in report.missing(shown)
+    assert "<td>0, 1</td>" in report.what_was_run(shown)
+
+
+def test_a_finding_is_a_paired_lead_or_undecided() -> None:
+    """E of both is 30 % on average; at seed 3, where only Tent ran, all is worse."""
+
+    def found(cascade: dict[int, int], tent: dict[int, int]) -> str:
+        settings = quick(image_dataset="cifar10", image_methods=("tent", "cascade"))
+        made = [
+            made_up_run(Study(settings).at_seed(seed), name, Numbers((errors, 0)))
+            for name, errors_of in (("cascade", cascade), ("tent", tent))
+            for seed, errors in errors_of.items()
+        ]
+        shown = [show("main_image", stored(settings, made))]
+        assert report.compares(shown) and report.banner(shown) == ""
+        (sentence,) = report.findings(shown)
+        return sentence
+
+    sentence = found({0: 2, 1: 3, 2: 2}, {0: 6, 1: 7, 2: 7, 3: 10})
+    assert sentence.startswith("cifar10: **Cascade** has the lowest E, 11.7 %. Tent has +21.67")
+    assert "3 networks" in sentence and sentence.endswith(": decided.")
+    sentence = found({0: 2, 1: 6, 2: 3}, {0: 6, 1: 2, 2: 6})
+    assert sentence.endswith(": undecided.") and "Tent has +5.00 points [" in sentence
+    assert found({0: 2}, {0: 6}).endswith(": undecided."), "one network has no spread"
 
 
 def test_a_table_is_latex_too(tmp_path: Path, shown: Show) -> None:

@@ -282,11 +282,13 @@ BANNER = (
 )
 
 
-def save_all(shown: Sequence[Shown], folder: Path) -> str:
+def save_all(shown: Sequence[Shown], folder: Path, verdicts: bool = True) -> str:
     """Write a report's exhibits into a folder, remove what an earlier report left there, and say
     what was done.
+
+    verdicts: whether the same report writes VERDICTS there.
     """
-    files = ReportFolder(folder, also=VERDICTS)
+    files = ReportFolder(folder, also=VERDICTS if verdicts else ())
     for each in shown:
         each.save(files)
     return files.finish()

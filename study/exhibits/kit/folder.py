@@ -52,7 +52,7 @@ class ReportFolder:
                 (self.path / name).unlink(missing_ok=True)
         if self.written or manifest.is_file():
             self.path.mkdir(parents=True, exist_ok=True)
-            text = "".join(f"{name}\n" for name in sorted(self.written))
+            text = "".join(f"{name}\n" for name in sorted(self.written | set(self.also)))
             write_atomically(manifest, lambda file: file.write(text.encode()))
         told = f"{len(self.written)} files in {self.path}."
         if old:

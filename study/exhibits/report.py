@@ -1,0 +1,140 @@
+"""The summary of a report: what was run, the main tables, what was found and what is missing."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.exhibit import BANNER, Shown, without_runs
+from study.exhibits.kit.intervals import Estimate, paired, per_network
+from study.exhibits.kit.rendering import banner_html, stand_in, table_html, to_html
+from study.exhibits.kit.runs import by_label
+from study.exhibits.kit.style import number
+from study.exhibits.verdicts.verdicts import Judgement
+
+
+def main_exhibits(shown: Sequence[Shown]) -> list[Shown]:
+    """The main study of each dataset."""
+    return [each for each in shown if each.exhibit.name.startswith("main_")]
+
+
+def compares(shown: Sequence[Shown]) -> bool:
+    """Whether any run is on data that compare with the paper's.
+
+    Where none is, no gate, finding or verdict is shown.
+    """
+    return any(not stand_in(run) for each in main_exhibits(shown) for run in each.runs)
+
+
+def banner(shown: Sequence[Shown]) -> str:
+    """HTML that no one can miss where data stand in for the paper's; empty where none do."""
+    datasets = dict.fromkeys(each.dataset for each in main_exhibits(shown) if each.banner)
+    if not datasets:
+        return ""
+    return banner_html(f"{', '.join(datasets)}: {BANNER}")
+
+
+def what_was_run(shown: Sequence[Shown]) -> str:
+    """HTML of a table with a row per dataset: the methods and seeds of its main study."""
+    rows = {}
+    for each in main_exhibits(shown):
+        rows[each.dataset] = {
+            "modality": each.exhibit.modality,
+            "methods": len({run.method for run in each.runs}),
+            "runs": len(each.runs),
+            "seeds": ", ".join(map(str, sorted({run.seed for run in each.runs}))),
+            "data": each.runs[0].provenance.data_source if each.runs else "–",
+        }
+    return table_html(pd.DataFrame(rows).T.astype(str))
+
+
+def main_tables(shown: Sequence[Shown]) -> str:
+    """HTML of the table of E, A and F of each dataset."""
+    pieces = []
+    for each in main_exhibits(shown):
+        for part in each.parts:
+            if part.name.endswith("-metrics") and isinstance(part.content, pd.DataFrame):
+                pieces.append(f"<p>{to_html(each.heading)}</p>{table_html(part.content)}")
+                pieces.append(f"<p><small>{to_html(each.caption(part))}</small></p>")
+    return "\n".join(pieces)
+
+
+def findings(shown: Sequence[Shown]) -> list[str]:
+    """A sentence per dataset that compares with the paper's: which method errs least, and whether
+    its lead on the next is more than the spread over networks.
+
+    Only rows over the seeds that the others share take part.
+    """
+    sentences = []
+    for each in main_exhibits(shown):
+        if each.numbers is None or each.banner:
+            continue
+        compared = comparable(each.numbers)
+        labels = by_label(compared[~compared["apart"]])
+        errors = {label: float(per_network(rows, "E").mean()) for label, rows in labels.items()}
+        if len(errors) < 2:
+            continue
+        best, second = sorted(errors, key=errors.__getitem__)[:2]
+        lead = paired(labels[best], labels[second])
+        if lead is None:
+            continue
+        sentences.append(
+            f"{each.dataset}: **{best}** has the lowest E, {number(errors[best], 1)} %. "
+            f"{second} has {number(lead.mean, sign=True)} points {lead.interval} "
+            f"({lead.n} networks, 95 %{_networks(labels[best], labels[second])}): {_decided(lead)}."
+        )
+    return sentences
+
+
+def _networks(first: pd.DataFrame, second: pd.DataFrame) -> str:
+    """Whether two methods ran on networks of two pre-trainings, as the end of a bracket."""
+    if set(first["objective"]) == set(second["objective"]):
+        return ""
+    return "; on networks of two pre-trainings"
+
+
+def _decided(lead: Estimate) -> str:
+    """Whether a lead is more than its spread; undecided without an interval."""
+    return "decided" if lead.low > 0 else "undecided"
+
+
+def verdicts_counted(judgements: Sequence[Judgement]) -> str:
+    """HTML of a table of how many claims on each dataset got which verdict."""
+    if not judgements:
+        return "<p>No verdict is spoken on data that do not compare with the paper's.</p>"
+    counts = pd.crosstab(
+        pd.Series([each.claim.dataset for each in judgements], name="claims on"),
+        pd.Series([each.outcome for each in judgements], name="verdict"),
+        margins=True,
+        margins_name="all",
+    )
+    return table_html(counts.rename_axis(None, axis=1).astype(str))
+
+
+def decided(judgements: Sequence[Judgement]) -> list[str]:
+    """A sentence per claim that the numbers decide, the surest first."""
+    sure = [each for each in judgements if each.outcome in ("supported", "contradicted")]
+    return [
+        f"“{each.claim.sentence}” ({each.claim.section}): **{each.outcome}**, {each.estimate}"
+        for each in sorted(sure, key=lambda each: each.p_value)
+    ]
+
+
+def missing(shown: Sequence[Shown]) -> str:
+    """HTML of what is not shown, or in part: one line of the exhibits without a run, and a table of
+    the others with the reason.
+    """
+    asked = [each for each in shown if each.exhibit.made_on(each.dataset)]
+    lacking = {}
+    for each in asked:
+        partial = [line for line in each.lines if line.startswith("Partial:")]
+        if each.runs and (partial or not each.parts):
+            lacking[each.heading] = " ".join(partial or each.lines)
+    count = len(lacking) + sum(not each.runs for each in asked)
+    pieces = [f"<summary>{count} of {len(asked)} exhibits, and why</summary>"]
+    none = without_runs(asked)
+    if none:
+        pieces.append(f"<p>{to_html(none)}</p>")
+    if lacking:
+        pieces.append(table_html(pd.Series(lacking, name="why", dtype=str).to_frame()))
+    return f"<details>{''.join(pieces)}</details>"
