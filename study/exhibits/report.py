@@ -101,7 +101,7 @@ def _decided(lead: Estimate) -> str:
 def verdicts_counted(judgements: Sequence[Judgement]) -> str:
     """HTML of a table of how many claims on each dataset got which verdict."""
     if not judgements:
-        return "<p>No verdict is spoken on data that do not compare with the paper's.</p>"
+        return "<p>No verdict: no run is on data that compare with the paper's.</p>"
     counts = pd.crosstab(
         pd.Series([each.claim.dataset for each in judgements], name="claims on"),
         pd.Series([each.outcome for each in judgements], name="verdict"),
