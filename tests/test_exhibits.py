@@ -38,6 +38,7 @@ from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
 from study.exhibits.kit.tables import PAPER_RESULTS, paper_main
 from study.exhibits.paper import uncertainty
+from study.provenance import NetworkOrigin
 from study.requests import RunRequest
 from study.study import Checkpoint, Study
 
@@ -757,13 +758,24 @@ def test_collapse_is_told_of_the_epoch_that_was_kept(last: dict[str, float], sai
     assert row["θ_a"] == said and row["seconds"] == "4" and row["epoch kept"].endswith("of 2")
 
 
-@pytest.mark.parametrize("made", [{"class_names": list("abcdefghij")}, {"card": {"classes": 10}}])
-def test_checkpoints_are_shown_before_any_run(made: dict[str, Any]) -> None:
-    request = Study(SETTINGS).checkpoint_request("meta")
+@pytest.mark.parametrize("trained_here", [True, False])
+def test_checkpoints_are_shown_before_any_run(trained_here: bool) -> None:
+    study = Study(SETTINGS)
+    request = study.checkpoint_request("meta")
     history = histories().drop(columns=["objective", "seed", "classes"])
-    shown = training.show_checkpoints([Checkpoint(request, nn.Identity(), history, made)], "digits")
+    origin = NetworkOrigin("shipped:1", "1" * 64, {"classes": 10})
+    made = None
+    if trained_here:
+        origin = NetworkOrigin("trained here")
+        made = made_up_run(study, "tent", Numbers()).provenance
+    network = nn.Identity()
+    shown = training.show_checkpoints(
+        [Checkpoint(request, network, history, origin, made)], "digits"
+    )
     assert [part.name for part in shown.parts] == ["training", "training-table"]
-    nothing = training.show_checkpoints([Checkpoint(request, nn.Identity(), None, made)], "digits")
+    nothing = training.show_checkpoints(
+        [Checkpoint(request, network, None, origin, made)], "digits"
+    )
     assert not nothing.parts and "not on record" in nothing.lines[0]
 
 
