@@ -482,7 +482,7 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
                 {
                     "image_statistics_memory": 8,
                     "image_predict": "before",
-                    "image_methods": ["erm", "cotta"],
+                    "image_methods": ["adabn", "cotta"],
                 },
             ),
             *(ValueError, "memory needs predict='after'"),
