@@ -100,7 +100,11 @@ def all_judged(world: World, *, right: bool, patch: pytest.MonkeyPatch) -> dict[
         "choice_learning_rates": [0.001],
         "comparison_test_size": 32,
     }
-    settings = quick(**{f"image_{name}": value for name, value in every.items()}, seeds=list(SEEDS))
+    changes: dict[str, Any] = {f"image_{name}": value for name, value in every.items()}
+    for modality in ("image", "speech"):  # Quick does without CoTTA, of which claims speak.
+        methods = getattr(quick(), modality).methods
+        changes[f"{modality}_methods"] = [*methods, "cotta"]
+    settings = quick(**changes, seeds=list(SEEDS))
     made = made_up_runs(settings, world, points_of(settings, (*IMAGE_EXHIBITS, "choice")), SEEDS)
     made += made_up_runs(settings, world, points_of(settings, ["comparison"]), SEEDS)
     of_field = settings.vary("image", {"methods": read_profile("field")[0]["image_methods"]})
