@@ -56,8 +56,9 @@ its training.
 class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What made a network, and how good it is. Errors are in percent, on clean held-out source
     examples; sample_errors counts those among the first SAMPLE, and corrupted_error is the E of
-    AdaBN under four corruptions of severity 5, where they are defined. options: how the source was
-    cut, scaled and augmented."""
+    AdaBN under four corruptions of severity 5, where they are defined. clean_test_error is on all
+    clean test images, which had no say in the training; None where that is not known. options: how
+    the source was cut, scaled and augmented."""
 
     modality: Modality
     objective: str
@@ -73,6 +74,7 @@ class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     held_out_examples: int
     clean_error: float
     clean_error_batch_statistics: float
+    clean_test_error: float | None = None
     corrupted_error: float | None = None
     sample_fingerprint: str
     sample_errors: int

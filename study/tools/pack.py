@@ -23,6 +23,7 @@ from torch import nn
 
 from cascadetta_lib.data.base import DataMissing, Dataset, fingerprint, write_atomically
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
+from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import held_out_accuracy
 from study import weights as networks
@@ -50,6 +51,9 @@ def pack(
     corrupted = [
         accuracy(running_statistics=False, held_out=dataset.domain(name, 5)) for name in names
     ]
+    tested = None
+    if isinstance(dataset, ImageDataset):
+        tested = round(100 * (1 - accuracy(running_statistics=True, held_out=dataset.test)), 3)
     described = networks.Card(
         modality=dataset.modality,
         classes=dataset.classes,
@@ -60,6 +64,7 @@ def pack(
         held_out_examples=len(dataset.held_out.y),
         clean_error=round(100 * (1 - accuracy(running_statistics=True)), 3),
         clean_error_batch_statistics=round(100 * (1 - accuracy(running_statistics=False)), 3),
+        clean_test_error=tested,
         corrupted_error=round(100 * (1 - sum(corrupted) / len(corrupted)), 3)
         if corrupted
         else None,

@@ -2,35 +2,53 @@
 rules in words.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-READINGS_OF_F = {"F": ("", " (F of Eq. 2)"), "F_final": ("-final", " (F of the final model)")}
-READINGS_OF_TENT = {"Tent": ("", ""), "Tent (Adam)": ("-adam", " (Tent with Adam)")}
-"""A claim about F is judged by each definition, one of the paper's about Tent with the cascade's
-optimiser and with Adam, as in Tent's release. What is added to its name and to its sentence."""
+READINGS_OF_F = {"F": "F of Eq. 2", "F_final": "F of the final model"}
+READINGS_OF_TENT = {"Tent": "Tent with SGD", "Tent (Adam)": "Tent with Adam"}
+"""A claim about F is read by each definition, and one of the paper's about Tent with the cascade's
+optimiser and with Adam, as in Tent's release."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to take a sentence: a statistic, and the bound that it must meet.
+
+    name: what sets it apart from the claim's other readings; empty where it is the only one.
+    exhibit: whose runs it is judged by. value: a metric of runs.METRICS or a name of
+    evidence.VALUES.
+
+    The statistic has a part for each of `labels` and each of `settings`, such as severities 1 to 5;
+    where there are `rivals`, a part for each rival: by how much the label is better. then: what is
+    made of the parts (evidence.combined), or `one refutes`: one network that misses the bound
+    refutes the reading, and no number of others supports it. Every part is to lie above the bound
+    (side `>`) or below it (`<`).
+    """
+
+    name: str
+    exhibit: str
+    value: str
+    labels: tuple[str, ...]
+    rivals: tuple[str, ...]
+    settings: tuple[dict[str, Any], ...]
+    then: str
+    side: str
+    bound: float
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that numbers can speak for or against, and the statistic and the bound that it is
-    judged by.
+    """A sentence that numbers can speak for or against, in all its readings.
 
-    section: of the paper, `appendix`, or `ours`. dataset: the paper's. exhibit: of ours, whose runs
-    it is judged by; the claims of one exhibit on one dataset are a family. paper: the paper's own
-    value of the statistic.
-
-    The statistic has a part for each name of `labels` and each setting of a column, such as
-    severity 1 to 5; or one for each rival, by how much the label is better. value: a metric of
-    runs.METRICS or a name of evidence.VALUES. then: what is made of the parts
-    (evidence.measure), or `one refutes`: one network that misses the bound contradicts the claim,
-    and no number of others supports it. Every part is to lie above the bound (side `>`) or below it
-    (`<`). ours: the paper states no number, so that the bound is ours.
+    section: of the paper, `appendix`, or `ours`. dataset: the paper's. paper: the paper's own value
+    of the statistic. ours: the paper states no number, so that the bound is ours. whole: judged on
+    all examples of the paper's stream alone, because the claim is about drift, small batches or
+    long streams.
     """
 
     section: str
@@ -39,54 +57,83 @@ class Claim:
     identifier: str
     sentence: str
     paper: str
-    value: str
-    labels: tuple[str, ...]
-    rivals: tuple[str, ...]
-    settings: tuple[dict[str, Any], ...]
-    then: str
-    side: str
-    bound: float
     ours: bool
+    whole: bool
+    readings: tuple[Reading, ...]
 
     @property
     def condition(self) -> str:
-        """What is to hold, as text."""
-        return f"{self.side} {self.bound:g}".replace("-", "−") + (
-            " (our bound)" if self.ours else ""
-        )
+        """What is to hold, as text. All readings of a claim have one bound."""
+        reading = self.readings[0]
+        whose = " (our bound)" if self.ours else ""
+        return f"{reading.side} {reading.bound:g}".replace("-", "−") + whose
 
 
-def _read() -> Iterator[Claim]:
-    """A claim a line, its columns the fields; several names or values in one cell stand between
-    bars.
-    """
-    table = pd.read_csv(Path(__file__).with_name("claims.csv"), dtype=str, keep_default_na=False)
-    row: dict[str, Any]
-    for row in table.to_dict("records"):  # type: ignore[assignment]
+def _readings(row: dict[str, str]) -> list[Reading]:
+    """The readings of one line of claims.csv."""
+    settings: list[dict[str, Any]] = [{}]
+    if row["settings"]:
         column, _, values = row["settings"].partition("=")
-        several = (
-            [{column: int(each) if each.isdigit() else each} for each in values.split("|")]
-            if column
-            else [{}]
+        settings = [
+            {column: int(value) if value.isdigit() else value} for value in values.split("|")
+        ]
+    definitions = {row["value"]: ""}
+    if row["value"] == "F":
+        definitions = READINGS_OF_F
+    tents = {"Tent": ""}
+    named = (row["labels"] + "|" + row["rivals"]).split("|")
+    if "Tent" in named and row["section"] != "ours":
+        tents = READINGS_OF_TENT
+    readings = []
+    for (value, definition), (tent, optimizer) in product(definitions.items(), tents.items()):
+        parts = {}
+        for field in ("labels", "rivals"):
+            names = [name for name in row[field].split("|") if name]
+            parts[field] = tuple(tent if name == "Tent" else name for name in names)
+        words = (row["reading"], definition, optimizer)
+        readings.append(
+            Reading(
+                name=", ".join(word for word in words if word),
+                exhibit=row["exhibit"],
+                value=value,
+                settings=tuple(settings),
+                then=row["then"],
+                side=row["side"],
+                bound=float(row["bound"]),
+                **parts,
+            )
         )
-        row |= {
-            "settings": tuple(several),
-            "bound": float(row["bound"]),
-            "ours": row.pop("bound_from") == "ours",
-        }
-        readings = READINGS_OF_F if row["value"] == "F" else {row["value"]: ("", "")}
-        of_tent = row["section"] != "ours" and "Tent" in row["labels"] + row["rivals"]
-        tents = READINGS_OF_TENT if of_tent else {"Tent": ("", "")}
-        for (value, more), (tent, also) in product(readings.items(), tents.items()):
-            words = {
-                name: row[name] + more[i] + also[i]
-                for i, name in enumerate(("identifier", "sentence"))
-            }
-            parts = {
-                name: row[name].replace("Tent", tent).split("|") for name in ("labels", "rivals")
-            }
-            names = {name: tuple(filter(None, each)) for name, each in parts.items()}
-            yield Claim(**row | words | names | {"value": value})
+    return readings
 
 
-CLAIMS = list(_read())
+def read_claims(path: Path) -> list[Claim]:
+    """The claims of a table with a line for each claim, or for each reading where one column is not
+    enough to tell them apart. The lines of a claim are neighbours. Several names or values in one
+    cell stand between bars.
+    """
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    claims = []
+    lines: list[dict[str, str]] = table.to_dict("records")  # type: ignore[assignment]
+    for identifier, group in groupby(lines, key=lambda line: line["identifier"]):
+        of_claim = list(group)
+        first = of_claim[0]
+        readings: list[Reading] = []
+        for line in of_claim:
+            readings += _readings(line)
+        claims.append(
+            Claim(
+                section=first["section"],
+                dataset=first["dataset"],
+                exhibit=first["exhibit"],
+                identifier=identifier,
+                sentence=first["sentence"],
+                paper=first["paper"],
+                ours=first["bound_from"] == "ours",
+                whole=first["length"] == "whole",
+                readings=tuple(readings),
+            )
+        )
+    return claims
+
+
+CLAIMS = read_claims(Path(__file__).with_name("claims.csv"))

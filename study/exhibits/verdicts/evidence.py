@@ -1,5 +1,8 @@
-"""The statistic that a claim is judged by: a table with a row a seed and a column a part, such as a
-rival.
+"""The statistic that a reading of a claim is judged by: a table with a row per replicate and a
+column per part, such as a rival.
+
+On networks of ours a replicate is a seed: another network. On the authors' network, which is one,
+it is an order of the images and domains (`order_seed`).
 """
 
 import math
@@ -7,17 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from cascadetta_lib.evaluation.metrics import mean_online_error
 from study.exhibits.kit.exhibit import EXHIBITS
-from study.exhibits.kit.intervals import Estimate, bootstrap
+from study.exhibits.kit.intervals import bootstrap
 from study.exhibits.kit.networks import trained
 from study.exhibits.kit.runs import METRICS, Runs
-from study.exhibits.verdicts.claims import Claim
+from study.exhibits.verdicts.claims import Reading
 from study.store import Run
 
 
@@ -71,68 +74,145 @@ in 0.001 nats.
 """
 
 
+Tier = Literal["the authors' network", "networks of ours"]
+AUTHORS, OURS = get_args(Tier)
+RELEASE = "release:"
+"""What `image_weights` begins with where the network is the authors' own."""
+NOT_RELEASED = ("TTT",)
+"""Methods whose network the authors did not release: on theirs they are no rivals."""
+EXACT = ("ratio", "one refutes")
+"""What needs no interval: counted work, and a property that a single network can refute."""
+NORMAL = 1.96
+
+
 @dataclass
 class Evidence:
-    """A statistic, with the runs `used` and, where it compares E on the same networks, its interval
-    over `batches`.
+    """A statistic, with the runs `used`.
+
+    parts: a row per replicate and a column per part; NaN where a part has no run. images: on the
+    authors' network, the standard error of each part over the test images. left_out: methods that
+    the network is not for (NOT_RELEASED).
     """
 
     parts: pd.DataFrame
     used: list[Run] = field(default_factory=list)
-    batches: dict[str, Estimate] = field(default_factory=dict)
+    images: dict[str, float] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
 
 
-def measure(claim: Claim, runs: Runs) -> Evidence:
-    """The statistic of a claim, of those seeds that have all parts. Raises NotTestedError where
-    there are none.
-    """
-    parts, pairs, evidence = {}, {}, Evidence(pd.DataFrame())
-    for setting, label in product(claim.settings, claim.labels):
-        ours = _rows(claim, runs, label, setting, evidence)
-        if not claim.rivals:
-            parts[_part(label, setting)] = ours["value"]
-        for rival in claim.rivals:
-            theirs, part = _rows(claim, runs, rival, setting, evidence), _part(rival, setting)
+def tier_of(runs: Runs) -> Tier:
+    """Whether the networks behind `runs` are the authors' own one or ours."""
+    return AUTHORS if runs.study.section.weights.startswith(RELEASE) else OURS
+
+
+def measure(reading: Reading, runs: Runs) -> Evidence:
+    """The statistic of a reading. Raises NotTestedError where a part has no run at all."""
+    parts: dict[str, pd.Series] = {}
+    evidence = Evidence(pd.DataFrame())
+    on_authors = tier_of(runs) == AUTHORS
+    away = NOT_RELEASED if on_authors else ()
+    evidence.left_out = [name for name in reading.labels + reading.rivals if name in away]
+    labels = [label for label in reading.labels if label not in away]
+    rivals = [rival for rival in reading.rivals if rival not in away]
+    if not labels:
+        raise NotTestedError(f"a released network for {reading.labels[0]}")
+    with_images = on_authors and reading.then not in EXACT
+    for setting, label in product(reading.settings, labels):
+        ours = _rows(reading, runs, label, setting, evidence)
+        if not reading.rivals:
+            name = _part(label, setting)
+            parts[name] = ours["value"]
+            if with_images:
+                evidence.images[name] = _error_of_shares(reading.value, ours)
+        for rival in rivals:
+            name = _part(rival, setting)
+            theirs = _rows(reading, runs, rival, setting, evidence)
             lead = ours["value"] - theirs["value"]
-            parts[part], pairs[part] = -lead if claim.value == "E" else lead, (ours, theirs)
-    evidence.parts = _combined(claim, pd.DataFrame(parts).dropna())
-    if evidence.parts.empty:
-        raise NotTestedError("a seed that all compared runs have")
-    for part in evidence.parts.columns.intersection([*pairs]) if claim.value == "E" else ():
-        first, second = (rows.loc[evidence.parts.index] for rows in pairs[part])
-        if _comparable(first, second) and (
-            seen := bootstrap(first.reset_index(), second.reset_index())
-        ):
-            evidence.batches[part] = seen
+            parts[name] = -lead if reading.value == "E" else lead
+            if with_images:
+                evidence.images[name] = _error_over_images(reading.value, ours, theirs)
+    evidence.parts = combined(reading, pd.DataFrame(parts))
+    if evidence.parts.empty or evidence.parts.isna().all().any():
+        raise NotTestedError("a replicate that all compared runs have")
+    if evidence.images and reading.then:
+        # What is made of several parts is no surer than the least sure of them.
+        least_sure = max(evidence.images.values())
+        evidence.images = dict.fromkeys(map(str, evidence.parts.columns), least_sure)
     return evidence
 
 
+def _error_over_images(value: str, first: pd.DataFrame, second: pd.DataFrame) -> float:
+    """The standard error over the test images of the difference of two methods on one network.
+
+    Of E on the same batches it is that of the paired block bootstrap (kit.runs.bootstrap), as the
+    root of the mean square over the orders; else that of two independent shares.
+    """
+    if value != "E":
+        return _error_of_shares(value, first)
+    squares = []
+    for replicate in first.index.intersection(second.index):
+        one, other = first.loc[[replicate]], second.loc[[replicate]]
+        seen = None
+        if _comparable(one, other):
+            seen = bootstrap(one, other)
+        if seen is None or math.isnan(seen.low):
+            return _error_of_shares(value, first)
+        squares.append(((seen.high - seen.low) / (2 * NORMAL)) ** 2)
+    return math.sqrt(float(np.mean(squares))) if squares else _error_of_shares(value, first)
+
+
+def _error_of_shares(value: str, rows: pd.DataFrame) -> float:
+    """The largest standard error, in points, that the difference of two independent shares of the
+    images of one domain can have: 100 √(½ / images). Raises NotTestedError for what is no share.
+    """
+    if value not in METRICS:
+        raise NotTestedError(f"an interval of {value} over images")
+    least = min(int(run.batches.groupby("step")["count"].sum().min()) for run in rows["run"])
+    return 100 * math.sqrt(0.5 / least)
+
+
 def _part(label: str, setting: Mapping[str, Any]) -> str:
-    return ", ".join(
-        [label, *(f"{column.replace('_', ' ')} {value}" for column, value in setting.items())]
-    )
+    """What a part is called in tables."""
+    named = [f"{column.replace('_', ' ')} {value}" for column, value in setting.items()]
+    return ", ".join([label, *named])
 
 
 @lru_cache(maxsize=64)  # Most claims of an exhibit read the same runs.
 def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
-    return runs.frame(EXHIBITS[exhibit].points(runs.settings))
+    """The runs of an exhibit, with their `replicate`: the seed, or the order on the authors'
+    network.
+    """
+    if tier_of(runs) == OURS:
+        frame = runs.frame(EXHIBITS[exhibit].points(runs.settings))
+        return frame.assign(replicate=frame["seed"])
+    orders = {run.request.order_seed for run in runs.stored}
+    frames = []
+    for order in sorted(order for order in orders if order is not None):
+        ordered = runs.settings.vary(runs.modality, {"order_seed": order})
+        at_order = Runs(ordered, runs.modality)
+        at_order.stored = runs.stored
+        frame = at_order.frame(EXHIBITS[exhibit].points(ordered))
+        frames.append(frame.assign(replicate=order))
+    if not frames:
+        raise NotTestedError("an order of images and domains (order_seed)")
+    return pd.concat(frames, ignore_index=True)
 
 
 def _rows(
-    claim: Claim, runs: Runs, label: str, setting: Mapping[str, Any], evidence: Evidence
+    reading: Reading, runs: Runs, label: str, setting: Mapping[str, Any], evidence: Evidence
 ) -> pd.DataFrame:
-    """The runs of a label at a setting with their `value`, a row a seed; of a domain, of their
-    batches there alone.
+    """The runs of a label at a setting with their `value`, a row per replicate; of a domain, of
+    their batches there alone.
     """
-    frame = _frame(runs, claim.exhibit)
+    frame = _frame(runs, reading.exhibit)
     frame = frame[frame["label"] == label]
-    for column in (
-        setting.keys() - {"domain"} if len(frame) else ()
-    ):  # The table of no run has no columns of settings.
-        frame = frame[frame[column] == setting[column]]
+    columns = set(setting) - {"domain"}
+    if len(frame):  # The table of no run has no columns of settings.
+        for column in columns:
+            frame = frame[frame[column] == setting[column]]
     if "severity" in frame and "severity" not in setting:
         frame = frame[frame["severity"].isna()]  # the run of the main study, not those by severity
-    frame = frame.drop_duplicates("seed").set_index("seed")
+    frame = frame.drop_duplicates("replicate").set_index("replicate")
     evidence.used += list(frame["run"])
     if domain := setting.get("domain"):
         inside = [
@@ -140,33 +220,41 @@ def _rows(
             for run in frame["run"]
         ]
         frame = frame.assign(run=inside, E=[100 * mean_online_error(run.batches) for run in inside])
-    measured = claim.value in METRICS
-    frame["value"] = (
-        frame[claim.value] if measured else [VALUES[claim.value](runs, run) for run in frame["run"]]
-    )
+    if reading.value in METRICS:
+        frame["value"] = frame[reading.value]
+    else:
+        frame["value"] = [VALUES[reading.value](runs, run) for run in frame["run"]]
     if frame["value"].isna().all():
-        raise NotTestedError(f"{claim.value} of {_part(label, setting)}")
+        raise NotTestedError(f"{reading.value} of {_part(label, setting)}")
     return frame
 
 
 def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
-    """Whether the runs of both started from the very same weights, seed by seed, and saw the same
-    batches.
-    """
-    pairs = first[["run"]].join(second["run"].rename("other"), how="inner").itertuples(index=False)
-    asked = [(run.request, other.request) for run, other in pairs]
+    """Whether the runs of both started from the very same weights and saw the same batches."""
     alike = ("checkpoint", "batch_size", "order", "dirichlet_delta", "order_seed")
-    return all(getattr(a, name) == getattr(b, name) for a, b in asked for name in alike)
+    for run, other in zip(first["run"], second["run"], strict=True):
+        for name in alike:
+            if getattr(run.request, name) != getattr(other.request, name):
+                return False
+    return True
 
 
-def _combined(claim: Claim, parts: pd.DataFrame) -> pd.DataFrame:
-    """What a claim makes of its parts: `growth` from each to the next, their standard `deviation`,
-    the `ratio` of the first to the second, or the `median` over the settings of the least part."""
-    if claim.then == "ratio":
-        return (parts.iloc[:, 0] / parts.iloc[:, 1]).to_frame(" / ".join(claim.labels))
-    if claim.then == "deviation":
-        return parts.std(axis=1).to_frame("standard deviation")
-    if claim.then == "median":
-        leads = parts.T.groupby(np.arange(parts.shape[1]) // len(claim.rivals)).min()
+def combined(reading: Reading, parts: pd.DataFrame) -> pd.DataFrame:
+    """What a reading makes of its parts, of the replicates that have all of them.
+
+    `growth`: from each part to the next. `deviation`: their standard deviation. `ratio`: the first
+    over the second. `median`: over the settings, of the lead over the best rival. Parts of which
+    nothing is made keep the replicates that each has.
+    """
+    whole = parts.dropna()
+    if reading.then == "ratio":
+        return (whole.iloc[:, 0] / whole.iloc[:, 1]).to_frame(" / ".join(reading.labels))
+    if reading.then == "deviation":
+        return whole.std(axis=1).to_frame("standard deviation")
+    if reading.then == "median":
+        count = whole.shape[1] // len(reading.settings)
+        leads = whole.T.groupby(np.arange(whole.shape[1]) // count).min()
         return leads.median().to_frame(f"median of {len(leads)}")
-    return parts.diff(axis=1).iloc[:, 1:] if claim.then == "growth" else parts
+    if reading.then == "growth":
+        return whole.diff(axis=1).iloc[:, 1:]
+    return parts.dropna(how="all")

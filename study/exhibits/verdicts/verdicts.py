@@ -1,25 +1,31 @@
-"""A verdict on each claim: supported, contradicted, undecided, or not tested and why. VERDICTS.md
-states the rules.
+"""A verdict on each claim: supported, contradicted, depends on the reading, undecided, or not
+tested and why. VERDICTS.md states the rules.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
 import pandas as pd
-from scipy import stats
 
 from cascadetta_lib.data import entry
 from cascadetta_lib.data.base import Modality
 from study.exhibits.kit.exhibit import EXHIBITS, file_name
-from study.exhibits.kit.intervals import CONFIDENCE, Estimate, over_seeds
+from study.exhibits.kit.intervals import Estimate
 from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.rendering import each_once, markdown
-from study.exhibits.kit.runs import PUBLISHED, Runs
-from study.exhibits.verdicts.claims import CLAIMS, Claim
-from study.exhibits.verdicts.evidence import Evidence, NotTestedError, measure
+from study.exhibits.kit.runs import Runs
+from study.exhibits.verdicts.claims import CLAIMS, Claim, Reading
+from study.exhibits.verdicts.evidence import (
+    AUTHORS,
+    EXACT,
+    OURS,
+    Evidence,
+    NotTestedError,
+    Tier,
+    measure,
+    tier_of,
+)
 from study.exhibits.verdicts.regime import (
     RATE,
     REGIMES,
@@ -27,10 +33,32 @@ from study.exhibits.verdicts.regime import (
     hindrance_of_runs,
     hindrance_of_study,
 )
+from study.exhibits.verdicts.weighing import weigh
 from study.settings import Settings
 
 LEAST_SEEDS = 3
-Outcome = Literal["supported", "contradicted", "undecided", "not tested"]
+LEAST_ORDERS = 5
+Outcome = Literal["supported", "contradicted", "depends", "undecided", "not tested"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of one reading. part: the one that decides, or stands most in the way; `estimate`
+    its mean and 95 % interval. reason: why nothing is decided, or what limits what is.
+    """
+
+    reading: Reading
+    outcome: Outcome
+    reason: str = ""
+    part: str = ""
+    estimate: Estimate | None = None
+
+    def __str__(self) -> str:
+        """The number, if any, with the reading's name."""
+        name = f"{self.reading.name}: " if self.reading.name else ""
+        if self.estimate is None:
+            return f"{name}–"
+        return f"{name}{self.estimate}; {self.part}"
 
 
 @dataclass(frozen=True)
@@ -38,146 +66,147 @@ class Judgement:
     """What became of a claim on one dataset (None: no dataset of the profile stands for the
     claim's), and why.
 
-    part: of `count` parts the one that decides, and `estimate` its mean and 95 % interval over
-    seeds, not corrected. p_value: of the claim, its parts counted, as if it were the only one of
-    its family. networks: where those behind it come from, such as `shipped`, and the fewest test
-    examples of a domain.
+    networks: where those behind it come from, such as `shipped`, and the fewest test examples of a
+    domain.
     """
 
     claim: Claim
     dataset: str | None
+    tier: Tier | None = None
     outcome: Outcome = "not tested"
     reason: str = ""
-    part: str = ""
-    count: int = 1
-    estimate: Estimate | None = None
-    p_value: float = 1.0
+    findings: tuple[Finding, ...] = ()
     networks: str = ""
 
+    @property
+    def estimate(self) -> str:
+        """The numbers of all readings, as text."""
+        return "; ".join(str(each) for each in self.findings if each.estimate) or "–"
 
-def weigh(claim: Claim, dataset: str, evidence: Evidence) -> Judgement:
-    """Which way a statistic speaks, `supported` or `contradicted`, and how surely, as if the claim
-    were alone.
 
-    All parts must meet the bound, or any one miss it, with Bonferroni's correction; one whose
-    interval over the test batches contains the bound does neither. A claim of one part has a
-    p-value of 5 % where its 95 % interval over seeds ends at the bound.
+def judge_reading(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> Finding:
+    """The outcome of a reading whose statistic was measured."""
+    on_authors = tier_of(runs) == AUTHORS
+    over = "orders" if on_authors else "seeds"
+    hindrance = hindrance_of(claim, reading, runs, evidence)
+    if reading.then in EXACT:
+        found = _exact(reading, evidence.parts, over)
+    else:
+        weighed = weigh(evidence.parts, reading.side, reading.bound, over, evidence.images)
+        found = Finding(reading, weighed.outcome, weighed.reason, weighed.part, weighed.estimate)
+    if hindrance:
+        return Finding(reading, "not tested", hindrance, found.part, found.estimate)
+    if evidence.left_out:
+        told = f"without {', '.join(evidence.left_out)}, whose network was not released"
+        reason = f"{found.reason}; {told}" if found.reason else told
+        return Finding(reading, found.outcome, reason, found.part, found.estimate)
+    return found
+
+
+def _exact(reading: Reading, parts: pd.DataFrame, over: str) -> Finding:
+    """A reading that needs no interval: of `ratio` every value must meet the bound; of `one
+    refutes` one that misses it is enough, and none proves nothing.
     """
-    # Rounded, so that a difference of two alike is 0: their sums may differ in the last bit.
-    margins = ((evidence.parts - claim.bound) * (1 if claim.side == ">" else -1)).round(9)
-    meets, misses, reason = margins.apply(_above_zero), (-margins).apply(_above_zero), ""
-    if claim.then == "one refutes":
-        meets[:], misses[:] = 1.0, float(margins.gt(0).all(axis=None))
-        reason = "no network misses the bound, which cannot prove that none does"
-        evidence = replace(
-            evidence, parts=evidence.parts.loc[[margins.min(axis=1).idxmin()]]
-        )  # the one is shown
-    unsure = [
-        part for part, seen in evidence.batches.items() if seen.low <= claim.bound <= seen.high
-    ]
-    meets[unsure] = misses[unsure] = 1.0
-    all_meet, any_misses = meets.max(), min(1.0, len(misses) * misses.min())
-    outcome: Outcome = "supported" if all_meet <= any_misses else "contradicted"
-    order = pd.DataFrame(
-        {"p": -meets if outcome == "supported" else misses, "margin": margins.mean()}
-    )
-    deciding, p_value = (
-        order.sort_values(["p", "margin"]).index[0],
-        min(1.0, 2 * min(all_meet, any_misses)),
-    )
-    reason = (
-        "the interval over the test batches contains the bound" if deciding in unsure else reason
-    )
-    networks = each_once(run.request.checkpoint.weights.partition(":")[0] for run in evidence.used)
-    sizes = [int(run.batches.groupby("step")["count"].sum().min()) for run in evidence.used]
-    networks += f"; {min(sizes):,} a domain" if sizes else ""
-    estimate = over_seeds(evidence.parts[deciding])
-    return Judgement(
-        claim, dataset, outcome, reason, str(deciding), len(misses), estimate, p_value, networks
-    )
+    values = parts.iloc[:, 0].dropna()
+    sign = 1 if reading.side == ">" else -1
+    margins = sign * (values - reading.bound)
+    value = float(values.to_numpy()[margins.to_numpy().argmin()])
+    estimate = Estimate(value, float("nan"), float("nan"), len(values), over)
+    part = str(parts.columns[0])
+    if reading.then == "ratio":
+        outcome: Outcome = "supported" if margins.min() > 0 else "contradicted"
+        return Finding(reading, outcome, "counted, so without an interval", part, estimate)
+    if margins.min() < 0:
+        reason = "one network is enough; the one with the least is shown"
+        return Finding(reading, "contradicted", reason, part, estimate)
+    reason = "no network misses the bound, which cannot prove that none does"
+    return Finding(reading, "undecided", reason, part, estimate)
 
 
-def _above_zero(margins: pd.Series) -> float:
-    """The one-sided p-value of Student's test that the mean is above 0; 1 from one seed."""
-    if len(margins) < 2 or margins.std() < 1e-8:
-        return 0.0 if len(margins) > 1 and margins.mean() > 0 else 1.0
-    return float(stats.ttest_1samp(margins, 0, alternative="greater").pvalue)
+def outcome_of(findings: Sequence[Finding]) -> tuple[Outcome, str]:
+    """The verdict on a claim from those on all of its readings, and the reason."""
+    outcomes = [each.outcome for each in findings]
+    several = len(findings) > 1
+    if "supported" in outcomes and "contradicted" in outcomes:
+        told = [f"{each.reading.name}: {each.outcome}" for each in findings]
+        return "depends", "; ".join(told)
+    if "not tested" in outcomes:
+        first = findings[outcomes.index("not tested")]
+        return "not tested", _named(first, several)
+    for same in ("supported", "contradicted"):
+        if set(outcomes) == {same}:
+            return same, findings[0].reason
+    if not several:
+        return "undecided", findings[0].reason
+    return "undecided", "; ".join(f"{each.reading.name}: {each.outcome}" for each in findings)
 
 
-def holm(p_values: Sequence[float], size: int) -> list[float]:
-    """Holm's adjustment in a family of `size` tests, whose others have a p-value of 1; compare each
-    with the level.
-    """
-    ordered = pd.Series(p_values, dtype=float).sort_values()
-    return list((ordered * (size - np.arange(len(ordered)))).cummax().clip(upper=1).sort_index())
+def _named(finding: Finding, several: bool) -> str:
+    """A reading's reason, with its name where there are several."""
+    if several and finding.reading.name:
+        return f"{finding.reading.name}: {finding.reason}"
+    return finding.reason
 
 
-def decide(tested: Sequence[Judgement], size: int) -> list[Judgement]:
-    """Those claims of a family of `size` that can be tested, after Holm's correction. The others
-    count in it too, so that no verdict changes because another claim got its runs."""
-    decided, level = [], 1 - CONFIDENCE
-    for each, adjusted in zip(tested, holm([each.p_value for each in tested], size), strict=True):
-        parts = f"for its {each.count} parts" if each.count > 1 else "alone"
-        corrected = f"p = {each.p_value:.2g} {parts}, {adjusted:.2g} among its family"
-        # Where the interval that is shown excludes the bound, the correction is why nothing is
-        # decided.
-        seen = (
-            each.estimate is not None
-            and not each.estimate.low <= each.claim.bound <= each.estimate.high
-        )
-        undecided = replace(
-            each, outcome="undecided", reason=each.reason or (corrected if seen else "")
-        )
-        decided.append(replace(each, reason="") if adjusted <= level else undecided)
-    return decided
-
-
-def judge(claims: Sequence[Claim], runs: Runs) -> list[Judgement]:
-    """The claims of one family on one dataset: those that cannot be tested, and why, then the
-    others.
-    """
-    not_tested, tested = [], []
-    for claim in claims:
+def judge(claim: Claim, runs: Runs) -> Judgement:
+    """The verdict on a claim from the runs of one dataset."""
+    findings: list[Finding] = []
+    weights: list[str] = []
+    sizes: list[int] = []
+    for reading in claim.readings:
         try:
-            evidence = measure(claim, runs)
+            evidence = measure(reading, runs)
         except NotTestedError as missing:
-            not_tested.append(Judgement(claim, runs.dataset_name, reason=f"missing: {missing}"))
+            findings.append(Finding(reading, "not tested", f"missing: {missing}"))
             continue
-        weighed = weigh(claim, runs.dataset_name, evidence)
-        if hindrance := _hindrance(claim, runs, evidence):
-            not_tested.append(replace(weighed, outcome="not tested", reason=hindrance))
-        else:
-            tested.append(weighed)
-    return not_tested + decide(tested, len(claims))
+        findings.append(judge_reading(claim, reading, runs, evidence))
+        for run in evidence.used:
+            weights.append(run.request.checkpoint.weights.partition(":")[0])
+            sizes.append(int(run.batches.groupby("step")["count"].sum().min()))
+    outcome, reason = outcome_of(findings)
+    networks = f"{each_once(weights)}; {min(sizes):,} a domain" if sizes else ""
+    dataset = runs.dataset_name
+    return Judgement(claim, dataset, tier_of(runs), outcome, reason, tuple(findings), networks)
 
 
-def _hindrance(claim: Claim, runs: Runs, evidence: Evidence) -> str:
+def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> str:
     """What forbids a verdict whatever the number is; for claims of the paper's also that it is
     another regime.
     """
-    if len(evidence.parts) < LEAST_SEEDS and claim.then != "one refutes":
-        return f"{len(evidence.parts)} of {LEAST_SEEDS} seeds"
-    if any(run.request.checkpoint.weights.startswith(PUBLISHED) for run in evidence.used):
-        return "one network, whatever the seed"
+    fewest = int(evidence.parts.count().min())
+    if tier_of(runs) == AUTHORS:
+        if claim.section == "ours":
+            return "what is asked of Cascade+ is asked on networks of ours"
+        if fewest < LEAST_ORDERS and reading.then not in EXACT:
+            return f"{fewest} of {LEAST_ORDERS} orders"
+    elif fewest < LEAST_SEEDS and reading.then not in EXACT:
+        return f"{fewest} of {LEAST_SEEDS} seeds"
+    if tier_of(runs) == OURS and reading.then not in EXACT:
+        asked = [run.request.checkpoint for run in evidence.used]
+        for objective in {each.objective for each in asked}:
+            networks = {
+                (each.weights, each.seed if each.weights == "train" else None)
+                for each in asked
+                if each.objective == objective
+            }
+            if len(networks) == 1:
+                return "one network, whatever the seed"
     if not entry(runs.dataset_name).real:
         return "regime: data: a stand-in, which tests the machinery alone"
     if claim.exhibit in ("comparison", "field"):
         if len(runs.settings.image.choice_learning_rates) < 2:
             return "a single learning rate, which leaves nothing to choose"
-        if doubt := next(filter(None, map(not_held_out, evidence.used)), ""):
-            return doubt
+        for run in evidence.used:
+            if doubt := not_held_out(run):
+                return doubt
     if claim.section == "ours":
-        rate = (
-            runs.study.section.online_learning_rate
-        )  # On images each method has the rate chosen for it.
-        return (
-            ""
-            if rate == RATE or runs.modality == "image"
-            else f"online_learning_rate {rate} instead of {RATE}"
-        )
-    lacks = hindrance_of_runs(claim.dataset, evidence.used) or hindrance_of_study(
-        claim.dataset, runs
-    )
+        # On images each method has the rate that was chosen for it.
+        rate = runs.study.section.online_learning_rate
+        if rate == RATE or runs.modality == "image":
+            return ""
+        return f"online_learning_rate {rate} instead of {RATE}"
+    lacks = hindrance_of_runs(claim, evidence.used, tier_of(runs))
+    lacks = lacks or hindrance_of_study(claim.dataset, runs, tier_of(runs))
     return f"regime: {lacks}" if lacks else ""
 
 
@@ -185,26 +214,24 @@ def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
     """The profile's datasets that have runs, each after the dataset of the paper that it stands
     for.
     """
-    every = [
-        Runs(settings, modality, name)
-        for modality in get_args(Modality)
-        for name in settings.datasets(modality)
-    ]
-    return [(str(runs.stored[0].provenance.compare_with), runs) for runs in every if runs.stored]
+    found = []
+    for modality in get_args(Modality):
+        for name in settings.datasets(modality):
+            runs = Runs(settings, modality, name)
+            if runs.stored:
+                found.append((str(runs.stored[0].provenance.compare_with), runs))
+    return found
 
 
 def judge_all(settings: Settings) -> list[Judgement]:
     """Every claim, on each dataset of the profile that stands for the claim's."""
-    every, found = standing_for(settings), list[Judgement]()
-    for (_, dataset, _), group in groupby(
-        CLAIMS, key=lambda claim: (claim.section, claim.dataset, claim.exhibit)
-    ):
-        family, on = list(group), [runs for name, runs in every if name == dataset]
-        found += [judgement for runs in on for judgement in judge(family, runs)]
+    every = standing_for(settings)
+    found: list[Judgement] = []
+    for claim in CLAIMS:
+        on = [runs for name, runs in every if name == claim.dataset]
+        found += [judge(claim, runs) for runs in on]
         if not on:
-            found += [
-                Judgement(claim, None, reason=f"missing: a run on {dataset}") for claim in family
-            ]
+            found.append(Judgement(claim, None, reason=f"missing: a run on {claim.dataset}"))
     return found
 
 
@@ -224,21 +251,24 @@ def gates(settings: Settings) -> pd.DataFrame:
 
 
 def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
-    """A row a judgement, as text."""
-    rows = [
-        {
-            "claim": each.claim.identifier,
-            "sentence": f"{each.claim.sentence} ({each.claim.section})",
-            "paper": each.claim.paper,
-            "supported if": each.claim.condition,
-            "ours": f"{each.estimate}; {each.part}" if each.estimate else "–",
-            "on": file_name(each.dataset) if each.dataset else f"({each.claim.dataset})",
-            "networks": each.networks or "–",
-            "verdict": f"**{each.outcome}**" + (f" ({each.reason})" if each.reason else ""),
-            "exhibit": EXHIBITS[each.claim.exhibit].label,
-        }
-        for each in judgements
-    ]
+    """A row per claim, as text."""
+    rows = []
+    for each in judgements:
+        dataset = file_name(each.dataset) if each.dataset else f"({each.claim.dataset})"
+        rows.append(
+            {
+                "claim": each.claim.identifier,
+                "sentence": f"{each.claim.sentence} ({each.claim.section})",
+                "paper": each.claim.paper,
+                "supported if": each.claim.condition,
+                "ours": each.estimate,
+                "on": dataset,
+                "tier": each.tier or "–",
+                "networks": each.networks or "–",
+                "verdict": f"**{each.outcome}**" + (f" ({each.reason})" if each.reason else ""),
+                "exhibit": EXHIBITS[each.claim.exhibit].label,
+            }
+        )
     return pd.DataFrame(rows).set_index("claim")
 
 
@@ -246,10 +276,8 @@ def save(judgements: Sequence[Judgement], settings: Settings) -> None:
     """Write the verdicts as Markdown and CSV into the profile's folder of figures, the gate beside
     them.
     """
-    table, counts = (
-        verdict_table(judgements),
-        pd.Series([each.outcome for each in judgements]).value_counts(),
-    )
+    table = verdict_table(judgements)
+    counts = pd.Series([each.outcome for each in judgements]).value_counts()
     counted = ", ".join(f"{n} {name}" for name, n in counts.items())
     text = (
         f"{markdown(table)}\n\nProfile {settings.profile}: {counted}. VERDICTS.md states "

@@ -1,0 +1,111 @@
+"""How a statistic of several parts is weighed against its bound: Student's interval of each part,
+and max-t for the question whether any part misses the bound.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from study.exhibits.kit.intervals import CONFIDENCE, Estimate
+
+DRAWS = 20_000
+TAIL = (1 - CONFIDENCE) / 2
+NO_SPREAD = 1e-8
+Outcome = Literal["supported", "contradicted", "undecided"]
+
+
+class Weighed(NamedTuple):
+    """Which way a statistic speaks.
+
+    part: that which stands most in the way of support, the strongest rival, with its mean and 95 %
+    interval as `estimate`. critical: how many standard errors that part must be beyond the bound to
+    refute the reading; Student's quantile where there is one part.
+    """
+
+    outcome: Outcome
+    part: str
+    estimate: Estimate
+    critical: float
+    reason: str = ""
+
+
+def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
+    """The quantile of the largest t statistic of several parts that all have mean 0 (max-t).
+
+    values: a row per replicate (a seed, or an order) and a column per part; NaN where a part was
+    not measured. Each draw mixes the replicates' deviations from the mean with normal weights into
+    as many new replicates, which have the parts' own spread and correlation, and takes the largest
+    of their t statistics. The quantile is that of 97.5 %: one side of a 95 % interval. One part
+    gives Student's quantile.
+    """
+    measured = values.notna().to_numpy()
+    counts = measured.sum(axis=0)
+    if values.shape[1] == 1:
+        return float(stats.t.ppf(1 - TAIL, counts[0] - 1))
+    deviations = (values - values.mean()).fillna(0.0).to_numpy()
+    generator = np.random.default_rng(0)
+    largest = np.empty(draws)
+    for start in range(0, draws, 1000):
+        size = min(1000, draws - start)
+        weights = generator.standard_normal((size, len(values), len(values)))
+        drawn = weights @ deviations
+        means = np.where(measured, drawn, 0.0).sum(axis=1) / counts
+        squares = np.where(measured, drawn - means[:, None], 0.0) ** 2
+        spread = np.sqrt(squares.sum(axis=1) / (counts - 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = means / (spread / np.sqrt(counts))
+        largest[start : start + size] = np.nan_to_num(t, nan=-np.inf).max(axis=1)
+    return float(np.quantile(largest, 1 - TAIL))
+
+
+def weigh(
+    values: pd.DataFrame,
+    side: str,
+    bound: float,
+    over: str = "seeds",
+    images: Mapping[str, float] | None = None,
+    draws: int = DRAWS,
+) -> Weighed:
+    """Hold the parts of a statistic against its bound.
+
+    supported: the 95 % interval of each part lies on the right side of the bound; since all of them
+    must, nothing is corrected. contradicted: some part lies more than `critical_value` standard
+    errors on the wrong side. undecided: neither.
+
+    values: see critical_value. images: the standard error of each part over the test images, which
+    is added to that over the replicates; it is 0 where none is given. Parts without a spread have
+    no interval, and decide nothing. draws: see critical_value.
+    """
+    sign = 1 if side == ">" else -1
+    counts = values.count()
+    means = values.mean()
+    spread = values.std()
+    over_images = pd.Series(dict(images or {}), dtype=float).reindex(values.columns).fillna(0.0)
+    errors = np.sqrt(spread**2 / counts + over_images**2)
+    known = errors > NO_SPREAD
+    quantiles = pd.Series(stats.t.ppf(1 - TAIL, counts - 1), index=values.columns)
+    critical = critical_value(values, draws)
+    # A part without a spread stands most in the way of support, and refutes nothing.
+    t = (sign * (means - bound) / errors.where(known)).fillna(-math.inf)
+    refuting = known & (t < -critical)
+    outcome: Outcome = "undecided"
+    if refuting.any():
+        outcome = "contradicted"
+    elif (t > quantiles).all():
+        outcome = "supported"
+    shown = (t[refuting] if refuting.any() else t).idxmin()
+    half = math.nan
+    reason = ""
+    if known[shown]:
+        half = float(quantiles[shown] * errors[shown])
+        if outcome == "undecided" and t[shown] < -quantiles[shown]:
+            reason = f"{-t[shown]:.1f} standard errors beyond the bound, {critical:.1f} refute it"
+    else:
+        reason = f"no spread known: all {counts[shown]} values are equal"
+    mean = float(means[shown])
+    estimate = Estimate(mean, mean - half, mean + half, int(counts[shown]), over)
+    return Weighed(outcome, str(shown), estimate, critical, reason)
