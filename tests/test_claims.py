@@ -46,6 +46,9 @@ IMAGE_EXHIBITS = (
     "theorem",
 )
 SEEDS = (0, 1, 2)
+OF_IMAGES = ["erm", "adabn", "tent", "tent_adam", "cotta", "ttt", "cascade", "cascade_plus"]
+VARIANTS = ["cascade_fixed_classifier", "cascade_no_auxiliary"]
+OF_WORDS = [name for name in OF_IMAGES if name != "ttt"] + VARIANTS
 
 
 def spread(
@@ -126,12 +129,10 @@ def all_judged(world: World, *, right: bool, patch: pytest.MonkeyPatch) -> dict[
         "batch_sizes": [128, 64, 32, 16],
         "choice_learning_rates": [0.001],
         "comparison_test_size": 32,
+        "methods": OF_IMAGES,
     }
-    changes: dict[str, Any] = {f"image_{name}": value for name, value in every.items()}
-    for modality in ("image", "speech"):  # Quick does without CoTTA, of which claims speak.
-        methods = getattr(quick(), modality).methods
-        changes[f"{modality}_methods"] = [*methods, "cotta"]
-    settings = quick(**changes, seeds=list(SEEDS))
+    changes = {f"image_{name}": value for name, value in every.items()}
+    settings = quick(**changes, text_methods=OF_WORDS, speech_methods=OF_WORDS, seeds=list(SEEDS))
     made = made_up_runs(settings, world, points_of(settings, (*IMAGE_EXHIBITS, "choice")), SEEDS)
     made += made_up_runs(settings, world, points_of(settings, ["comparison"]), SEEDS)
     of_field = settings.vary("image", {"methods": read_profile("field")[0]["image_methods"]})
@@ -339,7 +340,7 @@ def only(claim: str, **changes: Any) -> Claim:
 
 
 def main_runs(seeds: tuple[int, ...] = SEEDS, without: str = "") -> Runs:
-    settings = quick()
+    settings = quick(image_methods=OF_IMAGES)
     points = [point for point in points_of(settings, ["main_image"]) if point.method != without]
     return stored(settings, made_up_runs(settings, claimed, points, seeds))
 
@@ -432,7 +433,7 @@ def test_most_is_that_all_rivals_are_behind_in_the_median_domain(
     assert parts.to_dict("list") == {"median of 15": [pytest.approx(lead)] * 3}
 
 
-def on_the_authors_network(orders: range, without: str = "") -> Runs:
+def on_the_authors_network(orders: range) -> Runs:
     """Runs of Tent, the cascade and AdaBN on one network in several orders. In order k the cascade
     errs on 30 + k of 100 and Tent on 50.
     """
@@ -444,28 +445,16 @@ def on_the_authors_network(orders: range, without: str = "") -> Runs:
     released = settings.vary("image", {"weights": "release:model.pt"})
     made = []
     for order in orders:
-        study = Study(settings.vary("image", {"order_seed": order}))
+        study = Study(released.vary("image", {"order_seed": order}))
         for method in study.methods:
             numbers = Numbers([errors_of(method, order)] * 100, count=100)
-            run = made_up_run(study, method, numbers)
-            checkpoint = run.request.checkpoint.model_copy(update={"weights": "release:0123"})
-            if method != without:
-                request = run.request.model_copy(update={"checkpoint": checkpoint})
-                made.append(replace(run, request=request))
+            made.append(made_up_run(study, method, numbers))
     return stored(released, made)
 
 
 def released_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a profile ask for the made-up released network, which has no file."""
-
-    of_training = Study.checkpoint_request
-
-    def request(study: Study, objective: str) -> Any:
-        settings = study.settings.vary("image", {"weights": "train"})
-        trained = of_training(Study(settings), objective)
-        return trained.model_copy(update={"weights": "release:0123"})
-
-    monkeypatch.setattr(Study, "checkpoint_request", request)
+    monkeypatch.setattr("study.weights.origin", lambda weights, objective, seed: "release:0123")
 
 
 def test_what_the_main_study_lacks_is_not_taken_from_a_severity() -> None:
@@ -754,7 +743,8 @@ def test_the_field_meets_the_streams_on_one_network() -> None:
 
 
 def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings, runs = quick(results_folder=str(tmp_path)), main_runs().stored
+    runs = main_runs().stored
+    settings = quick(results_folder=str(tmp_path), image_methods=OF_IMAGES)
     monkeypatch.setattr(
         Store, "runs", lambda store, wanted: (run for run in runs if wanted(run.request))
     )

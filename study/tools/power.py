@@ -36,8 +36,6 @@ KINDS = {
     "batch-cotta": "growth between two batch sizes",
     "batch-16": "E at batch size 16, two rivals",
     "meta-cascade": "E, one rival",
-    "theta-m": "E at five severities, one rival",
-    "levels-error": "E at four severities, five rivals",
 }
 """A claim of each kind that the stored numbers have the spread of."""
 
@@ -103,7 +101,7 @@ def row_of(claim: Claim, folder: Path, data: str) -> dict[str, str]:
         "parts": str(parts.shape[1]),
         "spread (sd)": f"{parts.std().min():.2f} to {parts.std().max():.2f}",
     }
-    if margin <= 0 or claim.identifier == "theta-m":
+    if margin <= 0:
         margin = 1.0
     row["margin"] = f"{margin:.2f}"
     for seeds in SEEDS:
