@@ -112,11 +112,12 @@ def verdicts_counted(judgements: Sequence[Judgement]) -> str:
 
 
 def decided(judgements: Sequence[Judgement]) -> list[str]:
-    """A sentence per claim that the numbers decide, the surest first."""
-    sure = [each for each in judgements if each.outcome in ("supported", "contradicted")]
+    """A sentence per claim that the numbers decide, in the order of the claims."""
+    spoken = ("supported", "contradicted", "depends")
+    sure = [each for each in judgements if each.outcome in spoken]
     return [
         f"“{each.claim.sentence}” ({each.claim.section}): **{each.outcome}**, {each.estimate}"
-        for each in sorted(sure, key=lambda each: each.p_value)
+        for each in sure
     ]
 
 
