@@ -423,8 +423,8 @@ def test_text_and_speech_are_judged_at_the_images_learning_rate() -> None:
 
 IN_REGIME = {
     "image_dataset": "cifar10",
-    "image_depth": 26,
-    "image_width": 16,
+    "image_network_depth": 26,
+    "image_network_width": 16,
     "image_train_size": None,
 }
 IN_REGIME |= {"image_test_size": None, "image_ablation_test_size": None, "image_batch_size": None}
@@ -516,7 +516,7 @@ def test_the_clean_error_of_a_network_that_was_trained_here_is_that_of_its_train
             {},
             "data: networks that are trained on a part of the source",
         ),
-        ({"image_depth": 8}, {}, "network: depth 8 instead of 26"),
+        ({"image_network_depth": 8}, {}, "network: depth 8 instead of 26"),
         (
             {},
             {"count": 19},

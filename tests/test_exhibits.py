@@ -47,10 +47,10 @@ SETTINGS = quick(
     text_dataset="amazon",
     image_methods=("erm", "adabn", "tent", "cotta", "ttt", "cascade"),
     image_batch_size=32,
-    image_batch_sizes=(32, 16),
+    image_ablation_batch_sizes=(32, 16),
     image_long_test_size=128,
-    image_learning_rates=(0.001, 0.01),
-    image_learning_rate_batch_sizes=(16,),
+    image_ablation_learning_rates=(0.001, 0.01),
+    image_ablation_rate_batch_sizes=(16,),
     seeds=(0, 1),
 )
 OURS = (
