@@ -7,6 +7,7 @@ from them.
 """
 
 import ast
+import difflib
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -185,8 +186,9 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
     for name, value in values.items():
         origin = origins[name]
         if name not in PARAMETERS:
+            shown = repr(name) if name in RENAMED else reprlib.repr(name)
             raise SettingsError(
-                f"{reprlib.repr(name)} (from {origin}) is no parameter; {_alike(str(name)[:60])}"
+                f"{shown} (from {origin}) is no parameter; {_alike(str(name)[:60])}"
             )
         items = value if isinstance(value, list | tuple) else [value]
         allows_truth = PARAMETERS[name].annotation is bool
@@ -221,6 +223,8 @@ def _alike(name: str) -> str:
     """
     if name in RENAMED:
         return f"it is called {RENAMED[name]} now"
+    for old in difflib.get_close_matches(name, RENAMED, n=1, cutoff=0.9):
+        return f"did you mean {RENAMED[old]!r}?"
     return nearest(
         name, [other for other in PARAMETERS if _modality(name) in ("", _modality(other))]
     )

@@ -96,7 +96,7 @@ def contrary(method: str, objective: str, changes: dict[str, Any], seed: int) ->
 def all_judged(world: World, *, right: bool, patch: pytest.MonkeyPatch) -> dict[str, Judgement]:
     """Every claim, judged on runs of a world that are taken for runs in the paper's regime."""
     every = {
-        "batch_sizes": [128, 64, 32, 16],
+        "ablation_batch_sizes": [128, 64, 32, 16],
         "choice_learning_rates": [0.001],
         "comparison_test_size": 32,
     }

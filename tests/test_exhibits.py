@@ -308,7 +308,7 @@ def test_cells(
 
 
 def test_the_mean_over_batch_sizes_is_over_all_of_the_papers() -> None:
-    settings = SETTINGS.vary("image", {"batch_sizes": (128, 64, 32, 16)})
+    settings = SETTINGS.vary("image", {"ablation_batch_sizes": (128, 64, 32, 16)})
     found, points = [], points_of(settings, ["batch_size"])
     for lacking in ({}, {1}, {0, 1}):  # The seeds that have no run at 16.
         made = made_up_runs(settings, world, points, (0, 1))
