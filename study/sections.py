@@ -1,8 +1,7 @@
 """The parameters of one modality: those of its data, its network and its training, and how methods
 are run on it.
 
-The defaults are those of the profile `paper`. A name here has the prefix of the modality there:
-`image_severity`.
+The defaults are those of the profile `paper`. `flat_name` makes the name of a field in a profile.
 """
 
 import re
@@ -12,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
-from cascadetta_lib.data import VOCABULARIES, check_name
-from cascadetta_lib.data.base import Modality
+from cascadetta_lib.data import OPTIONS, VOCABULARIES, check_name
+from cascadetta_lib.data.base import Modality, Options
 from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.data.reviews import TextOptions
 from cascadetta_lib.data.streams import Domain, Order, make_stream, shuffle_domains
@@ -23,19 +22,11 @@ from cascadetta_lib.methods.base import OptimizerName
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from study.exhibit_parameters import ImageExhibitParameters, different
 
 Part = TypeVar("Part", bound=BaseModel)
 
 
-def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`values`, at least one and no two alike; else ValueError."""
-    if not values or len(set(values)) < len(values):
-        raise ValueError("allowed is one value, or several different ones")
-    return values
-
-
-Rates = Annotated[tuple[Annotated[float, Field(gt=0)], ...], AfterValidator(different)]
-Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(different)]
 NETWORKS: dict[Modality, type[BaseModel]] = {
     "image": ImageNetwork,
     "text": TextNetwork,
@@ -200,15 +191,32 @@ class Section(Protocol):
         stream = make_stream(self.stream, VOCABULARIES[self.modality], severity)
         return shuffle_domains(stream, self.order_seed)
 
+    @property
+    def training(self) -> Training:
+        """How networks are trained."""
+        return self.part(Training)
+
+    @property
+    def network(self) -> BaseModel:
+        """Which network is trained."""
+        return self.part(NETWORKS[self.modality])
+
+    @property
+    def data(self) -> Options:
+        """How the data are cut, augmented and scaled."""
+        return self.part(OPTIONS[self.modality])
+
+    @property
+    def online(self) -> Protocol:
+        """How a method is run and measured."""
+        return self.part(Protocol)
+
     def part(self, kind: type[Part]) -> Part:
         """The values of the fields of `kind`, such as Training or ImageNetwork."""
         return kind(**{name: getattr(self, name) for name in kind.model_fields})
 
 
-RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
-
-
-class ImageSection(ImageOptions, ImageNetwork, Training, Section):
+class ImageSection(ImageExhibitParameters, ImageOptions, ImageNetwork, Training, Section):
     """Images. The training is the reading of the paper that the authors' release has
     (profiles/literal.yaml says where they differ), because the literal one is not expected to reach
     the paper's own ERM and AdaBN rows."""
@@ -222,42 +230,6 @@ class ImageSection(ImageOptions, ImageNetwork, Training, Section):
 
     severity: int = Field(
         5, ge=1, le=5, description="of the corruptions, where the stream does not say it"
-    )
-    ablation_test_size: int | None = Field(
-        None, ge=1, description="images of each domain in the ablations; null: all"
-    )
-    gradual_test_size: int | None = Field(
-        None, ge=1, description="images of each of the 135 gradual domains"
-    )
-    long_test_size: int | None = Field(
-        None, ge=1, description="images of each domain on the long stream; null: all"
-    )
-    batch_sizes: Sizes = Field(
-        (128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size"
-    )
-    learning_rates: Rates = Field(
-        RATES, description="online ones, of the ablation by learning rate and batch size"
-    )
-    learning_rate_batch_sizes: Sizes = Field(
-        (128, 32, 8), description="batch sizes of the ablation by learning rate"
-    )
-    trial_train_size: int | None = Field(
-        None, ge=20, description="source images of 07_collapse's trials; null: all"
-    )
-    trial_epochs: int = Field(
-        75, ge=1, description="epochs of the networks that 07_collapse trains to try conditions"
-    )
-    choice_learning_rates: Rates = Field(
-        RATES, description="online ones that 07_collapse and 09_field choose from"
-    )
-    choice_size: int | None = Field(
-        None, ge=1, description="held-out images under each of four corruptions; null: all"
-    )
-    comparison_batch_sizes: Sizes = Field(
-        (200, 16, 4, 1), description="of the comparison in 09_field"
-    )
-    comparison_test_size: int | None = Field(
-        None, ge=1, description="images of each domain of 07 and 09; null: all"
     )
 
 
@@ -309,6 +281,20 @@ class SpeechSection(SpeechOptions, SpeechNetwork, Training, Section):
         "inner_parameters": "all",
         "outer_loss": "paper",
     }
+
+
+def flat_name(modality: Modality, field: str) -> str:
+    """Return the name of a field of a section in profiles and notebooks.
+
+    It is made from the modality, the part that the field belongs to, and the field, without saying
+    a word twice: `image_training_learning_rate`, `image_network_depth`,
+    `image_online_learning_rate`. Fields of the data and of the study as a whole name no part:
+    `image_severity`.
+    """
+    for part, kind in (("training", Training), ("network", NETWORKS[modality])):
+        if field in kind.model_fields:
+            return f"{modality}_{part}_{field.removeprefix(f'{part}_')}"
+    return f"{modality}_{field}"
 
 
 SECTIONS: dict[Modality, type[Section]] = {

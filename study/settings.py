@@ -1,12 +1,13 @@
 """The parameters of a study, checked as a whole before any work starts.
 
-A profile is a YAML file of flat names (`image_depth: 26`) that papermill can inject as it is. The
-names are split here, and nowhere else, into one section for each modality: `image_depth` is
-`settings.image.depth`. The defaults are those of `paper`; a profile lists only what differs from
-them.
+A profile is a YAML file of flat names (`image_network_depth: 26`) that papermill can inject as it
+is. They are made from the place of a field (sections.flat_name): `image_network_depth` is
+`settings.image.network.depth`. The defaults are those of `paper`; a profile lists only what differs
+from them.
 """
 
 import ast
+import difflib
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,8 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_va
 
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.registry import nearest
-from study.sections import SECTIONS, ImageSection, Section, SpeechSection, TextSection, different
+from study.exhibit_parameters import different
+from study.sections import SECTIONS, ImageSection, Section, SpeechSection, TextSection, flat_name
 
 ROOT = (
     Path(__file__).resolve().parents[1]
@@ -122,10 +124,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         return tuple(f"{kind}:{absolute(folder)}" if folder else kind for kind, _, folder in parts)
 
     def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
-        """These settings with `changes`, named without the modality; SettingsError for what cannot
-        be used.
+        """These settings with `changes`, named as the fields of the section; SettingsError for what
+        cannot be used.
         """
-        values = {f"{modality}_{name}": value for name, value in changes.items()}
+        values = {flat_name(modality, name): value for name, value in changes.items()}
         return make_settings(flat(self) | values, dict.fromkeys(values, "a variation of the study"))
 
 
@@ -136,21 +138,42 @@ def _modality(name: str) -> str:
 
 
 COMMON = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
-PARAMETERS = COMMON | {
-    f"{modality}_{name}": field
+PLACES: dict[str, tuple[Modality, str]] = {
+    flat_name(modality, name): (modality, name)
     for modality, section in SECTIONS.items()
-    for name, field in section.model_fields.items()
+    for name in section.model_fields
     if name not in ("folder", "device")  # said once for all modalities
 }
+"""The modality and the field of the section that a flat name means."""
+PARAMETERS = COMMON | {
+    name: SECTIONS[modality].model_fields[field] for name, (modality, field) in PLACES.items()
+}
 """Every parameter by its flat name; its description says what it means."""
+RENAMED = {
+    f"{modality}_{field}": name
+    for name, (modality, field) in PLACES.items()
+    if f"{modality}_{field}" not in PARAMETERS
+} | {
+    "image_batch_sizes": "image_ablation_batch_sizes",
+    "image_learning_rates": "image_ablation_learning_rates",
+    "image_learning_rate_batch_sizes": "image_ablation_rate_batch_sizes",
+}
+"""The names of 0.1.0 that have another one now: docs/settings-renamed.md lists them."""
 
 
 def flat(settings: Settings) -> dict[str, Any]:
     """All parameters by their flat names, as JSON has them: the inverse of `make_settings`."""
     values = settings.model_dump(mode="json")
-    for modality in SECTIONS:
-        values |= {f"{modality}_{name}": value for name, value in values.pop(modality).items()}
+    sections = {modality: values.pop(modality) for modality in SECTIONS}
+    values |= {name: sections[modality][field] for name, (modality, field) in PLACES.items()}
     return {name: values[name] for name in PARAMETERS}
+
+
+def renamed_table() -> str:
+    """Return the names that have changed as a table in Markdown: docs/settings-renamed.md."""
+    lines = [f"| `{old}` | `{new}` |" for old, new in sorted(RENAMED.items())]
+    head = "# Parameters with another name since 0.1.0\n\n| 0.1.0 | now |\n|---|---|\n"
+    return head + "\n".join(lines) + "\n"
 
 
 def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> Settings:
@@ -163,8 +186,9 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
     for name, value in values.items():
         origin = origins[name]
         if name not in PARAMETERS:
+            shown = repr(name) if name in RENAMED else reprlib.repr(name)
             raise SettingsError(
-                f"{reprlib.repr(name)} (from {origin}) is no parameter; {_alike(str(name)[:60])}"
+                f"{shown} (from {origin}) is no parameter; {_alike(str(name)[:60])}"
             )
         items = value if isinstance(value, list | tuple) else [value]
         allows_truth = PARAMETERS[name].annotation is bool
@@ -182,8 +206,9 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
             raise SettingsError(
                 f"{name} (from {origin}) has hundreds of digits: allowed is a number of fewer"
             )
-        if modality := _modality(name):
-            nested[modality][name.removeprefix(f"{modality}_")] = value
+        if name in PLACES:
+            modality, field = PLACES[name]
+            nested[modality][field] = value
         else:
             nested[name] = value
     try:
@@ -193,9 +218,13 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
 
 
 def _alike(name: str) -> str:
-    """What is allowed instead of a name that is no parameter: those of its modality, where it
-    begins with one.
+    """What is allowed instead of a name that is no parameter: its new name, or those of its
+    modality, where it begins with one.
     """
+    if name in RENAMED:
+        return f"it is called {RENAMED[name]} now"
+    for old in difflib.get_close_matches(name, RENAMED, n=1, cutoff=0.9):
+        return f"did you mean {RENAMED[old]!r}?"
     return nearest(
         name, [other for other in PARAMETERS if _modality(name) in ("", _modality(other))]
     )
@@ -213,7 +242,7 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
     place = [str(part) for part in fault["loc"]]
     if place[0] in SECTIONS and len(place) == 1:
         return f"the parameters {place[0]}_… do not go together: {reason}"
-    name = f"{place[0]}_{place[1]}" if place[0] in SECTIONS else place[0]
+    name = flat_name(place[0], place[1]) if place[0] in SECTIONS else place[0]
     if isinstance(fault["input"], str) and "expected" in fault.get("ctx", {}):
         allowed = str(fault["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         reason = nearest(fault["input"][:60], allowed)

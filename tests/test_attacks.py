@@ -297,14 +297,24 @@ ATTACKS = [
     ),
     # ------------------------------------------------------------ names and values by --set
     Attack("no name", values("=3"), 2, ("''", "is no parameter")),
-    Attack("no equals sign", values("image_epochs"), 2, ("image_epochs", "NAME=VALUE")),
-    Attack("two equals signs", values("image_epochs==3"), 2, ("image_epochs = '=3'", "integer")),
-    Attack("no value", values("image_epochs="), 2, ("image_…", "one of the two")),
+    Attack(
+        "no equals sign",
+        values("image_training_epochs"),
+        2,
+        ("image_training_epochs", "NAME=VALUE"),
+    ),
+    Attack(
+        "two equals signs",
+        values("image_training_epochs==3"),
+        2,
+        ("image_training_epochs = '=3'", "integer"),
+    ),
+    Attack("no value", values("image_training_epochs="), 2, ("image_…", "one of the two")),
     Attack(
         "one name for two values",
-        values("image_epochs=2", "image_epochs=3"),
+        values("image_training_epochs=2", "image_training_epochs=3"),
         2,
-        ("image_epochs=3", "twice"),
+        ("image_training_epochs=3", "twice"),
     ),
     Attack("the seed of one job", values("seed=3"), 2, ("seed=3", "use --seeds")),
     Attack(
@@ -325,7 +335,12 @@ ATTACKS = [
     Attack(
         "nothing in a list", values("image_methods=[null]"), 2, ("image_methods = None", "string")
     ),
-    Attack("code", values(f"image_epochs={CODE}"), 2, ("image_epochs=", "not YAML", "os.system")),
+    Attack(
+        "code",
+        values(f"image_training_epochs={CODE}"),
+        2,
+        ("image_training_epochs=", "not YAML", "os.system"),
+    ),
     Attack("a NUL", values(r'data_folder="a\0b"'), 2, (r"data_folder = '", "NUL")),
     Attack(
         "the home of nobody",
@@ -353,15 +368,15 @@ ATTACKS = [
     ),
     Attack(
         "epochs without a training",
-        line("--profile", "laptop", "--set", "image_epochs=3"),
+        line("--profile", "laptop", "--set", "image_training_epochs=3"),
         2,
-        ("image_epochs=3", "image_weights = shipped", "change nothing"),
+        ("image_training_epochs=3", "image_weights = shipped", "change nothing"),
     ),
     Attack(
         "a depth of what is shipped",
-        values("image_weights=shipped", "image_depth=14"),
+        values("image_weights=shipped", "image_network_depth=14"),
         2,
-        ("image_depth=14", "no network is trained"),
+        ("image_network_depth=14", "no network is trained"),
     ),
     # ------------------------------------------------------------ a profile of one's own
     Attack("a profile in UTF-16", profile("seed: 1\n".encode("utf-16")), 2, ("mine.yaml", "utf-8")),
@@ -370,9 +385,9 @@ ATTACKS = [
     Attack("tabs", profile("image_methods:\n\t- erm\n"), 2, ("mine.yaml", "not YAML", r"\t")),
     Attack(
         "a name twice",
-        profile("image_epochs: 1\nimage_epochs: 2\n"),
+        profile("image_training_epochs: 1\nimage_training_epochs: 2\n"),
         2,
-        ("image_epochs is named twice",),
+        ("image_training_epochs is named twice",),
     ),
     Attack(
         "a name of 5,000 letters",
@@ -557,15 +572,15 @@ ATTACKS = [
     # ------------------------------------------------------------ a notebook and its parameters
     Attack(
         "a number in words",
-        cell(image_epochs="two"),
+        cell(image_training_epochs="two"),
         SettingsError,
-        ("image_epochs = 'two'", "notebook", "integer"),
+        ("image_training_epochs = 'two'", "notebook", "integer"),
     ),
     Attack(
         "an array",
-        cell(image_learning_rates=np.ones(3)),
+        cell(image_ablation_learning_rates=np.ones(3)),
         SettingsError,
-        ("image_learning_rates = array", "a list"),
+        ("image_ablation_learning_rates = array", "a list"),
     ),
     Attack(
         "a profile with its ending",

@@ -64,7 +64,10 @@ def exhibits(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
     results = str(tmp_path_factory.mktemp("results"))
     methods = ["adabn", "tent", "cascade"]
     settings = quick(
-        image_methods=methods, image_batch_sizes=[32, 16], seeds=[0, 1], results_folder=results
+        image_methods=methods,
+        image_ablation_batch_sizes=[32, 16],
+        seeds=[0, 1],
+        results_folder=results,
     )
     world = made_up_runs(settings, lambda *_: Numbers(), points_of(settings, NAMES), settings.seeds)
     runs = stored(settings, world)
@@ -126,7 +129,7 @@ def test_the_report_opens_without_an_error_and_shows_every_exhibit(
 
 TINY = {
     "image_train_size": 120,
-    "image_epochs": 1,
+    "image_training_epochs": 1,
     "image_test_size": 16,
     "image_methods": ["erm", "adabn"],
     "image_forward_transfer": False,

@@ -126,7 +126,7 @@ def contrary(method: str, objective: str, changes: dict[str, Any], seed: int) ->
 def all_judged(world: World, *, right: bool, patch: pytest.MonkeyPatch) -> dict[str, Judgement]:
     """Every claim, judged on runs of a world that are taken for runs in the paper's regime."""
     every = {
-        "batch_sizes": [128, 64, 32, 16],
+        "ablation_batch_sizes": [128, 64, 32, 16],
         "choice_learning_rates": [0.001],
         "comparison_test_size": 32,
         "methods": OF_IMAGES,
@@ -563,8 +563,8 @@ def origin(card: dict[str, Any]) -> NetworkOrigin:
 
 IN_REGIME: dict[str, Any] = {
     "image_dataset": "cifar10",
-    "image_depth": 26,
-    "image_width": 16,
+    "image_network_depth": 26,
+    "image_network_width": 16,
     "image_train_size": None,
     "image_test_size": None,
     "image_ablation_test_size": None,
@@ -630,7 +630,7 @@ PART = SHIPPED | {"options": {"train_size": 10000}}
             {},
             "data: networks that are trained on a part of the source",
         ),
-        ({"image_depth": 8}, {}, "network: depth 8 instead of 26"),
+        ({"image_network_depth": 8}, {}, "network: depth 8 instead of 26"),
         ({}, {"count": 50}, "length: 5,000 examples a domain, not all of 10,000"),
         ({"image_predict": "before"}, {}, "protocol: predict before instead of after"),
         ({"image_online_optimizer": "adam"}, {}, "protocol: online_optimizer adam instead of None"),
@@ -678,7 +678,7 @@ def test_the_authors_network_needs_no_gate() -> None:
     runs = regime_runs({}, adabn=41)
     assert hindrance_of_study("CIFAR-10-C", runs, OURS).startswith("gate: ")
     assert hindrance_of_study("CIFAR-10-C", runs, AUTHORS) == ""
-    other = regime_runs({"image_depth": 8}).stored
+    other = regime_runs({"image_network_depth": 8}).stored
     assert hindrance_of_runs(BY_NAME["c10-error"], other, AUTHORS) == ""
 
 

@@ -47,10 +47,10 @@ SETTINGS = quick(
     text_dataset="amazon",
     image_methods=("erm", "adabn", "tent", "cotta", "ttt", "cascade"),
     image_batch_size=32,
-    image_batch_sizes=(32, 16),
+    image_ablation_batch_sizes=(32, 16),
     image_long_test_size=128,
-    image_learning_rates=(0.001, 0.01),
-    image_learning_rate_batch_sizes=(16,),
+    image_ablation_learning_rates=(0.001, 0.01),
+    image_ablation_rate_batch_sizes=(16,),
     seeds=(0, 1),
 )
 OURS = (
@@ -308,7 +308,7 @@ def test_cells(
 
 
 def test_the_mean_over_batch_sizes_is_over_all_of_the_papers() -> None:
-    settings = SETTINGS.vary("image", {"batch_sizes": (128, 64, 32, 16)})
+    settings = SETTINGS.vary("image", {"ablation_batch_sizes": (128, 64, 32, 16)})
     found, points = [], points_of(settings, ["batch_size"])
     for lacking in ({}, {1}, {0, 1}):  # The seeds that have no run at 16.
         made = made_up_runs(settings, world, points, (0, 1))

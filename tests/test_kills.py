@@ -25,7 +25,7 @@ SMALL = [
         "profile=small",
         "image_test_size=16",
         "image_train_size=400",
-        "image_epochs=3",
+        "image_training_epochs=3",
     ),
     *("image_methods=[erm, adabn, tent]", "image_stream=[fog, snow]"),
 ]

@@ -176,7 +176,7 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
     values = {
         "seed": "3",
         "results_folder": str(tmp_path),
-        "text_iterations": "20",
+        "text_training_iterations": "20",
         "text_test_size": "32",
     }
     arguments = [part for name, value in values.items() for part in ("-p", name, value)]
@@ -242,7 +242,9 @@ def test_the_tour_gives_the_errors_of_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("matplotlib.pyplot.plot", lambda *given, **options: None)
-    small = f"\nresults_folder = {str(tmp_path)!r}\nimage_train_size = 200\nimage_epochs = 1\n"
+    small = (
+        f"\nresults_folder = {str(tmp_path)!r}\nimage_train_size = 200\nimage_training_epochs = 1\n"
+    )
     parameters, *others = [cell["source"] for cell in code_cells(NOTEBOOKS[0])]
     namespace: dict[str, Any] = {}
     for source in (parameters + small, *others):

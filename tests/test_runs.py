@@ -278,9 +278,9 @@ def test_errors_are_subtracted_seed_by_seed() -> None:
 def test_what_is_made_is_found(tmp_path: object) -> None:
     small = {
         "image_train_size": 200,
-        "image_epochs": 1,
+        "image_training_epochs": 1,
         "image_ablation_test_size": 4,
-        "image_batch_sizes": (2,),
+        "image_ablation_batch_sizes": (2,),
     }
     settings = quick(image_methods=("adabn", "tent"), results_folder=str(tmp_path), **small)
     study = Study(settings)

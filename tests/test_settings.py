@@ -14,11 +14,13 @@ from cascadetta_lib.training.objectives import Training
 from study.settings import (
     PARAMETERS,
     PROFILES,
+    RENAMED,
     SettingsError,
     flat,
     load_profile,
     make_settings,
     parse_yaml,
+    renamed_table,
     settings_from,
 )
 
@@ -45,7 +47,7 @@ def test_a_profile_has_its_own_label_and_lists_only_what_differs_from_the_defaul
 
 def test_paper_is_the_defaults_and_literal_differs_in_the_training_of_images_alone() -> None:
     paper, literal = load_profile("paper"), load_profile("literal")
-    assert paper == make_settings({"device": "cuda", "image_precision": "bfloat16"})
+    assert paper == make_settings({"device": "cuda", "image_training_precision": "bfloat16"})
     assert (literal.text, literal.speech) == (paper.text, paper.speech)
     assert literal.image.learning_rate == 0.001 and literal.image.outer_loss == "paper"
     assert literal.image.training_batch_size == 32 and not literal.image.crop_and_flip
@@ -59,35 +61,42 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
     assert all(field.description for field in PARAMETERS.values()), "every parameter is explained"
     assert settings.image.part(Training).epochs == settings.image.epochs
     assert settings.text.part(OPTIONS["text"]).train_size == settings.text.train_size
-    assert settings.image.part(ImageNetwork).depth == flat(settings)["image_depth"]
+    assert settings.image.part(ImageNetwork).depth == flat(settings)["image_network_depth"]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "parts"),
     [
-        ("image_epoch", 3, ["image_epoch", "--set", "did you mean 'image_epochs'"]),
+        ("image_epoch", 3, ["image_epoch", "--set", "did you mean 'image_training_epochs'"]),
         ("sed", 3, ["'sed'", "did you mean 'seed'"]),
         (7, 3, ["7 (from --set) is no parameter"]),
-        ("image_epochs", "many", ["image_epochs = 'many'", "--set", "integer"]),
-        ("image_epochs", 0, ["image_epochs = 0", "greater than or equal to 1"]),
-        ("image_epochs", True, ["image_epochs = True", "a number"]),
+        ("image_training_epochs", "many", ["image_training_epochs = 'many'", "--set", "integer"]),
+        ("image_training_epochs", 0, ["image_training_epochs = 0", "greater than or equal to 1"]),
+        ("image_training_epochs", True, ["image_training_epochs = True", "a number"]),
         ("image_crop_and_flip", "perhaps", ["image_crop_and_flip = 'perhaps'"]),
-        ("image_epochs", {"a": 1}, ["image_epochs = {'a': 1}", "a list"]),
-        ("image_iterations", 10, ["image_…", "one of the two"]),
-        ("image_depth", 27, ["image_depth = 27", "6n + 2"]),
-        ("image_depth", 6_000_000_002, ["image_depth", "less than"]),
-        *(("image_width", width, [f"image_width = {width}"]) for width in (1, 10**9)),
-        ("image_schedule", "cosine", ["image_schedule = 'cosine'", "ttt_steps"]),
+        ("image_training_epochs", {"a": 1}, ["image_training_epochs = {'a': 1}", "a list"]),
+        ("image_training_iterations", 10, ["image_…", "one of the two"]),
+        ("image_network_depth", 27, ["image_network_depth = 27", "6n + 2"]),
+        ("image_network_depth", 6_000_000_002, ["image_network_depth", "less than"]),
+        *(
+            ("image_network_width", width, [f"image_network_width = {width}"])
+            for width in (1, 10**9)
+        ),
+        ("image_training_schedule", "cosine", ["image_training_schedule = 'cosine'", "ttt_steps"]),
         ("image_training_batch_size", 3, ["image_training_batch_size = 3"]),
         ("image_train_size", 1, ["image_train_size = 1"]),
         ("image_test_size", 0, ["image_test_size = 0"]),
         ("speech_held_out_fraction", 1.0, ["speech_held_out_fraction = 1.0", "less than 1"]),
         ("text_held_out_fraction", float("nan"), ["text_held_out_fraction = nan", "finite"]),
-        ("image_learning_rate", float("inf"), ["image_learning_rate = inf", "finite"]),
-        ("image_learning_rates", [float("nan")], ["image_learning_rates = nan"]),
+        (
+            "image_training_learning_rate",
+            float("inf"),
+            ["image_training_learning_rate = inf", "finite"],
+        ),
+        ("image_ablation_learning_rates", [float("nan")], ["image_ablation_learning_rates = nan"]),
         ("image_online_learning_rate", float("inf"), ["finite"]),
-        ("image_batch_sizes", [8, 8], ["different"]),
-        ("image_batch_sizes", [0], ["image_batch_sizes = 0"]),
+        ("image_ablation_batch_sizes", [8, 8], ["different"]),
+        ("image_ablation_batch_sizes", [0], ["image_ablation_batch_sizes = 0"]),
         ("image_severity", 6, ["image_severity = 6"]),
         ("image_methods", ["tnet"], ["tnet", "did you mean 'tent'"]),
         ("image_methods", ["erm", "erm"], ["different"]),
@@ -123,7 +132,7 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
         ("text_batch_size", 1, ["no variance"]),
         ("text_stream", ["dvds"], ["did you mean 'dvd'"]),
         ("text_stream", ["dvd:2"], ["only the corruptions of images have a severity"]),
-        *(("text_hidden", hidden, ["text_hidden"]) for hidden in ([], [8, 0])),
+        *(("text_network_hidden", hidden, ["text_network_hidden"]) for hidden in ([], [8, 0])),
         ("speech_stream", "gradual", ["speech_stream = 'gradual'"]),
         (
             "text_stream",
@@ -149,13 +158,15 @@ def test_a_value_that_a_caller_gave_comes_from_the_call() -> None:
     with pytest.raises(SettingsError, match=r"image_severity = 9 \(from the call\)"):
         make_settings({"image_severity": 9})
     with pytest.raises(
-        SettingsError, match=r"'epochs' \(from the call\) is no parameter; .*image_epochs"
+        SettingsError, match=r"'epochs' \(from the call\) is no parameter; .*image_training_epochs"
     ):
         make_settings({"epochs": 9})
 
 
 def test_a_file_of_ones_own_lists_what_differs_from_the_papers_values(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("image_epochs: 7\nimage_learning_rate: 1e-2\n")
+    (tmp_path / "mine.yaml").write_text(
+        "image_training_epochs: 7\nimage_training_learning_rate: 1e-2\n"
+    )
     mine = load_profile(str(tmp_path / "mine.yaml"))
     assert (mine.profile, mine.image.epochs, mine.image.learning_rate) == ("mine", 7, 0.01)
     assert mine.image.width == make_settings({}).image.width
@@ -184,7 +195,7 @@ def test_a_notebook_takes_from_its_profile_what_its_cell_leaves_open() -> None:
     assert settings == load_profile("laptop", {"seed": 2, "image_severity": 3})
     injected = cell | {
         "image_test_size": None,
-        "image_epochs": 2,
+        "image_training_epochs": 2,
         "study": object(),
         "_i1": "",
         "__name__": "__main__",
@@ -300,3 +311,32 @@ def test_after_a_mistake_in_one_file_all_others_are_found(
     (folder / "b.py").write_text("")
     importlib.invalidate_caches()
     assert list(everything) == ["a", "c"]
+
+
+def test_training_and_test_time_are_told_apart_by_name() -> None:
+    rates = {name for name in PARAMETERS if name.endswith("learning_rate")}
+    assert {"image_training_learning_rate", "image_online_learning_rate"} <= rates
+    assert all("_training_" in name or "_online_" in name for name in rates)
+    for name in PARAMETERS:
+        assert f"{name}s" not in PARAMETERS or name == "seed", "names that differ by an s"
+
+
+def test_nested_values_are_those_of_the_flat_names() -> None:
+    image = load_profile("quick", {"image_training_epochs": 7, "image_network_depth": 14}).image
+    assert (image.training.epochs, image.network.model_dump()["depth"]) == (7, 14)
+    assert image.data.test_size == image.test_size
+    assert image.online.online_learning_rate == image.online_learning_rate
+
+
+@pytest.mark.parametrize("old", sorted(RENAMED))
+def test_an_old_name_is_refused_with_the_new_one(old: str) -> None:
+    assert RENAMED[old] in PARAMETERS and old not in PARAMETERS
+    with pytest.raises(SettingsError, match=f"'{old}' .* it is called {RENAMED[old]} now"):
+        make_settings({old: 1})
+    with pytest.raises(SettingsError, match=f"{old} .* it is called {RENAMED[old]} now"):
+        settings_from({old: 1})
+
+
+def test_the_page_of_renamed_parameters_is_that_of_the_code() -> None:
+    page = Path(__file__).parents[1] / "docs" / "settings-renamed.md"
+    assert page.read_text(encoding="utf-8") == renamed_table()

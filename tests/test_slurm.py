@@ -56,7 +56,8 @@ QUICK = (
     "--slurm-status-command squeue --slurm-no-account --slurm-init-seconds-before-status-checks 2"
 ).split()
 SMALL = (
-    "image_train_size=200 image_test_size=8 image_epochs=1 image_stream=[fog] image_methods=[tent]"
+    "image_train_size=200 image_test_size=8 image_training_epochs=1 image_stream=[fog] "
+    "image_methods=[tent]"
 ).split()
 
 

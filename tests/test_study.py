@@ -21,7 +21,7 @@ from study import checkpoints as checkpoints_module
 from study import runs as runs_module
 from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.runs import Point, Runs
-from study.sections import Protocol
+from study.sections import Protocol, flat_name
 from study.settings import Settings, SettingsError, load_profile
 from study.study import Study
 from study.tools.pack import pack
@@ -32,16 +32,16 @@ SMALL: dict[str, Any] = {
     "image_test_size": 20,
     "image_held_out_fraction": 0.3,
     "image_training_batch_size": 20,
-    "image_epochs": 2,
-    "image_width": 2,
+    "image_training_epochs": 2,
+    "image_network_width": 2,
     "image_methods": ["erm", "cascade"],
     "image_stream": ["fog", "snow:2"],
     "image_batch_size": 8,
-    "text_iterations": 20,
-    "text_hidden": [8],
+    "text_training_iterations": 20,
+    "text_network_hidden": [8],
     "text_vocabulary_size": 100,
     "text_test_size": 40,
-    "speech_epochs": 1,
+    "speech_training_epochs": 1,
     "speech_train_size": 120,
     "speech_test_size": 40,
     "speech_stream": ["clean", "noise"],
@@ -150,7 +150,7 @@ CHANGES: list[dict[str, Any]] = [
     {"image_stream": "correlated", "image_dirichlet_delta": 1.0},
 ]
 CHANGES += [
-    {f"image_{name}": value}
+    {flat_name("image", name): value}
     for name, value in (
         ("epochs", 3),
         ("train_size", 59),

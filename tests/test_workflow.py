@@ -167,7 +167,7 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     )
 
     # A changed parameter runs the notebooks of its modality again. Here it also makes one fail.
-    mine.write_text(yaml.safe_dump(values | {"image_severity": 1, "text_iterations": 7}))
+    mine.write_text(yaml.safe_dump(values | {"image_severity": 1, "text_training_iterations": 7}))
     assert study(*profile, "--only", "02_adapt_image") == refusal.NOTEBOOK_FAILED
     err = capfd.readouterr().err
     partial = study.output(JOBS[1]).with_suffix(PARTIAL)
@@ -181,7 +181,7 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
         assert part in err
     assert "\x1b" not in err
 
-    mine.write_text(yaml.safe_dump(values | {"text_iterations": 7}))
+    mine.write_text(yaml.safe_dump(values | {"text_training_iterations": 7}))
     assert study(*profile, "--only", "02_adapt_image", "--force", "02_adapt_image") == refusal.DONE
     assert capfd.readouterr().out.splitlines()[-1] == "notebooks: results/quick/notebooks"
     assert study.output(JOBS[1]).exists()
@@ -203,12 +203,12 @@ def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profil
         assert settings.figures_path == settings.results_path / settings.profile / "figures"
         return settings.profile
 
-    changed = {label("--set", f"image_epochs={epochs}") for epochs in (2, 3)}
+    changed = {label("--set", f"image_training_epochs={epochs}") for epochs in (2, 3)}
     assert len(changed) == 2 and all(name.startswith("quick-") for name in changed)
-    assert label("--seeds", "0,1") == label("--set", "image_epochs=4") == "quick", (
+    assert label("--seeds", "0,1") == label("--set", "image_training_epochs=4") == "quick", (
         "this is what the profile says"
     )
-    assert label("--set", "image_epochs=2", "profile=mine") == "mine"
+    assert label("--set", "image_training_epochs=2", "profile=mine") == "mine"
     assert label("--profile", "study", "--set", "image_severity=2").startswith("study-"), (
         "which has such a folder"
     )
@@ -350,7 +350,7 @@ def test_a_file_system_without_locks_is_told(
         ("--jobs 0", "from 1 on"),
         ("--profile quik", "did you mean 'quick'?"),
         ("--only 10_reprot", "did you mean '10_report'?"),
-        ("--set image_epochs", "NAME=VALUE"),
+        ("--set image_training_epochs", "NAME=VALUE"),
         ("--set seed=3", "use --seeds"),
     ],
 )
@@ -395,7 +395,9 @@ def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: P
     job = jobs["02_adapt_image-npz-my%20pets-seed3"]
     assert job.parameters["seed"] == 3
     assert job.parameters["image_dataset"] == "npz:/some/my pets"
-    assert job.parameters["image_epochs"] == 4, "what its modality has and its cell does not name"
+    assert job.parameters["image_training_epochs"] == 4, (
+        "what its modality has and its cell does not name"
+    )
     assert not [name for name in job.parameters if name.startswith(("text_", "speech_"))]
     assert job.after == ("01_pretrain-npz-my%20pets-seed3",)
     assert jobs["10_report"].parameters["seeds"] == [0, 3]

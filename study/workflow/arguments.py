@@ -80,7 +80,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add(
         "--set",
         "values instead of the profile's, in YAML; the results go into a folder of their own",
-        "--set image_epochs=2 'image_methods=[erm, cascade]'",
+        "--set image_training_epochs=2 'image_methods=[erm, cascade]'",
         metavar="NAME=VALUE",
         **several,
     )
@@ -133,7 +133,9 @@ def check(options: argparse.Namespace, notebooks: Path) -> None:
     for pair in options.set:
         name, equals, _ = pair.partition("=")
         if not equals:
-            raise Refusal(f"--set {pair[:200]}: allowed is NAME=VALUE, such as image_epochs=2")
+            raise Refusal(
+                f"--set {pair[:200]}: allowed is NAME=VALUE, such as image_training_epochs=2"
+            )
         if name == "seed":
             raise Refusal(f"--set {pair[:200]}: each job has its own seed; use --seeds")
         if name in named:

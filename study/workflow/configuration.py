@@ -8,7 +8,7 @@ from typing import Any
 
 from cascadetta_lib.training.objectives import Training
 from study.sections import NETWORKS
-from study.settings import Settings, SettingsError, flat, load_profile, parse_yaml
+from study.settings import PLACES, Settings, SettingsError, flat, load_profile, parse_yaml
 from study.workflow.refusal import Refusal
 
 KEEP_THE_FOLDER = (
@@ -24,7 +24,7 @@ stay the same, or there are more of them. Only another *first* seed changes what
 OF_TRAINING = {"trial_epochs", "trial_train_size"}.union(
     Training.model_fields, *(kind.model_fields for kind in NETWORKS.values())
 )
-"""Parameters, without the modality, that matter only for networks that are trained here."""
+"""Fields of a section that matter only for networks that are trained here."""
 
 
 def from_folder(name: str, value: Any, folder: Path) -> Any:
@@ -89,7 +89,7 @@ def _changed(plain: Settings, settings: Settings) -> dict[str, Any]:
 def _check_training(changed: dict[str, Any], values: dict[str, Any]) -> None:
     """Refuse a parameter of training where no network is trained."""
     for name, value in changed.items():
-        modality, _, field = name.partition("_")
+        modality, field = PLACES.get(name, ("", ""))
         if field not in OF_TRAINING:
             continue
         weights = values[f"{modality}_weights"]

@@ -28,7 +28,7 @@ class LearningRate(Exhibit):
         """
         image = settings.image
         points = []
-        for place, changes in enumerate(of_sizes(settings, image.learning_rate_batch_sizes)):
+        for place, changes in enumerate(of_sizes(settings, image.ablation_rate_batch_sizes)):
             for name in adapting(settings):
                 measured = image.forward_transfer and place == 0 and name != "cotta"
                 points += at_rates(settings, name, changes | {"forward_transfer": measured})

@@ -55,7 +55,7 @@ def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Poi
     """
     rates: Sequence[float] = [settings.image.online_learning_rate]
     if METHODS[name].adapts:
-        rates = settings.image.learning_rates
+        rates = settings.image.ablation_learning_rates
     return points_for([name], [changes | {"online_learning_rate": rate} for rate in rates])
 
 
@@ -65,5 +65,5 @@ def meta_learning_points(settings: Settings) -> list[Point]:
         Point(method, objective, changes, variant)
         for method in settings.image.methods
         for variant, objective in TRAININGS.get(method, {}).items()
-        for changes in of_sizes(settings, settings.image.batch_sizes)
+        for changes in of_sizes(settings, settings.image.ablation_batch_sizes)
     ]

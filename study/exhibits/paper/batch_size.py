@@ -24,7 +24,9 @@ class BatchSize(Sweep):
     note = "E (%). mean, std: over the paper's batch sizes, of the seeds that have all of them."
 
     def points(self, settings: Settings) -> list[Point]:
-        return points_for(adapting(settings), of_sizes(settings, settings.image.batch_sizes))
+        return points_for(
+            adapting(settings), of_sizes(settings, settings.image.ablation_batch_sizes)
+        )
 
     def table(self, frame: pd.DataFrame) -> pd.DataFrame:
         wide = frame.pivot_table("E", ["label", "seed"], "batch_size").reindex(columns=PAPER_SIZES)

@@ -1,0 +1,61 @@
+"""The parameters of single exhibits: on how many images, at which batch sizes and rates they run.
+
+No run depends on them otherwise than by what an exhibit asks for.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field
+
+
+def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`values`, at least one and no two alike; else ValueError."""
+    if not values or len(set(values)) < len(values):
+        raise ValueError("allowed is one value, or several different ones")
+    return values
+
+
+Rates = Annotated[tuple[Annotated[float, Field(gt=0)], ...], AfterValidator(different)]
+Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(different)]
+RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
+
+
+class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """What the exhibits on images ask for beside the main study."""
+
+    ablation_test_size: int | None = Field(
+        None, ge=1, description="images of each domain in the ablations; null: all"
+    )
+    gradual_test_size: int | None = Field(
+        None, ge=1, description="images of each of the 135 gradual domains"
+    )
+    long_test_size: int | None = Field(
+        None, ge=1, description="images of each domain on the long stream; null: all"
+    )
+    ablation_batch_sizes: Sizes = Field(
+        (128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size"
+    )
+    ablation_learning_rates: Rates = Field(
+        RATES, description="online ones, of the ablation by learning rate and batch size"
+    )
+    ablation_rate_batch_sizes: Sizes = Field(
+        (128, 32, 8), description="batch sizes of the ablation by learning rate"
+    )
+    trial_train_size: int | None = Field(
+        None, ge=20, description="source images of 07_collapse's trials; null: all"
+    )
+    trial_epochs: int = Field(
+        75, ge=1, description="epochs of the networks that 07_collapse trains to try conditions"
+    )
+    choice_learning_rates: Rates = Field(
+        RATES, description="online ones that 07_collapse and 09_field choose from"
+    )
+    choice_size: int | None = Field(
+        None, ge=1, description="held-out images under each of four corruptions; null: all"
+    )
+    comparison_batch_sizes: Sizes = Field(
+        (200, 16, 4, 1), description="of the comparison in 09_field"
+    )
+    comparison_test_size: int | None = Field(
+        None, ge=1, description="images of each domain of 07 and 09; null: all"
+    )
