@@ -223,6 +223,16 @@ def _by_double_backward(call: Call, known: Known) -> Tensor:
     return tangent
 
 
+def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance (by n) of each channel of x (B, C, …): two tensors (C,)."""
+    if x.device.type == "cpu":
+        # One pass over x, where var_mean takes several for channels that lie last in memory.
+        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
+        return mean, variance
+    variance, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
+    return mean, variance
+
+
 class BatchNormTangent(torch.autograd.Function):
     """The tangent of y = w x̂ + b, where x̂ = r (x − μ) and μ, 1/r² − ε are mean and variance of x
     over all but the channels:
@@ -246,7 +256,7 @@ class BatchNormTangent(torch.autograd.Function):
         bias_moving: Tensor | None,
         eps: float,
     ) -> Tensor:
-        mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
+        mean, variance = _mean_and_variance(x)
         r = torch.rsqrt(variance + eps)
         scale = r if weight is None else weight * r
         along, moving_mean = _projections(moving, x, mean, r)
