@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["METHODS", "Cascade", "evaluate", "meta_gradient"]
 
 # Every entrance to the library passes here: notebooks, papermill, run_all.sh and a script of your
