@@ -30,9 +30,9 @@ Load = Callable[[str, Any], Dataset]
 class Entry:
     """A dataset that can be named.
 
-    folder: whether its name must, may or must not be followed by a folder, as in `npz:FOLDER`.
-    real: False for what only stands in for real data, so that all can be tried without a download.
-    batch_size: the paper's batch size at test time.
+    folder: whether a folder must, may or must not follow its name, as in `npz:FOLDER`.
+    real: False where it takes the place of real data, so that all can be tried without a download.
+    batch_size: the paper's, at test time.
     load: called as `load(folder, options)`; the folder is "" where the name has none.
     """
 
@@ -71,8 +71,11 @@ def entry(name: str) -> Entry:
 
 
 def identity(name: str) -> str:
-    """The name under which results are kept: `cifar10`, or `npz:pets-1f3a5c` for
-    `npz:/home/me/pets`, where the hash of the whole path tells apart folders that end alike."""
+    """Return the name under which results are kept: `cifar10`, or `npz:pets-1f3a5c` for
+    `npz:/home/me/pets`.
+
+    The hash is of the whole path, so that two folders of one name are told apart.
+    """
     kind, colon, folder = name.partition(":")
     if not colon:
         return name
@@ -81,9 +84,7 @@ def identity(name: str) -> str:
 
 
 def check_name(name: str, modality: Modality) -> None:
-    """ValueError if no dataset of `modality` has that name, or if a folder is missing, superfluous
-    or impossible.
-    """
+    """Raise ValueError unless `name` is a dataset of `modality`, and its folder, if any, fits."""
     kind, colon, folder = name.partition(":")
     known = [entry for entry in DATASETS if DATASETS[entry].modality == modality]
     if kind not in known:

@@ -16,12 +16,11 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
 from cascadetta_lib.data.npz import read_images
 
 DISTINCT = 992
-"""Images that are used: 31 batches of 32, so that a batch holds the same images whenever they come
-again.
-"""
+"""How many images are used: 31 batches of 32, so that a batch always holds the same images."""
 VERSIONS = 10
-"""How often an image comes in a long stream, as it is and mirrored in turn, each time under another
-draw of the corruption. 310 batches of 32 a domain are nearly the paper's 313 updates."""
+"""How often an image comes in a long stream, in turn as it is and mirrored, each time under another
+draw of the corruption. So a domain has 310 batches of 32, nearly the paper's 313 updates.
+"""
 OFFICIAL = "e77557675fae79fa"
 """Fingerprint of the images, used VERSIONS times."""
 FILE = "3,055,850 bytes, SHA-256 5444ae7861d26abea95eff49da76558b11381f7647f4ff955fac141626eee02e"
@@ -31,10 +30,11 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 @dataset("cifar10_sample", "image", folder="must")
 def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
-    """A test_size of DISTINCT is every image once, up to VERSIONS times as many is a long stream of
-    them.
+    """Load the images: with a test_size of DISTINCT each comes once, with more they are a long
+    stream.
 
-    DataMissing where there is no file `argument`, ValueError where it is not as it must be.
+    The longest has each VERSIONS times. Raises DataMissing where there is no file `argument`, and
+    ValueError where it is not as it must be.
     """
     path = Path(argument).expanduser()
     if not path.is_file():

@@ -35,7 +35,7 @@ from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.streams import Vocabulary
 
 SCALINGS = {"symmetric": (0.5, 0.5), "unit": (0.0, 1.0)}
-"""Name of the input scaling to (mean, deviation) of x/255."""
+"""Input scalings by name: the mean and deviation of x/255."""
 
 DOWNLOAD = "CASCADETTA_DOWNLOAD_CORRUPTIONS"
 """The environment variable that, set to 1, lets -C archives be downloaded."""

@@ -21,7 +21,7 @@ from cascadetta_lib.data.images import (
 )
 
 PAPER_DATASETS = {(10, 32): "CIFAR-10-C", (100, 32): "CIFAR-100-C", (200, 64): "Tiny-ImageNet-C"}
-"""(classes, size in pixels) to the dataset of the paper that is most like it."""
+"""The paper's dataset that is most like one with these (classes, size in pixels)."""
 
 
 @dataset("npz", "image", folder="must")
@@ -89,7 +89,7 @@ def read_images(path: Path) -> Split:
         path,
         y.shape == (len(x),),
         f"y of shape {y.shape} for {len(x)} images",
-        f"({len(x)},), a label an image",
+        f"({len(x)},), one label per image",
     )
     _check(path, len(x) > 0, "no images", "at least 1")
     _check(path, y.min() >= 0, f"label {y.min()}", "0..C−1")

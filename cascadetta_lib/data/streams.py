@@ -10,8 +10,9 @@ import numpy as np
 from cascadetta_lib.registry import nearest
 
 Order = Literal["mixed", "correlated"]
-"""The order of the examples: all domains shuffled together, or domain after domain with the labels
-of each in runs. None is domain after domain, as stored."""
+"""The order of the examples. mixed: all domains shuffled together. correlated: domain after domain,
+with each one's labels in runs. None: domain after domain, as stored.
+"""
 
 GRADUAL_SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
@@ -29,8 +30,10 @@ class Domain(NamedTuple):
 @dataclass(frozen=True)
 class Vocabulary:
     """The domains of a modality: those of its standard stream, others that a stream may name, and
-    the severities. The source domain itself (`books`, `clean`) is none of the standard targets, as
-    in the paper's tables."""
+    the severities.
+
+    As in the paper's tables, the source domain itself (`books`, `clean`) is not a standard target.
+    """
 
     standard: tuple[str, ...]
     others: tuple[str, ...]
@@ -40,13 +43,16 @@ class Vocabulary:
 def make_stream(
     stream: str | Sequence[str], vocabulary: Vocabulary, severity: int = 1
 ) -> list[Domain]:
-    """The domains of `instantaneous`, `mixed`, `correlated`, `gradual` (where there are
-    severities), or a list such as ["fog", "snow:3"].
+    """Return the domains of a stream: `instantaneous`, `mixed`, `correlated`, `gradual` (where
+    there are severities), or a list such as ["fog", "snow:3"].
 
-    instantaneous, mixed, correlated: every standard domain once, at `severity`; they differ in the
-    order of the examples (`Order`). gradual: every standard domain through the severities 1 2 3 4 5
-    4 3 2 1 before the next (Sec. 6.1), which makes 135 domains of 15. A domain of a list that names
-    no severity of its own has `severity`. Raises ValueError for anything else.
+    instantaneous, mixed, correlated: every standard domain once, at `severity`. They differ in the
+        order of the examples (`Order`).
+    gradual: every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next (Sec.
+        6.1), which makes 135 domains of 15.
+    a list: a domain that names no severity has `severity`.
+
+    Raises ValueError for anything else.
     """
     single = len(vocabulary.severities) == 1
     names = ["instantaneous", "mixed", "correlated"] + ([] if single else ["gradual"])
@@ -79,10 +85,10 @@ def make_stream(
 
 
 def shuffle_domains(stream: Sequence[Domain], order_seed: int | None) -> list[Domain]:
-    """The domains in the order that `order_seed` draws; None leaves them as they are.
+    """Return the domains in the order that `order_seed` draws; None leaves them as they are.
 
-    Neighbours of one name, such as the nine severities of a corruption on the gradual stream, keep
-    their order and move together.
+    Neighbours of one name keep their order and move together, such as the nine severities of a
+    corruption on the gradual stream.
     """
     blocks = [list(block) for _, block in groupby(stream, key=lambda domain: domain.name)]
     if order_seed is None:
@@ -93,9 +99,9 @@ def shuffle_domains(stream: Sequence[Domain], order_seed: int | None) -> list[Do
 
 
 def shuffle_examples(count: int, order_seed: int) -> np.ndarray:
-    """The places (count,) of a domain's examples in the order that `order_seed` draws.
+    """Return the places (count,) of a domain's examples in the order that `order_seed` draws.
 
-    Domains of one size get the very same order: corrupted images come in one order in each domain.
+    Domains of one size get one order, so corrupted images come in the same order in each domain.
     """
     return np.random.default_rng([order_seed, 1]).permutation(count)
 
@@ -103,14 +109,15 @@ def shuffle_examples(count: int, order_seed: int) -> np.ndarray:
 def draw_order(
     order: Order | None, labels: np.ndarray, delta: float | None, generator: np.random.Generator
 ) -> np.ndarray:
-    """The places (N,) of examples with these labels (N,) in the order in which they come, each
-    place once.
+    """Return the places (N,) of examples with these labels (N,), in the order in which they come.
 
-    mixed: any order is equally likely. correlated: much as in NOTE and RoTTA, the examples of each
-    of the C labels are cut into C pieces in the proportions of a draw from Dirichlet(δ, ..., δ);
-    then come the first pieces of all labels, one after the other in random order, then the second
-    ones, and so on. With δ near 0 all examples of a label come in one run, and with a large δ in C
-    runs of one length.
+    Each place comes once.
+
+    mixed: any order is equally likely.
+    correlated: much as in NOTE and RoTTA, the examples of each of the C labels are cut into C
+        pieces, in the proportions of a draw from Dirichlet(δ, ..., δ). Then come the first pieces
+        of all labels, one after the other in random order, then the second ones, and so on. With δ
+        near 0 all examples of a label come in one run, and with a large δ in C runs of one length.
     """
     if order is None:
         return np.arange(len(labels))

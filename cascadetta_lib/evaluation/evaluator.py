@@ -1,16 +1,17 @@
 """One loop: a method meets a stream. What is recorded gives E, A and F (metrics.py).
 
-For every t:  adapt and predict online on T_t (E);
-at the end:   measure every domain without updates, R(T_t | T_1:N) (A);
-for F:        measure T_t as soon as it was passed, R(T_t | T_1:t), by the source model, and
-              by a source model that was adapted to T_t alone, R(T_t | T_t).
+For E:  adapt to each domain T_t and predict it, online.
+For A:  at the end, measure every domain without updates, R(T_t | T_1:N).
+For F:  measure T_t without updates, by three models: one that has just passed it, R(T_t | T_1:t);
+        the source model; and a source model that adapted to T_t alone, R(T_t | T_t).
 
-All of this is measured on the very batches of the stream (streams.draw_order says in which order
-the examples come), since methods take statistics from their batch. So on a `correlated` stream E, A
-and F are what they always are, all of them in batches of few labels. A `mixed` stream is one pass
-over all domains together: E is the mean over domains of the online error on the examples of each, A
-that of the final model's accuracy, in the same mixed batches. F is not defined there, because no
-domain comes after another.
+Everything is measured on the very batches of the stream, since methods take statistics from their
+batch. streams.draw_order says in which order the examples come.
+
+On a `correlated` stream E, A and F have the same definitions; its batches only hold few labels. A
+`mixed` stream is one pass over all domains together, in mixed batches. Its E is the mean over
+domains of the online error on each one's examples, and its A is the mean of the final model's
+accuracy on them. F is not defined there, because no domain comes after another.
 """
 
 import math
@@ -42,16 +43,25 @@ ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxil
 class Evaluation(NamedTuple):
     """What a method did on a stream.
 
-    batches: a row a batch; of a mixed stream, a row for each domain in a batch. Columns: step (the
-        domain's place in the stream, from 0), domain, severity, position (examples before the
-        batch, of the domain, or of the whole mixed stream), count, errors, what `losses.describe`
-        says of them (NaN without θ_a), moved_normalization and moved_others (how far the adapted
-        parameters are from the source after the batch, see distance.Moved), seconds (the stretch's
-        mean per batch, shared out by count).
-    accuracies: a row a measurement without update: step, domain, severity, kind, after, accuracy in
-        [0, 1]. kind is `stream` for the model after T_1..T_after; with after = 0, `source` for the
-        unadapted model in the method's BatchNorm mode, and `alone` for a source model that was
-        adapted to this domain alone.
+    batches: a row per batch; of a mixed stream, a row per domain in a batch. Its columns:
+
+    step: the domain's place in the stream, from 0.
+    domain, severity.
+    position: how many examples of the domain (or of the whole mixed stream) came before the batch.
+    count, errors.
+    what `losses.describe` says of the batch (NaN without θ_a).
+    moved_normalization, moved_others: how far the adapted parameters are from the source after the
+        batch; see distance.Moved.
+    seconds: the stretch's mean per batch, shared out by count.
+
+    accuracies: a row per measurement without update. Its columns:
+
+    step, domain, severity.
+    kind: which model was measured. `stream`: the model after T_1..T_after. `source`: the unadapted
+        model in the method's BatchNorm mode. `alone`: a source model that adapted to this domain
+        alone.
+    after: how many domains the model of kind `stream` had passed; 0 for the other kinds.
+    accuracy: in [0, 1].
     """
 
     batches: pd.DataFrame
@@ -59,12 +69,16 @@ class Evaluation(NamedTuple):
 
 
 Stretch = tuple[Domain, ...]
-"""What a method passes in one go: a domain, or all the domains of a mixed stream."""
+"""What a method passes without a break: one domain, or all domains of a mixed stream."""
 
 
 class Examples(NamedTuple):
-    """The examples of a stretch, as stored: x (N, ...) and labels y (N,). order (N,): their indices
-    as they come. domains (N,): of which domain of the stretch each is, in that order."""
+    """The examples of a stretch, as stored.
+
+    x: (N, ...). y: their labels, (N,).
+    order: (N,), the indices of the examples, in the order in which they come.
+    domains: (N,), in that order, the place in the stretch of the domain of each.
+    """
 
     x: Tensor
     y: Tensor
@@ -74,13 +88,15 @@ class Examples(NamedTuple):
 
 @dataclass
 class Evaluator:
-    """Runs one method over one stream. `dataset` prepares the inputs; batches come in an order that
-    `seed` and δ draw (see streams.draw_order); the last one of a domain, or of a mixed stream, may
-    be shorter.
+    """Run one method over one stream, which is taken as it is.
+
+    `dataset` prepares the inputs. Batches come in an order that `seed` and δ draw (see
+    streams.draw_order). The last batch of a domain, or of a mixed stream, may be shorter.
 
     order_seed: draws the order of the examples in place of `seed`, so that runs of different seeds
-    can see one order; the examples of a domain are then shuffled on every stream (see
-    streams.shuffle_examples). `stream` is taken as it is."""
+    can see one order. The examples of a domain are then shuffled on every stream (see
+    streams.shuffle_examples).
+    """
 
     method: Method
     dataset: Dataset
@@ -94,11 +110,12 @@ class Evaluator:
     _distance: Distance = field(init=False)
 
     def run(self, *, transfer: bool = True) -> Evaluation:
-        """E, A and F of the stream, from the source; the method is reset before and after.
+        """Return E, A and F of the stream, from the source. The method is reset before and after.
 
-        transfer: measure what F needs besides, if the method adapts and the domains have an order.
-        Raises ValueError where the method predicts logits that are not finite (−∞ for some classes
-        is), and, before it starts, where the last batch of a domain is too small for the network.
+        transfer: also measure what F needs, if the method adapts and the domains have an order.
+
+        Raises ValueError where the last batch of a domain is too small for the network, before it
+        starts; and where the method predicts logits that are NaN, +∞, or −∞ for every class.
         """
         method = self.method
         is_mixed = self.order == "mixed"
@@ -128,7 +145,7 @@ class Evaluator:
             rows = self._pass(stretch, method.step)
             batches += [places[step + place] | row for place, row in rows]
             if not method.adapts and not any(statistics_of(method)):
-                # Without a state it predicts this so at any time.
+                # Without a state, it predicts the same at the end of the stream.
                 final[stretch] = _accuracies(rows)
             if transfer and step + 1 < len(stretches):
                 record(step, "stream", step + 1, self.accuracies(stretch))
@@ -153,8 +170,8 @@ class Evaluator:
         return Evaluation(pd.DataFrame(batches), pd.DataFrame(accuracies))
 
     def _hold(self, stretches: Sequence[Stretch]) -> None:
-        """Read the examples and draw their order. A gradual stream meets most domains twice; each
-        is held once.
+        """Read the examples and draw their order, once per domain, though a gradual stream meets it
+        twice.
         """
         self._held = {}
         seed = self.seed if self.order_seed is None else self.order_seed
@@ -174,9 +191,7 @@ class Evaluator:
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
 
     def _require_last_batch(self) -> None:
-        """Try the method on a single example where a stretch ends with one, before anything else;
-        ValueError where a BatchNorm has no statistics of it.
-        """
+        """Refuse a last batch of one, by ValueError, where a BatchNorm has no statistics of it."""
         for held in self._held.values():
             if len(held.y) % self.batch_size == 1:
                 with values_per_channel(self.method.label, 1):
@@ -184,8 +199,11 @@ class Evaluator:
                 return
 
     def accuracies(self, stretch: Stretch) -> dict[int, float]:
-        """Accuracy of the model as it is on the domains of a stretch, by place there: no update,
-        the method's own BatchNorm mode, and the very batches of the stream."""
+        """Return the accuracy of the model as it is, per domain of a stretch, by the domain's
+        place.
+
+        Nothing is updated. BatchNorm has the method's own mode, and the batches are the stream's.
+        """
 
         def predict(x: Tensor) -> Outputs:
             outputs = self.method.predict(x)
@@ -198,12 +216,13 @@ class Evaluator:
     def _pass(
         self, stretch: Stretch, predict: Callable[[Tensor], Outputs]
     ) -> list[tuple[int, Record]]:
-        """Predict a stretch: a record for each batch and domain in it, with the place of the domain
-        in the stretch. The results are read from the device once, after the last batch."""
+        """Predict a stretch. Return a record per batch and domain in it, with the domain's place.
+
+        The results are read from the device once, after the last batch.
+        """
         x, y, order, domains = self._held[stretch]
         starts = range(0, len(y), self.batch_size)
-        # For every batch the places in it, one domain after the other, copied to the device at
-        # once.
+        # Per batch the places in it, sorted by domain. All are copied to the device at once.
         grouped = np.concatenate(
             [domains[start : start + self.batch_size].argsort(kind="stable") for start in starts]
         )
@@ -247,7 +266,7 @@ class Evaluator:
 
 
 def _accuracies(records: Sequence[tuple[int, Record]]) -> dict[int, float]:
-    """By the place of the domain in its stretch."""
+    """Return the accuracy per domain, by its place in the stretch."""
     counts = Counter[int]()
     errors = Counter[int]()
     for place, record in records:

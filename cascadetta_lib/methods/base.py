@@ -1,4 +1,4 @@
-"""What every test-time method shares: batch statistics, one step per batch, the order of
+"""What every test-time method shares: batch statistics, one step per batch, the order of update and
 prediction, and the reset.
 """
 
@@ -29,26 +29,33 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": partial(torch.optim.SGD, momentum=0.9, nesterov=True),
     "adam": torch.optim.Adam,
 }
-"""What can take the place of a method's own; sgd is the paper's (Sec. 6.1)."""
+"""The optimisers that can replace a method's own. sgd is the paper's (Sec. 6.1)."""
 
 
 class Method(nn.Module):
     """Adapt a model to each batch that it predicts: `method(x)` → main logits (B, C).
 
-    A method works on `model` itself, not on a copy, and sets the mode of its layers; the model
-    keeps its modules and its parameters. All but TTT and the cascades take any model whose result
-    `models.as_outputs` understands. A model or an option that a method cannot work with is refused
-    by ValueError. A subclass says what it updates (`adapted_parameters`) and by which loss
-    (`loss`); copies, source examples and a memory of statistics are in copies.py, source.py and
-    memory.py.
+    A method works on `model` itself, not on a copy, and sets the mode of its layers. The model
+    keeps its modules and its parameters. Every method except TTT and the cascades takes any model
+    whose result `models.as_outputs` understands. A method refuses a model or an option that it
+    cannot work with, by ValueError.
 
-    predict: `after` returns the prediction of the updated model (the paper), `before` that of the
-        forward pass which the update was computed from (the releases of Tent and CoTTA).
+    A subclass says what it updates (`adapted_parameters`) and by which loss (`loss`). Copies are in
+    copies.py, source examples in source.py, and a memory of statistics in memory.py.
+
+    predict: which prediction `step` returns. `after`: that of the updated model (the paper).
+        `before`: that of the forward pass from which the update was computed (the releases of Tent
+        and CoTTA).
     optimizer: see OPTIMIZERS; None is the method's own.
 
-    Class attributes: its name in tables (`label`), the pre-training that it starts from
-    (`objective`, of a modality `objective_elsewhere`), whether it ever updates (`adapts`), for what
-    it is defined (`modalities`), and whether it needs source examples (`needs_source`).
+    Class attributes:
+
+    label: its name in tables.
+    objective: the pre-training that it starts from.
+    objective_elsewhere: the same, per modality where it differs.
+    adapts: whether it ever updates.
+    modalities: those that it is defined for.
+    needs_source: whether it needs source examples.
     """
 
     label: ClassVar[str]
@@ -58,8 +65,8 @@ class Method(nn.Module):
     modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
     needs_source: ClassVar[bool] = False
     make_optimizer: ClassVar[Callable[..., torch.optim.Optimizer]] = staticmethod(OPTIMIZERS["sgd"])
-    """The method's own optimiser, called with parameters and lr: here SGD with Nesterov momentum
-    0.9 (Sec. 6.1).
+    """Makes the method's own optimiser from parameters and lr: here SGD with Nesterov momentum 0.9
+    (Sec. 6.1).
     """
     model: nn.Module
 
@@ -96,7 +103,7 @@ class Method(nn.Module):
         self.reset()
 
     def configure_model(self) -> None:
-        """Use the current batch's statistics in every BatchNorm; gradients for what is adapted."""
+        """Let every BatchNorm use the batch's statistics. Only what is adapted has gradients."""
         checks.require_ordinary_batch_norm(self.label, self.model)
         self.model.eval()
         use_batch_statistics(self.model)
@@ -170,10 +177,10 @@ class Method(nn.Module):
 
     @torch.inference_mode(False)
     def step(self, x: Tensor) -> Outputs:
-        """Adapt to a batch and predict it, in the order that was asked for.
+        """Adapt to a batch and predict it, in the order that `predict` asked for.
 
-        Works inside torch.inference_mode too. Raises ValueError for a batch of which a BatchNorm
-        has a single value per channel.
+        It works inside torch.inference_mode too. Raises ValueError where the batch gives a
+        BatchNorm only one value per channel.
         """
         if x.is_inference():
             x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
@@ -191,7 +198,7 @@ class Method(nn.Module):
         return outputs
 
     def remember(self) -> None:
-        """Take the batch just predicted into remembered statistics, if any; `step` does it."""
+        """Take the batch just predicted into remembered statistics, if any. `step` calls this."""
         for statistics in statistics_of(self):
             statistics.remember()
 
@@ -200,17 +207,17 @@ class Method(nn.Module):
         return self.step(x).main
 
     def train(self, mode: bool = True) -> Self:
-        """Change nothing: which statistics BatchNorm uses is part of the method."""
+        """Change nothing, because the choice of BatchNorm's statistics is part of the method."""
         return self
 
     def reset(self) -> None:
         """Go back to the source.
 
-        Weights and buffers are written into the same tensors, so that the optimiser still owns what
-        it updates; its own state is emptied, and the method's random draws start again.
+        Weights and buffers are written into the same tensors, so the optimiser still owns what it
+        updates. The optimiser's state is emptied, and the method's random draws start again.
         """
         for name in self._buffers.keys() - self._source.keys():
-            setattr(self, name, None)  # Only the first batch tells its shape.
+            setattr(self, name, None)  # A batch must tell its shape first.
         self.load_state_dict({name: _copied(value) for name, value in self._source.items()})
         for name, buffer in self.named_buffers():
             if name in self._not_stored:
@@ -222,7 +229,7 @@ class Method(nn.Module):
 
     @classmethod
     def options(cls) -> list[str]:
-        """Return the names of what can be chosen for this method."""
+        """Return the names of this method's options."""
         found: dict[str, None] = {}
         for part in cls.__mro__:
             if issubclass(part, Method) and "__init__" in vars(part):

@@ -1,5 +1,5 @@
-"""The paper's method (Sec. 4): BatchNorm of φ and all of θ_m, by the entropy of θ_a's output with
-θ_a fixed.
+"""The paper's method (Sec. 4): learn the BatchNorm of φ and all of θ_m, by the entropy of θ_a's
+output. θ_a stays fixed.
 """
 
 from torch import Tensor, nn
@@ -12,13 +12,14 @@ from cascadetta_lib.models import Cascade, Outputs
 
 @METHODS.add("cascade")
 class CascadeMethod(EntropyMethod):
-    """One step of SGD on the mean entropy of softmax(a), a = θ_a(θ_m(φ(x))). The prediction is z =
-    θ_m(φ(x)).
+    """Adapt by one step of SGD on the mean entropy of softmax(a), where a = θ_a(θ_m(φ(x))).
+
+    The prediction is z = θ_m(φ(x)).
     """
 
     label = "Cascade"
     uses_auxiliary = True
-    """Whether the entropy is that of a, or else that of z."""
+    """Whether the loss is the entropy of a. If not, it is that of z."""
     model: Cascade
 
     def configure_model(self) -> None:
@@ -56,9 +57,7 @@ class CascadeFixedClassifier(CascadeMethod):
 
 @METHODS.add("cascade_no_auxiliary")
 class CascadeNoAuxiliary(CascadeMethod):
-    """The cascade without θ_a (fig:cascade, left): the entropy is that of z, in the pre-training
-    too.
-    """
+    """The cascade without θ_a (fig:cascade, left). Its pre-training, too, uses the entropy of z."""
 
     objective = "meta_no_auxiliary"
     label = "Cascade, no θ_a"
@@ -68,7 +67,7 @@ class CascadeNoAuxiliary(CascadeMethod):
 @METHODS.add("cascade_same_weights")
 class CascadeSameWeights(CascadeNoAuxiliary):
     """The other reading of "without θ_a": the cascade's own network, pre-trained with θ_a, adapts
-    by z's entropy.
+    by the entropy of z.
     """
 
     objective = "meta"

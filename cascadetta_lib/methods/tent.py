@@ -1,5 +1,5 @@
-"""Tent (Wang et al. 2021): scale and shift of every normalisation layer, by the entropy of the main
-prediction.
+"""Tent (Wang et al. 2021): learn the scale and shift of every normalisation layer, by the entropy
+of the main prediction.
 """
 
 import torch

@@ -7,8 +7,9 @@ With ψ = {φ, θ_m}, a batch is halved into meta-train and meta-test:
     outer (Eq. 4)  {ψ, θ_a} ← {ψ, θ_a} − β ∇[CE(z; meta-test) + λ ENT(a; meta-test)]
                    at ψ', through the inner step
 
-With v the gradient of the outer loss at ψ', that through the inner step is v − α H v_I, where H
-holds the second derivatives of the inner loss between I and all parameters.
+Let v be the gradient of the outer loss at ψ', and v_I its part on I. The gradient through the inner
+step is then v − α H v_I. H holds the second derivatives of the inner loss: a row per parameter and
+a column per parameter of I.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,9 @@ Gradients = dict[str, Tensor]  # by the parameter's name
 
 @dataclass(frozen=True)
 class MetaProblem:
-    """Eq. 3 and 4 for one batch. inner_names: the parameters that the inner step moves;
+    """Eq. 3 and 4 for one batch.
+
+    inner_names: the parameters that the inner step moves.
     inner_learning_rate: α.
     """
 
@@ -41,23 +44,25 @@ class MetaProblem:
     kind: Objective = PAPER
 
     def at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
-        """What the outer loss adds at ψ (the release's cross-entropy, else 0), and the inner
-        loss."""
+        """Return the two losses at ψ: the outer loss's share (the release's cross-entropy, else 0),
+        and the inner loss.
+        """
         if self.outer_loss == "release":
             return losses(model, self.meta_train, self.kind)
         inner = self_supervised_loss(model, self.meta_train, self.kind)
         return torch.zeros_like(inner), inner
 
     def outer(self, model: nn.Module) -> Tensor:
-        """The loss at ψ' on the meta-test half, which the release weights by 0.1."""
+        """Return the loss at ψ' on the meta-test half. The release weights it by 0.1."""
         main, self_supervised = losses(model, self.meta_test, self.kind)
         total = main + self.entropy_weight * self_supervised
         return 0.1 * total if self.outer_loss == "release" else total
 
 
 def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, ...]:
-    """What the inner step moves: `all` of ψ, or `batchnorm_and_classifier`. For TTT, all of φ's
-    shared stages.
+    """Return the parameters that the inner step moves: `all` of ψ, or `batchnorm_and_classifier`.
+
+    For TTT they are all of φ's shared stages.
     """
     if isinstance(model, Parallel):
         moved = set(model.shared_parameters)
@@ -72,10 +77,11 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
 
 
 def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
-    """The outer loss, a scalar, and its gradient on every parameter, through the inner step.
+    """Return the outer loss, a scalar, and its gradient on every parameter, through the inner step.
 
-    H v_I is the gradient of ⟨∇L, v_I⟩, L the inner loss. This slope is found by tangents.py, and in
-    a network with a function that has no rule there by double backward, which costs twice as much.
+    H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss. tangents.py finds the
+    slope. Where it has no rule for a function of the network, double backward does, at twice the
+    cost.
     """
     parameters: Gradients = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
@@ -101,8 +107,7 @@ def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor,
 
 @contextmanager
 def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Inside, BatchNorm uses the statistics of the batch and leaves its running statistics
-    alone."""
+    """Let BatchNorm use the batch's statistics, and leave its running ones alone, inside `with`."""
     norms = [(norm, norm.training, norm.track_running_stats) for norm in batch_norms(model)]
     for norm, _, _ in norms:
         norm.training, norm.track_running_stats = True, False
@@ -114,7 +119,7 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
-    """All elements as one vector without a gradient; the strides of the tensors do not matter."""
+    """Return all elements as one vector without a gradient, whatever the strides of the tensors."""
     return torch.cat([tensor.detach().flatten() for tensor in tensors])
 
 

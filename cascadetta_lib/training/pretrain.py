@@ -1,8 +1,8 @@
 """Pre-training (Sec. 4.2, Algorithm 1): one loop for all objectives, and its diagnostics.
 
-A batch is drawn and randomised (images by AugMix). A meta-learning objective takes the gradient of
-Algorithm 1 on its two halves (meta.py), every other objective the gradient of its losses
-(objectives.py).
+Each step draws a batch and randomises it (images by AugMix). A meta-learning objective halves it
+and takes the gradient of Algorithm 1 (meta.py). Every other objective takes the gradient of its
+losses (objectives.py).
 """
 
 import math
@@ -38,8 +38,8 @@ from cascadetta_lib.training.objectives import (
 )
 
 SAVE_SECONDS = 20
-"""Seconds between two writings of a training's state. After each epoch of text it would take a
-tenth of the time.
+"""Seconds between two writings of a training's state. Written after each epoch of text, it would
+take a tenth of the time.
 """
 
 
@@ -52,19 +52,27 @@ def pretrain(
     state_file: Path | None = None,
     code_revision: str = "unknown",
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
-    """Train a network for `objective`; return it at its best epoch by held-out accuracy, and a row
-    an epoch.
+    """Train a network for `objective`. Return it as of its best epoch by held-out accuracy, and the
+    history: a row per epoch.
 
-    An epoch is all whole batches of the source; where the iterations are counted, the last epoch
-    may be a part of one. A row has epoch, learning_rate (of the last batch), loss (in nats, the
-    mean over the batches), held_out_accuracy (0..1, under batch statistics but for erm, which is
-    used without them), what `diagnose` says where there is a self-supervised loss, seconds, and the
-    code_revision that the caller gives.
+    An epoch is all whole batches of the source. Where iterations are counted, the last epoch may be
+    cut short. The columns of the history:
+
+    epoch: from 1.
+    learning_rate: of the last batch.
+    loss: in nats, the mean over the batches.
+    held_out_accuracy: 0..1, with batch statistics; for erm with running ones, which it is used
+        with.
+    what `diagnose` says, where there is a self-supervised loss.
+    seconds.
+    code_revision: the caller's.
 
     state_file: written after an epoch, at most every SAVE_SECONDS. A later call with it goes on
-    from there and ends in the same weights (bit for bit on a CPU), because every draw depends on
-    the seed and the epoch alone. A damaged file is set aside with a warning. Raises ValueError
-    where the source has fewer examples than a batch, or the loss is no longer finite.
+    from there and ends in the same weights (bit for bit on a CPU), because every draw depends only
+    on the seed and the epoch. A damaged file is set aside with a warning.
+
+    Raises ValueError where the source has fewer examples than a batch, or the loss is no longer
+    finite.
     """
     training, kind = training_for(objective, training), OBJECTIVES[objective]
     count, size, device = len(dataset.train.y), training.training_batch_size, dataset.train.y.device
@@ -81,9 +89,8 @@ def pretrain(
             model.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
             best, history = state["best"], state["history"]
-        except (
-            Exception
-        ) as error:  # a damaged file can make torch.load and load_state_dict raise nearly anything
+        # A damaged file can make torch.load and load_state_dict raise nearly anything.
+        except Exception as error:
             set_aside(
                 state_file, f"{state_file} cannot be used ({str(error).partition(chr(10))[0]})"
             )
@@ -112,9 +119,8 @@ def pretrain(
             with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
                 found.append(_differentiate(model, batch, kind, training, rate, generator))
             optimizer.step()
-        loss = sum(torch.stack(found).tolist()) / len(
-            found
-        )  # read once an epoch, because a GPU is waited for
+        # Read once per epoch, because each reading waits for the GPU.
+        loss = sum(torch.stack(found).tolist()) / len(found)
         if not math.isfinite(loss):
             reason = (
                 "(the loss is not finite): lower the learning rate, which begins at "
@@ -157,8 +163,10 @@ def pretrain(
 def new_network(
     dataset: Dataset, network: Network, objective: str, seed: int
 ) -> Cascade | Parallel:
-    """A fresh network for `objective` on a dataset, initialised from `seed`; ValueError where the
-    objective is about rotations and the dataset has no images."""
+    """Return a fresh network for `objective` on a dataset, initialised from `seed`.
+
+    Raises ValueError where the objective is about rotations and the dataset has no images.
+    """
     kind = OBJECTIVES[objective]
     model = build_network(
         network,
@@ -174,7 +182,7 @@ def new_network(
 
 
 def make_optimizer(model: nn.Module, training: Training) -> torch.optim.Optimizer:
-    """SGD with Nesterov momentum 0.9, or Adam, over all parameters."""
+    """Return SGD with Nesterov momentum 0.9, or Adam, over all parameters."""
     parameters, decay = list(model.parameters()), training.weight_decay
     if training.optimizer == "sgd":
         return torch.optim.SGD(
@@ -188,14 +196,14 @@ def make_optimizer(model: nn.Module, training: Training) -> torch.optim.Optimize
 
 
 def kept_epoch(history: pd.DataFrame) -> pd.Series:
-    """The row of the epoch whose weights were kept: the last of the best by held-out accuracy."""
+    """Return the history's row of the epoch that was kept: the last of the most accurate ones."""
     return history[history["held_out_accuracy"] == history["held_out_accuracy"].max()].iloc[-1]
 
 
 def _augmented(
     dataset: Dataset, indices: Tensor, kind: Objective, generator: torch.Generator
 ) -> Split:
-    """A batch as the network sees it, augmented as the objective says."""
+    """Return a batch as the network sees it, augmented as the objective says."""
     stored, y = (dataset.plain if kind.randomised == "none" else dataset.train).take(indices)
     stored = dataset.weak_augment(stored, generator)
     if kind.randomised == "none":
@@ -259,12 +267,15 @@ def held_out_accuracy(
     batch_size: int,
     held_out: Split | None = None,
 ) -> float:
-    """Accuracy (0..1) on the held-out examples, clean or as given: with the source's statistics
-    (ERM) or, as at test time, with those of each batch. The model is left in evaluation mode."""
+    """Return the accuracy (0..1) on `held_out`, or else on the clean held-out examples.
+
+    BatchNorm uses the source's statistics (ERM) or, as at test time, those of each batch. The model
+    is left in evaluation mode.
+    """
     held_out, right = held_out or dataset.plain_held_out, []
     model.eval()
-    # Batches of that size or a little more: the statistics of a short rest would be those of no
-    # other batch.
+    # Batches of that size or a little more. A short last batch would have statistics unlike those
+    # of any other.
     parts = max(1, len(held_out.y) // batch_size)
     for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
         with nullcontext() if running_statistics else batch_statistics(model):
@@ -274,17 +285,17 @@ def held_out_accuracy(
 
 
 def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
-    """What `losses.describe` says of one batch of held-out examples with batch statistics, and
-    Theorem 1's alignment.
+    """Return what `losses.describe` says of one held-out batch with batch statistics, and Theorem
+    1's alignment.
 
-    gradient_norm_main and gradient_norm_self_supervised: of the two losses on ψ; the latter is next
-    to nothing where θ_a has collapsed. gradient_cosine: between the two, the alignment.
+    gradient_norm_main: of the main loss on ψ.
+    gradient_norm_self_supervised: of the other loss on ψ, next to nothing where θ_a has collapsed.
+    gradient_cosine: between the two gradients, which is the alignment.
     """
     psi = [*model.feature_extractor.parameters(), *model.main_classifier.parameters()]
     with batch_statistics(model):
-        with (
-            torch.no_grad()
-        ):  # A graph of the whole batch would take more memory than a training step.
+        # A graph of the whole batch would take more memory than a training step.
+        with torch.no_grad():
             values = describe(model(half.x))
         both = losses(model, half)
         main, self_supervised = (

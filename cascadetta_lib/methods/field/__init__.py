@@ -1,1 +1,1 @@
-"""Methods of the field beside the paper's, a file each."""
+"""Methods of the field beside the paper's, one per file."""
