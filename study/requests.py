@@ -1,7 +1,7 @@
 """What can be asked for, and the key under which it is kept. Nothing here reads data.
 
-A key holds the whole request and, as `content`, hashes of what it is made of: the data and the
-code. So a result is found again only where the same would be made.
+A key holds the whole request and, as `content`, hashes of the data and the code. So a stored result
+is found only where the same request, data and code would make it again.
 """
 
 import hashlib
@@ -21,28 +21,26 @@ from study.sections import NETWORKS, Protocol
 from study.settings import Settings, SettingsError
 
 STORE_FORMAT = 7
-"""Part of every key. Raise it when what an entry holds changes its form or its meaning."""
+"""Part of every key. Raise it when the form or the meaning of an entry changes."""
 DATA_MODULES: dict[Modality, str] = {
     "image": "cascadetta_lib.data.images",
     "text": "cascadetta_lib.data.reviews",
     "speech": "cascadetta_lib.data.utterances",
 }
-"""What prepares and shifts the examples of a modality."""
+"""The module that prepares and shifts the examples of each modality."""
 TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
 MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator",)
 THEOREM_MODULES = ("cascadetta_lib.training.theorem",)
 
 
 class Request(BaseModel, frozen=True, extra="forbid"):
-    """A request that has a key. It never changes; two equal ones have the same key on every
-    machine.
-    """
+    """A request that has a key. It never changes; equal ones have the same key on every machine."""
 
     def key(self, *content: str) -> str:
         """Return the name of its entry.
 
-        content: the fingerprint of the data, for a run the source of its domains, and the hash of
-        the code that makes it (`code_of_training`, `code_of_run` or `code_of_theorem`).
+        content: the fingerprint of the data; for a run, the source of its domains; and the hash of
+        the code that makes the entry (`code_of_training`, `code_of_run` or `code_of_theorem`).
         """
         text = json.dumps([self.model_dump(mode="json"), content, STORE_FORMAT], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -52,9 +50,12 @@ class Request(BaseModel, frozen=True, extra="forbid"):
 
 
 class CheckpointRequest(Request):
-    """A network. weights: `train`, or where it comes from instead and a hash of what it is
-    ("shipped:1a2b3c4d5e6f"); network and training are None then. options: those of the dataset that
-    change what is learned."""
+    """A request for a network.
+
+    weights: `train`; or else where the network comes from and a hash of it
+        ("shipped:1a2b3c4d5e6f"). network and training are None then.
+    options: the options of the dataset that change what is learned.
+    """
 
     modality: Modality
     dataset: str
@@ -67,8 +68,11 @@ class CheckpointRequest(Request):
 
 
 class RunRequest(Protocol, Request):
-    """A method on a stream from a checkpoint, with what the profile says of the protocol. order:
-    see streams.Order; dirichlet_delta: of a correlated one."""
+    """A request for a run: a method on a stream from a checkpoint, under the profile's protocol.
+
+    order: see streams.Order.
+    dirichlet_delta: δ of a correlated stream.
+    """
 
     checkpoint: CheckpointRequest
     method: str
@@ -80,7 +84,7 @@ class RunRequest(Protocol, Request):
 
     @property
     def with_transfer(self) -> "RunRequest":
-        """The request that asks for F besides, and whose run has the same E and A."""
+        """The same request with F as well. Its run has the same E and A."""
         return self.model_copy(update={"forward_transfer": True})
 
 
@@ -152,18 +156,19 @@ def batch_size(settings: Settings, modality: Modality) -> int:
 
 
 def code_of_training(modality: Modality) -> str:
-    """Hash the code that trains a network: that of training, of the networks and of the data."""
+    """Hash the code that trains a network: the training, the networks and the data."""
     return code_hash([*TRAINING_MODULES, DATA_MODULES[modality]])
 
 
 def code_of_theorem(modality: Modality) -> str:
-    """Hash the code that checks Theorem 1 on a network, and that trains the network."""
+    """Hash the code that trains a network and checks Theorem 1 on it."""
     return code_hash([*THEOREM_MODULES, *TRAINING_MODULES, DATA_MODULES[modality]])
 
 
 def code_of_run(request: RunRequest) -> str:
-    """Hash the code that makes a run: the method, the evaluator, the data, and the training of a
-    network that is trained here.
+    """Hash the code that makes a run: the method, the evaluator and the data.
+
+    If the network is trained here, the code of its training counts too.
     """
     modality = request.checkpoint.modality
     parts = [code_of(request.method), code_hash([*MEASURING_MODULES, DATA_MODULES[modality]])]

@@ -25,7 +25,8 @@ from study.store import Made, Run, load_run
 def find_run(context: Context, method: str, objective: str | None = None) -> Run:
     """Return what a method does on the stream, evaluated now if the store has no such run.
 
-    A stored run with F serves a request without. Raises ValueError for data that do not suffice.
+    A stored run with F also serves a request without F. Raises ValueError where there are too few
+    data.
     """
     request = run_request(context.settings, context.modality, method, objective, context.brought)
     dataset = context.dataset
@@ -64,8 +65,9 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
 def build_method(
     request: RunRequest, model: nn.Module, dataset: Dataset, source: Tensor | None
 ) -> Method:
-    """Return the method of a run on `model`, which becomes its own. Raises ValueError where the two
-    do not go together.
+    """Return the method of a run on `model`, which belongs to the method from then on.
+
+    Raises ValueError where the two do not go together.
     """
     options: dict[str, Any] = {}
     if isinstance(dataset, ImageDataset):
@@ -85,16 +87,16 @@ def build_method(
 
 
 def objectives_of(section: Section) -> list[str]:
-    """Return the pre-trainings that the methods start from, then those that the profile names
-    beside them.
-    """
+    """Return the pre-trainings that the methods start from, then those that the profile names."""
     own = [METHODS[name].objective_on(section.modality) for name in section.methods]
     return list(dict.fromkeys([*own, *section.objectives]))
 
 
 def check_all(context: Context) -> None:
-    """Raise ValueError for what could fail later: networks, methods that cannot use them, too few
-    data.
+    """Raise ValueError for what would fail later.
+
+    That is a network that is missing or does not fit, a method that cannot use its network, or too
+    few data.
     """
     for name in context.section.methods:
         request = run_request(context.settings, context.modality, name, None, context.brought)
@@ -118,7 +120,9 @@ def check_all(context: Context) -> None:
 
 
 def check_data(context: Context) -> None:
-    """Raise ValueError where there are too few examples to train on, or a batch of one text."""
+    """Raise ValueError where there are too few examples to train on, or where a batch of text has
+    one.
+    """
     dataset = context.dataset
     prefix = f"{context.modality}_"
     size = context.section.part(Training).training_batch_size
@@ -139,7 +143,10 @@ def check_data(context: Context) -> None:
 
 
 def _batch_of_one(context: Context) -> str | None:
-    """Name what ends in a batch of one. A text is a vector, of which one has no variance."""
+    """Name the domain or part whose last batch is a single text; None if there is none.
+
+    A text is a vector, and a single vector has no variance.
+    """
     dataset = context.dataset
     sizes = [(domain.name, len(dataset.domain(*domain).y)) for domain in context.section.domains]
     if context.section.stream == "mixed":

@@ -1,5 +1,4 @@
-"""The parameters of one modality: those of its data, its network and its training, and how methods
-are run on it.
+"""The parameters of one modality: of its data, its network, its training, and its runs.
 
 The defaults are those of the profile `paper`. `flat_name` makes the name of a field in a profile.
 """
@@ -74,14 +73,14 @@ class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class Section(Protocol):
-    """What the three modalities have in common: the data, where the networks come from, the methods
-    and the stream.
+    """What the three modalities share: the data, the source of the networks, the methods and the
+    stream.
     """
 
     modality: ClassVar[Modality]
     defaults: ClassVar[Mapping[str, Any]]
-    """What the study takes for this modality where that is not the default of the part that a field
-    belongs to.
+    """The study's own defaults for this modality. They replace those of the class a field comes
+    from.
     """
 
     dataset: str | tuple[str, ...] = Field(
@@ -179,14 +178,14 @@ class Section(Protocol):
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """How a method is run, by the names of a RunRequest."""
+        """How a method is run: the fields of a RunRequest by name."""
         order = self.stream if self.stream in get_args(Order) else None
         delta = self.dirichlet_delta if order == "correlated" else None
         return self.part(Protocol).model_dump() | {"order": order, "dirichlet_delta": delta}
 
     @property
     def domains(self) -> list[Domain]:
-        """The stream, domain by domain."""
+        """The domains of the stream, in order."""
         severity = getattr(self, "severity", 1)
         stream = make_stream(self.stream, VOCABULARIES[self.modality], severity)
         return shuffle_domains(stream, self.order_seed)
@@ -212,7 +211,9 @@ class Section(Protocol):
         return self.part(Protocol)
 
     def part(self, kind: type[Part]) -> Part:
-        """The values of the fields of `kind`, such as Training or ImageNetwork."""
+        """Return the part `kind`, such as Training or ImageNetwork, with the values of its fields
+        here.
+        """
         return kind(**{name: getattr(self, name) for name in kind.model_fields})
 
 
@@ -240,8 +241,11 @@ WITHOUT_IMAGES = (
 
 
 class TextSection(TextOptions, TextNetwork, Training, Section):
-    """Reviews: the appendix of the paper, and DANN's schedule of the learning rate, which it names.
-    α, λ and the size of the training batch are not said there."""
+    """Reviews, as in the paper's appendix, with DANN's schedule of the learning rate, which it
+    names.
+
+    The paper does not say α, λ and the size of the training batch.
+    """
 
     modality = "text"
     defaults = {
@@ -253,7 +257,7 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
         "optimizer": "adam",
         "learning_rate": 0.0001,
         "schedule": "dann",
-        # Α is then the online learning rate, where the schedule begins
+        # This makes α the online learning rate at the beginning of the schedule.
         "inner_learning_rate_ratio": 10.0,
         "inner_parameters": "all",
         "outer_loss": "paper",
@@ -267,8 +271,10 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
 
 
 class SpeechSection(SpeechOptions, SpeechNetwork, Training, Section):
-    """Words: the appendix of the paper. It says neither the size of the training batch, α and λ,
-    nor whether SGD has momentum; it has Nesterov's here, as for images."""
+    """Words, as in the paper's appendix, with Nesterov momentum, as for images.
+
+    The paper does not say α, λ, the size of the training batch, or whether SGD has momentum.
+    """
 
     modality = "speech"
     defaults = {

@@ -1,9 +1,8 @@
 """The store of checkpoints and runs: what was asked for, what came out, and what made it.
 
-An entry is a folder named by a key of the whole request, of the data and of the code. It is written
-whole or not at all, under a lock, with the SHA-256 of each of its files; so notebooks, headless
-runs and a cluster share the same results, and a file that was cut short or changed afterwards is
-noticed and never used.
+An entry is a folder. Its name is a key of the whole request, the data and the code. It is written
+whole or not at all, under a lock, with the SHA-256 of each file. So notebooks, headless runs and a
+cluster share their results, and a file that was cut short or changed is noticed and never used.
 """
 
 import errno
@@ -40,9 +39,9 @@ from study.requests import (
 DESCRIPTION = "entry.json"
 CHECKSUMS = "SHA256SUMS"
 FORMAT_FILE = "store-format"
-"""The file of a store that says in which form its entries are."""
+"""The file of a store that says which form its entries have."""
 PATIENCE = 5
-"""Seconds until somebody who waits for another maker says so."""
+"""Seconds that a process waits for another one, until it says what it waits for."""
 Kind = Literal["checkpoints", "runs", "theorem"]
 KINDS: tuple[Kind, ...] = ("checkpoints", "runs", "theorem")
 BATCH_COLUMNS = {"step", "position", "count", "errors"}
@@ -51,7 +50,7 @@ ACCURACY_COLUMNS = {"step", "kind", "after", "accuracy"}
 
 @dataclass(frozen=True)
 class Run:
-    """What one method did on one stream; the tables are described in evaluate.Evaluation."""
+    """What one method did on one stream. evaluator.Evaluation describes the tables."""
 
     request: RunRequest
     batches: pd.DataFrame
@@ -71,7 +70,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Made:
-    """What a maker of an entry returns: what made it, and what it found beside its files."""
+    """What the maker of an entry returns: its provenance, and what it found besides its files."""
 
     provenance: Provenance
     found: dict[str, Any] = field(default_factory=dict)
@@ -88,17 +87,15 @@ class Entry(NamedTuple):
 
 
 class Damaged(Exception):
-    """An entry whose files are not those that were written; the message says which."""
+    """Raised for an entry whose files are not those that were written. The message says which."""
 
 
 class OtherVersion(Damaged):
-    """An entry whose files are whole, of a request that this version does not know or would name
-    otherwise.
-    """
+    """Raised for a whole entry whose request this version does not know, or names otherwise."""
 
 
 class StoreError(OSError):
-    """A results folder that cannot be used. The message names it and says what to do."""
+    """Raised for a results folder that cannot be used. The message names it and says what to do."""
 
 
 class Store:
@@ -205,8 +202,10 @@ class Store:
         _sync(path.parent)
 
     def runs(self, wanted: Callable[[RunRequest], bool] = lambda request: True) -> Iterator[Run]:
-        """Every whole run whose request is `wanted`, in the order of their keys. Damaged ones are
-        left out with a warning, and those of other versions without."""
+        """Yield every whole run whose request is `wanted`, in the order of their keys.
+
+        A damaged run is left out with a warning, and one of another version without.
+        """
         for path in sorted((self.folder / "runs").glob("*/")):
             if "." in path.name:  # unfinished, or set aside
                 continue
@@ -220,10 +219,11 @@ class Store:
                 warnings.warn(f"{path} is left out: {error}", stacklevel=2)
 
     def remember_data(self, request: CheckpointRequest, data: tuple[str, str]) -> None:
-        """Note which data stand now under the dataset's name and options.
+        """Note which data the dataset's name and options mean now.
 
-        data: their fingerprint and the source of the domains. A report shows the runs on these
-        where there are runs on several. Nothing is noted in a folder that cannot be written to.
+        data: their fingerprint and the source of the domains. Where there are runs on several data,
+        a report shows those on the data noted last. Nothing is noted in a folder that cannot be
+        written to.
         """
         if self.data_at_hand(request) == data:
             return
@@ -232,7 +232,7 @@ class Store:
             write_atomically(self._data_file(request), lambda file: file.write(text))
 
     def data_at_hand(self, request: CheckpointRequest) -> tuple[str, str] | None:
-        """Return what `remember_data` noted last; None where that is not known."""
+        """Return the data that `remember_data` noted last; None where there is no note."""
         try:
             fingerprint, domains = json.loads(self._data_file(request).read_bytes())
         except (OSError, ValueError, TypeError):
@@ -245,8 +245,7 @@ class Store:
         return self.folder / "data-at-hand" / f"{digest[:16]}.json"
 
     def history(self, run: Run) -> pd.DataFrame | None:
-        """How the network of `run` was trained, a row an epoch; None where it was not trained
-        here."""
+        """Return the network's history of training, a row per epoch; None if not trained here."""
         if run.provenance.network is None:
             return None
         content = (run.provenance.fingerprint, run.provenance.network.code)
@@ -254,8 +253,10 @@ class Store:
         return pd.read_csv(entry.folder / "history.csv") if entry else None
 
     def theorem(self, run: Run) -> dict[str, Any] | None:
-        """What theorem.check_theorem found of the network of `run`; None where it was not checked
-        by the code of now."""
+        """Return what theorem.check_theorem found of the network of `run`.
+
+        None where today's code has not checked it.
+        """
         request = run.request.checkpoint
         content = (run.provenance.fingerprint, code_of_theorem(request.modality))
         entry = _sound(self.path("theorem", request, content))
@@ -264,9 +265,10 @@ class Store:
 
 @cache
 def check_locks(folder: Path) -> None:
-    """Raise StoreError unless files in the folder can be locked, as two makers at once need.
+    """Raise StoreError unless files in the folder can be locked.
 
-    Some network disks have no locks, and then fail late, or let a process wait for ever.
+    Two makers at once need locks. Some network disks have none, and then fail late, or let a
+    process wait for ever.
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -282,8 +284,10 @@ def check_locks(folder: Path) -> None:
 
 
 def read_entry(folder: Path) -> Entry:
-    """The entry in `folder`, after each of its files was compared with its checksum, and its name
-    with its request. Raises Damaged or OtherVersion."""
+    """Return the entry in `folder`. Each file must match its checksum, and the name its request.
+
+    Raises Damaged or OtherVersion.
+    """
     try:
         _check_sums(folder)
         described = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
@@ -324,7 +328,7 @@ def _check_sums(folder: Path) -> None:
 
 
 def load_run(entry: Entry) -> Run:
-    """The run in `entry`, with its tables. Raises Damaged where a table lacks a column."""
+    """Return the run in `entry`, with its tables. Raises Damaged where a table lacks a column."""
     assert isinstance(entry.request, RunRequest)
     batches = _read_table(entry.folder / "batches.csv", BATCH_COLUMNS)
     accuracies = _read_table(entry.folder / "accuracies.csv", ACCURACY_COLUMNS)
@@ -350,9 +354,7 @@ def _sound(path: Path) -> Entry | None:
 
 
 def _seal(folder: Path, described: dict[str, Any]) -> None:
-    """Write the description of an entry and the checksums of its files, in the form that `sha256sum
-    --check` reads.
-    """
+    """Write an entry's description, and its checksums in the form of `sha256sum --check`."""
     text = json.dumps(described, indent=1, sort_keys=True, ensure_ascii=False)
     (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
     files = sorted(path for path in folder.glob("[!.]*") if path.name != CHECKSUMS)
@@ -363,9 +365,7 @@ def _seal(folder: Path, described: dict[str, Any]) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have the disk itself hold what was written to a file or folder, so that a power cut does not
-    take it back.
-    """
+    """Make the disk itself hold a written file or folder, so that a power cut does not lose it."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,7 @@
 """A study: one dataset of one modality under one profile, and what to ask of it.
 
-What is asked for is loaded from the store where it is there; else it is made now and kept. `Study`
-only puts the parts together: see requests, checkpoints and runs.
+A request is answered from the store where it has the answer; else the answer is made now and kept.
+`Study` only puts the parts together: see requests, checkpoints and runs.
 """
 
 import copy
@@ -29,9 +29,11 @@ from study.store import Run, Store
 
 
 class Study:
-    """What to ask for checkpoints and runs. Data are read when they are first needed. Raises
-    SettingsError unless the settings name a single dataset, and ValueError for a device that is not
-    there."""
+    """Give checkpoints and runs on request. Data are read when they are first needed.
+
+    Raises SettingsError unless the settings name a single dataset, and ValueError for a device that
+    is not there.
+    """
 
     def __init__(self, settings: Settings, modality: Modality = "image") -> None:
         self.settings = settings
@@ -46,10 +48,10 @@ class Study:
         self.brought: weights.Brought | None = None
         self._loaded: dict[Options, Dataset] = {}
         self.exhibits: tuple[str, ...] | None = None
-        """Those that the notebook of this study declares; None: any may be made."""
+        """The exhibits that this study's notebook declares; None: any may be made."""
 
     def _with(self, settings: Settings) -> "Study":
-        """The study under other settings; what one of them has loaded is there for both."""
+        """Return the study under other settings. The two share the data that either has loaded."""
         other = Study(settings, self.modality)
         other.brought = self.brought
         other.exhibits = self.exhibits
@@ -58,17 +60,20 @@ class Study:
         return other
 
     def varied(self, **changes: Any) -> "Study":
-        """The same study with other settings, without the modality's prefix:
-        `study.varied(batch_size=16)`. Raises SettingsError for a value that cannot be used."""
+        """Return the same study with other settings, named without the modality's prefix:
+        `study.varied(batch_size=16)`.
+
+        Raises SettingsError for a value that cannot be used.
+        """
         return self._with(self.settings.vary(self.modality, changes))
 
     def at_seed(self, seed: int) -> "Study":
-        """The same study at another seed."""
+        """Return the same study at another seed."""
         return self._with(self.settings.model_copy(update={"seed": seed}))
 
     def bring(self, model: nn.Module, name: str) -> "Study":
-        """The same study with `model` as its network, whatever the objective; `name` stands for it
-        in tables.
+        """Return the same study with `model` as its network, whatever the objective. Tables call it
+        `name`.
         """
         other = self._with(self.settings)
         other.brought = weights.bring(copy.deepcopy(model), name)
@@ -85,45 +90,53 @@ class Study:
 
     @property
     def context(self) -> Context:
-        """What requests are served with. Reads the data."""
+        """Everything that serves a request: settings, data, device and store. Reads the data."""
         return Context(
             self.settings, self.modality, self.dataset, self.device, self.store, self.brought
         )
 
     @property
     def objectives(self) -> list[str]:
-        """The pre-trainings that the profile's methods start from, and those that the profile names
-        beside them.
+        """The pre-trainings that the profile's methods start from, then those that it names beside
+        them.
         """
         return objectives_of(self.section)
 
     def checkpoint_request(self, objective: str) -> CheckpointRequest:
-        """What stands for the network of an objective at this seed. Needs no data."""
+        """Return the request for the network of an objective at this seed. Needs no data."""
         return checkpoint_request(self.settings, self.modality, objective, self.brought)
 
     def request(self, method: str, objective: str | None = None) -> RunRequest:
-        """What stands for the run of a method at this seed. Needs no data. objective: None is the
-        method's own.
+        """Return the request for the run of a method at this seed. Needs no data.
+
+        objective: None is the method's own.
         """
         return run_request(self.settings, self.modality, method, objective, self.brought)
 
     def check(self) -> None:
-        """Read the data; ValueError for what could fail later: networks, methods that cannot use
-        them, too few data.
+        """Read the data and raise ValueError for what would fail later.
+
+        That is a network that is missing or does not fit, a method that cannot use its network, or
+        too few data.
         """
         check_all(self.context)
 
     def checkpoint(self, objective: str) -> Checkpoint:
-        """The network of an objective at this seed, trained now if the store has none."""
+        """Return the network of an objective at this seed, trained now if the store has none."""
         return find_checkpoint(self.context, objective)
 
     def theorem(self, objective: str) -> Mapping[str, Any]:
-        """What theorem.check_theorem finds of a network. ValueError where its training is not
-        known.
+        """Return what theorem.check_theorem finds of a network.
+
+        Raises ValueError where its training is not known.
         """
         return check_theorem_of(self.context, objective)
 
     def run(self, method: str, objective: str | None = None) -> Run:
-        """What a method does on the stream at this seed, evaluated now if the store has no such
-        run. One with F serves a request without. Raises ValueError for data that do not suffice."""
+        """Return what a method does on the stream at this seed, evaluated now if the store has no
+        such run.
+
+        A stored run with F also serves a request without F. Raises ValueError where there are too
+        few data.
+        """
         return find_run(self.context, method, objective)

@@ -27,7 +27,7 @@ def compares(shown: Sequence[Shown]) -> bool:
 
 
 def banner(shown: Sequence[Shown]) -> str:
-    """HTML that no one can miss where data stand in for the paper's; empty where none do."""
+    """Return HTML that warns where data stand in for the paper's; empty where none do."""
     datasets = dict.fromkeys(each.dataset for each in main_exhibits(shown) if each.banner)
     if not datasets:
         return ""
@@ -35,7 +35,9 @@ def banner(shown: Sequence[Shown]) -> str:
 
 
 def what_was_run(shown: Sequence[Shown]) -> str:
-    """HTML of a table with a row per dataset: the methods and seeds of its main study."""
+    """Return HTML of a table of each dataset's main study, a row per dataset: its methods and
+    seeds.
+    """
     rows = {}
     for each in main_exhibits(shown):
         rows[each.dataset] = {
@@ -60,10 +62,10 @@ def main_tables(shown: Sequence[Shown]) -> str:
 
 
 def findings(shown: Sequence[Shown]) -> list[str]:
-    """A sentence per dataset that compares with the paper's: which method errs least, and whether
-    its lead on the next is more than the spread over networks.
+    """Return a sentence per dataset that compares with the paper's: which method errs least.
 
-    Only rows over the seeds that the others share take part.
+    It also says whether its lead on the next is more than the spread over networks. Only rows over
+    the seeds that the others share take part.
     """
     sentences = []
     for each in main_exhibits(shown):
@@ -99,7 +101,7 @@ def _decided(lead: Estimate) -> str:
 
 
 def verdicts_counted(judgements: Sequence[Judgement]) -> str:
-    """HTML of a table of how many claims on each dataset got which verdict."""
+    """Return HTML of a table that counts the claims by dataset and verdict."""
     if not judgements:
         return "<p>No verdict: no run is on data that compare with the paper's.</p>"
     counts = pd.crosstab(
@@ -122,8 +124,9 @@ def decided(judgements: Sequence[Judgement]) -> list[str]:
 
 
 def missing(shown: Sequence[Shown]) -> str:
-    """HTML of what is not shown, or in part: one line of the exhibits without a run, and a table of
-    the others with the reason.
+    """Return HTML of the exhibits that are missing, whole or in part.
+
+    One line names those without a run; a table has the others with the reason.
     """
     asked = [each for each in shown if each.exhibit.made_on(each.dataset)]
     lacking = {}

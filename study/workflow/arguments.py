@@ -1,7 +1,7 @@
 """The arguments of run_all.sh, and the mistakes in them that can be told at once.
 
-Only the standard library, so that --help needs no environment and a misspelled argument does not
-wait for PyTorch.
+It imports only the standard library, so that --help needs no environment, and a misspelled argument
+does not wait for PyTorch.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def notebooks_in(folder: Path) -> list[Path]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the options; `snakemake` has what stands after `--`. A wrong one ends the program."""
+    """Read the options. `snakemake` has what follows `--`. A wrong option ends the program."""
     parser = argparse.ArgumentParser(
         "./run_all.sh",
         usage="%(prog)s [OPTIONS] [-- SNAKEMAKE OPTIONS]\n       %(prog)s test [PYTEST OPTIONS]",
@@ -122,8 +122,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def check(options: argparse.Namespace, notebooks: Path) -> None:
-    """Refuse what is wrong whatever the parameters are: a profile or notebook that does not exist,
-    and text after --set without a name and a value, or with a name that stands there twice."""
+    """Refuse what is wrong whatever the parameters are.
+
+    That is a profile or a notebook that does not exist, and text after --set without a name and a
+    value, or with a name that comes twice.
+    """
     _check_profile(options.profile)
     known = [path.stem for path in notebooks_in(notebooks)]
     chosen = options.only or known

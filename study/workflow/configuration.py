@@ -19,8 +19,9 @@ KEEP_THE_FOLDER = (
     "figures_folder",
     "figures_notebooks",
 )
-"""Parameters that --set may change without giving the results a folder of their own: the numbers
-stay the same, or there are more of them. Only another *first* seed changes what exhibits choose."""
+"""Parameters that --set may change while the results keep the profile's folder: the numbers stay
+the same, or there are more of them. Only another *first* seed changes what exhibits choose.
+"""
 OF_TRAINING = {"trial_epochs", "trial_train_size"}.union(
     Training.model_fields, *(kind.model_fields for kind in NETWORKS.values())
 )
@@ -46,8 +47,11 @@ def from_folder(name: str, value: Any, folder: Path) -> Any:
 
 
 def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
-    """The profile with the command line's values. What these change is run under a label of its
-    own, so that no result of the profile itself is replaced. Refusal if anything cannot be used."""
+    """Return the profile with the command line's values.
+
+    Where these change a number, the run has a label of its own, so that it replaces no result of
+    the profile itself. Raises Refusal where something cannot be used.
+    """
     pairs = list(options.set)
     if options.seeds is not None:
         pairs.insert(0, f"seeds=[{options.seeds}]")
@@ -73,7 +77,7 @@ def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
 
 
 def _changed(plain: Settings, settings: Settings) -> dict[str, Any]:
-    """What of `settings` gives the results another folder than the profile's own."""
+    """Return the values of `settings` that give the results another folder than the profile's."""
     before = flat(plain)
     changed = {
         name: value

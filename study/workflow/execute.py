@@ -39,8 +39,10 @@ def isolate_kernel(folder: str) -> None:
 
 
 def stop_with_runner() -> None:
-    """Stop this process when run.py ends, which holds the other end of the standard input and never
-    writes; so the next run does not meet the old one still at work."""
+    """Stop this process when run.py ends, so that the next run does not meet it still at work.
+
+    run.py holds the other end of the standard input and never writes to it.
+    """
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(10)
@@ -48,8 +50,9 @@ def stop_with_runner() -> None:
 
 
 def take_gpu(names: list[str], folder: Path) -> TextIO | None:
-    """Show this process the first of `names`, one for each job at a time, that is free while the
-    result is held.
+    """Show this process the first free one of `names`, which it keeps while the result is held.
+
+    Each name is for one job at a time.
     """
     for slot, name in enumerate(names):
         handle = (folder / f".slot{slot}").open("a")
@@ -63,11 +66,10 @@ def take_gpu(names: list[str], folder: Path) -> TextIO | None:
 
 
 def run(notebook: Path, output: Path, parameters: str) -> bool:
-    """Execute `notebook` to `output`, which appears only when all went well: whether it did."""
+    """Execute `notebook` to `output`, which appears only when all went well. Say whether it did."""
     import papermill
 
-    # The parameters were checked; that most of them are not in the cell but in the profile is as it
-    # should be.
+    # Most parameters are in the profile and not in the cell, as they should be. All were checked.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     print(f"{output.stem}: started", flush=True)
     start, partial = time.monotonic(), output.with_suffix(PARTIAL)
@@ -91,7 +93,7 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
             )
         outcome = "done"
         partial.rename(output)
-        output.with_suffix(FAILURE).unlink(missing_ok=True)  # of the attempt before
+        output.with_suffix(FAILURE).unlink(missing_ok=True)  # left by an earlier attempt
     except KeyboardInterrupt:
         outcome = "stopped"
         partial.unlink(missing_ok=True)
@@ -112,7 +114,7 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
 
 
 def main(notebook: str, output: str, parameters: str) -> bool:
-    """Do what the command line says (see the top of this file): whether all went well."""
+    """Do what the command line says (see the top of this file). Say whether all went well."""
     source, target = Path(notebook).resolve(), Path(output).resolve()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if "CASCADETTA_RUNNER" in os.environ:

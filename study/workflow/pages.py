@@ -23,7 +23,7 @@ IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
 
 
 def without_paths(text: str) -> str:
-    """`text` without the folders of this machine, so that it can be shown to anybody."""
+    """Return `text` without this machine's folders, so that anybody may see it."""
     text = text.replace(f"{ROOT}/", "")
     for folder, name in ((ROOT, "."), (Path.home(), "~"), (Path(tempfile.gettempdir()), "…")):
         if folder.name:  # "/" is in every path

@@ -33,25 +33,29 @@ from study.workflow.refusal import FAILED, Refusal
 DATASETS = ("image_dataset", "text_dataset", "speech_dataset")
 AXES = (*DATASETS, "seed")
 PRETRAIN = "01_pretrain"
-"""Makes the checkpoints, so its jobs come before those of the other notebooks on the same dataset
-and seed."""
+"""Makes the checkpoints. So its jobs come before those of other notebooks on the same dataset and
+seed.
+"""
 ABLATIONS = "05_ablations"
-"""Begins with the networks that only it needs, so it does not wait for PRETRAIN: two jobs train
-side by side."""
+"""Begins with networks that only it needs. So it does not wait for PRETRAIN, and the two train side
+by side.
+"""
 CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
 RESULTS_DEPEND_ON = ("study/exhibits", "study/notebook.py", "cascadetta_lib/methods")
-"""The code whose change makes every notebook outdated."""
+"""The code that outdates every notebook when it changes."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One execution of a notebook: on one dataset at one seed, or a report of all.
+    """One execution of a notebook: on one dataset at one seed, or a report of all. A change of any
+    field makes it run again.
 
-    It is done again if anything here changes. parameters: those that the notebook names and those
-    of its modalities; it reads the others from the profile. networks: identifiers of every network
-    that is not trained here. after: the jobs before it. stands_on: what identifies its data, its
-    networks, and the seed at which exhibits choose.
+    parameters: those that the notebook names and those of its modalities. It reads the others from
+        the profile.
+    networks: the identifiers of every network that is not trained here.
+    after: the jobs that come before it.
+    stands_on: what identifies its data, its networks, and the seed at which exhibits choose.
     """
 
     name: str
@@ -88,8 +92,7 @@ def slug(value: object) -> str:
 
 
 def origins(weights: str, seeds: Iterable[int]) -> list[str]:
-    """The identifier of every network, of any objective, that `weights` has at these seeds. Reads
-    no data."""
+    """Return the identifiers of all networks that `weights` has at these seeds. Reads no data."""
     found = []
     for objective, seed in itertools.product(OBJECTIVES, seeds):
         with suppress(networks.NetworkError):
@@ -98,7 +101,7 @@ def origins(weights: str, seeds: Iterable[int]) -> list[str]:
 
 
 def code_of_results(root: Path = ROOT) -> bytes:
-    """The text of everything in RESULTS_DEPEND_ON."""
+    """Return the text of everything in RESULTS_DEPEND_ON."""
     files: list[Path] = []
     for name in RESULTS_DEPEND_ON:
         place = root / name
@@ -162,8 +165,7 @@ def _make_job(
 
 
 def outdated_reports(jobs: Mapping[str, Job], folder: Path, runs: Path) -> set[str]:
-    """The reports since which a run has come into the store, such as one of another seed, which
-    they show as well."""
+    """Return the reports that lack a run in the store, such as a run of another seed made since."""
     latest = runs.stat().st_mtime if runs.exists() else 0.0
     found = set()
     for name, job in jobs.items():
@@ -176,11 +178,11 @@ def outdated_reports(jobs: Mapping[str, Job], folder: Path, runs: Path) -> set[s
 def write_plan(
     settings: Settings, jobs: Mapping[str, Job], folder: Path, data: Mapping[str, str]
 ) -> list[str]:
-    """Write profile.yaml, the resolved profile that the notebooks name, and plan.json, the jobs
-    that the Snakefile reads. Return the command that runs them.
+    """Write the plan, and return the command that runs it.
 
-    A job is done again if what identifies its dataset in `data` has changed. Snakemake's own lock
-    is not used, because ours does not outlive a kill.
+    profile.yaml is the resolved profile, which the notebooks name. plan.json has the jobs, which
+    the Snakefile reads. A job is done again if what identifies its dataset in `data` has changed.
+    Snakemake's own lock is not used, because ours does not outlive a kill.
     """
     profile = folder / "profile.yaml"
     plan = folder / "plan.json"
@@ -217,7 +219,7 @@ def write_plan(
 
 
 def unfinished(command: list[str], jobs: Iterable[str]) -> list[str]:
-    """Those of the jobs that would run, according to Snakemake."""
+    """Return the jobs that would run, according to Snakemake. `--dry-run` lists them as to do."""
     listed = subprocess.run([*command, "--dry-run", "--summary"], capture_output=True, text=True)
     if listed.returncode:
         raise Refusal(f"Snakemake failed\n{listed.stderr}{listed.stdout}", FAILED)

@@ -12,7 +12,7 @@ STOPPED = 130
 
 
 class Refusal(Exception):
-    """The run cannot start, or did not end well: the message, and the exit code."""
+    """Raised where a run cannot start or did not end well, with the message and the exit code."""
 
     def __init__(self, message: str, code: int = BAD_ARGUMENTS) -> None:
         super().__init__(message)

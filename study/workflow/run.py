@@ -1,5 +1,4 @@
-"""A run of the study: all is checked, then Snakemake runs the jobs, and the end leaves nothing half
-done."""
+"""A run of the study: check everything, let Snakemake run the jobs, and leave nothing half done."""
 
 import argparse
 import fcntl
@@ -33,7 +32,7 @@ from study.workflow.refusal import (
 OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
 """Names of environment variables that a cluster's jobs do not inherit."""
 PATIENCE = 20
-"""Seconds that what a killed run leaves behind has to notice it, and to end."""
+"""Seconds for the processes of a killed run to notice it and end."""
 
 
 def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
@@ -90,8 +89,9 @@ def lock(folder: Path) -> TextIO:
 def run_snakemake(
     command: list[str], log: Path | None, variables: Mapping[str, str], held: TextIO
 ) -> int:
-    """Snakemake's exit code. Its chatter goes to `log`; the jobs' own lines of progress are on the
-    standard output.
+    """Run Snakemake and return its exit code.
+
+    Its own lines go to `log`; the jobs' lines of progress go to the standard output.
     """
     stops = {signal.SIGINT, signal.SIGTERM}
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
@@ -120,8 +120,10 @@ def run_snakemake(
 
 
 def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
-    """Refusal if Snakemake ended with anything except 0: each notebook that failed, its cell, and
-    the last lines of its error."""
+    """Raise Refusal unless Snakemake ended with 0.
+
+    It names each notebook that failed, its cell, and the last lines of its error.
+    """
     if not code:
         return
     folder = outputs[0].parents[2]
@@ -146,7 +148,7 @@ def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where jobs run: Snakemake's options, environment variables, and a word for it."""
+    """The place where jobs run: its Snakemake options, environment variables, and a word for it."""
 
     options: tuple[str, ...]
     variables: Mapping[str, str]
@@ -154,7 +156,7 @@ class Place:
 
 
 def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Place:
-    """Where the jobs run. Refusal if that place lacks the device."""
+    """Return the place where the jobs run. Raises Refusal where it lacks the device."""
     if options.cluster:
         return _cluster(options, caller)
     try:
@@ -176,8 +178,9 @@ def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Plac
 
 
 def _cluster(options: argparse.Namespace, caller: Path) -> Place:
-    """A cluster. Its jobs are told nothing of the threads and GPUs of the machine that submits
-    them."""
+    """Return a cluster as the place. Its jobs learn nothing of the submitting machine's threads and
+    GPUs.
+    """
     for folder in (ROOT / "profiles" / options.cluster, caller / options.cluster):
         if folder.is_dir():
             break
@@ -250,8 +253,10 @@ def _again(
 
 
 def stored(results: Path) -> str:
-    """Say how many networks and runs a results folder holds, of any profile. What a job needs of
-    them is loaded."""
+    """Say how many networks and runs a results folder holds, of any profile.
+
+    A job loads those that it needs.
+    """
     counts = [len(list((results / kind).glob("*/entry.json"))) for kind in ("checkpoints", "runs")]
     return f"stored in {results}: {counts[0]} networks, {counts[1]} runs"
 

@@ -1,8 +1,9 @@
 """Beyond the paper: every method at the online learning rate that was chosen for it on the source.
 
 The fifteen test corruptions are run once, at every seed. Tent, with SGD and with Adam, also runs on
-Cascade+'s own network, and on that of a control, which is trained on the same images with the
-cross-entropy alone: what is left between them and Cascade+ is what θ_a does.
+two other networks: Cascade+'s own, and a control's. The control is trained on the same images with
+the cross-entropy alone. So the difference that remains between these two Tents and Cascade+ is the
+work of θ_a.
 """
 
 from dataclasses import replace

@@ -1,8 +1,8 @@
-"""Why θ_a collapses, and what could prevent it: pre-trainings that differ in one value or one term
-each.
+"""Why θ_a collapses, and what could prevent it: pre-trainings that each differ in one value or
+term.
 
-Everything here is judged at one seed, on four corruptions of held-out source images that no test
-stream has, so that what is chosen by it has not seen the test domains.
+Everything here is judged at one seed, on four corruptions of held-out source images. No test stream
+has these, so a choice made here has not seen the test domains.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ CANDIDATES = [
 ]
 """The pre-trainings that compete for Cascade+, the paper's own among them."""
 COLUMNS = PANELS | {"gradient_ratio": "‖∇ENT‖ / ‖∇CE‖ on φ, θ_m"}
-"""Of the history, and what they are called here."""
+"""Columns of the history, and what they are called here."""
 DRAWN = {
     name: title
     for name, title in COLUMNS.items()
@@ -58,8 +58,9 @@ class Conditions(OnSource):
     once = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Of the networks that are there, else of the profile's, trained for `trial_epochs` on
-        `trial_train_size`.
+        """Ask for the networks that are there, or else for the profile's.
+
+        The latter are trained for `trial_epochs` on `trial_train_size`.
         """
         image = settings.image
         if "cascade" not in image.methods:

@@ -1,5 +1,8 @@
-"""The field: all methods of a profile, each at the online learning rate that the source chose for
-it, on streams of four kinds and at batches of many sizes, and what each of them costs."""
+"""The field: all methods of a profile, on streams of four kinds, at batches of many sizes, and
+their costs.
+
+Each method has the online learning rate that the source chose for it.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +30,7 @@ COSTS = {
     "seconds": "ms an image",
     "memory": "state, in networks",
 }
-"""Columns on what a step costs: see `Method.cost`."""
+"""Columns for the cost of a step: see evaluation.cost."""
 CASCADES = (
     "cascade",
     "cascade_fixed_classifier",
@@ -109,9 +112,9 @@ def _variants(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def _costs(main: pd.DataFrame) -> pd.DataFrame:
-    """The mean E of each label and what a step of it costs, the least E first.
+    """Return the mean E of each label and the cost of one of its steps, the least E first.
 
-    The means are over the seeds that the labels share; one that has not all of them comes last.
+    The means are over the seeds that the labels share. A label that lacks one of these comes last.
     """
     rows = {}
     for label, each in by_label(comparable(main)).items():

@@ -21,9 +21,9 @@ class LearningRate(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """AdaBN at one rate, since it has none.
+        """Ask for each method at each rate, and for AdaBN at one, since it has none.
 
-        F costs as much again, so it is measured at the first batch size alone, and not of CoTTA,
+        F costs as much again, so it is measured only at the first batch size, and not for CoTTA,
         whose steps cost as much as those of all others together.
         """
         image = settings.image

@@ -20,7 +20,7 @@ STEPS = (
 
 
 class Online(Exhibit):
-    """E by the online step. Tent with Adam, which the main study has too, is one of Tent here."""
+    """E by the online step. The main study's Tent with Adam counts here as a step of Tent."""
 
     label = "beyond: online steps"
     title = "The optimiser and the rate at test time"

@@ -42,8 +42,9 @@ class SourceStatistics(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """On each network the curve from AdaBN to ERM; Tent and the cascade on a batch's statistics
-        and on a blend.
+        """Ask for AdaBN, the blends and ERM on each network: the points of its curve.
+
+        Tent and the cascade come beside them, on a batch's statistics and on a blend.
         """
         points = []
         objectives = networks_of(settings)
@@ -109,8 +110,8 @@ def _pairs(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
 
 
 def _curves(frame: pd.DataFrame) -> Part | str:
-    """A curve per network, a line for a method that learns, and a mark for one that does so on a
-    blend.
+    """Draw a curve per network, a line per method that learns, and a mark per method that learns on
+    a blend.
 
     Networks of one kind differ by more than the curves do, so all are of the seeds that all have.
     """

@@ -23,8 +23,8 @@ some methods it has E alone. Its SAR (by SGD, 20.4) and its LAME (with another a
 other methods than ours under this protocol."""
 TOLERANCES = {"erm": 0.1, "adabn": 0.1}
 TOLERANCE = 0.5
-"""Points of E, our choice. Nothing is random in the first two, so that only rounding and arithmetic
-may differ.
+"""Allowed differences in points of E; the choice is ours. Nothing is random in the first two, so
+only rounding and arithmetic may differ.
 """
 NOTE = (
     "Error (%) and deviation (points). The tolerance is ours: 0.1 where nothing is random, 0.5 "
@@ -85,7 +85,7 @@ class Standard(Exhibit):
 
 
 def incomparable(run: Run) -> list[str]:
-    """What keeps a run from standing beside the published ones, in words."""
+    """Say why a run cannot stand beside the published ones."""
     request = run.request
     made = run.provenance
     network = made.card.get("network")

@@ -46,7 +46,7 @@ class Streams(Exhibit):
 
 
 def _figure(frame: pd.DataFrame, delta: str) -> list[Part | str]:
-    """E and A by stream, of what is on the seeds that all share."""
+    """Return E and A by stream, of the runs at the seeds that all share."""
     compared = comparable(frame, ("label", "stream"))
     drawn = compared[~compared["apart"]]
     if drawn.empty:

@@ -27,7 +27,7 @@ class TentRates(Exhibit):
     question = "Which of Tent's steps, if any, gives the paper's row?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """AdaBN beside them, which has no rate, and so stands at the profile's."""
+        """Ask for Tent at each rate, and for AdaBN at the profile's, since it has none."""
         changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
         names = [name for name in ("adabn", *TENTS) if name in settings.image.methods]
         return [point for name in names for point in at_rates(settings, name, changes)]
@@ -48,8 +48,9 @@ class TentRates(Exhibit):
 
 
 def _by_domain(frame: pd.DataFrame, tents: pd.DataFrame) -> Part:
-    """A panel per optimiser, a line per rate, over AdaBN, which cannot drift, and the paper's
-    row.
+    """Draw a panel per optimiser and a line per rate, with AdaBN's level and the paper's row.
+
+    AdaBN cannot drift.
     """
     paper = paper_main(frame["run"].iloc[0])
     rates = sorted(set(tents["online_learning_rate"]))

@@ -54,7 +54,7 @@ class TrainingSpeech(Training):
 
 
 def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: str) -> Shown:
-    """The same of checkpoints that no run has started from yet."""
+    """Show the same for checkpoints that no run has started from yet."""
     histories = []
     for each in checkpoints:
         if each.history is None:

@@ -62,10 +62,11 @@ class Updates(Exhibit):
 
 
 def answer(shown: Shown) -> list[str]:
-    """What the long stream says in sentences.
+    """Return sentences on the long stream.
 
-    Of each method: whether the paper's row is within what the network gives, and what it gains on
-    AdaBN, over the seeds that both have; then which of the paper's rows the network gives.
+    For each method they say whether the paper's row is within what the network gives, and how much
+    it gains on AdaBN, over the seeds that both have. Then they say which of the paper's rows the
+    network gives.
     """
     table = next((part.content for part in shown.parts if part.name == "updates"), None)
     if not isinstance(table, pd.DataFrame) or shown.numbers is None:
@@ -125,8 +126,10 @@ def _in_short(table: pd.DataFrame, numbers: pd.DataFrame) -> list[str]:
 
 
 def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | str:
-    """Error by domain less that of AdaBN, which cannot drift; beside it the paper's rows, less the
-    same. Above it, where a domain is one step of the stream, how many batches have come.
+    """Draw the error by domain less that of AdaBN, which cannot drift, and the paper's rows less
+    the same.
+
+    Where a domain is one step of the stream, the top axis counts the batches so far.
     """
     labels = by_label(frame)
     if ADABN not in labels:

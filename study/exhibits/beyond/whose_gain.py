@@ -1,5 +1,8 @@
-"""Whether a gain is the network's, the adaptation's or the optimiser's: every method on a plain and
-on a meta-learned network, and the way from the paper's AdaBN row to its own method's."""
+"""Whether a gain comes from the network, the adaptation or the optimiser.
+
+Every method runs on a plain and on a meta-learned network. The waterfall goes from the paper's
+AdaBN row to its own method's.
+"""
 
 import math
 from dataclasses import replace
@@ -32,7 +35,7 @@ TENT_ADAM = point("tent_adam", "meta").label
 CASCADE = point("cascade", "meta").label
 PAIRS = [(point(name, "erm").label, point(name, "meta").label) for name in ON_BOTH]
 PAIRS += [(ADABN, CASCADE), (TENT, CASCADE), (TENT, TENT_ADAM)]
-"""The steps of a gain: the network's for each method, then the adaptation's, that of θ_a, the
+"""The steps of a gain: first the network's for each method, then the adaptation's, θ_a's and the
 optimiser's.
 """
 TABLE_NOTE = (

@@ -43,21 +43,22 @@ def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
 
 
 def contestants(settings: Settings) -> list[Point]:
-    """The profile's methods; then on Cascade+'s network and on the control's some with its memory
-    and diversity.
+    """Return the profile's methods, and some again on Cascade+'s network and on the control's.
+
+    The latter have Cascade+'s memory and diversity.
     """
     points = main_points(settings, "image")
     if "cascade_plus" not in settings.image.methods:
         return points
     plus = CascadePlus
-    alike = {"statistics_memory": plus.memory, "online_diversity": plus.diversity}
+    changes = {"statistics_memory": plus.memory, "online_diversity": plus.diversity}
     for network, objective in ((PLUS_NETWORK, plus.objective), (CONTROL_NETWORK, CONTROL)):
-        points += [Point(name, objective, alike, network=network) for name in ALIKE]
+        points += [Point(name, objective, changes, network=network) for name in ALIKE]
     return points
 
 
 def candidates(settings: Settings, one: Point) -> list[Point]:
-    """A contestant on the source at each learning rate; none where it does not adapt."""
+    """Return a contestant on the source at each learning rate; none where it does not adapt."""
     if not METHODS[one.method].adapts:
         return []
     return [
@@ -67,10 +68,9 @@ def candidates(settings: Settings, one: Point) -> list[Point]:
 
 
 def errors_on_source(runs: Runs) -> pd.DataFrame:
-    """E (%) on the source by contestant and learning rate, at the first seed.
+    """Return E (%) on the source by contestant and learning rate, at the first seed.
 
-    A contestant whose runs are not all stored is left out: a choice among a part of the rates would
-    be another one tomorrow.
+    A contestant that lacks a run is left out, because a later run could change its choice.
     """
     settings = runs.settings
     points = [point for one in contestants(settings) for point in candidates(settings, one)]
@@ -146,11 +146,11 @@ def rates_table(frame: pd.DataFrame) -> pd.Series:
 
 
 class OnSource(Exhibit):
-    """An exhibit that needs the four corruptions, which are defined for images of 32×32 alone.
+    """An exhibit that needs the four corruptions, which are defined only for images of 32×32.
 
-    What runs on them, all that is made `once`, needs held-out images. It compares networks of the
-    profile's own, and rates that are chosen so: `show` says where a network may know the held-out
-    images.
+    All that is made `once` runs on them and needs held-out images. The exhibit compares networks of
+    the profile's own, and rates chosen on the four corruptions. `show` says where a network may
+    have seen the held-out images.
     """
 
     of_several = True

@@ -16,7 +16,7 @@ APART = (
 
 
 def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[int]:
-    """The seeds that a table compares over: each one that more than half of its rows have.
+    """Return the seeds that a table compares over: those that more than half of its rows have.
 
     keys: the columns whose values make a row (or a cell) of the table.
     """
@@ -26,11 +26,11 @@ def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[i
 
 
 def comparable(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> pd.DataFrame:
-    """The runs that a table compares, with the column `apart`.
+    """Return the runs that a table compares, with the column `apart`.
 
-    Rows that have all of the shared seeds keep these alone, so that all of them are means over the
-    same seeds. A row that lacks one is apart: it keeps its own seeds. So is a row of an earlier
-    code of its method, where others are of today's. See `Runs` for the data, which are the same.
+    A row that has all shared seeds keeps only these, so that all such rows are means over the same
+    seeds. A row that lacks one is apart and keeps its own seeds. A row of an earlier code is apart
+    too, where others have today's. The data are the same (see `Runs`).
     """
     if frame.empty:
         return frame.assign(apart=False)

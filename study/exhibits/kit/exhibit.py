@@ -1,5 +1,6 @@
-"""What an exhibit is: which runs it asks for, and what it makes of them; how it is shown and
-saved."""
+"""What an exhibit is: the runs that it asks for, what it makes of them, and how it is shown and
+saved.
+"""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -38,15 +39,18 @@ from study.weights import NetworkError
 LESS_IN_THE_PAPER = ("cifar100", "tiny_imagenet")
 """Datasets for which the paper has little more than the main table."""
 LEAST_EXAMPLES = 16
-"""Examples of a domain below which an exhibit shows nothing: its numbers would be steps of more
-than 6 points.
+"""An exhibit shows nothing of domains with fewer examples. Its numbers would be steps of more than
+6 points.
 """
 
 
 @dataclass(frozen=True)
 class Part:
-    """A figure or table. name: of its files. note: what must be known to read it. runs: if not all
-    of the exhibit's.
+    """A figure or table.
+
+    name: the one that its files have.
+    note: what must be known to read it.
+    runs: those behind it, if not all of the exhibit's.
     """
 
     name: str
@@ -60,14 +64,19 @@ class Part:
 
 
 class Exhibit(ABC):
-    """One table or figure of the paper, or one beyond it: a subclass under `@exhibit` in a file of
-    this folder.
+    """One table or figure of the paper, or one beyond it.
 
-    name: what notebooks call it. place: where it stands on the page. label: the paper's, or
-    `beyond: …`. question: what it answers. elsewhere: on which of CIFAR-100 and Tiny-ImageNet it is
-    made too, for which the paper has little more than the main table. once: whether it is made at
-    the profile's first seed alone. of_several: whether it compares networks of several
-    pre-trainings, so that it cannot be made of a module that was brought.
+    To make one, write a subclass under `@exhibit` in a file of this folder.
+
+    name: what notebooks call it.
+    place: where it stands on the page.
+    label: the paper's, or `beyond: …`.
+    question: the question that it answers.
+    elsewhere: which of CIFAR-100 and Tiny-ImageNet it is made on too. The paper has little more
+        than the main table for them.
+    once: whether it is made at the profile's first seed alone.
+    of_several: whether it compares networks of several pre-trainings. Then it cannot be made of a
+        module that was brought.
     """
 
     name: ClassVar[str]
@@ -82,26 +91,29 @@ class Exhibit(ABC):
 
     @abstractmethod
     def points(self, settings: Settings) -> list[Point]:
-        """The runs that it asks for; none where the profile has none of its methods."""
+        """Return the runs that it asks for; none where the profile has none of its methods."""
 
     @abstractmethod
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list["Part | str"]:
-        """Its figures and tables, and sentences: what stands out, or why something cannot be shown.
-        frame: those of its runs that are stored, at least one; see `Runs.frame`."""
+        """Return its figures and tables, and sentences: what stands out, or why something is not
+        shown.
+
+        frame: those of its runs that are stored, at least one; see `Runs.frame`.
+        """
 
     def seeds(self, settings: Settings) -> tuple[int, ...]:
-        """The seeds that it is made at."""
+        """Return the seeds that it is made at."""
         return settings.seeds[:1] if self.once else settings.seeds
 
     def made_on(self, dataset_name: str) -> bool:
-        """Whether it is made on a dataset."""
+        """Say whether it is made on a dataset."""
         return dataset_name not in LESS_IN_THE_PAPER or dataset_name in self.elsewhere
 
     def make(self, study: Study) -> list[Run]:
-        """Make what it lacks at the study's seed.
+        """Make the runs that it lacks at the study's seed.
 
-        Raises ValueError for two methods with one label, and for a network that was brought, if it
-        compares several.
+        Raises ValueError where two methods have one label, and where it compares several networks
+        and the study has one that was brought.
         """
         if self.of_several and study.brought:
             name = study.brought.card["name"]
@@ -129,7 +141,7 @@ class Exhibit(ABC):
         return made
 
     def show(self, runs: Runs) -> "Shown":
-        """The exhibit from what is stored."""
+        """Return the exhibit, made from stored runs alone."""
         dataset = file_name(runs.dataset_name)
         if not self.made_on(runs.dataset_name):
             return Shown(self, dataset, ["Not made on this dataset, as in the paper."])
@@ -144,7 +156,8 @@ class Exhibit(ABC):
         if frame.empty:
             return Shown(self, dataset, lines)
         lines += runs.aside(points)
-        most = max(run.batches.groupby("step")["count"].sum().min() for run in frame["run"])
+        examples = [run.batches.groupby("step")["count"].sum().min() for run in frame["run"]]
+        most = max(examples)
         if most < LEAST_EXAMPLES:
             few = (
                 f"Nothing is shown of at most {most} examples a domain; {LEAST_EXAMPLES} are "
@@ -166,8 +179,11 @@ def exhibit(kind: type[Exhibit]) -> type[Exhibit]:
 
 
 def file_name(dataset_name: str) -> str:
-    """A dataset in headings and names of files, without a path of this machine: `npz-pets` for
-    `npz:/home/me/pets`. Only of `npz` does the folder tell what the data are."""
+    """Return what headings and files call a dataset, without a path of this machine: `npz-pets` for
+    `npz:/home/me/pets`.
+
+    The folder is left out except for `npz`, where it says what the data are.
+    """
     kind, _, folder = dataset_name.partition(":")
     return f"npz-{Path(folder).name}" if kind == "npz" else kind
 
@@ -203,7 +219,9 @@ class Shown:
         return f"{self.exhibit.label} · {self.exhibit.title} ({self.dataset})"
 
     def caption(self, part: Part) -> str:
-        """The note of a part, what † means where it has one, and the number of seeds."""
+        """Return a part's note, with the meaning of † where the part has one, and the number of
+        seeds.
+        """
         notes = [part.note]
         if isinstance(part.content, pd.DataFrame) and has_dagger(part.content):
             notes.append(APART)
@@ -213,7 +231,7 @@ class Shown:
 
     @property
     def banner(self) -> str:
-        """What must not be missed: that the data stand in for the paper's. Else empty."""
+        """A warning that the data stand in for the paper's; empty where they are the paper's."""
         if any(map(stand_in, self.runs)):
             return BANNER
         return ""
@@ -243,8 +261,9 @@ class Shown:
         return "\n".join(pieces)
 
     def save(self, folder: "Path | ReportFolder") -> None:
-        """Write ANCHOR.md, the numbers as CSV, each table as CSV and as LaTeX, each figure as PNG;
-        nothing where there is no part.
+        """Write ANCHOR.md, the numbers as CSV, each table as CSV and LaTeX, and each figure as PNG.
+
+        Nothing is written where there is no part.
         """
         if not self.parts:
             return
@@ -283,8 +302,8 @@ BANNER = (
 
 
 def save_all(shown: Sequence[Shown], folder: Path, verdicts: bool = True) -> str:
-    """Write a report's exhibits into a folder, remove what an earlier report left there, and say
-    what was done.
+    """Write a report's exhibits into a folder, remove an earlier report's files, and say what was
+    done.
 
     verdicts: whether the same report writes VERDICTS there.
     """
@@ -299,7 +318,7 @@ VERDICTS = ("verdicts.md", "verdicts.csv")
 
 
 def without_runs(shown: Sequence[Shown]) -> str:
-    """One line that names the exhibits of which no run is stored; empty where there is none."""
+    """Return one line that names the exhibits without a stored run; empty where there is none."""
     names = dict.fromkeys(
         f"{each.exhibit.title} ({each.dataset})"
         for each in shown
@@ -309,15 +328,17 @@ def without_runs(shown: Sequence[Shown]) -> str:
 
 
 def make(name: str, study: Study) -> list[Run]:
-    """Make the runs that an exhibit lacks at the study's seed. Raises ValueError for an unknown
-    name.
+    """Make the runs that an exhibit lacks at the study's seed.
+
+    Raises ValueError for an unknown name.
     """
     return EXHIBITS[name].make(study)
 
 
 def show(name: str, study: Study) -> Shown:
-    """An exhibit from what is stored of the study's dataset and network. Raises ValueError for an
-    unknown name.
+    """Return an exhibit, made from the stored runs of the study's dataset and network.
+
+    Raises ValueError for an unknown name.
     """
     runs = Runs(study.settings, study.modality)
     runs.study = study
@@ -341,7 +362,7 @@ def run(name: str, study: Study) -> Shown:
 
 
 def show_all(settings: Settings) -> list[Shown]:
-    """Every exhibit on every dataset of the profile, in the order of the page."""
+    """Return every exhibit on every dataset of the profile, in the order of the page."""
     ordered = sorted((EXHIBITS[name] for name in EXHIBITS), key=lambda each: each.place)
     runs: dict[Modality, list[Runs]] = {}
     for modality in get_args(Modality):

@@ -1,6 +1,4 @@
-"""The folder that a report writes its figures and tables to: what this report wrote, and nothing
-that an earlier one left.
-"""
+"""The folder of a report's figures and tables. It keeps nothing that an earlier report wrote."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import IO
 from cascadetta_lib.data.base import write_atomically
 
 MANIFEST = ".written-by-the-report"
-"""Names the files of the last report, a line each."""
+"""The file that names those of the last report, one per line."""
 
 
 class ReportFolder:

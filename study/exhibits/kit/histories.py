@@ -43,7 +43,7 @@ OWNERS = {
     for name in ("erm", "ttt", "cascade", "cascade_no_auxiliary", "cascade_plus")
 }
 OWNERS |= dict.fromkeys(METHODS["cascade_plus"].objective_elsewhere.values(), "cascade_plus")
-"""The method that a pre-training is for, whose colour it has."""
+"""Return the method that a pre-training is for. Its curve has that method's colour."""
 
 
 def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
@@ -62,7 +62,7 @@ def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
 
 
 def _kept_table(histories: pd.DataFrame) -> pd.DataFrame:
-    """The kept epoch of each network, a row a network, as text."""
+    """Return the kept epoch of each network as text, a row per network."""
     rows = {}
     for (objective, seed), epochs in histories.groupby(["objective", "seed"], sort=False):
         kept = kept_epoch(epochs)
@@ -130,7 +130,7 @@ def curves(
 
 
 def state_of_auxiliary(kept: pd.Series) -> str:
-    """Whether θ_a still tells examples apart in an epoch, and as z does."""
+    """Say whether θ_a still tells examples apart in an epoch, and whether it agrees with z."""
     agreement = kept.get("agreement", np.nan)
     classes = kept["classes"]
     if np.isnan(agreement):

@@ -77,10 +77,10 @@ def per_network(rows: pd.DataFrame, column: str) -> pd.Series:
 
 
 def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
-    """E of `second` less that of `first`, over the seeds that both have; None without such a seed.
+    """Return the second's E less the first's, over the seeds that both have; None without one.
 
-    first, second: tables of `Runs.frame`, a run per seed. The differences of seeds at which both
-    ran on the same networks as at others are averaged first, since they are no further networks.
+    first, second: tables of `Runs.frame`, a run per seed. Seeds at which both ran on the same two
+    networks count as one: their differences are averaged first.
     """
     both = first.merge(second, on="seed", suffixes=("_first", "_second"))
     both["difference"] = both["E_second"] - both["E_first"]
@@ -94,9 +94,9 @@ def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
 
 
 def images_at(run: Run, positions: pd.Series) -> pd.Series:
-    """Which images stand at these positions of a domain.
+    """Return which images come at these positions of a domain.
 
-    A long stream repeats its images: there it is the position where an image came first.
+    A long stream repeats its images. There an image is called by the position where it came first.
     """
     if run.request.checkpoint.dataset.startswith("cifar10_sample"):
         return positions % DISTINCT

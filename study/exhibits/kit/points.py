@@ -17,18 +17,18 @@ TRAININGS = {
     "ttt": {"no meta": "ttt", "meta": "meta_ttt"},
     "cascade": WITHOUT_META,
 }
-"""By method, pre-trainings without meta-learning, then with it. AdaBN does not learn at test time,
-so it shows the network alone.
+"""Per method, its pre-trainings without meta-learning, then with it. AdaBN does not learn at test
+time, so its error is that of the network alone.
 """
 
 
 def adapting(settings: Settings) -> list[str]:
-    """The profile's methods on images that learn at test time, and AdaBN beside them."""
+    """Return the profile's methods on images that learn at test time, and AdaBN."""
     return [name for name in settings.image.methods if name == "adabn" or METHODS[name].adapts]
 
 
 def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
-    """These methods at every severity."""
+    """Return these methods at every severity."""
     points = []
     for level in range(1, 6):
         points += points_with_transfer(settings, methods, reduced(settings, severity=level))
@@ -36,22 +36,23 @@ def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
 
 
 def gradual_points(settings: Settings) -> list[Point]:
-    """The profile's methods on the stream of 135 gradually changing domains."""
+    """Return the profile's methods on the stream of 135 gradually changing domains."""
     changes = reduced(settings, stream="gradual", test_size=settings.image.gradual_test_size)
     return points_with_transfer(settings, settings.image.methods, changes)
 
 
 def of_sizes(settings: Settings, sizes: Sequence[int], **changes: Any) -> list[dict[str, Any]]:
-    """`reduced` at each batch size, with images for at least one batch of the largest."""
-    made = reduced(settings, **changes)
-    if made["test_size"]:
-        made["test_size"] = max(made["test_size"], *sizes)
-    return [made | {"batch_size": size} for size in sizes]
+    """Return `reduced` at each batch size, with enough images for one batch of the largest."""
+    shared = reduced(settings, **changes)
+    if shared["test_size"]:
+        shared["test_size"] = max(shared["test_size"], *sizes)
+    return [shared | {"batch_size": size} for size in sizes]
 
 
 def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Point]:
-    """A method with these changes at each learning rate of the profile, or at its own where it does
-    not learn.
+    """Return a method with these changes at each learning rate of the profile.
+
+    A method that does not learn comes once, at the profile's own rate.
     """
     rates: Sequence[float] = [settings.image.online_learning_rate]
     if METHODS[name].adapts:
@@ -60,7 +61,7 @@ def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Poi
 
 
 def meta_learning_points(settings: Settings) -> list[Point]:
-    """Methods on networks that were and were not meta-learned, at each batch size."""
+    """Return methods on networks with and without meta-learning, at each batch size."""
     return [
         Point(method, objective, changes, variant)
         for method in settings.image.methods

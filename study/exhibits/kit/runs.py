@@ -27,20 +27,23 @@ from study.study import Study
 
 TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_unadapted": "unadapted"}
 PUBLISHED = ("release:", "robustbench:")
-"""What `image_weights` begins with where others trained the network, on their own images."""
+"""The beginnings of `image_weights` that name a network which others trained, on their own images.
+"""
 METRICS = ("E", "A", *TRANSFERS)
-"""Online error and average accuracy in percent; forward transfer, by three definitions, in points.
+"""Online error and average accuracy, in percent; forward transfer by three definitions, in points.
 """
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run whatever its seed.
+    """One run, whatever its seed.
 
-    method: its name. objective: the pre-training that it starts from, None for the method's own.
-    changes: what differs from the profile's section, as for `Study.varied`. variant: what tells the
-    run from others of the method in the exhibit, such as `batch 4`. network: whose network it runs
-    on where that is not the method's own. called: a name in place of the method's label.
+    method: its name.
+    objective: the pre-training that it starts from; None for the method's own.
+    changes: what differs from the profile's section, as for `Study.varied`.
+    variant: what tells the run from the method's others in the exhibit, such as `batch 4`.
+    network: whose network it runs on, where that is not the method's own.
+    called: a name in place of the method's label.
     """
 
     method: str
@@ -62,17 +65,16 @@ class Point:
 
 
 def points_for(methods: Sequence[str], several: Iterable[Mapping[str, Any]] = ({},)) -> list[Point]:
-    """A point for each method on its own pre-training, with each of `several` changes."""
+    """Return a point for each method on its own pre-training, with each of `several` changes."""
     return [Point(name, None, changes) for changes in several for name in methods]
 
 
 def points_with_transfer(
     settings: Settings, methods: Iterable[str], changes: Mapping[str, Any]
 ) -> list[Point]:
-    """A point for each method, with F if the profile measures it and has this method.
+    """Return a point for each method, with F if the profile measures it and has this method.
 
-    F is not measured of CoTTA on a published network, where it costs as much as everything else
-    together.
+    CoTTA has no F on a published network, where it would cost as much as everything else together.
     """
     image = settings.image
     measured = set(image.methods if image.forward_transfer else ())
@@ -82,13 +84,14 @@ def points_with_transfer(
 
 
 def main_points(settings: Settings, modality: Modality) -> list[Point]:
-    """The main study: every method of the profile on the profile's stream."""
+    """Return the points of the main study: every method of the profile on the profile's stream."""
     return points_for(getattr(settings, modality).methods)
 
 
 def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
-    """The changes of an ablation on images: the instantaneous stream, its number of images, no F;
-    and `changes`.
+    """Return the changes that every ablation on images makes, and `changes`.
+
+    An ablation has the instantaneous stream, its own number of images, and no F.
     """
     made = {
         "stream": "instantaneous",
@@ -99,16 +102,16 @@ def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
 
 
 def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The rows of each label of a `Runs.frame`, in the order they come."""
+    """Return the rows of each label of a `Runs.frame`, in the order they come."""
     return {str(label): rows for label, rows in frame.groupby("label", sort=False)}
 
 
 class Runs:
     """The stored runs of one dataset that a profile asks for, whichever profile made them.
 
-    All are on one state of the data and, method by method, of one state of its code: those at hand.
-    They are the data that were asked for last, else those of the newest run, and today's code where
-    a run of it is stored, else that of the newest run. `aside` says which runs this leaves out.
+    All of them have the same data, and all of a method have the same code. The data are those that
+    were asked for last, or else the newest run's. The code is today's where such a run is stored,
+    or else the newest run's. `aside` says which runs this leaves out.
     """
 
     def __init__(
@@ -134,13 +137,16 @@ class Runs:
         return list(_read(folder, entries, self.modality, identity(self.dataset_name)))
 
     def frame(self, points: Sequence[Point], seeds: Iterable[int] | None = None) -> pd.DataFrame:
-        """A row per stored run, by point and seed.
+        """Return a row per stored run, by point and seed. Its columns:
 
-        The columns are label, method, variant, objective, seed; network, which is the same for runs
-        on the same weights; current, whether the run is of today's code of its method; every name
-        that a point changes; the METRICS (NaN where one was not measured); and run, the run itself.
+        label, method, variant, objective, seed.
+        network: the same for runs on the same weights.
+        current: whether today's code of its method made the run.
+        every name that a point changes.
+        the METRICS: NaN where one was not measured.
+        run: the run itself.
 
-        seeds: None is every seed in the store. Raises ValueError for two methods with one label.
+        seeds: None is every seed in the store. Raises ValueError where two methods have one label.
         """
         check_labels(points)
         names = list(dict.fromkeys(name for point in points for name in point.changes))
@@ -164,7 +170,7 @@ class Runs:
         return pd.DataFrame(rows, columns=[*about, *names, *METRICS, "run"])
 
     def missing(self, points: Sequence[Point], seeds: Sequence[int]) -> list[str]:
-        """What the store lacks of these points and seeds: no line, or one that says it."""
+        """Return one line that says which of these runs the store lacks; no line if none."""
         if not points:
             return [
                 "Not asked for: the profile has none of its methods, or none of its networks is "
@@ -189,7 +195,9 @@ class Runs:
         return [f"Partial: {told}, such as {', '.join(first)}."]
 
     def aside(self, points: Sequence[Point]) -> list[str]:
-        """Which runs of these points are stored and not shown, and whose code is not today's."""
+        """Return lines that say which runs of these points are not shown, and whose code is not
+        today's.
+        """
         asked = {
             request.with_transfer
             for point in points
@@ -225,7 +233,9 @@ class Runs:
         return lines
 
     def history(self, run: Run) -> pd.DataFrame | None:
-        """How the network of `run` was trained, a row per epoch; None where that is not known."""
+        """Return how the network of `run` was trained, a row per epoch; None where that is not
+        known.
+        """
         asked = run.request.checkpoint
         path = networks.SHIPPED / f"{asked.objective}-{asked.seed}.csv"
         if not asked.weights.startswith("shipped:") or not path.exists():
@@ -235,10 +245,10 @@ class Runs:
         return pd.read_csv(path)
 
     def histories(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """How the networks behind a `frame` were pre-trained: label, objective, seed, classes, and
-        the columns of pretrain's history, a row per epoch.
+        """Return how the networks behind a `frame` were pre-trained, a row per epoch.
 
-        A network that was brought has no history.
+        The columns are label, objective, seed, classes, and those of pretrain's history. A network
+        that was brought has no history.
         """
         found = []
         for row in frame.drop_duplicates(["label", "objective", "seed"]).to_dict("records"):
@@ -251,7 +261,7 @@ class Runs:
 
     @cached_property
     def _by_request(self) -> dict[RunRequest, Run]:
-        """The stored runs by what was asked for, on the data and of the code at hand."""
+        """The stored runs of the data and the code shown, by their request."""
         store = self.study.store
         ordered = sorted(
             self.stored,
@@ -260,9 +270,10 @@ class Runs:
                 run.provenance.finished,
             ),
         )
-        data = {str(run.request.checkpoint.options): _data(run) for run in ordered}
+        # In these tables a later run replaces an earlier one.
+        last_data = {str(run.request.checkpoint.options): _data(run) for run in ordered}
         on_data = [
-            run for run in ordered if _data(run) == data[str(run.request.checkpoint.options)]
+            run for run in ordered if _data(run) == last_data[str(run.request.checkpoint.options)]
         ]
         codes = {_coded(run): code(run) for run in on_data}
         codes |= {_coded(run): code(run) for run in on_data if is_current(run)}
@@ -273,17 +284,17 @@ class Runs:
         return sorted({run.seed for run in self.stored})
 
     def _requests(self, point: Point, seeds: Iterable[int]) -> Iterator[RunRequest]:
-        """What is asked for of a point, seed by seed; nothing where there is no such network."""
+        """Yield the request of a point for each seed; none where there is no such network."""
         varied = self.study.varied(**point.changes) if point.changes else self.study
         for seed in sorted(set(seeds)):
             with suppress(networks.NetworkError):
                 yield varied.at_seed(seed).request(point.method, point.objective)
 
     def _find(self, point: Point, seeds: Iterable[int] | None, *, whole: bool = False) -> list[Run]:
-        """The stored runs of a point by seed.
+        """Return the stored runs of a point, by seed.
 
-        A run with F serves a point without. One without F serves a point with it, except where
-        `whole` asks for all of a run.
+        A run with F also serves a point without F. A run without F serves a point with F too,
+        except where `whole` asks for all of it.
         """
         runs = []
         for request in self._requests(point, self._seeds if seeds is None else seeds):
@@ -294,7 +305,7 @@ class Runs:
         return runs
 
     def _measured(self, run: Run) -> dict[str, float]:
-        """E, A and F of one of the stored runs (METRICS), worked out once."""
+        """Return the METRICS of a stored run, worked out once."""
         if run.request not in self._metrics:
             values = {
                 name: forward_transfer(run.accuracies, definition)
@@ -309,10 +320,10 @@ class Runs:
 
 
 def check_labels(points: Sequence[Point]) -> None:
-    """Refuse two methods with one label, whose runs would be averaged as if they were seeds of one.
+    """Refuse two methods with one label: their runs would be averaged as if they were seeds of one.
 
-    A point that has a name of its own may share it: the exhibit says what is in its row. Raises
-    ValueError naming both.
+    A point with a name of its own (`called`) may share it, because its exhibit says what its row
+    holds. Raises ValueError, which names both methods.
     """
     methods: dict[str, str] = {}
     for point in points:
@@ -327,7 +338,7 @@ def check_labels(points: Sequence[Point]) -> None:
 
 
 def weights_of(run: Run) -> str:
-    """What is the same for runs on the same weights: a hash of them, or which training they are of.
+    """Return an identifier of a run's weights: their hash, or the seed of their training here.
 
     A network that was brought or published is one, however many seeds ran on it.
     """
@@ -339,17 +350,17 @@ def weights_of(run: Run) -> str:
 
 
 def code(run: Run) -> str | None:
-    """The state of the code that made a run; None where that is not on record."""
+    """Return the state of the code that made a run; None where that is not on record."""
     return run.provenance.code or None
 
 
 def _coded(run: Run) -> tuple[str, bool]:
-    """What has one code: a method, with the training of its network where that is part of it."""
+    """Return what has a code of its own: a method, and whether its network was trained here."""
     return run.method, run.request.checkpoint.weights == "train"
 
 
 def is_current(run: Run) -> bool:
-    """Whether today's code of the method made a run."""
+    """Say whether today's code of the method made a run."""
     return run.method in set(METHODS) and code(run) == code_of_run(run.request)
 
 
@@ -357,8 +368,9 @@ def is_current(run: Run) -> bool:
 def _read(
     folder: Path, entries: tuple[tuple[str, bytes], ...], modality: Modality, dataset: str
 ) -> list[Run]:
-    """The runs of a dataset in a store, read again where `entries` have changed: the names and the
-    checksums of what it holds.
+    """Return the runs of a dataset in a store.
+
+    entries: names and checksums of what the store holds. Where they have changed, it is read again.
     """
     wanted = (modality, dataset)
     return list(
@@ -369,5 +381,5 @@ def _read(
 
 
 def _data(run: Run) -> tuple[str, str]:
-    """What identifies the data of a run: their fingerprint, and where the domains come from."""
+    """Return what identifies a run's data: their fingerprint, and the source of the domains."""
     return run.provenance.fingerprint, run.provenance.domain_source

@@ -1,4 +1,4 @@
-"""How figures and numbers look: one style, one colour a method, one way to write θ_a and a minus
+"""How figures and numbers look: one style, one colour per method, one way to write θ_a and a minus
 sign.
 """
 
@@ -29,7 +29,9 @@ PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1
 PALETTE += [sns.color_palette("dark")[place] for place in (3, 2, 4, 5, 6, 9)] + sns.husl_palette(
     12, l=0.45
 )
-"""Of the methods: the paper's six first, far apart, also for colour-blind readers."""
+"""The colours of the methods. The paper's six come first and far apart, also for colour-blind
+readers.
+"""
 MARKERS = "osD^vP*X<>pdhH8"
 ORDER = (
     "adabn cascade cotta erm tent ttt cascade_fixed_classifier cascade_no_auxiliary cascade_plus"
@@ -39,8 +41,7 @@ ORDER += (
     "sar source_prior"
 ).split()
 ORDER += "tema tent_adam tent_source_prior".split()
-"""Methods by colour and marker, so that both stay where somebody adds one: theirs come after these.
-"""
+"""Methods in the order of colours and markers. A new method comes after these, so both stay."""
 
 
 def set_style() -> None:
@@ -66,9 +67,7 @@ def colour(method: str) -> tuple[float, float, float]:
 
 
 def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
-    """With a minus sign in place of a hyphen, no sign before a zero, and a dash for what there is
-    not.
-    """
+    """Write a number with a minus sign, not a hyphen. A zero has no sign, and NaN is a dash."""
     if math.isnan(value):
         return "–"
     sign = sign and round(value, digits) != 0
@@ -76,7 +75,10 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
 
 
 def spread(values: pd.Series, digits: int = 2) -> str:
-    """`mean ± standard deviation` over the values, the one value, or a dash."""
+    """Write `mean ± standard deviation` of the values, as 22.84 ± 0.31; a single value alone.
+
+    No value is a dash.
+    """
     mean = number(values.mean(), digits)
     if values.count() < 2:
         return mean
@@ -124,8 +126,9 @@ EACH_SEED = {"agreement", "entropy_auxiliary", "entropy_of_mean_auxiliary"}
 
 
 def line_over(column: str) -> dict[str, Any]:
-    """How seaborn draws several seeds: as a band, or each one where a network can be at one end and
-    the next at the other.
+    """Say how seaborn draws several seeds: as a band, or a line per seed.
+
+    Lines are for where one network can be at one end of the range and the next at the other.
     """
     if column in EACH_SEED:
         return {"units": "seed", "estimator": None, "lw": 0.8}
@@ -172,8 +175,8 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
-    """The whole range of an entropy or of a share of agreement; dotted, where in it a head is that
-    knows nothing.
+    """Show the whole range of an entropy or an agreement, with a dotted line for a head that knows
+    nothing.
     """
     if column.startswith("entropy") or column == "agreement":
         level = 1 / classes if column == "agreement" else math.log(classes)
@@ -182,9 +185,7 @@ def draw_level(axes: Axes, column: str, classes: int) -> None:
 
 
 def legend(figure: Figure, columns: int = 5) -> None:
-    """One legend below all panels, a name once, of as many columns as fit into the width of the
-    figure.
-    """
+    """Draw one legend below all panels, each name once, in as many columns as fit the figure."""
     names: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -201,8 +202,9 @@ def legend(figure: Figure, columns: int = 5) -> None:
 
 
 def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
-    """The domains of a stream below an axis that counts them from `first`; several in a row of one
-    name get it once.
+    """Name the domains of a stream below an axis that counts them from `first`.
+
+    Neighbours of one name get it once.
     """
     ticks = {}
     for name, group in groupby(enumerate(names), key=lambda pair: pair[1]):

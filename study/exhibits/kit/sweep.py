@@ -15,10 +15,10 @@ from study.exhibits.kit.tables import beside_paper, differences, paper_values
 
 
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
-    """A metric by label (rows) and by `over` (columns, in the order they come), and the number of
-    networks behind each row.
+    """Return a metric by label (rows) and by `over` (columns, in the order they come).
 
-    All cells are over the seeds that they share; † marks one that is not (see `comparable`).
+    A last column, n, counts the networks behind each row. All cells are over the seeds that they
+    share; † marks one that is not (see `comparable`).
     """
     cells: dict[str, dict[object, str]] = {}
     counts: dict[str, list[int]] = {}
@@ -40,10 +40,9 @@ def sweep_figure(
     reference: str | None = None,
     metrics: Sequence[str] = ("E",),
 ) -> Part | str:
-    """Metrics by the setting `over`; beside them E less that of the label `reference`, to show
-    small differences.
+    """Draw metrics by the setting `over`, and beside them E less that of the label `reference`.
 
-    What is not on the seeds that the others share is not drawn.
+    The difference shows what is small. A value over other seeds than the rest is not drawn.
     """
     axis = over.replace("_", " ")
     compared = comparable(frame, ("label", over))

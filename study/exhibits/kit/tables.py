@@ -22,8 +22,8 @@ from study.exhibits.kit.style import SHORT, number
 from study.store import Run
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
-"""In long form: table, dataset, setup, severity, batch_size, method, variant, domain, metric,
-value.
+"""The paper's numbers in long form: table, dataset, setup, severity, batch_size, method, variant,
+domain, metric, value.
 """
 OUR_NAMES = {
     "method": {"Ours": METHODS["cascade"].label},
@@ -42,13 +42,15 @@ DEFINED = (
 
 
 def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
-    """The numbers of one of the paper's tables on the dataset that a run's data stand for.
+    """Return the numbers of one of the paper's tables, on the dataset that a run compares with.
 
     They are those at the run's batch size, or at any where `over` is batch_size. Methods, metrics,
-    domains and variants have our names; the column row has method and variant together. The table
-    is empty where the paper has none, on data that do not compare with the paper's (see
-    `rendering.stand_in`), and for a network that others trained on originals where the run was on
-    other images, such as JPEG copies, which are harder for it.
+    domains and variants have our names. The column row joins method and variant. The table is empty
+
+    - where the paper has none,
+    - where the data do not compare with the paper's (see `rendering.stand_in`), and
+    - where others trained the network on originals and the run was on other images, such as JPEG
+      copies, which are harder for it.
     """
     asked = run.request.checkpoint
     values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
@@ -70,11 +72,11 @@ def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
 
 
 def paper_main(run: Run) -> pd.DataFrame:
-    """The paper's row of E, A, F and errors by domain for a run's stream and batch size: a table
-    method × column.
+    """Return the paper's E, A, F and errors by domain for a run's stream and batch size: method ×
+    column.
 
-    Its main table where the severity is 5, tab:add-result below that, tab:text and tab:speech;
-    empty for a stream or a batch size that the paper does not have.
+    The source is its main table where the severity is 5, tab:add-result below that, tab:text or
+    tab:speech. The result is empty for a stream or a batch size that the paper does not have.
     """
     request = run.request
     modality = run.request.checkpoint.modality
@@ -152,10 +154,10 @@ def by_domain(frame: pd.DataFrame) -> pd.Series:
 
 
 def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
-    """Online error (points) in the domains of the stream, in their order, less that of `base`.
+    """Return the online error per domain of the stream less that of `base`, in points.
 
-    frame, base: a run per seed each. The result is the mean over the seeds that both have; it is
-    empty where they have none.
+    frame, base: a run per seed each. The result is the mean over the seeds that both have, and
+    empty where they share none.
     """
     both = frame.merge(base, on="seed")
     if both.empty:
@@ -201,8 +203,10 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 def differences(
     name: str, pairs: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]
 ) -> list[Part | str]:
-    """Of each pair (first, second), E of the second less E of the first, with an interval over
-    networks and one over the test batches; no part where no pair has a seed in common.
+    """For each pair (first, second), return the second's E less the first's, with two intervals.
+
+    One is over networks, the other over the test batches. There is no part where no pair has a
+    common seed.
     """
     rows = {}
     for label, (first, second) in pairs.items():

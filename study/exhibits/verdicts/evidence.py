@@ -29,8 +29,9 @@ class NotTestedError(Exception):
 
 
 def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
-    """A number of theorem.check_theorem as a share of the largest in size of others, of a run's
-    network; else NaN.
+    """Make a function for one number of theorem.check_theorem, by the network of a run.
+
+    It is a share of the largest of `others` by size; NaN where the network was not checked.
     """
 
     def value(runs: Runs, run: Run) -> float:
@@ -45,8 +46,11 @@ def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
 
 
 def _fall(column: str, times: float) -> Callable[[Runs, Run], float]:
-    """By how much a column of the batches falls within a domain: `times` its mean over the first
-    halves of the domains less that over the second halves; NaN where a domain is one batch."""
+    """Make a function for how far a column of the batches falls within a domain.
+
+    It is `times` × (the mean over the first halves of the domains − that over the second halves),
+    and NaN where a domain is one batch.
+    """
 
     def value(runs: Runs, run: Run) -> float:
         batches = run.batches.assign(error=run.batches["errors"] / run.batches["count"])
@@ -69,8 +73,8 @@ VALUES: dict[str, Callable[[Runs, Run], float]] = {
     "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),
     "least_curvature": _theorem("smallest_curvature", "smallest_curvature", "largest_curvature"),
 }
-"""What claims speak of beside the METRICS, of a run or of its network. Errors in percent, entropies
-in 0.001 nats.
+"""The values that claims judge besides the METRICS, of a run or of its network. Errors are in
+percent, entropies in 0.001 nats.
 """
 
 

@@ -29,8 +29,8 @@ AHEAD = 8
 """The gate on CIFAR-10-C: the most that ERM may err on clean test images (%), and by how many
 points at least AdaBN errs less than ERM at severity 5."""
 RATE = 0.001
-"""The paper's learning rate at test time. For text and speech it states none: that of the images is
-taken.
+"""The paper's learning rate at test time. It states none for text and speech: they take the
+images'.
 """
 
 

@@ -63,8 +63,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a claim on one dataset (None: no dataset of the profile stands for the
-    claim's), and why.
+    """What became of a claim on one dataset, and why.
 
     networks: where those behind it come from, such as `shipped`, and the fewest test examples of a
     domain.
@@ -211,8 +210,8 @@ def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence)
 
 
 def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
-    """The profile's datasets that have runs, each after the dataset of the paper that it stands
-    for.
+    """Return the profile's datasets that have runs, each after the paper's dataset it compares
+    with.
     """
     found = []
     for modality in get_args(Modality):
@@ -236,8 +235,9 @@ def judge_all(settings: Settings) -> list[Judgement]:
 
 
 def gates(settings: Settings) -> pd.DataFrame:
-    """The gate (regime.gate) of every dataset that stands for one of the paper's: a row a number,
-    as text.
+    """Return the gate (regime.gate) of every dataset that compares with one of the paper's.
+
+    It is text, with a row per number.
     """
     every = [
         (runs.dataset_name, gate(name, runs))
