@@ -30,7 +30,7 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 @dataset("cifar10_sample", "image", folder="must")
 def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
-    """Load the images: with a test_size of DISTINCT each comes once, with more they are a long
+    """Load the images. With a test_size of DISTINCT each comes once; with more they are a long
     stream.
 
     The longest has each VERSIONS times. Raises DataMissing where there is no file `argument`, and

@@ -76,9 +76,7 @@ def fetch(
 
 
 def _download(urls: Sequence[str], path: Path, known_hash: str | None) -> None:
-    """Make sure that the file at `path` has the hash. DataMissing says why that has failed at each
-    address.
-    """
+    """Make sure that the file at `path` has the hash. DataMissing says why each address failed."""
     # pooch leaves a file with the right hash alone and replaces another one only by a whole one.
     # Its own chunks of 1 kB would make a download of 3 GB slow.
     downloader = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=2**20)

@@ -185,10 +185,10 @@ def make_image_dataset(
     """Make the dataset of all training and test images (uint8 (N, 3, H, W), on the CPU), cut as the
     options say.
 
-    recognised: whether the clean images are shown to be the public ones, by a hash or fingerprint;
-    the dataset is recognised if, besides, nothing is cut away.
+    recognised: whether a hash or fingerprint shows that the clean images are the public ones. The
+        dataset is recognised if, besides, nothing is cut away.
     fields: name, source, class_names and, where they differ, architecture and input_size of
-    `ImageDataset`.
+        `ImageDataset`.
     """
     train_count = options.train_size or len(train.y)
     test_count = options.test_size or len(test.y)
@@ -210,8 +210,10 @@ def make_image_dataset(
 def domains_of(
     options: ImageOptions, side: int, archive: Archive | None = None, title: str | None = None
 ) -> dict[str, Any]:
-    """What makes the target domains of images with `side` pixels, as fields of `ImageDataset`:
-    origin, domain_source, archive and photographs.
+    """Return what makes the target domains of images with `side` pixels, as fields of
+    `ImageDataset`.
+
+    They are origin, domain_source, archive and photographs.
 
     title: the name of the archive. Raises DataMissing where the data folder has a frost/ that is
     not the original one.

@@ -26,8 +26,9 @@ PAPER_DATASETS = {(10, 32): "CIFAR-10-C", (100, 32): "CIFAR-100-C", (200, 64): "
 
 @dataset("npz", "image", folder="must")
 def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
-    """The images in the folder `argument`. DataMissing if a file is missing, ValueError if one is
-    not as it must be.
+    """Load the images in the folder `argument`.
+
+    Raises DataMissing if a file is missing, and ValueError if one is not as it must be.
     """
     folder = Path(argument).expanduser()
     train_path, test_path = folder / "train.npz", folder / "test.npz"

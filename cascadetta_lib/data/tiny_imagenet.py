@@ -156,9 +156,12 @@ def _images_of(place: Path) -> list[Path]:
 def _read_domain(
     folder: Path, whole: tuple[int, int], corruption: str, severity: int, count: int | None
 ) -> Split:
-    """The first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in one order, drawn once, for
-    all domains. whole: how many images of how many classes there must be, since a label is the
-    place of a class among them."""
+    """Return the first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in an order that is drawn
+    once for all domains.
+
+    whole: how many images of how many classes there must be, since a label is the place of a class
+    among them.
+    """
     place = folder / corruption / str(severity)
     paths = _images_of(place)
     classes = sorted({path.parent.name for path in paths})

@@ -66,11 +66,13 @@ def build_network(
     auxiliary: bool = True,
     seed: int,
 ) -> Cascade | Parallel:
-    """A fresh network, initialised from `seed` without touching torch's global generator.
+    """Return a fresh network, initialised from `seed` without touching torch's global generator.
 
-    inputs: the features of a text. architecture: what "auto" stands for on this dataset (resnet26
-    where it is None). parallel: TTT's network instead of the cascade; ValueError for anything but
-    images, whose rotation is its task. auxiliary: whether the cascade has θ_a.
+    inputs: the features of a text.
+    architecture: what "auto" means on this dataset (resnet26 where it is None).
+    parallel: whether to build TTT's network and not the cascade. ValueError unless it is for
+        images, whose rotation is its task.
+    auxiliary: whether the cascade has θ_a.
     """
     if parallel and not isinstance(network, ImageNetwork):
         raise ValueError(

@@ -35,9 +35,7 @@ def banner(shown: Sequence[Shown]) -> str:
 
 
 def what_was_run(shown: Sequence[Shown]) -> str:
-    """Return HTML of a table of each dataset's main study, a row per dataset: its methods and
-    seeds.
-    """
+    """Return HTML of a table of the main studies, a row per dataset: its methods and seeds."""
     rows = {}
     for each in main_exhibits(shown):
         rows[each.dataset] = {

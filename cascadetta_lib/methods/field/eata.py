@@ -29,8 +29,11 @@ FISHER_WEIGHT = 1.0
 
 
 def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
-    """Update a moving mean, in place, by a batch's value. A mean of 0 stands for none yet and takes
-    the value itself; where no example of the batch has a weight, the mean stays."""
+    """Update a moving mean, in place, by a batch's value.
+
+    A mean of 0 has had no value yet and takes this one whole. Where no example of the batch has a
+    weight, the mean stays.
+    """
     moved = torch.where(mean.any(), value.lerp(mean, MOMENTUM), value)
     mean.copy_(torch.where(weights.any(), moved, mean))
 

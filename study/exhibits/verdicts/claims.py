@@ -11,8 +11,9 @@ import pandas as pd
 
 READINGS_OF_F = {"F": "F of Eq. 2", "F_final": "F of the final model"}
 READINGS_OF_TENT = {"Tent": "Tent with SGD", "Tent (Adam)": "Tent with Adam"}
-"""A claim about F is read by each definition, and one of the paper's about Tent with the cascade's
-optimiser and with Adam, as in Tent's release."""
+"""The readings of claims. A claim about F has one per definition. A claim of the paper's about Tent
+has one with the cascade's optimiser and one with Adam, as in Tent's release.
+"""
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,14 @@ class Reading:
     """One way to take a sentence: a statistic, and the bound that it must meet.
 
     name: what sets it apart from the claim's other readings; empty where it is the only one.
-    exhibit: whose runs it is judged by. value: a metric of runs.METRICS or a name of
-    evidence.VALUES.
-
-    The statistic has a part for each of `labels` and each of `settings`, such as severities 1 to 5;
-    where there are `rivals`, a part for each rival: by how much the label is better. then: what is
-    made of the parts (evidence.combined), or `one refutes`: one network that misses the bound
-    refutes the reading, and no number of others supports it. Every part is to lie above the bound
-    (side `>`) or below it (`<`).
+    exhibit: the one by whose runs it is judged.
+    value: a metric of runs.METRICS or a name of evidence.VALUES.
+    labels, rivals, settings: the statistic has a part for each label and each setting, such as
+        severities 1 to 5. Where there are rivals it has a part for each rival: by how much the
+        label is better.
+    then: what is made of the parts (evidence.combined); or `one refutes`, where one network that
+        misses the bound refutes the reading, and no number of others supports it.
+    side, bound: every part is to lie above the bound (`>`) or below it (`<`).
     """
 
     name: str
@@ -43,12 +44,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that numbers can speak for or against, in all its readings.
+    """A sentence that numbers can support or refute, in all its readings.
 
-    section: of the paper, `appendix`, or `ours`. dataset: the paper's. paper: the paper's own value
-    of the statistic. ours: the paper states no number, so that the bound is ours. whole: judged on
-    all examples of the paper's stream alone, because the claim is about drift, small batches or
-    long streams.
+    section: of the paper, `appendix`, or `ours`.
+    dataset: the paper's.
+    paper: the paper's own value of the statistic.
+    ours: whether the bound is ours, because the paper states no number.
+    whole: whether it is judged only on all examples of the paper's stream, because it is about
+        drift, small batches or long streams.
     """
 
     section: str
@@ -107,9 +110,10 @@ def _readings(row: dict[str, str]) -> list[Reading]:
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """The claims of a table with a line for each claim, or for each reading where one column is not
-    enough to tell them apart. The lines of a claim are neighbours. Several names or values in one
-    cell stand between bars.
+    """Return the claims of a table, which has a line per claim, or per reading where one column is
+    not enough to tell the readings apart.
+
+    The lines of a claim are neighbours. Bars separate several names or values in one cell.
     """
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
     claims = []

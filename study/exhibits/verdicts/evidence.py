@@ -81,11 +81,11 @@ percent, entropies in 0.001 nats.
 Tier = Literal["the authors' network", "networks of ours"]
 AUTHORS, OURS = get_args(Tier)
 RELEASE = "release:"
-"""What `image_weights` begins with where the network is the authors' own."""
+"""The beginning of `image_weights` where the network is the authors' own."""
 NOT_RELEASED = ("TTT",)
 """Methods whose network the authors did not release: on theirs they are no rivals."""
 EXACT = ("ratio", "one refutes")
-"""What needs no interval: counted work, and a property that a single network can refute."""
+"""The values that need no interval: counted work, and a property that one network can refute."""
 NORMAL = 1.96
 
 
@@ -183,8 +183,8 @@ def _part(label: str, setting: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=64)  # Most claims of an exhibit read the same runs.
 def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
-    """The runs of an exhibit, with their `replicate`: the seed, or the order on the authors'
-    network.
+    """Return the runs of an exhibit with their `replicate`: the seed, or on the authors' network
+    the order.
     """
     if tier_of(runs) == OURS:
         frame = runs.frame(EXHIBITS[exhibit].points(runs.settings))
@@ -205,8 +205,9 @@ def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
 def _rows(
     reading: Reading, runs: Runs, label: str, setting: Mapping[str, Any], evidence: Evidence
 ) -> pd.DataFrame:
-    """The runs of a label at a setting with their `value`, a row per replicate; of a domain, of
-    their batches there alone.
+    """Return the runs of a label at a setting with their `value`, a row per replicate.
+
+    Where the setting names a domain, only its batches count.
     """
     frame = _frame(runs, reading.exhibit)
     frame = frame[frame["label"] == label]
@@ -234,10 +235,10 @@ def _rows(
 
 
 def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
-    """Whether the runs of both started from the very same weights and saw the same batches."""
-    alike = ("checkpoint", "batch_size", "order", "dirichlet_delta", "order_seed")
+    """Say whether the runs of both started from the same weights and saw the same batches."""
+    compared = ("checkpoint", "batch_size", "order", "dirichlet_delta", "order_seed")
     for run, other in zip(first["run"], second["run"], strict=True):
-        for name in alike:
+        for name in compared:
             if getattr(run.request, name) != getattr(other.request, name):
                 return False
     return True

@@ -22,8 +22,9 @@ from study.exhibits.verdicts.evidence import OURS, Tier
 from study.store import Run
 
 SHARE = 0.2
-"""Of the paper's examples of a domain, and so of its updates, that a run must have at least. Claims
-about drift, small batches or long streams ask for all of them (Claim.whole)."""
+"""A run must have at least this share of the paper's examples of a domain, and so of its updates. A
+claim about drift, small batches or long streams asks for all of them (Claim.whole).
+"""
 CLEAN_ERROR = 10
 AHEAD = 8
 """The gate on CIFAR-10-C: the most that ERM may err on clean test images (%), and by how many
@@ -35,9 +36,11 @@ images'.
 
 
 class Regime(NamedTuple):
-    """The paper's on one of its datasets: the examples of its smallest domain, what fields of the
-    network may be, and between what the E of ERM and that of AdaBN must lie (%); on CIFAR-10-C the
-    gate is another."""
+    """The paper's regime on one of its datasets.
+
+    It is the examples of its smallest domain, the values that fields of the network may have, and
+    the range that the E of ERM and that of AdaBN must lie in (%). CIFAR-10-C has another gate.
+    """
 
     examples: int
     network: dict[str, tuple[Any, ...]]
@@ -59,8 +62,8 @@ REGIMES = {
 
 
 def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> str:
-    """Which part of the regime of the claim's dataset the runs behind a number lack; empty where
-    none.
+    """Say what the runs behind a number lack of the regime of the claim's dataset; empty if
+    nothing.
     """
     name = claim.dataset
     regime = REGIMES[name]
@@ -98,8 +101,9 @@ def _hindrance_of_network(run: Run, regime: Regime) -> str:
 
 @lru_cache(maxsize=16)
 def hindrance_of_study(name: str, runs: Runs, tier: Tier = OURS) -> str:
-    """Which part of the regime of the paper's dataset `name` the profile or its networks lack;
-    empty where none.
+    """Say what the profile or its networks lack of the paper's regime; empty if nothing.
+
+    name: the paper's dataset.
     """
     ours = runs.study.section.model_dump() | {"batch_size": runs.study.batch_size}
     paper: dict[str, Any] = {"stream": "instantaneous", "predict": "after"}
@@ -116,8 +120,11 @@ def hindrance_of_study(name: str, runs: Runs, tier: Tier = OURS) -> str:
 
 
 def gate(name: str, runs: Runs) -> pd.DataFrame:
-    """What ERM and AdaBN must be for verdicts on the paper's dataset `name`: a row a number, with
-    its `band`, `ours` as text (the mean over seeds), and whether it has `passed`.
+    """Return the gate of the paper's dataset `name`: the errors that ERM and AdaBN must have before
+    a verdict.
+
+    It has a row per number: its `band`, `ours` as text (the mean over seeds), and whether it has
+    `passed`.
     """
     main = runs.frame(main_points(runs.settings, runs.modality))
     errors = main.groupby("method")["E"].mean().reindex(["erm", "adabn"])

@@ -43,8 +43,11 @@ Outcome = Literal["supported", "contradicted", "depends", "undecided", "not test
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one reading. part: the one that decides, or stands most in the way; `estimate`
-    its mean and 95 % interval. reason: why nothing is decided, or what limits what is.
+    """What became of one reading.
+
+    part: the one that decides, or stands most in the way.
+    estimate: its mean and 95 % interval.
+    reason: why nothing is decided, or what limits the decision.
     """
 
     reading: Reading
@@ -65,8 +68,9 @@ class Finding:
 class Judgement:
     """What became of a claim on one dataset, and why.
 
+    dataset: None where no dataset of the profile compares with the claim's.
     networks: where those behind it come from, such as `shipped`, and the fewest test examples of a
-    domain.
+        domain.
     """
 
     claim: Claim
@@ -84,7 +88,7 @@ class Judgement:
 
 
 def judge_reading(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> Finding:
-    """The outcome of a reading whose statistic was measured."""
+    """Return the outcome of a reading whose statistic was measured."""
     on_authors = tier_of(runs) == AUTHORS
     over = "orders" if on_authors else "seeds"
     hindrance = hindrance_of(claim, reading, runs, evidence)
@@ -103,8 +107,10 @@ def judge_reading(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence
 
 
 def _exact(reading: Reading, parts: pd.DataFrame, over: str) -> Finding:
-    """A reading that needs no interval: of `ratio` every value must meet the bound; of `one
-    refutes` one that misses it is enough, and none proves nothing.
+    """Judge a reading that needs no interval.
+
+    Of `ratio` every value must meet the bound. Of `one refutes`, one value that misses the bound is
+    enough to refute it, and if none does, nothing is proved.
     """
     values = parts.iloc[:, 0].dropna()
     sign = 1 if reading.side == ">" else -1
@@ -169,8 +175,8 @@ def judge(claim: Claim, runs: Runs) -> Judgement:
 
 
 def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> str:
-    """What forbids a verdict whatever the number is; for claims of the paper's also that it is
-    another regime.
+    """Say what forbids a verdict, whatever the number is; for the paper's claims also another
+    regime.
     """
     fewest = int(evidence.parts.count().min())
     if tier_of(runs) == AUTHORS:
@@ -223,7 +229,7 @@ def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
 
 
 def judge_all(settings: Settings) -> list[Judgement]:
-    """Every claim, on each dataset of the profile that stands for the claim's."""
+    """Judge every claim on each dataset of the profile that compares with the claim's."""
     every = standing_for(settings)
     found: list[Judgement] = []
     for claim in CLAIMS:
@@ -251,7 +257,7 @@ def gates(settings: Settings) -> pd.DataFrame:
 
 
 def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
-    """A row per claim, as text."""
+    """Return the judgements as text, a row per claim."""
     rows = []
     for each in judgements:
         dataset = file_name(each.dataset) if each.dataset else f"({each.claim.dataset})"
