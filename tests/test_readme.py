@@ -11,16 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
 
 from cascadetta_lib import __version__
-from cascadetta_lib.methods import METHODS
-from study import settings
 from study.settings import settings_from
-from study.store import Store
 from study.workflow.arguments import parse
 from study.workflow.configuration import load_settings
 
@@ -65,42 +61,87 @@ def commands(start: str) -> list[list[str]]:
     return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith(start)]
 
 
-@pytest.fixture
-def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A reader's own variables, in an empty folder that stands for the repository."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(settings, "ROOT", tmp_path)
-    monkeypatch.setattr(METHODS, "_entries", {name: METHODS[name] for name in METHODS})
-    (tmp_path / "pets").mkdir()
-    generator = np.random.default_rng(0)
-    return {
-        f"{part}_{kind}": values
-        for part, count in (("train", 60), ("test", 20))
-        for kind, values in (
-            ("images", generator.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)),
-            ("labels", np.arange(count, dtype=np.int64) % 10),
-        )
-    }
+NAMED = re.compile(r"# \S+\.py\n")
+"""How an example begins that is a file in the place that it names."""
 
 
-def test_the_examples_run_one_after_the_other(
-    namespace: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the code, with each example that names a file in the place that it names."""
+    copy = tmp_path_factory.mktemp("repository")
+    leave = shutil.ignore_patterns("__pycache__")
+    for folder in ("cascadetta_lib", "study", "benchmarks", "profiles", "tests", "notebooks"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=leave)
+    for name in (".mypy_cache", "pyproject.toml"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name)
+        elif (ROOT / name).exists():
+            shutil.copy2(ROOT / name, copy / name)
+    named = [block for block in blocks("python") if NAMED.match(block)]
+    assert len(named) == 2
+    for block in named:
+        place, text = block.removeprefix("# ").split("\n", 1)
+        assert not (copy / place).exists()
+        (copy / place).write_text(text, encoding="utf-8")
+    return copy
+
+
+def run_in(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python on the copy of the code, in its folder."""
+    variables = os.environ | {"PYTHONPATH": str(repository)}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=repository, env=variables, capture_output=True, text=True)
+
+
+MADE_UP = """
+import numpy as np
+generator = np.random.default_rng(0)
+train_images = generator.integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
+test_images = generator.integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
+train_labels = np.arange(60, dtype=np.int64) % 10
+test_labels = np.arange(20, dtype=np.int64) % 10
+"""
+CHECKED = """
+assert logits.shape == (32, 10), "of the cascade on a backbone"
+assert loss.isfinite()
+assert gradients.keys() == {name for name, _ in method.model.named_parameters()}
+assert all(gradient.abs().sum() > 0 for gradient in gradients.values())
+assert plain.run("sharp_tent").batches["count"].sum() == 15 * 20, "images times corruptions"
+[table] = [part.content for part in shown.parts if part.name == "worst-domain"]
+assert list(table.index) == ["AdaBN", "Tent"], table
+assert len(list(study.store.runs())) == 5
+"""
+
+
+def test_the_examples_run_one_after_the_other(repository: Path) -> None:
+    (repository / "pets").mkdir()
+    session = [MADE_UP, *(block for block in blocks("python") if not NAMED.match(block)), CHECKED]
+    done = run_in(repository, "-c", "\n".join(session))
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [len(line) for line in lines] == [3, 3, 1]
+    errors_and_accuracies = [float(value) for line in lines for value in line[:2]]
+    assert all(0 <= value <= 1 for value in errors_and_accuracies)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ruff", "check", "cascadetta_lib", "study"],
+        ["ruff", "format", "--check", "cascadetta_lib", "study"],
+        ["mypy", "cascadetta_lib", "study"],
+        ["pytest", "-q", "-p", "no:cacheprovider", "tests/test_quality.py", "-k", "not checker"],
+        ["pytest", "-q", "-p", "no:cacheprovider", "tests/test_methods.py", "-k", "sharp_tent"],
+        ["study.workflow", "--only", "02_adapt_image", "--dry-run", "--set"]
+        + ["image_methods=[adabn, tent, cascade, sharp_tent]"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_an_example_that_names_a_file_works_in_its_place(
+    repository: Path, command: list[str]
 ) -> None:
-    for block in blocks("python"):
-        exec(compile(block, "docs/extending.md", "exec"), namespace)
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert len(lines) == 3 and all(
-        0 <= float(value) <= 1 for line in lines[:-1] for value in line[:2]
-    )
-    assert 0 <= float(lines[-1][0]) <= 1
-    assert namespace["logits"].shape == (32, 10), "of the cascade on a backbone"
-    assert namespace["loss"].isfinite()
-    trained = namespace["gradients"]
-    assert trained.keys() == dict(namespace["cascade"].named_parameters()).keys()
-    assert all(gradient.abs().sum() > 0 for gradient in trained.values())
-    run = namespace["plain"].run("sharp_tent")
-    assert run.batches["count"].sum() == 15 * 20, "all test images under every corruption"
-    assert len(list(Store(tmp_path / "results").runs())) == 4
+    done = run_in(repository, "-m", *command)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_command_is_accepted(tmp_path: Path) -> None:
@@ -116,54 +157,6 @@ def test_every_command_is_accepted(tmp_path: Path) -> None:
         assert (found.profile == options.profile) == (not options.set), (
             "other values have results of their own"
         )
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the code, with each example that names a file in the place that it names."""
-    copy = tmp_path_factory.mktemp("repository")
-    leave = shutil.ignore_patterns("__pycache__")
-    for folder in ("cascadetta_lib", "study", "benchmarks", "profiles", "tests", "notebooks"):
-        shutil.copytree(ROOT / folder, copy / folder, ignore=leave)
-    for name in (".mypy_cache", "pyproject.toml"):
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, copy / name)
-        elif (ROOT / name).exists():
-            shutil.copy2(ROOT / name, copy / name)
-    named = [block for block in blocks("python") if re.match(r"# \S+\.py\n", block)]
-    assert named
-    for block in named:
-        place, text = block.removeprefix("# ").split("\n", 1)
-        assert not (copy / place).exists()
-        (copy / place).write_text(text, encoding="utf-8")
-    return copy
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["ruff", "check", "cascadetta_lib"],
-        ["ruff", "format", "--check", "cascadetta_lib"],
-        ["mypy", "cascadetta_lib"],
-        ["pytest", "-q", "-p", "no:cacheprovider", "tests/test_quality.py", "-k", "not checker"],
-        ["pytest", "-q", "-p", "no:cacheprovider", "tests/test_methods.py", "-k", "sharp_tent"],
-        ["study.workflow", "--only", "02_adapt_image", "--dry-run", "--set"]
-        + ["image_methods=[adabn, tent, cascade, sharp_tent]"],
-    ],
-    ids=lambda command: " ".join(command[:2]),
-)
-def test_an_example_that_names_a_file_works_in_its_place(
-    repository: Path, command: list[str]
-) -> None:
-    variables = os.environ | {"PYTHONPATH": str(repository)}
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=repository,
-        env=variables,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_example_of_a_shipped_network_runs() -> None:
