@@ -36,13 +36,13 @@ def entropy_of_mean(logits: Tensor) -> Tensor:
     return -(mean.exp() * mean).sum()
 
 
-def averaging(chosen: Tensor) -> Tensor:
-    """Weights (B,) for a mean over the chosen ones of B examples, bool (B,): they sum to 1, or to 0
-    where none is.
+def averaging(chosen: Tensor, dtype: torch.dtype) -> Tensor:
+    """Weights (B,) of a dtype, for a mean over the chosen ones of B examples, bool (B,): they sum
+    to 1, or to 0 where none is chosen.
 
     Weights take the place of a boolean index, whose size would have to be read from the device.
     """
-    return chosen / chosen.sum().clamp(min=1)
+    return chosen.to(dtype) / chosen.sum().clamp(min=1)
 
 
 def information_loss(logits: Tensor, diversity: float) -> Tensor:

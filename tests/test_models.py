@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.losses import (
+    averaging,
     describe,
     entropy,
     entropy_of_mean,
@@ -180,3 +181,10 @@ def test_rotation_turns_by_the_label() -> None:
     assert set(quarters.tolist()) == {0, 1, 2, 3}
     for image, turned, count in zip(x, rotated, quarters.tolist(), strict=True):
         assert torch.equal(turned, image.rot90(count, (1, 2)))
+
+
+def test_weights_of_a_mean_are_as_exact_as_its_values() -> None:
+    chosen = torch.tensor([True, False, True, True])
+    third = averaging(chosen, torch.float64)
+    assert third.tolist() == [1 / 3, 0, 1 / 3, 1 / 3]  # a third in float32 is another number
+    assert averaging(~chosen & chosen, torch.float32).tolist() == [0, 0, 0, 0]

@@ -424,7 +424,7 @@ def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) 
     assert {job["stands_on"][0] for job in done.values()} == {3}
 
 
-def test_other_exhibits_or_methods_or_another_format_of_the_store_are_other_jobs(
+def test_other_exhibits_or_library_or_another_format_of_the_store_are_other_jobs(
     notebooks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def texts(root: Path = ROOT) -> set[str]:
@@ -435,7 +435,7 @@ def test_other_exhibits_or_methods_or_another_format_of_the_store_are_other_jobs
     monkeypatch.setattr("study.workflow.plan.STORE_FORMAT", 99)
     other = texts()
     assert not other & first
-    for folder in ("study/exhibits", "cascadetta_lib/methods"):
+    for folder in ("study/exhibits", "cascadetta_lib/methods", "cascadetta_lib/evaluation"):
         (tmp_path / folder).mkdir(parents=True)
         before = texts(tmp_path)
         (tmp_path / folder / "mine.py").write_text("1")

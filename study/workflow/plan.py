@@ -42,7 +42,7 @@ by side.
 """
 CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
-RESULTS_DEPEND_ON = ("study/exhibits", "study/notebook.py", "cascadetta_lib/methods")
+RESULTS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py")
 """The code that outdates every notebook when it changes."""
 
 

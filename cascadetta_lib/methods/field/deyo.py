@@ -71,6 +71,6 @@ class DeYO(Tent):
         chance, predicted = logits.softmax(1).max(1, keepdim=True)
         drop = (chance - destroyed.softmax(1).gather(1, predicted))[:, 0]
         largest = math.log(logits.shape[1])
-        weights = averaging((unsure.detach() < SURE * largest) & (drop > DROP))
+        weights = averaging((unsure.detach() < SURE * largest) & (drop > DROP), unsure.dtype)
         weights = weights * ((NORMAL * largest - unsure.detach()).exp() + drop.exp())
         return (weights * unsure).sum() - self.diversity * entropy_of_mean(outputs.main), outputs

@@ -66,7 +66,7 @@ class ETA(Tent):
         limit = SURE * math.log(prediction.shape[1])
         # A mean of zeros, before anything was chosen, has the cosine 0 with everything.
         unlike = F.cosine_similarity(self.mean_prediction[None], prediction) < SIMILARITY
-        weights = averaging((unsure.detach() < limit) & unlike)
+        weights = averaging((unsure.detach() < limit) & unlike, unsure.dtype)
         follow(self.mean_prediction, (weights[:, None] * prediction).sum(0), weights)
         weights = weights * (limit - unsure.detach()).exp()
         return (weights * unsure).sum() - self.diversity * entropy_of_mean(z), outputs

@@ -51,7 +51,9 @@ class SAR(Tent):
         limit = SURE * math.log(outputs.main.shape[1])
         unsure = entropy(outputs.main)
         sure = unsure.detach() < limit
-        below = (averaging(sure) * unsure).sum() - self.diversity * entropy_of_mean(outputs.main)
+        below = (averaging(sure, unsure.dtype) * unsure).sum() - self.diversity * entropy_of_mean(
+            outputs.main
+        )
         require_gradient(self.label, below.requires_grad)
         values = list(self.adapted.values())
         gradients = torch.autograd.grad(below, values, materialize_grads=True)
@@ -61,7 +63,7 @@ class SAR(Tent):
             above[value] = value + RADIUS * gradient / length
         logits = as_outputs(call_with(self.model, above, x)).main
         unsure = entropy(logits)
-        weights = averaging(sure & (unsure.detach() < limit))
+        weights = averaging(sure & (unsure.detach() < limit), unsure.dtype)
         mean = (weights * unsure).sum()
         follow(self.mean_entropy, mean.detach(), weights)
         return mean - self.diversity * entropy_of_mean(logits), outputs
