@@ -29,7 +29,7 @@ if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
 # With the ten bits of TF32 a meta-gradient was off by 2.5 % (RESULTS.md).
 torch.backends.cudnn.allow_tf32 = False
 
-_PUBLIC = {
+PUBLIC = {
     "Cascade": ("cascadetta_lib.models", "Cascade"),
     "METHODS": ("cascadetta_lib.methods", "METHODS"),
     "evaluate": ("cascadetta_lib.evaluation.evaluator", "evaluate"),
@@ -39,7 +39,7 @@ _PUBLIC = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name not in PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _PUBLIC[name]
+    module, attribute = PUBLIC[name]
     return getattr(importlib.import_module(module), attribute)

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cascadetta_lib import PUBLIC
+
 PACKAGE = __name__.partition(".")[0]
 DATA_FILES = (".yaml", ".json", ".csv")
 """Files beside the modules of a package that belong to its code, such as tables of parameters."""
@@ -69,6 +71,8 @@ def _imports_of(path: Path, *state: int) -> tuple[str, ...]:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
+                if node.module == PACKAGE and alias.name in PUBLIC:
+                    name = PUBLIC[alias.name][0]
                 inside = node.module.partition(".")[0] == PACKAGE and _file_of(name)
                 found.append(name if inside else node.module)
     return tuple(name for name in found if name.partition(".")[0] == PACKAGE)

@@ -96,6 +96,13 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Give a network its weights. NetworkError unless the tensors are exactly its own, and
     finite."""
+    own = model.state_dict()
+    for name, value in tensors.items():
+        if name in own and value.dtype != own[name].dtype:
+            raise NetworkError(
+                f"{path} holds {name} as {value.dtype}, and the network has it as "
+                f"{own[name].dtype}: save it in that precision"
+            )
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

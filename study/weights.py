@@ -13,11 +13,11 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import nn
@@ -53,6 +53,9 @@ its training.
 """
 
 
+Percent = Annotated[float, Field(ge=0, le=100)]
+
+
 class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What made a network, and how good it is. Errors are in percent, on clean held-out source
     examples; sample_errors counts those among the first SAMPLE, and corrupted_error is the E of
@@ -71,13 +74,13 @@ class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     weights_sha256: str
     data: str
     data_fingerprint: str
-    held_out_examples: int
-    clean_error: float
-    clean_error_batch_statistics: float
-    clean_test_error: float | None = None
-    corrupted_error: float | None = None
+    held_out_examples: int = Field(ge=1)
+    clean_error: Percent
+    clean_error_batch_statistics: Percent
+    clean_test_error: Percent | None = None
+    corrupted_error: Percent | None = None
     sample_fingerprint: str
-    sample_errors: int
+    sample_errors: int = Field(ge=0)
     provenance: dict[str, Any]
 
 

@@ -176,6 +176,20 @@ def test_the_message_offline_says_all(tmp_path: Path) -> None:
         assert part in str(caught.value)
 
 
+@pytest.mark.parametrize("proxy", ["http:/proxy:3128", "http://user:pa#ss@proxy:3128"])
+def test_a_malformed_proxy_is_no_damaged_download(
+    proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, proxy)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    address = "http://data.example/small.tar"
+    with pytest.raises(DataMissing, match="cannot be downloaded .*; look at HTTPS_PROXY") as caught:
+        fetch("Small", [address], tmp_path / "data", "md5:123", "5 kB", "small")
+    assert "another hash" not in str(caught.value)
+
+
 def test_an_incomplete_folder_of_the_user_is_named(
     small: Small, server: Any, tmp_path: Path
 ) -> None:

@@ -283,6 +283,14 @@ def test_a_method_of_a_notebooks_cell_counts_by_what_it_does(
     assert (code(CELL) != code(CELL.replace(old, new) if old else CELL)) == another
 
 
+def test_a_public_name_counts_by_the_module_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_method_of_mine.py").write_text("from cascadetta_lib import Cascade\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "cascade.py" in {path.name for path in files_of(["a_method_of_mine"])}
+
+
 def test_the_code_of_a_method_has_what_it_uses_and_no_other_method() -> None:
     names = {path.name for path in files_of(["cascadetta_lib.methods.cascade"])}
     assert {"cascade.py", "base.py", "losses.py", "batch_norm.py"} <= names

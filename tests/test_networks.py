@@ -187,6 +187,12 @@ def _hide(path: Path, content: bytes) -> None:
     _change_card(path, weights_sha256=hashlib.sha256(content).hexdigest())
 
 
+def in_half_precision(path: Path) -> bytes:
+    """The file's tensors, those of real numbers in float16."""
+    tensors = load_file(path)
+    return save({name: x.half() if x.is_floating_point() else x for name, x in tensors.items()})
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -213,6 +219,14 @@ def _hide(path: Path, content: bytes) -> None:
         (
             lambda path: _change_card(path, clean_error=math.nan),
             ["clean_error = nan", "finite number"],
+        ),
+        (
+            lambda path: _change_card(path, clean_error=-5),
+            ["clean_error = -5", "greater than or equal to 0"],
+        ),
+        (
+            lambda path: _hide(path, in_half_precision(path)),
+            [" as torch.float16, and the network has it as torch.float32"],
         ),
         (lambda path: _change_card(path, seed=4), ["is by its card meta-4"]),
         (lambda path: _change_card(path, objective="erm"), ["is by its card erm-3"]),
@@ -251,7 +265,13 @@ def _hide(path: Path, content: bytes) -> None:
         ),
         (
             lambda path: _hide(
-                path, save({name: value * math.nan for name, value in load_file(path).items()})
+                path,
+                save(
+                    {
+                        name: torch.full_like(x, math.nan) if x.is_floating_point() else x
+                        for name, x in load_file(path).items()
+                    }
+                ),
             ),
             ["holds values in", "that are no finite numbers"],
         ),

@@ -87,10 +87,15 @@ def _download(urls: Sequence[str], path: Path, known_hash: str | None) -> None:
                 url, known_hash, fname=path.name, path=path.parent, downloader=downloader
             )
             return
+        except OSError as error:
+            # All errors of requests are OSErrors, and their messages are long. Those about a
+            # malformed proxy are ValueErrors besides, so this comes first.
+            reason = error.strerror or type(error).__name__
+            if isinstance(error, ValueError):
+                reason += "; look at HTTPS_PROXY and HTTP_PROXY"
+            faults.append(f"{url} cannot be downloaded ({reason})")
         except ValueError:
             faults.append(f"what {url} sent has another hash")
-        except OSError as error:  # all errors of requests are OSErrors, and their messages are long
-            faults.append(f"{url} cannot be downloaded ({error.strerror or type(error).__name__})")
     raise DataMissing("; ".join(faults))
 
 
