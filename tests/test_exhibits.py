@@ -66,6 +66,7 @@ OURS = (
     "speed",
     "learning_rate",
     "tent_rates",
+    "step_size",
     "released",
     "updates",
     "source_statistics",
@@ -254,6 +255,14 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
     ("learning_rate", "learning-rate-16", "AdaBN", ..., ["50.00 ± 0.00", "–", "2"]),
     ("tent_rates", "tent-rates-E", "Tent", ..., ["30.00 ± 0.00", "35.00 ± 0.00", "2"]),
     ("tent_rates", "tent-rates-A", "AdaBN", ..., ["60.00 ± 0.00", "–", "2"]),
+    (
+        "step_size",
+        "step-size",
+        ("Tent", "0.001"),
+        ["E", "gain", "first 5", "last 5", "BatchNorm moved", "θ_m moved", "entropy of z", "n"],
+        ["30.00 ± 0.00", "+10.0", "+10.0", "+10.0", "3.000 ± 0.000", "4.000 ± 0.000"]
+        + ["1.000 ± 0.000", "2"],
+    ),
     (
         "released",
         "released",

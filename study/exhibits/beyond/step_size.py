@@ -1,0 +1,132 @@
+"""Beyond the paper: how far each method moves the network, and what it gains by that."""
+
+import pandas as pd
+
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.compare import cell, comparable, count
+from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.points import at_rates
+from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.style import legend, line_of, number, panels
+from study.exhibits.kit.tables import errors_less
+from study.settings import Settings
+from study.store import Run
+
+ADABN = "adabn"
+COMPARED = ("tent", "tent_adam", "cascade", "cascade_same_weights")
+OVER = "online_learning_rate"
+EDGE = 5
+"""Domains at the beginning and at the end of the stream that are compared."""
+
+
+@exhibit
+class StepSize(Exhibit):
+    """Methods along the long stream at each learning rate: the distance of the adapted parameters
+    from the source at its end, beside the gain on AdaBN.
+    """
+
+    name = "step_size"
+    place = 122
+    label = "beyond: step size"
+    title = "Distance moved and gain on AdaBN"
+    question = "Is θ_a more than a smaller step?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
+        has_cascade = "cascade" in settings.image.methods
+        names = [ADABN] + [name for name in COMPARED if name in settings.image.methods]
+        if has_cascade and "cascade_same_weights" not in names:
+            names.append("cascade_same_weights")
+        return [point for name in names for point in at_rates(settings, name, changes)]
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        base = frame[frame["method"] == ADABN]
+        moving = frame[frame["method"] != ADABN]
+        if base.empty or moving.empty:
+            return ["No gain without AdaBN and a method that adapts."]
+        moving = moving.sort_values(OVER, kind="stable")
+        moving = comparable(moving.assign(**measured(moving["run"])), ("label", OVER))
+        rows = [row_of(rows, base) for _, rows in moving.groupby(["label", OVER], sort=False)]
+        table = pd.DataFrame(rows).set_index(["method", "rate"])
+        note = (
+            "Distances are Euclidean, from the source to the end of the stream: of BatchNorm's "
+            "scales and shifts, and of θ_m. Entropies (nats) are means over the stream. A gain is "
+            f"AdaBN's E less the method's, in points: over all domains, the first {EDGE} and the "
+            f"last {EDGE}."
+        )
+        return [_figure(moving, base), Part("step-size", table, note)]
+
+
+def measured(runs: pd.Series) -> dict[str, list[float]]:
+    """Return the distances at the end of each run's stream, and mean entropies along it."""
+    found: dict[str, list[float]] = {"moved_normalization": [], "moved_others": []}
+    found |= {"entropy_main": [], "entropy_auxiliary": []}
+    for run in runs:
+        last = run.batches.iloc[-1]
+        for name in ("moved_normalization", "moved_others"):
+            found[name].append(float(last[name]))
+        for name in ("entropy_main", "entropy_auxiliary"):
+            found[name].append(_mean_over_examples(run, name))
+    return found
+
+
+def _mean_over_examples(run: Run, column: str) -> float:
+    counts = run.batches["count"]
+    return float((run.batches[column] * counts).sum(skipna=False) / counts.sum())
+
+
+def gains(rows: pd.DataFrame, base: pd.DataFrame) -> tuple[float, float, float]:
+    """Return AdaBN's E less that of `rows`, in points: over all, the first and the last domains.
+
+    Means over the seeds that both have; NaN where they share none.
+    """
+    less = -errors_less(rows, base)
+    return less.mean(), less.iloc[:EDGE].mean(), less.iloc[-EDGE:].mean()
+
+
+def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, str]:
+    """Return a row of the table: a method at a learning rate."""
+    overall, first, last = gains(rows, base)
+    return {
+        "method": rows["label"].iloc[0],
+        "rate": f"{rows[OVER].iloc[0]:g}",
+        "E": cell(rows, "E"),
+        "A": cell(rows, "A"),
+        "gain": number(overall, 1, sign=True),
+        f"first {EDGE}": number(first, 1, sign=True),
+        f"last {EDGE}": number(last, 1, sign=True),
+        "BatchNorm moved": cell(rows, "moved_normalization", 3),
+        "θ_m moved": cell(rows, "moved_others", 3),
+        "entropy of z": cell(rows, "entropy_main", 3),
+        "entropy of a": cell(rows, "entropy_auxiliary", 3),
+        "n": str(count(rows)),
+    }
+
+
+def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part | str:
+    """Draw gain over distance: a line per method, a marker per learning rate."""
+    drawn = moving[~moving["apart"]]
+    titles = (f"first {EDGE} domains", f"last {EDGE} domains")
+    figure, grid = panels(2, 3.6, sharey=True)
+    for label, rows in drawn.groupby("label", sort=False):
+        method, objective = rows[["method", "objective"]].iloc[0]
+        distances: list[float] = []
+        found: list[tuple[float, float, float]] = []
+        for _, at_rate in rows.groupby(OVER):
+            squares = at_rate["moved_normalization"] ** 2 + at_rate["moved_others"] ** 2
+            distances.append(float((squares**0.5).mean()))
+            found.append(gains(at_rate, base))
+        for axes, place in zip(grid, (1, 2), strict=True):
+            values = [gain[place] for gain in found]
+            axes.plot(distances, values, label=str(label), **line_of(method, objective))
+    for axes, title in zip(grid, titles, strict=True):
+        axes.axhline(0, color="0.4", lw=1)
+        axes.set(title=title, xscale="log", xlabel="distance moved at the end of the stream")
+    grid[0].set_ylabel(f"gain on {METHODS[ADABN].label} (points of E)")
+    legend(figure)
+    note = (
+        "Each marker is a learning rate, the smallest on the left; the distance is that of all "
+        "adapted parameters. If θ_a only made steps smaller, the cascade's markers would lie on "
+        "the line of the same weights without θ_a."
+    )
+    return Part("step-size-figure", figure, note)
