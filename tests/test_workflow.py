@@ -203,12 +203,12 @@ def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profil
         assert settings.figures_path == settings.results_path / settings.profile / "figures"
         return settings.profile
 
-    changed = {label("--set", f"image_training_epochs={epochs}") for epochs in (2, 3)}
+    changed = {label("--set", f"image_training_epochs={epochs}") for epochs in (3, 4)}
     assert len(changed) == 2 and all(name.startswith("quick-") for name in changed)
-    assert label("--seeds", "0,1") == label("--set", "image_training_epochs=4") == "quick", (
+    assert label("--seeds", "0,1") == label("--set", "image_training_epochs=2") == "quick", (
         "this is what the profile says"
     )
-    assert label("--set", "image_training_epochs=2", "profile=mine") == "mine"
+    assert label("--set", "image_training_epochs=3", "profile=mine") == "mine"
     assert label("--profile", "study", "--set", "image_severity=2").startswith("study-"), (
         "which has such a folder"
     )
@@ -395,7 +395,7 @@ def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: P
     job = jobs["02_adapt_image-npz-my%20pets-seed3"]
     assert job.parameters["seed"] == 3
     assert job.parameters["image_dataset"] == "npz:/some/my pets"
-    assert job.parameters["image_training_epochs"] == 4, (
+    assert job.parameters["image_training_epochs"] == 2, (
         "what its modality has and its cell does not name"
     )
     assert not [name for name in job.parameters if name.startswith(("text_", "speech_"))]
