@@ -9,6 +9,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from independent_check import check_report
 
 from study.exhibits import EXHIBITS
 from study.exhibits.kit.rendering import to_html
@@ -73,3 +74,5 @@ def test_quick_makes_the_report(tmp_path: Path) -> None:
     for path in (results / "notebooks").glob("*.ipynb"):
         assert path.with_suffix(".html").exists() and f'href="notebooks/{path.stem}.html"' in report
     assert not list(results.rglob("*.partial*"))
+    check = check_report(checkout / "results", results / "figures")
+    assert not check.wrong and check.compared > 5000, "each number of the report, once more"

@@ -183,7 +183,7 @@ def _best_in_bold(column: pd.Series, apart: pd.Series | None = None) -> pd.Serie
         text = number(value, 1)
         if is_apart and not math.isnan(value):
             text = f"{text} {DAGGER}"
-        elif value == best:
+        elif math.isclose(value, best, abs_tol=1e-9):  # The last bits of equal numbers may differ.
             text = f"**{text}**"
         cells[label] = text
     return pd.Series(cells, dtype=str)
