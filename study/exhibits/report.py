@@ -132,7 +132,7 @@ def missing(shown: Sequence[Shown]) -> str:
         partial = [line for line in each.lines if line.startswith("Partial:")]
         if each.runs and (partial or not each.parts):
             lacking[each.heading] = " ".join(partial or each.lines)
-    count = len(lacking) + sum(not each.runs for each in asked)
+    count = len(lacking) + sum(not each.runs and not each.parts for each in asked)
     pieces = [f"<summary>{count} of {len(asked)} exhibits, and why</summary>"]
     none = without_runs(asked)
     if none:

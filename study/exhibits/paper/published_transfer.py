@@ -1,0 +1,77 @@
+"""What the paper's rows of E, A and F say of a model that was adapted to one domain alone."""
+
+import pandas as pd
+
+from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit, file_name
+from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.style import number
+from study.exhibits.kit.tables import OUR_NAMES, PAPER_RESULTS
+from study.settings import Settings
+
+METHODS = ("Tent", "CoTTA", "TTT", "Cascade")
+"""Those of which the paper has F, in its order."""
+IMPOSSIBLE = "‡"
+"""Marks what no accuracy can be."""
+NOTE = (
+    "By Eq. 2 / by the final model (%): 100 − E − F / A − F. Both are means over domains, and "
+    "nearly R(T_t|T_t): E counts errors while a method adapts, Eq. 2 after it has, and F leaves "
+    f"out the first domain. {IMPOSSIBLE}: above 100 %, which no accuracy is."
+)
+
+
+def published() -> pd.DataFrame:
+    """The paper's rows that have F: E, A and F (%) by row, as `stream_of` names it, and method."""
+    values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str}).replace(OUR_NAMES)
+    values = values[values["domain"] == "all"]
+    with_transfer = values.loc[values["metric"] == "F", "table"].unique()
+    values = values[values["table"].isin(with_transfer)]
+    values = values.assign(row=values.apply(stream_of, axis=1))
+    wide = values.pivot(index=["row", "method"], columns="metric", values="value")
+    return wide.dropna(subset="F")
+
+
+def stream_of(value: pd.Series) -> str:
+    """The data and the stream of a published number, such as `CIFAR-10-C, severity 5`."""
+    if value["setup"] == "gradual":
+        return f"{value['dataset']}, gradual"
+    if value["dataset"] == "CIFAR-10-C":
+        return f"{value['dataset']}, severity {value['severity']}"
+    return str(value["dataset"])
+
+
+def one_domain_table() -> pd.DataFrame:
+    """R(T_t|T_t) by both definitions of F, as text: a row per stream, a column per method."""
+    wide = published()
+    by_equation = 100 - wide["E"] - wide["F"]
+    by_final = wide["A"] - wide["F"]
+    cells = by_equation.map(accuracy) + " / " + by_final.map(accuracy)
+    table = cells.unstack("method").reindex(columns=METHODS).fillna("–")
+    return table.rename_axis(index="data", columns=None)
+
+
+def accuracy(value: float) -> str:
+    """An accuracy in percent as text, marked where there is none so high."""
+    text = number(value, 0)
+    return f"{text} {IMPOSSIBLE}" if value > 100 else text
+
+
+@exhibit
+class PublishedTransfer(Exhibit):
+    name = "published_transfer"
+    place = 85
+    label = "F in the paper's tables"
+    title = "How good one domain alone would be, by the published E, A and F"
+    question = "By which definition can the published F be an accuracy less another?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        """It needs no run: its numbers are the paper's."""
+        return []
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        return [Part("published-transfer", one_domain_table(), NOTE)]
+
+    def show(self, runs: Runs) -> Shown:
+        if not self.made_on(runs.dataset_name):
+            return super().show(runs)
+        dataset = file_name(runs.dataset_name)
+        return Shown(self, dataset, self.parts(pd.DataFrame(), runs))
