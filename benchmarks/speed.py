@@ -40,7 +40,8 @@ from study.settings import load_profile
 HERE = Path(__file__).resolve().parent
 NETWORK = ImageNetwork(block="pre_activation")
 
-BATCH, BATCHES = 32, 2
+BATCH = 32
+BATCHES = 2
 PASSES = {
     "erm": (1, 0),
     "adabn": (1, 0),
@@ -94,7 +95,8 @@ def prepared(count: int, device: str) -> Tensor:
 def training(device: str) -> dict[str, float]:
     """Source images a second of each objective in float32, augmentation and held-out evaluation
     included; both precisions are printed."""
-    split, found = Split(pictures(900), torch.arange(900) % 10), {}
+    split = Split(pictures(900), torch.arange(900) % 10)
+    found = {}
     names = tuple(str(label) for label in range(10))
     options = ImageOptions(device=device, held_out_fraction=1 / 9)
     dataset = make_image_dataset(
@@ -186,7 +188,8 @@ def text_meta_step(device: str) -> None:
     that it shows what run_all.sh asks of glibc; `PYTHONPATH=. .venv/bin/python benchmarks/speed.py`
     is without."""
     model = build_network(TextNetwork(), classes=2, inputs=10_000, seed=0).to(device).train()
-    x, y = torch.rand(32, 10_000, device=device), torch.arange(32, device=device) % 2
+    x = torch.rand(32, 10_000, device=device)
+    y = torch.arange(32, device=device) % 2
     moved = inner_parameter_names(model, "all")
     problem = MetaProblem(Half(x[:16], y[:16]), Half(x[16:], y[16:]), moved, 0.001, "paper", 0.1)
     taken = fastest(partial(exact_meta_gradient, model, problem), device=device)[0]
@@ -213,7 +216,8 @@ def count_passes(method: Method, batches: list[Tensor]) -> tuple[float, float]:
     """How many forward passes alone, and forward passes with a backward one, an image takes in a
     step.
     """
-    forward, backward = [0], [0]
+    forward = [0]
+    backward = [0]
 
     def count(head: nn.Module, inputs: tuple[Tensor, ...], z: Tensor) -> None:
         forward[0] += len(z)
@@ -240,10 +244,8 @@ def bare_steps(
     """So many passes, and the optimiser's step where there is one, on networks like the method's,
     and nothing else.
     """
-    alone, trained = (
-        copy.deepcopy(getattr(method, "teacher", method.model)),
-        copy.deepcopy(method.model),
-    )
+    alone = copy.deepcopy(getattr(method, "teacher", method.model))
+    trained = copy.deepcopy(method.model)
     logits = trained.rotation_logits if isinstance(trained, Parallel) else lambda x: trained(x).main
     adapted = [parameter for parameter in trained.parameters() if parameter.requires_grad]
     optimizer = method.make_optimizer(adapted, lr=method.learning_rate) if method.adapts else None
@@ -268,7 +270,8 @@ def bare_steps(
 
 def cost(name: str, device: str) -> tuple[float, float]:
     """A method on batches of 32: seconds an image that adapts, and that is only predicted."""
-    batches, kind = list(prepared(BATCH * BATCHES, device).split(BATCH)), METHODS[name]
+    batches = list(prepared(BATCH * BATCHES, device).split(BATCH))
+    kind = METHODS[name]
     objective = OBJECTIVES[kind.objective]
     heads = {"parallel": objective.parallel, "auxiliary": objective.auxiliary}
     model = build_network(NETWORK, classes=10, seed=0, **heads).to(device)  # type: ignore[arg-type]
@@ -293,7 +296,8 @@ def augmentations(device: str, cotta: float) -> None:
     """AugMix, CoTTA's copies beside its step (`cotta`: seconds an image), and the fifteen
     corruptions.
     """
-    generator, x = torch.Generator().manual_seed(0), pictures(1000).to(device)
+    generator = torch.Generator().manual_seed(0)
+    x = pictures(1000).to(device)
     (taken,) = fastest(lambda: augmix(x, generator, severity=-1), device=device)
     print(f"AugMix: {1000 / taken:,.0f} images/s in batches")
     inputs = prepared(BATCH, device)

@@ -44,7 +44,8 @@ def pictures(count: int) -> Tensor:
 
 def meta_gradients(device: str) -> dict[str, Callable[[], object]]:
     """The meta-gradient of ResNet-26 on 100 + 100 images, in each reading and each way there is."""
-    meta, objectives = module_of_training("meta"), module_of_training("objectives")
+    meta = module_of_training("meta")
+    objectives = module_of_training("objectives")
     model = build_network(NETWORK, classes=10, seed=0).to(device).train()
     x = (pictures(200).to(device).float() / 127.5 - 1).to(memory_format=torch.channels_last)
     y = torch.arange(200, device=device) % 10
@@ -62,7 +63,8 @@ def meta_gradients(device: str) -> dict[str, Callable[[], object]]:
 
 def epochs(device: str) -> dict[str, Callable[[], object]]:
     """An epoch of 800 images in batches of 200, augmentation and held-out evaluation included."""
-    pretrain, objectives = module_of_training("pretrain"), module_of_training("objectives")
+    pretrain = module_of_training("pretrain")
+    objectives = module_of_training("objectives")
     split = Split(pictures(900), torch.arange(900) % 10)
     dataset = make_image_dataset(
         name="pictures",

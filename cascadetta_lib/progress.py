@@ -19,7 +19,8 @@ def progress(
     """
     if os.environ.get("CASCADETTA_HEADLESS") != "1":
         return tqdm.auto.tqdm(items, description, total, initial=initial, leave=False)
-    line, rest = "{desc}: {n} of {total}, {remaining} left\n", HEADLESS_INTERVAL
+    line = "{desc}: {n} of {total}, {remaining} left\n"
+    rest = HEADLESS_INTERVAL
     return tqdm.tqdm(
         items,
         description,

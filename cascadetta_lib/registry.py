@@ -28,7 +28,8 @@ class Registry(Iterable[str], Generic[Entry]):
     new file in its folder is all that a new entry needs."""
 
     def __init__(self, kind: str, package: str | None = None) -> None:
-        self.kind, self.package = kind, package
+        self.kind = kind
+        self.package = package
         self._entries: dict[str, Entry] = {}
 
     def add(self, name: str) -> Callable[[Entry], Entry]:

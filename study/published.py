@@ -198,7 +198,8 @@ def load_robustbench(path: str | Path) -> Cascade:
 def load_published(kind: str, path: Path) -> tuple[Cascade, dict[str, Any]]:
     """The network of `release:FILE` or `robustbench:FILE`, and its card. Raises NetworkError."""
     model = load_release(path) if kind == "release" else load_robustbench(path)
-    phi, theta_m = model.feature_extractor, model.main_classifier
+    phi = model.feature_extractor
+    theta_m = model.main_classifier
     network: dict[str, Any] = RELEASE_NETWORK.model_dump()
     if isinstance(phi, WideResNet):
         network = {

@@ -33,10 +33,9 @@ from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
 from study.published import SOURCES, NetworkError, check_file, load_into, load_published
 from study.settings import absolute
 
-SAMPLE, ROUNDING = (
-    256,
-    2,
-)  # examples on which a network is held to its card, and what another machine may differ by
+# examples on which a network is held to its card, and what another machine may differ by
+SAMPLE = 256
+ROUNDING = 2
 KNOWN_IMAGES = 64
 """Clean test images that tell a published network from others of its shape."""
 MOST_ERRORS_OF_STANDARD = 0.15
@@ -142,7 +141,9 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
         raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
     sample = dataset.plain_held_out.take(slice(SAMPLE))
     if fingerprint([*sample]) == described.sample_fingerprint:  # else its data are not at hand
-        built, count, told = built.to(sample.y.device), len(sample.y), described.sample_errors
+        built = built.to(sample.y.device)
+        count = len(sample.y)
+        told = described.sample_errors
         right = held_out_accuracy(
             built, dataset, running_statistics=True, batch_size=SAMPLE, held_out=sample
         )
@@ -373,7 +374,8 @@ def _check_fit(
             f"classes and inputs of shape {found}"
         )
     for name in SEEN_THROUGH[dataset.modality]:
-        wanted, asked = options.get(name), getattr(getattr(dataset, "options", None), name, None)
+        wanted = options.get(name)
+        asked = getattr(getattr(dataset, "options", None), name, None)
         if wanted != asked:
             place = f"{dataset.modality}_{name}={'null' if wanted is None else wanted}"
             advice = f"set {place}" if name in options else "its card does not say by which"

@@ -122,7 +122,8 @@ def made_up_runs(
     modality: Modality = "image",
 ) -> list[Run]:
     """A run of the world for each point and seed, none twice."""
-    study, runs = Study(settings, modality), {}
+    study = Study(settings, modality)
+    runs = {}
     for point in points:
         varied = study.varied(**point.changes)
         for seed in seeds:

@@ -17,7 +17,8 @@ from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import Cascade, batch_norms
 
 pytestmark = pytest.mark.usefixtures("small_updates")
-CLASSES, BATCH = 4, 8
+CLASSES = 4
+BATCH = 8
 CASCADES = {name for name in METHODS if name.startswith("cascade")}
 NEED_MORE = CASCADES | {"ttt"}
 """A Cascade, or TTT's parallel network."""
@@ -104,7 +105,8 @@ def build(kind: str) -> tuple[nn.Module, Tensor]:
     """
     make, modality = NETWORKS[kind]
     torch.manual_seed(0)
-    model, x = make(), TOKENS if modality == "text" else PIXELS
+    model = make()
+    x = TOKENS if modality == "text" else PIXELS
     for norm in batch_norms(model):
         norm.momentum = 1.0
     model(x)
@@ -168,7 +170,8 @@ def test_a_method_that_was_made_works_on_in_double_precision() -> None:
 @pytest.mark.parametrize("name", sorted(CASCADES))
 def test_a_cascade_on_somebodys_backbone(name: str) -> None:
     backbone, x = build("ResNet18")
-    theta_m, backbone.fc = backbone.fc, nn.Identity()
+    theta_m = backbone.fc
+    backbone.fc = nn.Identity()
     adapts_and_returns(
         method_on(name, Cascade(backbone, theta_m, nn.Linear(CLASSES, CLASSES)), x), x
     )

@@ -110,7 +110,8 @@ def test_draws_are_in_range(monkeypatch: pytest.MonkeyPatch, severity: float) ->
     assert acting[0] == 1 and torch.allclose(acting, torch.tensor([1, 2 / 3, 1 / 3]), atol=0.02), (
         "depth in 1..3"
     )
-    colour, turned = magnitude[operation < 4], magnitude[operation >= 4]
+    colour = magnitude[operation < 4]
+    turned = magnitude[operation >= 4]
     low, high = sorted((0.01, severity / 10))
     assert low <= colour.min() < colour.max() <= high and colour.mean() == pytest.approx(
         (low + high) / 2, abs=0.002
@@ -136,7 +137,8 @@ def test_crop_and_flip_one_by_one() -> None:
         flip = bool((image[0, 16, 16] > image[0, 16, 17]).item())
         image = image.flip(2) if flip else image
         row, column = divmod(int(image[0, 16, 16]) - 1, 32)
-        top, left = row + PADDING - 16, column + PADDING - 16
+        top = row + PADDING - 16
+        left = column + PADDING - 16
         assert torch.equal(image, padded[:, top : top + 32, left : left + 32])
         seen.add((top, left, flip))
     assert len(seen) > 0.99 * 2 * (2 * PADDING + 1) ** 2, "all places, mirrored or not"
@@ -228,7 +230,8 @@ def test_a_cotta_copy_moves_as_by_the_release(pictures: Tensor, mirror: bool) ->
 
 
 def test_the_order_of_cotta_s_colours_counts(pictures: Tensor) -> None:
-    x, drawn = pictures.float() / 255, unchanged(brightness=0.6, gamma=0.7)
+    x = pictures.float() / 255
+    drawn = unchanged(brightness=0.6, gamma=0.7)
     brightness_first = module._cotta_copy(x, drawn, [0, 1, 2, 3, 4], False)
     assert torch.allclose(
         brightness_first, TF.adjust_gamma(TF.adjust_brightness(x, 0.6), 0.7), atol=1e-4

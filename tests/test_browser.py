@@ -77,7 +77,8 @@ def exhibits(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
 @pytest.fixture
 def report(exhibits: list[Shown], tmp_path: Path) -> Path:
     """A report of them, with the page of its notebook."""
-    notebook, folder = nbformat.v4.new_notebook(), tmp_path / "notebooks"
+    notebook = nbformat.v4.new_notebook()
+    folder = tmp_path / "notebooks"
     notebook.cells.append(nbformat.v4.new_markdown_cell("# Report\n\n## Exhibits"))
     for exhibit in exhibits:
         cell = nbformat.v4.new_code_cell(f"this_is_code = '{'x' * 200}'")
@@ -233,7 +234,8 @@ def tab(tmp_path: Path) -> Iterator[Tab]:
         "--remote-debugging-port=0",
         f"--user-data-dir={tmp_path / 'chromium'}",
     ]
-    quiet, home = subprocess.DEVNULL, os.environ | {"HOME": str(tmp_path)}
+    quiet = subprocess.DEVNULL
+    home = os.environ | {"HOME": str(tmp_path)}
     process = subprocess.Popen(
         [*command, "--window-size=1500,1000", "about:blank"], env=home, stdout=quiet, stderr=quiet
     )

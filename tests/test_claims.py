@@ -74,7 +74,8 @@ def spread(
 
 def claimed(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
     """A world as the paper describes it. A domain has two batches of ten."""
-    own, severity = method.startswith("cascade"), changes.get("severity")
+    own = method.startswith("cascade")
+    severity = changes.get("severity")
     errors = {"erm": 9, "adabn": 8, "cascade_plus": 2}.get(method, 3 if own else 7)
     errors = (
         10
@@ -92,7 +93,8 @@ def claimed(method: str, objective: str, changes: dict[str, Any], seed: int) -> 
     late = errors - (method == "cascade") if severity is None else severity
     errors -= 2 * bool(method == "cascade" and severity)
     accuracy = 0.9 if own else 0.2 if changes.get("stream") == "gradual" else 0.5
-    alone, nats = accuracy - 0.05 if own else accuracy + 0.1, 1 + 0.1 * (severity or 5)
+    alone = accuracy - 0.05 if own else accuracy + 0.1
+    nats = 1 + 0.1 * (severity or 5)
     later = nats - 0.05 * (method == "cascade")
     work = 36.0 if method == "cotta" else 3.0
     return spread(
@@ -102,11 +104,9 @@ def claimed(method: str, objective: str, changes: dict[str, Any], seed: int) -> 
 
 def contrary(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
     """The opposite of it."""
-    own, severity, size = (
-        method.startswith("cascade"),
-        changes.get("severity"),
-        changes.get("batch_size"),
-    )
+    own = method.startswith("cascade")
+    severity = changes.get("severity")
+    size = changes.get("batch_size")
     errors = 9 if method == "cascade" else 2
     if size == 16 and method in ("cascade", "ttt"):
         errors = 4 if method == "cascade" else 9
@@ -233,7 +233,8 @@ def test_the_whole_interval_decides() -> None:
 
 
 def test_all_parts_must_hold_each_by_its_own_interval() -> None:
-    good, unclear = (1.0, 1.1, 0.9), (-1.0, 1.0, 0.1)
+    good = (1.0, 1.1, 0.9)
+    unclear = (-1.0, 1.0, 0.1)
     assert weighed(good, good, good).outcome == "supported"
     assert weighed(good, unclear).outcome == "undecided"
     # Each alone holds: so do twenty together, because none of them may fail.
@@ -243,7 +244,8 @@ def test_all_parts_must_hold_each_by_its_own_interval() -> None:
 
 
 def test_one_of_many_parts_must_miss_the_bound_by_more_to_refute() -> None:
-    good, barely = (1.0, 1.1, 0.9, 1.2), (-2.5, -2.2, -1.5, -0.6)
+    good = (1.0, 1.1, 0.9, 1.2)
+    barely = (-2.5, -2.2, -1.5, -0.6)
     # Mean −1.7 with a standard error of 0.424: t = −4.0, where Student's quantile is 3.18.
     assert weighed(barely).outcome == "contradicted"
     several = weighed(barely, good, (3.0, 2.5, 3.1, 2.0), (2.0, 3.5, 2.2, 2.4))
@@ -298,7 +300,8 @@ def test_the_error_over_images_is_added_to_that_over_orders() -> None:
 
 
 def test_the_estimate_is_that_of_the_strongest_rival() -> None:
-    noisy, sure = (-9.0, 6.0, -3.0), (-0.5, -0.51, -0.49)
+    noisy = (-9.0, 6.0, -3.0)
+    sure = (-0.5, -0.51, -0.49)
     assert weighed(noisy, sure).estimate.mean == pytest.approx(-0.5)
     assert weighed((9.0, 3.0, 6.0), (2.0, 2.01, 1.99)).estimate.mean == pytest.approx(6)
 
@@ -356,7 +359,8 @@ def test_what_is_missing_is_named() -> None:
 
 
 def test_one_network_is_enough_for_a_claim_that_one_refutes() -> None:
-    runs, one = main_runs((0,)), Evidence(pd.DataFrame({"part": [0.0]}))
+    runs = main_runs((0,))
+    one = Evidence(pd.DataFrame({"part": [0.0]}))
     found = []
     for name in ("c10-error", "theorem-convex"):
         claim = BY_NAME[name]
@@ -380,7 +384,8 @@ def test_speed_is_judged_by_counted_work_whatever_the_machine_and_its_load(
 
 
 def test_seeds_that_share_one_network_are_no_three_seeds() -> None:
-    claim, runs = BY_NAME["c10-error"], main_runs()
+    claim = BY_NAME["c10-error"]
+    runs = main_runs()
     for run in runs.stored:
         checkpoint = run.request.checkpoint.model_copy(update={"weights": "brought:0123"})
         vars(run)["request"] = run.request.model_copy(update={"checkpoint": checkpoint})
@@ -691,7 +696,8 @@ def test_text_is_judged_on_the_papers_reviews_alone() -> None:
 
 
 def test_one_rate_is_no_choice() -> None:
-    evidence, claim = Evidence(pd.DataFrame({"part": [1.0, 2.0, 3.0]})), BY_NAME["field-cascade"]
+    evidence = Evidence(pd.DataFrame({"part": [1.0, 2.0, 3.0]}))
+    claim = BY_NAME["field-cascade"]
     for rates, reason in (
         ((0.001,), "a single learning rate, which leaves nothing to choose"),
         ((0.001, 0.01), ""),
@@ -706,10 +712,8 @@ def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice(
     monkeypatch.setattr(
         Exhibit, "show", lambda self, runs: Shown(self, "data", [], None, runs.stored)
     )
-    claim, study = (
-        BY_NAME["field-cascade"],
-        Study(quick(image_dataset="cifar10", image_weights="shipped")),
-    )
+    claim = BY_NAME["field-cascade"]
+    study = Study(quick(image_dataset="cifar10", image_weights="shipped"))
     options = study.checkpoint_request("meta").options
     known = {"data_fingerprint": "these", "data": "copies", "options": options}
     cases = {
@@ -776,7 +780,8 @@ def test_methods_without_the_cascade_leave_its_claims_without_a_verdict(
     methods: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exhibit that has no runs at all then has no column of severities or batch sizes either."""
-    settings, runs = quick(results_folder=str(tmp_path), image_methods=methods), main_runs().stored
+    settings = quick(results_folder=str(tmp_path), image_methods=methods)
+    runs = main_runs().stored
     monkeypatch.setattr(
         Store, "runs", lambda store, wanted: (run for run in runs if wanted(run.request))
     )

@@ -34,7 +34,8 @@ def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Nu
     """Errors of the ten images in a domain's first batch; E is that many twentieths. On the source
     Tent is best at the small rate and Cascade+ at the large one; on the test domains it is the
     other way round, which must not count."""
-    large, stream = changes.get("online_learning_rate") == 0.01, changes.get("stream")
+    large = changes.get("online_learning_rate") == 0.01
+    stream = changes.get("stream")
     better = large == (method == "cascade_plus")
     errors = {"erm": 9, "adabn": 8, "cascade_plus": 3}.get(method, 6) - (
         better == (stream == HELD_OUT_CORRUPTIONS)
@@ -105,10 +106,8 @@ def test_every_contestant_has_the_same_rates_and_rivals_have_the_same_terms(
     points = pd.DataFrame(
         [(p.label, p.changes["online_learning_rate"]) for p in EXHIBITS["choice"].points(settings)]
     )
-    rates, by_label = (
-        points.groupby(0)[1].agg(tuple),
-        {one.label: one for one in contestants(settings)},
-    )
+    rates = points.groupby(0)[1].agg(tuple)
+    by_label = {one.label: one for one in contestants(settings)}
     adapting = {label for label, one in by_label.items() if METHODS[one.method].adapts}
     assert set(rates) == {(0.001, 0.01)} and set(rates.index) == adapting
     plus = METHODS["cascade_plus"]

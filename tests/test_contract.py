@@ -69,7 +69,8 @@ class ByHand(nn.BatchNorm2d):
     """A BatchNorm that does the arithmetic itself."""
 
     def forward(self, x: Tensor) -> Tensor:
-        mean, variance = self.running_mean, self.running_var
+        mean = self.running_mean
+        variance = self.running_var
         if self.training:
             variance, mean = torch.var_mean(x, (0, 2, 3), correction=0)
         assert mean is not None and variance is not None

@@ -45,7 +45,8 @@ STATISTICS = ("median_psnr_db", "mean_shift", "mean_image_std", "gradient_ratio"
 
 def measure(clean: Tensor, corrupted: Tensor) -> dict[str, float]:
     """The statistics of corruption_stats.csv; shift and deviation in grey levels."""
-    before, after = clean.float(), corrupted.float()
+    before = clean.float()
+    after = corrupted.float()
     error = (after - before).square().mean(dim=(1, 2, 3)).clamp(min=1e-10)
     gradients = [images.diff(dim=2).abs().mean() for images in (before, after)]
     return {
@@ -174,7 +175,8 @@ def test_pixelate_and_jpeg_are_those_of_pillow_bit_for_bit(severity: int, size: 
     quality = PARAMETERS["jpeg_compression"][size][severity - 1]
     small = (int(size * factor),) * 2
     box = Image.Resampling.BOX
-    pixelated, coded = [], []
+    pixelated = []
+    coded = []
     for pixels in images.permute(0, 2, 3, 1).numpy():
         image = Image.fromarray(pixels)
         pixelated.append(np.asarray(image.resize(small, box).resize((size, size), box)))
@@ -223,7 +225,8 @@ def test_the_held_out_corruptions_are_those_of_their_definitions(severity: int) 
     )
     # Speckle is a share of the pixel: none on black, and of middle tones, which are not clipped,
     # about this much.
-    noise, middle = found("speckle_noise") - before, (before > 0.2) & (before < 0.4)
+    noise = found("speckle_noise") - before
+    middle = (before > 0.2) & (before < 0.4)
     assert (noise[before == 0] == 0).all()
     assert (noise[middle] / before[middle]).std() == pytest.approx(
         parameters("speckle_noise"), rel=0.05

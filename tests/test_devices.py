@@ -50,7 +50,8 @@ COPIES: dict[Modality, Copies | str | None] = {
     "text": None,
     "speech": spectrogram_copies,
 }
-META, UNIT = torch.device("meta"), (0.0, 1.0)
+META = torch.device("meta")
+UNIT = (0.0, 1.0)
 TRAINABLE = [(name, "image") for name in OBJECTIVES]
 TRAINABLE += [
     (name, modality)
@@ -81,7 +82,9 @@ class Waits(TorchDispatchMode):
 
     def __init__(self, answer: float = 1.0) -> None:
         super().__init__()
-        self.answer, self.reads, self.copies = answer, 0, 0
+        self.answer = answer
+        self.reads = 0
+        self.copies = 0
         self.functions = Functions(self)
 
     def __enter__(self) -> "Waits":
@@ -94,9 +97,11 @@ class Waits(TorchDispatchMode):
         self.functions.__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        aten, kwargs = torch.ops.aten, kwargs or {}
+        aten = torch.ops.aten
+        kwargs = kwargs or {}
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        on_meta, target = any(tensor.is_meta for tensor in tensors), kwargs.get("device")
+        on_meta = any(tensor.is_meta for tensor in tensors)
+        target = kwargs.get("device")
         if on_meta and (func is aten._local_scalar_dense.default or target == torch.device("cpu")):
             self.reads += 1
             read = torch.full(
@@ -124,7 +129,8 @@ class Functions(TorchFunctionMode):
         self.waits = waits
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result, generator = func(*args, **(kwargs or {})), (kwargs or {}).get("generator")
+        result = func(*args, **(kwargs or {}))
+        generator = (kwargs or {}).get("generator")
         if func in (torch.tensor, torch.as_tensor, Tensor.new_tensor):
             self.waits.copies += result.is_meta
         if generator is not None:
@@ -215,7 +221,8 @@ def test_what_is_counted_as_a_wait() -> None:
 
 
 def test_a_generator_of_another_device_is_seeded_by_the_cpus() -> None:
-    first, again = seeded(), seeded()
+    first = seeded()
+    again = seeded()
     assert generator_for(torch.ones(1), first) is first
     x = torch.ones(1, device=META)
     seeds = [generator_for(x, generator).initial_seed() for generator in (first, first, again)]
@@ -290,7 +297,8 @@ def test_what_is_chosen_is_the_same_where_all_is_computed() -> None:
         (lambda x: augment(x, seeded(1), probability=1.0), waveforms),
     ):
         assert torch.allclose(augmentation(x.as_subclass(Elsewhere)), augmentation(x), atol=1e-6)
-    changed, chosen = torch.zeros(3, 2).as_subclass(Elsewhere), torch.tensor([True, False, True])
+    changed = torch.zeros(3, 2).as_subclass(Elsewhere)
+    chosen = torch.tensor([True, False, True])
     change_chosen(changed, chosen, lambda x, other: x + other, torch.arange(3.0)[:, None])
     assert changed.tolist() == [[0, 0], [0, 0], [2, 2]]
 

@@ -89,11 +89,9 @@ class Checkout:
     """run_all.sh in a folder of its own with a stand-in for uv and for the study."""
 
     def __init__(self, folder: Path) -> None:
-        self.root, self.calls, self.fails = (
-            folder / "a check out",
-            folder / "calls",
-            folder / "fails",
-        )
+        self.root = folder / "a check out"
+        self.calls = folder / "calls"
+        self.fails = folder / "fails"
         workflow = self.root / "study" / "workflow"
         workflow.mkdir(parents=True)
         for name in ("run_all.sh", "pyproject.toml", "requirements.txt", "requirements-test.txt"):

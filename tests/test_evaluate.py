@@ -72,14 +72,16 @@ def test_metrics_against_a_brute_force_recomputation_for_every_method(
     """
     stream = [*STREAM, STREAM[1]]
     for name in METHODS:
-        evaluated, resets = make(name), []
+        evaluated = make(name)
+        resets = []
         reset = evaluated.reset
         evaluated.reset = lambda: (resets.append(1), reset())[1]  # type: ignore[method-assign]  # noqa: B023
         result = Evaluator(evaluated, dataset, stream, BATCH).run()
         # Before the stream, the source, two domains alone, after it all.
         assert len(resets) == (5 if evaluated.adapts else 2)
         method = make(name)
-        errors, reached = [], []
+        errors = []
+        reached = []
         for domain in stream:
             errors.append(adapt_by_hand(method, dataset, domain))
             reached.append(accuracy_by_hand(method, dataset, domain))
@@ -147,7 +149,8 @@ def test_what_forward_transfer_needs_is_measured_only_where_it_is_asked_for(
 
 def test_records_tell_entropies(dataset: ImageDataset) -> None:
     about_a = ["entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement"]
-    cascade, erm = evaluate("cascade", dataset).batches, evaluate("erm", dataset).batches
+    cascade = evaluate("cascade", dataset).batches
+    erm = evaluate("erm", dataset).batches
     assert cascade[about_a].notna().all().all() and cascade["agreement"].between(0, 1).all()
     assert (cascade["entropy_of_mean_auxiliary"] >= cascade["entropy_auxiliary"] - 1e-6).all(), (
         "entropy is concave"
@@ -202,7 +205,8 @@ def assert_by_hand(
     """E and A, of batches given as (place of the domain in the stream, place of the example in the
     domain).
     """
-    method, found = make(name), []
+    method = make(name)
+    found = []
     held = [dataset.domain(*domain) for domain in STREAM]
     for step in (method, lambda x: method.predict(x).main):
         wrong = {place: [] for place in range(len(STREAM))}
@@ -277,7 +281,8 @@ def test_a_correlated_stream_by_hand(dataset: ImageDataset) -> None:
         Evaluator(make("adabn"), dataset, STREAM, BATCH, **how, seed=seed).run()
         for seed in (3, 3, 4)
     ]
-    generator, batches = np.random.default_rng(3), []
+    generator = np.random.default_rng(3)
+    batches = []
     for place, domain in enumerate(STREAM):
         labels = dataset.domain(*domain).y.numpy()
         order = draw_order("correlated", labels, 1e-9, generator)

@@ -318,7 +318,8 @@ def test_cells(
 
 def test_the_mean_over_batch_sizes_is_over_all_of_the_papers() -> None:
     settings = SETTINGS.vary("image", {"ablation_batch_sizes": (128, 64, 32, 16)})
-    found, points = [], points_of(settings, ["batch_size"])
+    found = []
+    points = points_of(settings, ["batch_size"])
     for lacking in ({}, {1}, {0, 1}):  # The seeds that have no run at 16.
         made = made_up_runs(settings, world, points, (0, 1))
         kept = [run for run in made if run.request.batch_size != 16 or run.seed not in lacking]
@@ -340,7 +341,8 @@ def test_by_batch_size_the_runs_of_the_main_study_serve_at_its_own() -> None:
         ]
         return {one for one in requests if one.method not in ("erm", "adabn")}
 
-    sizes, main = asked("batch_size"), asked("main_image")
+    sizes = asked("batch_size")
+    main = asked("main_image")
     assert len(main) == 4 and {one.with_transfer for one in sizes if one.batch_size == 32} == main
     assert not any(one.forward_transfer for one in sizes), "no table by batch size has F"
 
@@ -910,7 +912,8 @@ def test_every_exhibit_can_be_asked_for(tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"results_folder": str(tmp_path)})
     for name in EXHIBITS:
         exhibit = EXHIBITS[name]
-        study, points = Study(settings, exhibit.modality), exhibit.points(settings)
+        study = Study(settings, exhibit.modality)
+        points = exhibit.points(settings)
         requests = [
             study.varied(**point.changes).request(point.method, point.objective) for point in points
         ]
@@ -1108,7 +1111,8 @@ def test_numbers_have_one_form() -> None:
 
 
 def test_a_folder_holds_what_this_report_wrote(tmp_path: Path, shown: Show) -> None:
-    main, gradual = shown("main_image"), shown("gradual")
+    main = shown("main_image")
+    gradual = shown("gradual")
     (tmp_path / "notes.txt").write_text("mine")
     told = save_all([main, gradual], tmp_path)
     assert "Removed" not in told and "left there: notes.txt" in told

@@ -119,7 +119,8 @@ def test_a_damaged_file_is_never_used(
 
 def test_a_hash_that_nobody_published_is_recorded(small: Small, tmp_path: Path) -> None:
     small.hash = None
-    folder, whole = tmp_path / "data", small.path.read_bytes()
+    folder = tmp_path / "data"
+    whole = small.path.read_bytes()
     small.path.write_bytes(whole[:100])
     with pytest.raises(DataMissing, match="cannot be unpacked"):
         small.fetch(folder)
@@ -226,7 +227,8 @@ def test_no_link_leaves_the_folder(server: Any, tmp_path: Path) -> None:
     path = tmp_path / "served" / "small.tar"
     with tarfile.open(path, "w") as tar:
         link = tarfile.TarInfo("link")
-        link.type, link.linkname = tarfile.SYMTYPE, ".."
+        link.type = tarfile.SYMTYPE
+        link.linkname = ".."
         tar.addfile(link)
         tar.addfile(tarfile.TarInfo("link/evil.txt"))
     with pytest.raises(DataMissing, match="cannot be unpacked"):

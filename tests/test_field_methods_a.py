@@ -76,7 +76,9 @@ def assert_stepped(method: Method, by_scale: Any, by_shift: Any) -> None:
 
 
 def test_eta_weighs_sure_examples_and_leaves_out_those_like_the_mean_prediction() -> None:
-    p, h, limit = softmax(ROWS), entropy(ROWS), 0.4 * LARGEST
+    p = softmax(ROWS)
+    h = entropy(ROWS)
+    limit = 0.4 * LARGEST
     assert (h < limit).tolist() == [True, True, False, True, False]
     method = make("eta")
     loss, outputs = method.loss(rows(0, 2))
@@ -94,7 +96,8 @@ def test_eta_weighs_sure_examples_and_leaves_out_those_like_the_mean_prediction(
 
 @pytest.mark.parametrize(("first", "chosen"), [((0, 0, 0, 1), True), ((0, 0, 1), False)])
 def test_unlike_is_a_cosine_below_two_fifths(first: tuple[int, ...], chosen: bool) -> None:
-    p, method = softmax(ROWS), make("eta")
+    p = softmax(ROWS)
+    method = make("eta")
     method.loss(rows(*first))
     mean = p[list(first)].mean(0)
     cosine = p[1] @ mean / np.linalg.norm(p[1]) / np.linalg.norm(mean)
@@ -103,7 +106,8 @@ def test_unlike_is_a_cosine_below_two_fifths(first: tuple[int, ...], chosen: boo
 
 
 def test_the_step_of_eta_takes_the_weights_of_examples_as_constants() -> None:
-    method, h = make("eta"), entropy(ROWS)
+    method = make("eta")
+    h = entropy(ROWS)
     method(rows(0, 1, 2))
     assert_stepped(method, *gradient(ROWS[:2], ROWS[:2], np.exp(0.4 * LARGEST - h[:2]) / 2))
 
@@ -123,7 +127,8 @@ def test_the_fisher_information_is_that_of_one_example_at_a_time() -> None:
         model[0].running_var.uniform_(0.5, 2)
         model[0].weight.uniform_(0.5, 2)
         model[0].bias.uniform_(-1, 1)
-    source, total = 3 * torch.randn(60, 3, dtype=torch.float64), torch.zeros(6, dtype=torch.float64)
+    source = 3 * torch.randn(60, 3, dtype=torch.float64)
+    total = torch.zeros(6, dtype=torch.float64)
     model.eval()
     for x in source:
         logits = model(x[None])[0]
@@ -137,7 +142,8 @@ def test_the_fisher_information_is_that_of_one_example_at_a_time() -> None:
 
 
 def test_eata_adds_the_weighted_distance_from_the_source() -> None:
-    method, without = make("eata", source=rows(0, 1, 2, 3)), make("eta")
+    method = make("eata", source=rows(0, 1, 2, 3))
+    without = make("eta")
     apart = np.array([0.3, -0.2, 0.1, 0.05, -0.4, 0.2])
     with torch.no_grad():
         for each in (method, without):
@@ -159,7 +165,8 @@ def test_rdumb_starts_anew_before_every_update_that_follows_so_many(
 ) -> None:
     assert rdumb.UPDATES == 1000
     monkeypatch.setattr(rdumb, "UPDATES", 3)
-    method, other = make("rdumb"), make("eta")
+    method = make("rdumb")
+    other = make("eta")
     x = rows(0, 1, 3)
     once, *_, thrice = [other(x) for _ in range(3)]
     assert [torch.equal(method(x), once) for _ in range(7)] == [
@@ -185,7 +192,8 @@ def test_sar_descends_by_the_gradient_at_the_weights_above() -> None:
     # The fourth row is sure at the weights and no longer above, and the last one the other way
     # round.
     x = np.concatenate([ROWS[[0, 2, 3]], [[3.0, 0.0, 0.5], [0.0, 2.98, 0.5]]])
-    limit, h = 0.4 * LARGEST, entropy(x)
+    limit = 0.4 * LARGEST
+    h = entropy(x)
     assert (h < limit).tolist() == [True, False, True, True, False]
     by_scale, by_shift = gradient(x, x, (h < limit) / 3)
     length = np.sqrt((by_scale**2).sum() + (by_shift**2).sum())
@@ -254,7 +262,9 @@ def test_deyo_weighs_by_certainty_and_by_what_the_shuffling_takes() -> None:
     order = torch.rand(5, 16, generator=torch.Generator().manual_seed(7)).argsort(1)
     assert (order[:, 0] != 0).all()
     destroyed = np.stack([pixels[image, :, order[image, 0]] for image in range(5)])
-    h, image, predicted = entropy(z), np.arange(5), z.argmax(1)
+    h = entropy(z)
+    image = np.arange(5)
+    predicted = z.argmax(1)
     drop = softmax(z)[image, predicted] - softmax(destroyed)[image, predicted]
     assert (h < 0.4 * LARGEST).tolist() == [True, True, False, False, True]
     assert (h < 0.5 * LARGEST).tolist() == [True, True, True, False, True]
@@ -292,7 +302,8 @@ def test_deyo_refuses_what_it_cannot_cut() -> None:
 def test_the_step_of_rpl() -> None:
     method = make("rpl")
     x = ROWS[[0, 2]]
-    p, best = softmax(x), np.eye(3)[x.argmax(1)]
+    p = softmax(x)
+    best = np.eye(3)[x.argmax(1)]
     q = (p * best).sum(1, keepdims=True)
     assert close(method.loss(rows(0, 2))[0], ((1 - q**0.8) / 0.8).mean())
     method(rows(0, 2))

@@ -18,7 +18,8 @@ from cascadetta_lib.methods.field import lame, roid, rotta
 from cascadetta_lib.methods.field.rotta import Example, place_for
 from cascadetta_lib.models import Cascade
 
-CENTRE, VARIANCE = torch.tensor([0.5, -1.0]), torch.tensor([2.0, 0.5])
+CENTRE = torch.tensor([0.5, -1.0])
+VARIANCE = torch.tensor([2.0, 0.5])
 """The source's running statistics."""
 
 
@@ -27,7 +28,8 @@ class Small(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm, self.last = nn.BatchNorm1d(2), nn.Linear(2, 3)
+        self.norm = nn.BatchNorm1d(2)
+        self.last = nn.Linear(2, 3)
         self.norm.running_mean.copy_(CENTRE)
         self.norm.running_var.copy_(VARIANCE)
         self.norm.weight.data, self.norm.bias.data = (
@@ -75,9 +77,11 @@ def test_cotta_step_written_by_hand(sure: bool, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(cotta, "COPIES", 2)
     monkeypatch.setattr(cotta, "RESTORE_PROBABILITY", 0.0)
-    method, x = make("cotta", copies=two_copies, predict="before", optimizer="sgd"), numbers(8)
+    method = make("cotta", copies=two_copies, predict="before", optimizer="sgd")
+    x = numbers(8)
     (method.anchor if sure else method.teacher).last.weight.data *= 20
-    student, teacher = Small(), copy.deepcopy(method.teacher)
+    student = Small()
+    teacher = copy.deepcopy(method.teacher)
     target = teacher(x) if sure else (teacher(x.flip(1)) + teacher(x.square())) / 2
     loss = -(target.softmax(1) * student(x).log_softmax(1)).sum(1).mean()
     gradients = torch.autograd.grad(loss, list(student.parameters()))
@@ -112,7 +116,8 @@ def roid_weights(z: np.ndarray, average: np.ndarray) -> np.ndarray:
 
 
 def test_roid_weights_are_those_of_certainty_and_diversity() -> None:
-    method, expected = make("roid"), roid_weights(LOGITS, UNIFORM)
+    method = make("roid")
+    expected = roid_weights(LOGITS, UNIFORM)
     assert 0 < (expected == 0).sum() < 4, "some are filtered, some are not"
     assert method.weights(torch.from_numpy(LOGITS)).numpy() == pytest.approx(expected)
     average = 0.9 * UNIFORM + 0.1 * softmax(LOGITS).mean(0)
@@ -129,11 +134,14 @@ def test_roid_weighs_equal_predictions_alike() -> None:
 
 @pytest.mark.parametrize("copies", [swapped, None])
 def test_roid_loss_is_the_weighted_sum_over_the_batch_by_its_size(copies: Any) -> None:
-    method, x = make("roid", copies=copies).double(), numbers(5).double()
+    method = make("roid", copies=copies).double()
+    x = numbers(5).double()
     method.model.last.weight.data *= 4
     model = copy.deepcopy(method.model)
     z, other = (model(each).detach().numpy() for each in (x, x.flip(1)))
-    p, q, weights = softmax(z), softmax(other), roid_weights(z, UNIFORM)
+    p = softmax(z)
+    q = softmax(other)
+    weights = roid_weights(z, UNIFORM)
     assert weights[p.max(1) > 0.99].any(), "is taken for 0.99, where the ratio's gradient ends"
     clipped = p.clip(max=0.99)
     losses = -(clipped * np.log(clipped / (1 - clipped) + 1e-5)).sum(1)
@@ -158,7 +166,8 @@ def test_roid_corrects_by_the_smoothed_prior(examples: int, least: float) -> Non
 
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_roid_predicts_with_the_prior_in_both_orders(order: str) -> None:
-    method, x = make("roid", predict=order), numbers(8)
+    method = make("roid", predict=order)
+    x = numbers(8)
     plain = copy.deepcopy(method.model)
     found = method(x)
     z = (method.model if order == "after" else plain)(x)
@@ -166,8 +175,10 @@ def test_roid_predicts_with_the_prior_in_both_orders(order: str) -> None:
 
 
 def test_roid_draws_the_updated_weights_to_the_source() -> None:
-    method, x = make("roid"), numbers(8)
-    source, stepped = copy.deepcopy(method.model), copy.deepcopy(method.model)
+    method = make("roid")
+    x = numbers(8)
+    source = copy.deepcopy(method.model)
+    stepped = copy.deepcopy(method.model)
     method.loss(x)[0].backward()
     scale, shift = method.model.norm.parameters()
     # Adam's first step is the learning rate in the direction of the gradient.
@@ -176,7 +187,8 @@ def test_roid_draws_the_updated_weights_to_the_source() -> None:
     method.reset()
     method(x)
     for name in ("weight", "bias"):
-        own, old = getattr(stepped.norm, name), getattr(source.norm, name)
+        own = getattr(stepped.norm, name)
+        old = getattr(source.norm, name)
         assert torch.allclose(getattr(method.model.norm, name), 0.99 * own + 0.01 * old, atol=1e-6)
         assert not torch.allclose(0.99 * own + 0.01 * old, own, atol=1e-5)
 
@@ -271,10 +283,13 @@ def test_rotta_memory_after_a_long_stream(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_rotta_step_written_by_hand() -> None:
-    method, x = make("rotta", predict="before"), numbers(64)
-    student, source = Small(), Small()
+    method = make("rotta", predict="before")
+    x = numbers(64)
+    student = Small()
+    source = Small()
     before = method(x[:63])
-    norm, last = source.norm, source.last
+    norm = source.norm
+    last = source.last
     assert torch.allclose(before, last(normalised(x[:63], CENTRE, VARIANCE, norm)), atol=1e-5), (
         "by the source's statistics"
     )
@@ -284,8 +299,10 @@ def test_rotta_step_written_by_hand() -> None:
     ages = [64 - one.arrival for one in method.kept]
 
     def blended(inputs: Tensor, network: Small) -> tuple[Tensor, Tensor, Tensor]:
-        own, spread = inputs.mean(0), inputs.var(0, correction=0)
-        average, averaged = 0.95 * CENTRE + 0.05 * own, 0.95 * VARIANCE + 0.05 * spread
+        own = inputs.mean(0)
+        spread = inputs.var(0, correction=0)
+        average = 0.95 * CENTRE + 0.05 * own
+        averaged = 0.95 * VARIANCE + 0.05 * spread
         return network.last(normalised(inputs, average, averaged, network.norm)), average, averaged
 
     z, average, averaged = blended(clean.flip(1), student)
@@ -300,7 +317,8 @@ def test_rotta_step_written_by_hand() -> None:
         parameter - 0.1 * gradient / (gradient.abs() + 1e-8) for gradient, parameter in pairs
     ]
     for name, expected in zip(("weight", "bias"), stepped, strict=True):
-        own, old = getattr(method.model.norm, name), getattr(norm, name)
+        own = getattr(method.model.norm, name)
+        old = getattr(norm, name)
         assert torch.allclose(own, expected, atol=1e-5)
         assert torch.allclose(
             getattr(method.teacher.norm, name) - old, 0.001 * (expected - old), atol=1e-6
@@ -322,7 +340,8 @@ def test_rotta_step_written_by_hand() -> None:
 
 def test_rotta_updates_wherever_in_a_batch_the_64th_example_is() -> None:
     """A batch of 200 brings three updates, and one that ends at 128 as many as two of 64."""
-    method, updates = make("rotta"), []
+    method = make("rotta")
+    updates = []
     step = method.optimizer.step
     method.optimizer.step = lambda: (updates.append(method.arrived), step())  # type: ignore[method-assign]
     method(numbers(200))
@@ -337,7 +356,8 @@ def test_rotta_starts_anew_after_an_update_that_was_interrupted(
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    method, batches = make("rotta"), [numbers(count, count) for count in (32, 64, 64)]
+    method = make("rotta")
+    batches = [numbers(count, count) for count in (32, 64, 64)]
     with monkeypatch.context() as patch:
         if place == "optimizer":
             patch.setattr(method.optimizer, "step", interrupt)
@@ -362,7 +382,8 @@ def test_lame_is_the_fixed_point_that_is_reached_from_the_prediction() -> None:
     """Near are the five others at the smallest angles; the lengths of the features do not
     matter."""
     generator = torch.Generator().manual_seed(0)
-    z, features = torch.randn(12, 3, generator=generator), torch.randn(12, 4, generator=generator)
+    z = torch.randn(12, 3, generator=generator)
+    features = torch.randn(12, 4, generator=generator)
     units = features.numpy() / np.linalg.norm(features.numpy(), axis=1, keepdims=True)
     near = np.linalg.norm(units[:, None] - units, axis=2).argsort(1)[:, 1:6]
     y = p = softmax(z.double().numpy())
@@ -404,8 +425,10 @@ def test_lame_of_one_or_of_equal_examples_is_the_prediction() -> None:
 def test_tema_statistics_after_two_batches(
     counts: tuple[int, int], shares: tuple[float, float]
 ) -> None:
-    method, source = make("tema"), Small()
-    centre, variance = CENTRE, VARIANCE
+    method = make("tema")
+    source = Small()
+    centre = CENTRE
+    variance = VARIANCE
     for seed, (count, share) in enumerate(zip(counts, shares, strict=True)):
         x = numbers(count, seed)
         found = method(x)
@@ -432,7 +455,8 @@ def test_tema_momentum_by_batch_size() -> None:
 
 
 def test_a_source_prior_counts_the_source_as_n_examples_at_every_batch() -> None:
-    method, source = make("source_prior", memory=6), Small()
+    method = make("source_prior", memory=6)
+    source = Small()
     for seed, count in enumerate((8, 2)):
         x = numbers(count, seed)
         own = x.mean(0)
@@ -464,7 +488,8 @@ class Headed(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.inner, self.unused = Small(), nn.Linear(2, 9)
+        self.inner = Small()
+        self.unused = nn.Linear(2, 9)
         self.bypassed = nn.Linear(3, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -472,7 +497,8 @@ class Headed(nn.Module):
 
 
 def test_lame_takes_the_linear_layer_that_is_called_last() -> None:
-    x, model = numbers(9), Headed()
+    x = numbers(9)
+    model = Headed()
     expected = lame.smoothed(copy.deepcopy(model).eval()(x), Small().eval().norm(x))
     assert torch.allclose(METHODS["lame"](model)(x), expected, atol=1e-5)
     model.inner = nn.BatchNorm1d(3)  # type: ignore[assignment]

@@ -173,7 +173,8 @@ def test_contract(kind: str, folder: Path) -> None:
     name = f"{kind}:{folder / 'own'}" if DATASETS[kind].folder == "must" else kind
     check_name(name, "image")
     options = {"train_size": 20, "test_size": 6, "held_out_fraction": 0.25, "crop_and_flip": True}
-    dataset, again = load(name, folder, **options), load(name, folder, **options)
+    dataset = load(name, folder, **options)
+    again = load(name, folder, **options)
     assert re.fullmatch("[0-9a-f]{16}", dataset.fingerprint)
     assert dataset.fingerprint == again.fingerprint == load(name, folder).fingerprint, (
         "it covers all, not the cut"
@@ -208,7 +209,8 @@ def test_contract(kind: str, folder: Path) -> None:
         assert (
             first.shape == batch.shape and first.dtype == torch.uint8 and torch.equal(first, second)
         )
-    prepared, side = dataset.prepare(batch), dataset.input_size or batch.shape[2]
+    prepared = dataset.prepare(batch)
+    side = dataset.input_size or batch.shape[2]
     assert (
         prepared.dtype == torch.float32
         and prepared.shape == (5, 3, side, side)
@@ -230,7 +232,8 @@ def test_on_the_gpu_as_on_the_cpu(folder: Path) -> None:
 
 
 def test_augmentation_follows_the_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dataset, generator = load("npz", folder, crop_and_flip=False), torch.Generator().manual_seed(0)
+    dataset = load("npz", folder, crop_and_flip=False)
+    generator = torch.Generator().manual_seed(0)
     state = generator.get_state()
     assert dataset.weak_augment(dataset.train.x, generator) is dataset.train.x
     assert torch.equal(generator.get_state(), state), "nothing is drawn"
@@ -440,7 +443,8 @@ def test_tiny_imagenet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiny_imagenet, "KNOWN", known)
 
     write_tiny_imagenet_c(folder)
-    whole, cut = load("tiny_imagenet", folder), load("tiny_imagenet", folder, test_size=6)
+    whole = load("tiny_imagenet", folder)
+    cut = load("tiny_imagenet", folder, test_size=6)
     assert whole.official and not cut.official
     for severity in (1, 5):
         domain = whole.domain("fog", severity)
@@ -466,7 +470,8 @@ def test_tiny_imagenet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tiny_imagenet_with_images_missing_is_refused_until_they_are_there(folder: Path) -> None:
-    train, image = folder / "tiny-imagenet-200" / "train" / WNIDS[0], f"images/{WNIDS[0]}_0.JPEG"
+    train = folder / "tiny-imagenet-200" / "train" / WNIDS[0]
+    image = f"images/{WNIDS[0]}_0.JPEG"
     for lacks, found in ((image, r"\(23, 12, 3\)"), ("", r"\(16, 12, 2\)")):
         (train / lacks).rename(folder / "away")
         with pytest.raises(DataMissing, match=rf"{found} .* classes, not \(24, 12, 3\); remove it"):
@@ -517,7 +522,8 @@ def test_npz(folder: Path) -> None:
         assert load("npz", folder).compare_with == expected
 
 
-X, Y = random_images(40, 32), np.arange(40) % 10
+X = random_images(40, 32)
+Y = np.arange(40) % 10
 
 
 @pytest.mark.parametrize(
@@ -658,7 +664,8 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_damaged_kept_array_is_set_aside_and_made_again(tmp_path: Path) -> None:
-    path, array = tmp_path / "kept" / "array.npz", np.arange(1000)
+    path = tmp_path / "kept" / "array.npz"
+    array = np.arange(1000)
     assert np.array_equal(kept_array(path, lambda: array), array)
     assert np.array_equal(kept_array(path, lambda: array + 1), array), "it is not made twice"
     damaged = bytearray(path.read_bytes())
@@ -730,7 +737,8 @@ def test_digits(tmp_path: Path) -> None:
 
 
 def test_examples_that_lie_class_by_class_are_mixed() -> None:
-    x, y = torch.arange(40).view(40, 1, 1, 1), torch.arange(40) // 10
+    x = torch.arange(40).view(40, 1, 1, 1)
+    y = torch.arange(40) // 10
     by_class = mixed(Split(x, y))
     assert set(by_class.y[:12].tolist()) == {0, 1, 2, 3}
     assert torch.equal(y[by_class.x.flatten()], by_class.y), "each image keeps its label"
@@ -790,7 +798,8 @@ def test_a_whole_copy_of_cifar100_is_recognised_in_any_order(real_folder: Path) 
     assert dataset.class_names[dataset.test.y[0]] == "mountain"  # volcano_s_000012.png
     path = real_folder / "cifar-100" / "test.npz"
     with np.load(path) as arrays:
-        x, y = arrays["x"], arrays["y"]
+        x = arrays["x"]
+        y = arrays["y"]
     path.unlink()
     order = np.random.default_rng(0).permutation(len(y))
     np.savez(path, x=x[order], y=y[order])

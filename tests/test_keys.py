@@ -112,7 +112,8 @@ def other_pixels_of_one_size_and_time(world: World) -> None:
     path = world.data / "test.npz"
     status = path.stat()
     with np.load(path) as arrays:
-        x, y = arrays["x"].copy(), arrays["y"]
+        x = arrays["x"].copy()
+        y = arrays["y"]
     x[0] = 255 - x[0]
     np.savez(path, x=x, y=y)
     assert path.stat().st_size == status.st_size

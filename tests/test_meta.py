@@ -58,7 +58,8 @@ def smooth_problem(
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(16, 12, dtype=torch.float64, generator=generator)
     y = torch.randint(3, (16,), generator=generator)
-    names, kind = inner_parameter_names(model, which), OBJECTIVES[objective]
+    names = inner_parameter_names(model, which)
+    kind = OBJECTIVES[objective]
     halves = Half(x[:8], y[:8]), Half(x[8:], y[8:])
     return MetaProblem(*halves, names, 0.3, outer_loss, 0.2, kind)  # type: ignore[arg-type]
 
@@ -67,7 +68,8 @@ def outer_loss_after_the_step(model: Cascade, problem: MetaProblem) -> float:
     """The outer loss after one inner step, written down once more without autograd through the
     step.
     """
-    kind, moved = problem.kind, copy.deepcopy(model)
+    kind = problem.kind
+    moved = copy.deepcopy(model)
     at_psi = (
         losses(moved, problem.meta_train, kind)[0].item()
         if problem.outer_loss == "release"
@@ -126,12 +128,14 @@ WITH_THETA_A = [
 
 @pytest.mark.parametrize("objective", WITH_THETA_A)
 def test_losses_of_each_objective_against_finite_differences(objective: str) -> None:
-    kind, model = OBJECTIVES[objective], smooth_network()
+    kind = OBJECTIVES[objective]
+    model = smooth_network()
     half = smooth_problem(model, "all", "paper", objective).meta_test
 
     def written_out() -> float:
         z, a = model(half.x)
-        p, q = z.softmax(1), a.softmax(1)
+        p = z.softmax(1)
+        q = a.softmax(1)
         own = torch.arange(len(half.y)), half.y
         total = -p[own].log().mean() - 0.2 * (q * q.log()).sum(1).mean()
         if kind.supervised:
@@ -172,7 +176,8 @@ def assert_as_by_double_backward(model: nn.Module, problem: MetaProblem, error: 
     loss, gradients = exact_meta_gradient(model, problem)
     assert loss.item() == pytest.approx(expected_loss.item(), rel=error)
     assert list(gradients) == list(expected)
-    exact, found = flatten(expected.values()), flatten(gradients.values())
+    exact = flatten(expected.values())
+    found = flatten(gradients.values())
     assert (found - exact).norm() <= error * exact.norm()
     for name, value in model.state_dict().items():
         assert torch.equal(value, other.state_dict()[name]), name
@@ -193,10 +198,13 @@ class Features(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4, affine=False)
-        self.conv2, self.bn2 = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.conv1 = nn.Conv2d(3, 4, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(4, affine=False)
+        self.conv2 = nn.Conv2d(4, 4, 3, padding=1)
+        self.bn2 = nn.BatchNorm2d(4)
         self.bn3 = nn.BatchNorm2d(4).eval()
-        self.relu, self.pool = nn.ReLU(inplace=True), nn.MaxPool2d(2)
+        self.relu = nn.ReLU(inplace=True)
+        self.pool = nn.MaxPool2d(2)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.pool(self.relu(self.bn1(self.conv1(x))))
@@ -272,7 +280,8 @@ def test_meta_gradient_of_each_network_against_double_backward(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     never_by_double_backward(monkeypatch)
-    kind, generator = OBJECTIVES[objective], torch.Generator().manual_seed(0)
+    kind = OBJECTIVES[objective]
+    generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     model = NETWORKS[name](kind.auxiliary).train().to(device)
     x = torch.rand(16, *SHAPES.get(name, (3, 32, 32)), generator=generator).to(device)
@@ -299,7 +308,9 @@ class Then(nn.Module):
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.linear, self.bn, self.function = nn.Linear(12, 4), nn.BatchNorm1d(4), function
+        self.linear = nn.Linear(12, 4)
+        self.bn = nn.BatchNorm1d(4)
+        self.function = function
 
     def forward(self, x: Tensor) -> Tensor:
         return self.function(self.bn(self.linear(x)))
@@ -366,8 +377,10 @@ class Shifts(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.linear, self.bn = nn.Linear(12, 4), nn.BatchNorm1d(4)
-        self.first, self.second = nn.Parameter(torch.zeros(8, 4)), nn.Parameter(torch.ones(8, 4))
+        self.linear = nn.Linear(12, 4)
+        self.bn = nn.BatchNorm1d(4)
+        self.first = nn.Parameter(torch.zeros(8, 4))
+        self.second = nn.Parameter(torch.ones(8, 4))
 
     def forward(self, x: Tensor) -> Tensor:
         return (self.bn(self.linear(x)) + self.first + self.second).tanh()
@@ -390,7 +403,8 @@ def test_meta_gradient_under_autocast_is_that_of_double_backward() -> None:
 
 def test_a_value_that_a_rule_needs_must_be_what_it_was() -> None:
     """A product's tangent needs both factors; the tape has been read too late."""
-    weight, scale = torch.ones(3, requires_grad=True), torch.ones(3)
+    weight = torch.ones(3, requires_grad=True)
+    scale = torch.ones(3)
     with Tape() as tape:
         loss = (weight * scale).sum()
     assert tape.derivative(loss, {weight: torch.full((3,), 2.0)}).item() == 6
@@ -400,7 +414,8 @@ def test_a_value_that_a_rule_needs_must_be_what_it_was() -> None:
 
 
 def test_of_a_loss_that_does_not_move_the_derivative_is_zero() -> None:
-    weight, other = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    weight = torch.ones(3, requires_grad=True)
+    other = torch.ones(3, requires_grad=True)
     with Tape() as tape:
         loss = weight.sum()
     assert tape.derivative(loss, {other: torch.ones(3)}).item() == 0

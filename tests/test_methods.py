@@ -108,8 +108,10 @@ def test_reset_is_bit_exact_and_repeats_the_same_predictions(
     name: str, modality: Modality, batch: Tensor
 ) -> None:
     method = make(name, modality)
-    source, tensors = snapshot(method), {n: v.data_ptr() for n, v in method.state_dict().items()}
-    batches, classes = (batch, batch[:3], batch), NETWORKS[modality][1]["classes"]
+    source = snapshot(method)
+    tensors = {n: v.data_ptr() for n, v in method.state_dict().items()}
+    batches = (batch, batch[:3], batch)
+    classes = NETWORKS[modality][1]["classes"]
     first = [method(x) for x in batches]
     assert [z.shape for z in first] == [(count, classes) for count in (8, 3, 8)]
     assert not any(z.requires_grad for z in first)
@@ -204,7 +206,8 @@ def test_what_the_methods_of_the_paper_and_the_cascades_move(name: str, images: 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].adapts])
 def test_a_method_has_the_optimiser_of_its_source(name: str) -> None:
     optimizer = make(name, METHODS[name].modalities[0]).optimizer
-    adam, settings = name in ("tent_adam", "cotta", "roid", "rotta"), optimizer.param_groups[0]
+    adam = name in ("tent_adam", "cotta", "roid", "rotta")
+    settings = optimizer.param_groups[0]
     assert (
         type(optimizer) is (torch.optim.Adam if adam else torch.optim.SGD)
         and settings["lr"] == 0.05
@@ -273,11 +276,9 @@ def test_predict_changes_nothing_and_has_the_batchnorm_mode_of_step(
 def test_train_and_eval_and_inference_mode_change_nothing(
     name: str, modality: Modality, batch: Tensor
 ) -> None:
-    expected, method, inside = (
-        make(name, modality)(batch),
-        make(name, modality),
-        make(name, modality),
-    )
+    expected = make(name, modality)(batch)
+    method = make(name, modality)
+    inside = make(name, modality)
     for call in (method.train, method.eval, lambda: method.eval().train()):
         method.reset()
         assert torch.equal(call()(batch), expected)
@@ -428,11 +429,9 @@ def test_the_ttt_step_written_by_hand(images: Tensor) -> None:
     """Images are cropped and flipped, then turned; the step is that of plain SGD on the shared
     stages.
     """
-    method, model, draws = (
-        make("ttt", seed=3, value_range=(-2.0, 1.0)),
-        network("ttt").train(),
-        seeded(3),
-    )
+    method = make("ttt", seed=3, value_range=(-2.0, 1.0))
+    model = network("ttt").train()
+    draws = seeded(3)
     cropped = crop_and_flip(images, draws, black=-2.0)
     quarters = torch.randint(4, (8,), generator=draws)
     turned = torch.stack(
@@ -452,7 +451,8 @@ def test_the_ttt_step_written_by_hand(images: Tensor) -> None:
 
 
 def test_without_theta_a_the_same_weights_adapt_by_the_entropy_of_z(images: Tensor) -> None:
-    method, without = make("cascade_same_weights"), network("meta")
+    method = make("cascade_same_weights")
+    without = network("meta")
     without.auxiliary_classifier = None
     other = METHODS["cascade_no_auxiliary"](without, learning_rate=0.05)
     cascade = make("cascade")
@@ -514,7 +514,8 @@ def test_cotta_augments_rgb_images_only(images: Tensor) -> None:
     "name", ["tent", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary", "eta", "deyo"]
 )
 def test_diversity_is_in_the_loss_of_every_entropy_based_method(name: str, images: Tensor) -> None:
-    plain, diverse = make(name), make(name, diversity=1.0)
+    plain = make(name)
+    diverse = make(name, diversity=1.0)
     outputs = plain.predict(images)
     logits = (
         outputs.main
@@ -532,7 +533,8 @@ def test_a_memory_blends_the_batch_with_what_it_has_seen() -> None:
     norm = nn.BatchNorm2d(3)
     norm.running_mean.uniform_()
     norm.running_var.uniform_(0.5, 2)
-    mean, variance = norm.running_mean.clone(), norm.running_var.clone()
+    mean = norm.running_mean.clone()
+    variance = norm.running_var.clone()
     model = nn.Sequential(norm)
     names = list(model.state_dict())
     give_statistics(model, lambda norm: RememberedStatistics(norm, examples=24))
@@ -540,7 +542,8 @@ def test_a_memory_blends_the_batch_with_what_it_has_seen() -> None:
     x = 3 * torch.randn(8, 3, 5, 5) + 1
     share = 8 / (8 + 24)
     # The mixture of two groups: the remembered one and the batch, written out.
-    own_mean, own_variance = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
+    own_mean = x.mean((0, 2, 3))
+    own_variance = x.var((0, 2, 3), correction=0)
     both = (1 - share) * mean + share * own_mean
     spread = (1 - share) * (variance + (mean - both) ** 2) + share * (
         own_variance + (own_mean - both) ** 2

@@ -66,7 +66,8 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
     assert (
         found.card["clean_error"] == clean != of_batch == found.card["clean_error_batch_statistics"]
     )
-    adabn, wrong = METHODS["adabn"](found.model), []
+    adabn = METHODS["adabn"](found.model)
+    wrong = []
     for name in HELD_OUT_CORRUPTIONS:
         x, y = dataset.domain(name, 5)
         wrong += (adabn(dataset.prepare(x)).argmax(1) != y).tolist()
@@ -132,7 +133,8 @@ def test_a_copy_of_a_shipped_network_is_that_network(tmp_path: Path) -> None:
 
 
 def test_the_name_says_which_weights() -> None:
-    one, two = nn.Linear(2, 2), nn.Linear(2, 2)
+    one = nn.Linear(2, 2)
+    two = nn.Linear(2, 2)
     two.load_state_dict(one.state_dict())
     assert networks.bring(one, "mine").origin == networks.bring(two, "mine").origin
     with torch.no_grad():
@@ -329,7 +331,8 @@ def test_a_release_is_the_authors_or_refused(tmp_path: Path) -> None:
 
 
 def test_the_authors_network_on_their_pixels() -> None:
-    file, sample = RELEASE / "069c8695_pretrained.pth", RELEASE / "official_test_sample.npz"
+    file = RELEASE / "069c8695_pretrained.pth"
+    sample = RELEASE / "official_test_sample.npz"
     if not file.exists():
         pytest.skip(f"the authors' checkpoint is not in {RELEASE}")
     dataset = load_dataset(f"cifar10_sample:{sample}", ImageOptions(test_size=992))
@@ -388,7 +391,8 @@ def test_a_shipped_network_is_what_its_card_says(path: Path, real_cifar10: Path)
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_a_shipped_network_is_whole(path: Path) -> None:
     """Also where the data that it was trained on are not at hand."""
-    card, history = networks.read_card(path), pd.read_csv(path.with_suffix(".csv"))
+    card = networks.read_card(path)
+    history = pd.read_csv(path.with_suffix(".csv"))
     assert hashlib.sha256(path.read_bytes()).hexdigest() == card.weights_sha256
     assert history["epoch"].tolist() == list(range(1, card.training.epochs + 1))
     # The epoch that is kept is the best one on held-out images: by the running statistics for a

@@ -26,7 +26,9 @@ def executed(tmp_path: Path) -> Path:
     """A notebook as papermill leaves it: parameters, a table with a picture, a picture, lines with
     paths.
     """
-    cell, output, here = nbformat.v4.new_code_cell, nbformat.v4.new_output, tmp_path / "notebooks"
+    cell = nbformat.v4.new_code_cell
+    output = nbformat.v4.new_output
+    here = tmp_path / "notebooks"
     values = {
         "profile": "/results/released/profile.yaml",
         "seed": 3,
@@ -87,7 +89,8 @@ def test_a_folder_whose_name_only_begins_alike_is_another() -> None:
 def test_a_page_beside_its_notebook_has_code_and_the_report_links_to_it(
     executed: Path, tmp_path: Path
 ) -> None:
-    beside, report = executed.with_suffix(".html"), tmp_path / "report.html"
+    beside = executed.with_suffix(".html")
+    report = tmp_path / "report.html"
     write_html(executed, beside)
     write_html(executed, report)
     assert "how to change it" in beside.read_text() and "how to change it" not in report.read_text()

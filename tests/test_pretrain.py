@@ -54,15 +54,14 @@ def test_the_gradient_of_every_objective_is_that_of_its_loss_written_out(
     objective: str, dataset: ImageDataset
 ) -> None:
     """At a learning rate of 0.4, α is 0.2."""
-    kind, changes = (
-        OBJECTIVES[objective],
-        {"outer_loss": "paper", "entropy_weight": 0.3},
-    )
+    kind = OBJECTIVES[objective]
+    changes = {"outer_loss": "paper", "entropy_weight": 0.3}
     training = SHORT.model_copy(
         update=changes | {"inner_learning_rate_ratio": 0.5, "inner_parameters": "all"}
     )
     model: Any = smooth_network(kind.auxiliary)
-    x, y = torch.randn(8, 12, generator=seeded(), dtype=torch.float64), torch.arange(8) % 3
+    x = torch.randn(8, 12, generator=seeded(), dtype=torch.float64)
+    y = torch.arange(8) % 3
     if kind.parallel:
         model = build_network(TINY, classes=4, parallel=True, seed=0).double().train()
         x = dataset.prepare(dataset.train.x[:8]).double()
@@ -99,7 +98,8 @@ def test_a_training_has_the_rates_of_its_schedule_and_an_order_for_each_seed_and
     dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two epochs of four batches, at rates that fall linearly from 0.05 to 0."""
-    make, augment = module.make_optimizer, module._augmented
+    make = module.make_optimizer
+    augment = module._augmented
     rates: list[float] = []
     places: list[int] = []
 
@@ -177,7 +177,8 @@ def kill_after(saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_resumed_training_ends_in_the_same_weights(
     objective: str, changes: dict[str, Any], saves: int, dataset: ImageDataset, tmp_path: Path
 ) -> None:
-    training, state_file = SHORT.model_copy(update=changes), tmp_path / "training.pt"
+    training = SHORT.model_copy(update=changes)
+    state_file = tmp_path / "training.pt"
     whole, history = pretrain(dataset, TINY, objective, training, seed=3)
     with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
         kill_after(saves, patch)
@@ -201,7 +202,8 @@ def test_the_state_is_written_once_the_seconds_have_passed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Four epochs, and a clock that goes on by a second whenever an epoch has ended."""
-    epochs, saves = [], []
+    epochs = []
+    saves = []
 
     def measure(*args: object, **options: object) -> float:
         epochs.append(0.5)
@@ -217,7 +219,8 @@ def test_the_state_is_written_once_the_seconds_have_passed(
 
 
 def test_a_damaged_state_is_set_aside(dataset: ImageDataset, tmp_path: Path) -> None:
-    state_file, whole = tmp_path / "training.pt", pretrain(dataset, TINY, "erm", SHORT, seed=0)[0]
+    state_file = tmp_path / "training.pt"
+    whole = pretrain(dataset, TINY, "erm", SHORT, seed=0)[0]
     with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
         kill_after(1, patch)
         pretrain(
@@ -306,7 +309,8 @@ def test_diagnostics_by_hand() -> None:
     network.
     """
     model = smooth_network().float().eval()
-    x, y = torch.randn(16, 12, generator=seeded()), torch.arange(16) % 3
+    x = torch.randn(16, 12, generator=seeded())
+    y = torch.arange(16) % 3
     found = diagnose(model, Half(x, y))
     copied = copy.deepcopy(model).train()
     z, a = copied(x)
@@ -373,7 +377,8 @@ def test_bfloat16_is_for_the_network_of_objectives_without_a_second_order(
 ) -> None:
     """And not for its inputs: an affine map in bfloat16 would move the image by a part of a
     pixel."""
-    seen, augment = [], module._augmented
+    seen = []
+    augment = module._augmented
     monkeypatch.setattr(
         module,
         "_augmented",

@@ -19,7 +19,8 @@ from study import weights as networks
 from study.published import load_robustbench
 from study.weights import NetworkError
 
-BLOCKS, WIDENING = 2, 2
+BLOCKS = 2
+WIDENING = 2
 """A WideResNet-16-2."""
 
 
@@ -27,7 +28,8 @@ def made_up_state(classes: int = CLASSES) -> dict[str, Tensor]:
     """Random tensors by RobustBench's names: the fourth dimension of a name's shape is that of a
     convolution.
     """
-    generator, state = torch.Generator().manual_seed(0), {}
+    generator = torch.Generator().manual_seed(0)
+    state = {}
 
     def norm(name: str, channels: int) -> None:
         state[f"{name}.weight"], state[f"{name}.running_var"] = 0.5 + torch.rand(
@@ -75,7 +77,8 @@ def logits_by_hand(state: dict[str, Tensor], x: Tensor) -> Tensor:
     x = F.conv2d(x, state["conv1.weight"], padding=1)
     for number in (1, 2, 3):
         for place in range(BLOCKS):
-            block, stride = f"block{number}.layer.{place}", 2 if number > 1 and place == 0 else 1
+            block = f"block{number}.layer.{place}"
+            stride = 2 if number > 1 and place == 0 else 1
             inside = activated(f"{block}.bn1", x)
             if place == 0:
                 x = F.conv2d(inside, state[f"{block}.convShortcut.weight"], stride=stride)
@@ -104,7 +107,8 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("legacy", [False, True])
 def test_the_network_is_the_one_that_the_keys_mean(tmp_path: Path, legacy: bool) -> None:
-    path, x = write(tmp_path / "Standard.pt", made_up_state(), legacy), torch.rand(3, 3, 32, 32)
+    path = write(tmp_path / "Standard.pt", made_up_state(), legacy)
+    x = torch.rand(3, 3, 32, 32)
     before = torch.get_rng_state()
     with torch.no_grad():
         found = load_robustbench(path)(x)

@@ -175,7 +175,8 @@ def test_the_papermill_command_means_what_it_says() -> None:
     for arguments in commands(".venv/bin/papermill"):
         assert (ROOT / arguments[0]).is_file()
         place = arguments.index("-p")
-        name, value = arguments[place + 1], yaml.safe_load(arguments[place + 2])
+        name = arguments[place + 1]
+        value = yaml.safe_load(arguments[place + 2])
         profile = yaml.safe_load(
             (ROOT / arguments[arguments.index("-f") + 1]).read_text(encoding="utf-8")
         )

@@ -39,7 +39,8 @@ def runs_of(
     errors: dict[tuple[str, int], Any], settings: Settings = SETTINGS, count: int = 10
 ) -> list[Run]:
     """A run for each method and seed, with these errors in the batches of each domain."""
-    study, every = Study(settings), errors.items()
+    study = Study(settings)
+    every = errors.items()
     return [
         made_up_run(study.at_seed(seed), name, Numbers(wrong, count=count))
         for (name, seed), wrong in every
@@ -55,7 +56,8 @@ def runs() -> Runs:
 
 def test_a_row_is_a_run_with_its_numbers(runs: Runs) -> None:
     frame = runs.frame(main_points(SETTINGS, "image"))
-    tent, ours = ["Tent", "tent", "meta"], ["Cascade", "cascade", "meta"]
+    tent = ["Tent", "tent", "meta"]
+    ours = ["Cascade", "cascade", "meta"]
     assert frame[["label", "method", "objective", "seed"]].to_numpy().tolist() == [
         [*tent, 0],
         [*tent, 1],
@@ -103,7 +105,8 @@ def test_what_is_missing_is_named(runs: Runs) -> None:
 def test_a_run_without_its_transfer_is_read_and_said_to_be_partial() -> None:
     made = made_up_run(Study(SETTINGS).varied(forward_transfer=False), "tent", Numbers((6, 0)))
     run = replace(made, accuracies=made.accuracies.query("kind == 'stream'"))
-    runs, points = stored(SETTINGS, [run]), points_for(["tent"])
+    runs = stored(SETTINGS, [run])
+    points = points_for(["tent"])
     row = runs.frame(points).iloc[0]
     assert row["E"] == pytest.approx(30) and row["A"] == pytest.approx(50) and math.isnan(row["F"])
     assert (
@@ -196,7 +199,8 @@ def test_the_bootstrap_draws_batches_within_domains() -> None:
 
 
 def test_domains_of_other_examples_are_drawn_apart() -> None:
-    errors, widths = np.random.default_rng(0).binomial(10, 0.3, size=(2, 400)), {}
+    errors = np.random.default_rng(0).binomial(10, 0.3, size=(2, 400))
+    widths = {}
     for modality in ("text", "speech"):
         study = Study(quick(), modality)  # type: ignore[arg-type]
         made = [made_up_run(study, "tent", Numbers(each, count=10)) for each in errors]
@@ -216,7 +220,8 @@ def test_batches_next_to_each_other_that_err_alike_are_not_so_many_batches() -> 
     """400 batches in runs of eight equal ones, drawn in blocks of ∛400 = 7, and the same ones
     shuffled.
     """
-    runs, widths = np.random.default_rng(0).binomial(10, 0.3, size=50).repeat(8), []
+    runs = np.random.default_rng(0).binomial(10, 0.3, size=50).repeat(8)
+    widths = []
     for errors in (runs, np.random.default_rng(1).permutation(runs)):
         found = bootstrap(*by_method(runs_of({("cascade", 0): [0] * 400, ("tent", 0): errors})))
         assert found is not None
@@ -245,7 +250,9 @@ def test_versions_of_an_image_in_a_long_stream_are_no_more_images() -> None:
     settings = quick(
         image_dataset="cifar10_sample:x", image_methods=("tent", "cascade"), image_stream=("fog",)
     )
-    wrong, intervals, of_errors = np.random.default_rng(0).binomial(32, 0.3, size=(2, 31)), [], []
+    wrong = np.random.default_rng(0).binomial(32, 0.3, size=(2, 31))
+    intervals = []
+    of_errors = []
     for versions in (1, 4):
         repeated = {
             (name, 0): np.tile(each, versions)

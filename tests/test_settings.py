@@ -34,7 +34,8 @@ def test_a_profile_has_its_own_label_and_lists_only_what_differs_from_the_defaul
     profile: str,
 ) -> None:
     listed = yaml.safe_load((PROFILES / f"{profile}.yaml").read_text())
-    defaults, settings = flat(make_settings({})), load_profile(profile)
+    defaults = flat(make_settings({}))
+    settings = load_profile(profile)
     assert settings.profile == profile
     assert [
         name for name in listed if name != "profile" and flat(settings)[name] == defaults[name]
@@ -46,7 +47,8 @@ def test_a_profile_has_its_own_label_and_lists_only_what_differs_from_the_defaul
 
 
 def test_paper_is_the_defaults_and_literal_differs_in_the_training_of_images_alone() -> None:
-    paper, literal = load_profile("paper"), load_profile("literal")
+    paper = load_profile("paper")
+    literal = load_profile("literal")
     assert paper == make_settings({"device": "cuda", "image_training_precision": "bfloat16"})
     assert (literal.text, literal.speech) == (paper.text, paper.speech)
     assert literal.image.learning_rate == 0.001 and literal.image.outer_loss == "paper"

@@ -71,13 +71,12 @@ class Cluster:
     """One node. `variables` are the environment in which its commands reach it."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.daemons = folder, dict[str, subprocess.Popen[bytes]]()
+        self.folder = folder
+        self.daemons = dict[str, subprocess.Popen[bytes]]()
         for name in ("state", "spool", "bin"):
             (folder / name).mkdir()
-        host, user = (
-            socket.gethostname().partition(".")[0],
-            subprocess.check_output(["id", "-un"], text=True).strip(),
-        )
+        host = socket.gethostname().partition(".")[0]
+        user = subprocess.check_output(["id", "-un"], text=True).strip()
         conf = folder / "slurm.conf"
         conf.write_text(
             CONF.format(host=host, user=user, folder=folder, ports=[free_port(), free_port()])
@@ -122,10 +121,8 @@ class Cluster:
         found = []
         for place in Path("/proc").glob("[0-9]*"):
             try:
-                variables, name = (
-                    (place / "environ").read_text(errors="replace"),
-                    (place / "comm").read_text(),
-                )
+                variables = (place / "environ").read_text(errors="replace")
+                name = (place / "comm").read_text()
             except OSError:
                 continue
             of_slurm = "SLURM_JOB_ID=" in variables or name.startswith(("slurmd", "slurmstepd"))
@@ -165,7 +162,9 @@ CELLS = (
 def test_a_cancelled_job_and_a_crashed_node_change_no_number(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    notebooks, here, there = tmp_path / "notebooks", tmp_path / "here", tmp_path / "there"
+    notebooks = tmp_path / "notebooks"
+    here = tmp_path / "here"
+    there = tmp_path / "there"
     for folder in (notebooks, here, there):
         folder.mkdir()
     write_notebook(notebooks / "02_adapt_image.ipynb", *CELLS)

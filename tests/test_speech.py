@@ -86,11 +86,9 @@ def test_draws_fill_their_range_and_repeat(name: str) -> None:
 
 
 def test_amplitude_and_noise() -> None:
-    x, noise, value = (
-        tones(3),
-        0.1 * torch.randn(3, SAMPLES, generator=seeded(0)),
-        torch.tensor([0.7, 1.0, 1.1]),
-    )
+    x = tones(3)
+    noise = 0.1 * torch.randn(3, SAMPLES, generator=seeded(0))
+    value = torch.tensor([0.7, 1.0, 1.1])
     assert torch.allclose(speech.change_waveforms("amplitude", x, value, noise), value[:, None] * x)
     assert torch.allclose(
         speech.domain_spectrograms("amplitude", x, value, noise), speech.log_mel(x), atol=0.01
@@ -101,7 +99,8 @@ def test_amplitude_and_noise() -> None:
 
 @pytest.mark.parametrize("value", [0.8, 0.93, 1.0, 1.17])
 def test_pitch_is_linear_interpolation(value: float) -> None:
-    x, drawn = tones(1), torch.tensor([value])
+    x = tones(1)
+    drawn = torch.tensor([value])
     theirs = np.interp(np.arange(0, SAMPLES, 1 / drawn.item()), np.arange(SAMPLES), x[0].numpy())[
         :SAMPLES
     ]
@@ -127,7 +126,8 @@ def test_stretch_is_a_phase_vocoder(rate: float) -> None:
 
 @pytest.mark.parametrize("frames", [-8, -1, 0, 5])
 def test_shift_moves_frames_and_fills_with_nothing(frames: int) -> None:
-    x, value = tones(1), torch.tensor([float(frames)])
+    x = tones(1)
+    value = torch.tensor([float(frames)])
     power = librosa_power(x[0])
     moved = np.zeros_like(power)
     moved[:, max(0, frames) : 32 + min(0, frames)] = power[:, max(0, -frames) : 32 - max(0, frames)]
@@ -159,7 +159,8 @@ def test_high_pass_is_audiomentations(order: int) -> None:
 
 
 def test_reverberation_is_audiomentations(tmp_path: Path) -> None:
-    x, responses = tones(3), torch.randn(3, audio.RESPONSE, generator=seeded(0))
+    x = tones(3)
+    responses = torch.randn(3, audio.RESPONSE, generator=seeded(0))
     for index, result in enumerate(audio.reverberate(x, responses)):
         path = tmp_path / f"{index}.wav"
         soundfile.write(path, responses[index].numpy(), 16000, subtype="FLOAT")
@@ -195,7 +196,8 @@ def test_draws_have_audiomentations_distribution(monkeypatch: pytest.MonkeyPatch
     )
 
     monkeypatch.setattr("numpy.random.uniform", np.random.default_rng(0).uniform)
-    filtering, samples = HighPassFilter(p=1.0), []
+    filtering = HighPassFilter(p=1.0)
+    samples = []
     for _ in range(5000):
         filtering.randomize_parameters(np.zeros(1, np.float32), 16000)
         samples.append((filtering.parameters["cutoff_freq"], filtering.parameters["rolloff"] // 6))
@@ -329,7 +331,8 @@ def test_a_recording_in_two_parts_stays_in_the_first(words: Path, tmp_path: Path
 
 
 def test_sizes(words: Path, tmp_path: Path) -> None:
-    whole, part = load(tmp_path), load(tmp_path, train_size=7, test_size=4, held_out_fraction=0.5)
+    whole = load(tmp_path)
+    part = load(tmp_path, train_size=7, test_size=4, held_out_fraction=0.5)
     assert (len(part.train.y), len(part.held_out.y), len(part.test.y)) == (7, 3, 6), (
         "the list says what is held out"
     )

@@ -149,10 +149,8 @@ def change(name: str, how: Callable[[bytes], bytes]) -> Callable[[Path], object]
 
 def describe(folder: Path, description: bytes) -> None:
     """Another description, whose checksum is true."""
-    sums, before = (
-        folder / "SHA256SUMS",
-        hashlib.sha256((folder / "entry.json").read_bytes()).hexdigest(),
-    )
+    sums = folder / "SHA256SUMS"
+    before = hashlib.sha256((folder / "entry.json").read_bytes()).hexdigest()
     (folder / "entry.json").write_bytes(description)
     sums.write_text(sums.read_text().replace(before, hashlib.sha256(description).hexdigest()))
 
@@ -333,7 +331,9 @@ def test_what_a_kill_left_hidden_is_no_part_of_an_entry(store: Store) -> None:
 
 
 def test_who_waits_for_another_maker_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, told, said = threading.Event(), threading.Event(), list[str]()
+    begun = threading.Event()
+    told = threading.Event()
+    said = list[str]()
 
     def slow(folder: Path) -> Made:
         begun.set()
@@ -462,7 +462,8 @@ def test_the_shipped_cascade_does_again_what_was_kept_of_laptop(
     )
     run = Study(settings).varied(stream=("gaussian_noise", "shot_noise")).run("cascade")
     assert run.request.checkpoint.weights == asked["checkpoint"]["weights"]
-    found, wanted = run.batches, batches.head(len(run.batches))
+    found = run.batches
+    wanted = batches.head(len(run.batches))
     assert found["count"].tolist() == wanted["count"].tolist() and found["count"].sum() == 320
     assert abs(found["errors"].sum() - wanted["errors"].sum()) <= 2
     assert np.allclose(found["entropy_main"], wanted["entropy_main"], rtol=0.002)

@@ -96,9 +96,11 @@ def test_delta_is_how_long_the_runs_of_a_label_are() -> None:
 def test_the_pieces_of_the_labels_by_hand() -> None:
     """Two labels of ten and five examples, cut in the proportions that the generator draws
     first."""
-    labels, delta = np.array([0, 0, 1] * 5), 1.0
+    labels = np.array([0, 0, 1] * 5)
+    delta = 1.0
     shares = (generator := np.random.default_rng(7)).dirichlet([delta, delta], 2)
-    of_0, of_1 = (round(10 * shares[0, 0]), round(5 * shares[1, 0]))
+    of_0 = round(10 * shares[0, 0])
+    of_1 = round(5 * shares[1, 0])
     zeros, ones = (np.flatnonzero(labels == label) for label in (0, 1))
     turns = [(zeros[:of_0], ones[:of_1]), (zeros[of_0:], ones[of_1:])]
     expected = [

@@ -300,7 +300,8 @@ def test_a_killed_training_goes_on_in_the_store(
 def test_the_stored_network_is_the_trained_one(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained, real = [], checkpoints_module.pretrain
+    trained = []
+    real = checkpoints_module.pretrain
     monkeypatch.setattr(
         checkpoints_module, "pretrain", lambda *given: trained.append(real(*given)) or trained[-1]
     )

@@ -53,7 +53,9 @@ DISTINCT = [f"w{index}" for index in range(1000)]
 
 def changed(operation: str, review: list[str], strength: float, count: int = 20) -> list[list[str]]:
     """What the operation has made of the review, `count` times."""
-    before, generator, results = list(review), seeded(), []
+    before = list(review)
+    generator = seeded()
+    results = []
     while len(results) < count:
         drawn, result = eda(review, strength, generator, SYNONYMS.find)
         if drawn == operation:
@@ -84,7 +86,8 @@ def test_random_insertion_and_swap(strength: float) -> None:
     allowed = {
         part for word in REVIEW for synonym in SYNONYMS.find(word) for part in synonym.split()
     }
-    places, count = set(), max(1, int(strength * len(REVIEW)))
+    places = set()
+    count = max(1, int(strength * len(REVIEW)))
     for result in changed("random insertion", REVIEW, strength, 50):
         added = Counter(result) - Counter(REVIEW)
         assert count <= added.total() <= 2 * count and set(added) <= allowed
@@ -146,7 +149,8 @@ def test_msda_layer_against_monte_carlo() -> None:
     """W restores best what 4,000 corruptions of every example have dropped."""
     x = small_counts().double()
     ones = torch.ones(len(x), 1, dtype=torch.float64)
-    inputs, targets = torch.zeros(7, 7, dtype=torch.float64), torch.zeros(6, 7, dtype=torch.float64)
+    inputs = torch.zeros(7, 7, dtype=torch.float64)
+    targets = torch.zeros(6, 7, dtype=torch.float64)
     generator = seeded(5)
     for _ in range(4000):
         corrupted = torch.cat([x * (torch.rand(x.shape, generator=generator) >= 0.3), ones], 1)
@@ -161,7 +165,8 @@ def test_msda_layer_against_the_definition() -> None:
     x = small_counts().double()
     x[:, 3] = 0  # a feature that no example has
     extended = torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1)
-    moments, q = extended.T @ extended, torch.tensor([0.7] * 6 + [1.0], dtype=torch.float64)
+    moments = extended.T @ extended
+    q = torch.tensor([0.7] * 6 + [1.0], dtype=torch.float64)
     Q = moments * q * q[:, None]
     Q.diagonal().copy_(moments.diagonal() * q + msda.RIDGE)
     expected = (moments * q)[:6] @ Q.inverse()
@@ -250,9 +255,11 @@ def test_features_are_the_training_texts_own(tmp_path: Path) -> None:
     vectorizer = CountVectorizer(ngram_range=(1, 2), token_pattern=WORD)
     expected = vectorizer.fit_transform(data.texts).toarray()
     np.testing.assert_array_equal(data.prepare(data.train.x).numpy(), expected)
-    target, names = data.domain("dvd"), vectorizer.get_feature_names_out().tolist()
+    target = data.domain("dvd")
+    names = vectorizer.get_feature_names_out().tolist()
     assert "dvd" not in names and (data.prepare(target.x)[:, names.index("good")] == target.y).all()
-    fewer, sums = small_dataset(tmp_path, msda_layers=0, vocabulary_size=10), expected.sum(0)
+    fewer = small_dataset(tmp_path, msda_layers=0, vocabulary_size=10)
+    sums = expected.sum(0)
     assert sorted(fewer.prepare(fewer.train.x).sum(0).tolist()) == sorted(
         sums[np.argsort(-sums)[:10]].tolist()
     )
@@ -272,7 +279,8 @@ def test_randomise_picks_a_version_of_the_same_review(tmp_path: Path) -> None:
 
 
 def test_domains(tmp_path: Path) -> None:
-    data, whole = small_dataset(tmp_path, test_size=3), small_dataset(tmp_path)
+    data = small_dataset(tmp_path, test_size=3)
+    whole = small_dataset(tmp_path)
     assert (
         not data.official
         and len(data.domain("kitchen").x) == len(data.domain(SOURCE_DOMAIN).x) == 3
@@ -291,7 +299,8 @@ def test_msda_is_fitted_on_the_training_text_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reviews, "CHUNK", 7)
-    data, raw = small_dataset(tmp_path), small_dataset(tmp_path, msda_layers=0)
+    data = small_dataset(tmp_path)
+    raw = small_dataset(tmp_path, msda_layers=0)
     mapped = []
     for rows in (len(raw.train.x), len(raw.bank)):
         weights = msda.fit_msda(raw.bank[:rows], layers=1, probability=0.5)

@@ -29,7 +29,8 @@ def test_decompositions_and_curvatures_are_those_of_the_whole_hessian(
     model = build_network(TextNetwork(hidden=(5,)), classes=2, inputs=4, seed=0).double()
     assert isinstance(model, Cascade)
     torch.manual_seed(0)
-    x, y = torch.randn(24, 4, dtype=torch.float64), torch.randint(2, (24,))
+    x = torch.randn(24, 4, dtype=torch.float64)
+    y = torch.randint(2, (24,))
     names = inner_parameter_names(model, "all")
     problem = MetaProblem(Half(x[:12], y[:12]), Half(x[12:], y[12:]), names, 0.05, "paper", 0.1)
     parameters = {name: value.detach() for name, value in model.named_parameters()}

@@ -83,7 +83,8 @@ class Study:
     """
 
     def __init__(self, notebooks: Path, folder: Path) -> None:
-        self.notebooks, self.folder = notebooks, folder
+        self.notebooks = notebooks
+        self.folder = folder
         self.results = folder / "results"
         self.quick = self.results / "quick"
 
@@ -259,7 +260,8 @@ def start(study: Study) -> subprocess.Popen[str]:
 def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
     study: Study, tmp_path: Path, number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    study.notebooks, running = tmp_path / "slow", tmp_path / "running"
+    study.notebooks = tmp_path / "slow"
+    running = tmp_path / "running"
     study.notebooks.mkdir()
     wait = f"import os, pathlib, time; pathlib.Path({str(running)!r}).write_text(str(os.getpid()))"
     path = write_notebook(

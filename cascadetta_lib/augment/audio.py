@@ -41,7 +41,8 @@ def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float
     may leave [−1, 1].
     """
 
-    device, generator = waveforms.device, generator_for(waveforms, generator)
+    device = waveforms.device
+    generator = generator_for(waveforms, generator)
 
     def uniform(low: float, high: float) -> Tensor:
         return low + (high - low) * torch.rand(len(waveforms), generator=generator, device=device)

@@ -18,7 +18,8 @@ from cascadetta_lib.augment import change_chosen, generator_for
 COLOUR_OPERATIONS = ("autocontrast", "equalize", "posterize", "solarize")
 AFFINE_OPERATIONS = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
 OPERATIONS = COLOUR_OPERATIONS + AFFINE_OPERATIONS
-WIDTH, DEPTH = 3, 3
+WIDTH = 3
+DEPTH = 3
 """An image has WIDTH chains, each of at most DEPTH operations."""
 PADDING = 4
 """Pixels that a random crop may reach over the border, on each side."""
@@ -35,11 +36,9 @@ def augmix(
         one mixture for the whole batch (the paper's one transformation a batch); else one an image
         (the release).
     """
-    count, device, generator = (
-        1 if shared else len(images),
-        images.device,
-        generator_for(images, generator),
-    )
+    count = 1 if shared else len(images)
+    device = images.device
+    generator = generator_for(images, generator)
     shape = (count, WIDTH, DEPTH)
     operation = torch.randint(len(OPERATIONS), shape, generator=generator, device=device)
     level = 0.1 + (severity - 0.1) * torch.rand(shape, generator=generator, device=device)
@@ -77,7 +76,8 @@ def apply_operations(x: Tensor, operation: Tensor, magnitude: Tensor) -> None:
 
 def _autocontrast(x: Tensor, magnitude: Tensor) -> Tensor:
     """Stretch each channel of each image to 0..255; a constant channel stays."""
-    low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
+    low = x.amin((2, 3), keepdim=True)
+    high = x.amax((2, 3), keepdim=True)
     return torch.where(high > low, (x - low) * 255 / (high - low).clamp_min(1), x).floor()
 
 
@@ -108,11 +108,10 @@ def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
     angle = (30 * rotate).trunc() * torch.pi / 180
     height, width = x.shape[2:]
     # grid_sample's coordinates span −1..1, so a pixel is 2/size.
-    right, down = (
-        (translate_x * width / 3).trunc() * 2 / width,
-        (translate_y * height / 3).trunc() * 2 / height,
-    )
-    cos, sin = angle.cos(), angle.sin()
+    right = (translate_x * width / 3).trunc() * 2 / width
+    down = (translate_y * height / 3).trunc() * 2 / height
+    cos = angle.cos()
+    sin = angle.sin()
     theta = torch.stack([cos, -sin + 0.3 * shear_x, right, sin + 0.3 * shear_y, cos, down], 1).view(
         -1, 2, 3
     )
@@ -135,10 +134,12 @@ def crop_and_flip(x: Tensor, generator: torch.Generator, *, black: float = 0) ->
     """A random crop of each image of x (N, C, H, W), padded by PADDING pixels of value `black`, to
     its own size, and with probability 0.5 its mirror image; any dtype."""
     count, _, height, width = x.shape
-    device, generator = x.device, generator_for(x, generator)
+    device = x.device
+    generator = generator_for(x, generator)
     top, left = torch.randint(2 * PADDING + 1, (2, count, 1), generator=generator, device=device)
     flip = torch.randint(2, (count, 1), generator=generator, device=device).bool()
-    rows, column = top + torch.arange(height, device=device), torch.arange(width, device=device)
+    rows = top + torch.arange(height, device=device)
+    column = torch.arange(width, device=device)
     columns = left + torch.where(flip, column.flip(0), column)
     padded = functional.pad(x, (PADDING,) * 4, value=black)
     return take_pixels(padded, rows[:, :, None], columns[:, None, :])
@@ -213,12 +214,15 @@ def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bo
     )
     right = (torch.arange(width, device=device) - (width - 1) / 2) * (-1 if mirror else 1)
     right = right + round(width * drawn["right"])
-    angle, scale = math.radians(drawn["angle"]), drawn["scale"]
-    cos, sin = math.cos(angle) / scale, math.sin(angle) / scale
+    angle = math.radians(drawn["angle"])
+    scale = drawn["scale"]
+    cos = math.cos(angle) / scale
+    sin = math.sin(angle) / scale
     places = (cos * right - sin * down) * (2 / width), (sin * right + cos * down) * (2 / height)
     # All images move alike, so they are handled as the channels of one image, which takes half the
     # time.
-    channels, grid = x.reshape(1, -1, height, width), torch.stack(places, 2)[None].to(x)
+    channels = x.reshape(1, -1, height, width)
+    grid = torch.stack(places, 2)[None].to(x)
     moved = functional.grid_sample(channels, grid, padding_mode="border", align_corners=False)
     blurred = functional.pad(moved, (2, 2, 2, 2), mode="reflect")
     weights = [math.exp(-((offset / drawn["sigma"]) ** 2) / 2) for offset in range(-2, 3)]
@@ -235,10 +239,8 @@ def _turn_hue(x: Tensor, turns: float) -> Tensor:
     one of its pixel plus the span of the three times a trapezoid of the hue, which is counted in
     sixths of the circle."""
     red, green, blue = x.unbind(1)
-    most, least = (
-        torch.maximum(torch.maximum(red, green), blue),
-        torch.minimum(torch.minimum(red, green), blue),
-    )
+    most = torch.maximum(torch.maximum(red, green), blue)
+    least = torch.minimum(torch.minimum(red, green), blue)
     span = most - least
     sixth = span.clamp_min(1e-9).reciprocal_()
     hue = torch.where(

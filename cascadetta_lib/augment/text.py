@@ -62,7 +62,8 @@ def eda(
 
     if operation == "random swap":
         for one, other, _ in changes if len(review) > 1 else []:
-            first, second = int(one * len(review)), int(other * (len(review) - 1))
+            first = int(one * len(review))
+            second = int(other * (len(review) - 1))
             second += second >= first  # The two places differ, and every pair is equally likely.
             result[first], result[second] = result[second], result[first]
         return operation, result

@@ -114,7 +114,9 @@ def _files(folder: Path, domain: str) -> list[Path]:
 def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
     """The reviews of some files, and the number of those that are skipped, which have no word or no
     rating. ValueError for a file without a usable review."""
-    texts, labels, skipped = list[str](), list[int](), 0
+    texts = list[str]()
+    labels = list[int]()
+    skipped = 0
     for path in files:
         known = len(texts)
         for raw in path.read_bytes().split(b"<review>")[1:]:

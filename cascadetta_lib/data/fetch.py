@@ -46,7 +46,8 @@ def fetch(
     are not safe.
     """
     folder = Path(folder).expanduser()
-    archive, place = folder / urls[0].rpartition("/")[2], folder / unpack
+    archive = folder / urls[0].rpartition("/")[2]
+    place = folder / unpack
     try:
         if not place.exists():
             folder.mkdir(parents=True, exist_ok=True)

@@ -107,7 +107,8 @@ class ImageDataset(Dataset):
         them has not seen the test images. What is generated is kept in the data folder.
         """
         check_corruption(name, severity)
-        held_out, size = name in HELD_OUT_CORRUPTIONS, self.options.test_size
+        held_out = name in HELD_OUT_CORRUPTIONS
+        size = self.options.test_size
         if self.archive is not None and not held_out:
             return base.to_device(self.archive.read(name, severity, size), self.options.device)
         clean = (self.held_out if held_out else self.test).take(slice(size))

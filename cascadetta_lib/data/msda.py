@@ -45,7 +45,8 @@ def _fit_layer(x: Tensor, probability: float) -> Tensor:
     q = torch.full_like(examples[0], 1 - probability)
     q[-1] = 1
     moments = examples.T @ examples
-    expected_p, own = (moments * q)[:-1], moments.diagonal() * q + RIDGE
+    expected_p = (moments * q)[:-1]
+    own = moments.diagonal() * q + RIDGE
     expected_q = moments.mul_(q).mul_(q[:, None])
     expected_q.diagonal().copy_(own)
     return torch.cholesky_solve(expected_p.T, torch.linalg.cholesky(expected_q)).T.float()

@@ -31,9 +31,12 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
     Raises DataMissing if a file is missing, and ValueError if one is not as it must be.
     """
     folder = Path(argument).expanduser()
-    train_path, test_path = folder / "train.npz", folder / "test.npz"
-    train, test = read_images(train_path), read_images(test_path)
-    size, used = train.x.shape[-1], train.y.unique()
+    train_path = folder / "train.npz"
+    test_path = folder / "test.npz"
+    train = read_images(train_path)
+    test = read_images(test_path)
+    size = train.x.shape[-1]
+    used = train.y.unique()
     classes = len(used)
     _check(train_path, classes > 1, "1 class", "at least 2")
     _check(
@@ -81,7 +84,8 @@ def read_images(path: Path) -> Split:
     for key, dtype in (("x", "uint8"), ("y", "int64")):
         _check(path, key in arrays, f"no array {key}", "arrays x and y")
         _check(path, arrays[key].dtype == dtype, f"{key} of dtype {arrays[key].dtype}", dtype)
-    x, y = arrays["x"], arrays["y"]
+    x = arrays["x"]
+    y = arrays["y"]
     fits = x.ndim == 4 and x.shape[1:] in {(32, 32, 3), (64, 64, 3)}
     _check(
         path, fits, f"x of shape {x.shape}", "(N, 32, 32, 3) and (N, 64, 64, 3), the channels last"

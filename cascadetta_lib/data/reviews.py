@@ -122,7 +122,8 @@ class TextDataset(Dataset):
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """One EDA version of each training review, int64 (N,)."""
-        count, generator = self.versions.shape[1], generator_for(x, generator)
+        count = self.versions.shape[1]
+        generator = generator_for(x, generator)
         return self.versions[x, torch.randint(count, x.shape, generator=generator, device=x.device)]
 
     def prepare(self, x: Tensor) -> Tensor:
@@ -135,7 +136,8 @@ class TextDataset(Dataset):
         """`count` EDA versions of a training review as pairs of operation and text."""
         if self.synonyms.name == NO_WORDS:
             return [("no EDA", self.texts[index])] * count
-        review, strength = words(self.texts[index]), self.options.eda_strength
+        review = words(self.texts[index])
+        strength = self.options.eda_strength
         drawn = [eda(review, strength, generator, self.synonyms.find) for _ in range(count)]
         return [(operation, " ".join(changed)) for operation, changed in drawn]
 

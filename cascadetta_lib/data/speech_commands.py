@@ -48,7 +48,8 @@ ARCHIVE = "speech_commands_v0.01"  # address and hash are torchaudio's
 ADDRESS = f"http://download.tensorflow.org/data/{ARCHIVE}.tar.gz"
 HASH = "sha256:743935421bb51cccdb6bdd152e04c5c70274e935c82119ad7faeec31780d811d"
 NOISE = "_background_noise_"
-TEST_LIST, HELD_OUT_LIST = "testing_list.txt", "validation_list.txt"
+TEST_LIST = "testing_list.txt"
+HELD_OUT_LIST = "validation_list.txt"
 CONTENTS = (TEST_LIST, HELD_OUT_LIST, NOISE)
 LISTS = {
     TEST_LIST: "3984cc8eaa0e96e3d657b62f954ff701389f96fa17648c730eb1e0439a1a37d6",
@@ -186,7 +187,9 @@ def _read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     """Names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of utterances; seconds of noise,
     int16 (K, 16000).
     """
-    names, waveforms, noise = [], [], [np.empty((0, SAMPLES), np.int16)]
+    names = []
+    waveforms = []
+    noise = [np.empty((0, SAMPLES), np.int16)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for path, recording in zip(paths, pool.map(read_recording, paths), strict=True):
             if recording is None:

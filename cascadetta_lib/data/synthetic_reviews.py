@@ -22,11 +22,12 @@ from cascadetta_lib.data.reviews import (
     make_text_dataset,
 )
 
-SOURCE_SIZE, TARGET_SIZE = 1200, 300  # reviews of the source and of each target domain
-OPINION, AGREEMENT = (
-    0.7,
-    0.8,
-)  # probabilities that a sentence gives an opinion and that this agrees with the verdict
+# reviews of the source and of each target domain
+SOURCE_SIZE = 1200
+TARGET_SIZE = 300
+# probabilities that a sentence gives an opinion and that this agrees with the verdict
+OPINION = 0.7
+AGREEMENT = 0.8
 OPINIONS = {
     (
         "any",

@@ -20,10 +20,16 @@ from cascadetta_lib.data.utterances import (
     make_speech_dataset,
 )
 
-WORDS, VOWELS = 10, 3  # number of words, and of the vowels of a word
+# number of words, and of the vowels of a word
+WORDS = 10
+VOWELS = 3
 FORMANTS = ((300, 900), (900, 2400), (2400, 3600))  # Hz; the range of each formant of a vowel
 BANDWIDTH = 150  # Hz; standard deviation of the peak at a formant
-TRAIN, HELD_OUT, TEST, NOISE = 540, 60, 200, 30  # utterances, and seconds of background noise
+# utterances, and seconds of background noise
+TRAIN = 540
+HELD_OUT = 60
+TEST = 200
+NOISE = 30
 
 
 @dataset("synthetic_speech", "speech", real=False)
@@ -65,9 +71,12 @@ def utter(formants: Tensor, generator: torch.Generator) -> Tensor:
             len(formants), 1, generator=generator, dtype=torch.float64
         )
 
-    window, hop = torch.hann_window(512, dtype=torch.float64), 128
+    window = torch.hann_window(512, dtype=torch.float64)
+    hop = 128
     seconds = torch.arange(SAMPLES + 1, dtype=torch.float64) / SAMPLE_RATE
-    length, pitch, tract = uniform(0.4, 0.8), uniform(90, 250), uniform(0.85, 1.15)
+    length = uniform(0.4, 0.8)
+    pitch = uniform(90, 250)
+    tract = uniform(0.85, 1.15)
     progress = (
         seconds - uniform(0, 1) * (1 - length)
     ) / length  # 0 where a word begins and 1 where it ends

@@ -30,7 +30,10 @@ from cascadetta_lib.data.base import (
 from cascadetta_lib.data.streams import Vocabulary
 
 SAMPLES = SAMPLE_RATE  # of an utterance, which lasts one second
-FFT, HOP, BANDS, FRAMES = 2048, 512, 32, 32
+FFT = 2048
+HOP = 512
+BANDS = 32
+FRAMES = 32
 SMALLEST_POWER = 1e-10  # Power below this counts as this (−100 dB), as in librosa's power_to_db.
 FLOOR = -80.0  # dB below the utterance's maximum, under which all is the same
 # Utterances at once: few enough for a CPU's cache to hold their Fourier transforms, 260 kB each
@@ -249,7 +252,8 @@ def domain_spectrograms(name: str, waveforms: Tensor, value: Tensor, noise: Tens
     """
     if name not in ("stretch", "shift"):
         return log_mel(change_waveforms(name, waveforms, value, noise))
-    mel, frame = _mel(waveforms.device), torch.arange(FRAMES, device=waveforms.device)
+    mel = _mel(waveforms.device)
+    frame = torch.arange(FRAMES, device=waveforms.device)
     power = mel.spectrogram(waveforms)
     if name == "stretch":
         return _decibels(mel.mel_scale(_frames_at(power.sqrt(), value[:, None] * frame).square()))

@@ -101,7 +101,8 @@ class LastStage(nn.Module):
 
     def __init__(self, blocks: nn.Module, bn: nn.Module) -> None:
         super().__init__()
-        self.blocks, self.bn = blocks, bn
+        self.blocks = blocks
+        self.bn = bn
 
     def forward(self, x: Tensor) -> Tensor:
         # Where the blocks end in a ReLU, bn is nn.Identity, and this ReLU changes nothing.
@@ -115,7 +116,9 @@ class SmallResNet(ImageFeatures):
 
     def __init__(self, depth: int, width: int, block: str, stem: int | None = None) -> None:
         super().__init__()
-        kind, count, stem = BLOCKS[block], (depth - 2) // 6, stem or width
+        kind = BLOCKS[block]
+        count = (depth - 2) // 6
+        stem = stem or width
         pre_activation = issubclass(kind, PreActivationBlock)
         self.conv1 = nn.Conv2d(3, stem, 3, 1, 1, bias=False)
         self.bn1 = nn.Identity() if pre_activation else nn.BatchNorm2d(stem)

@@ -108,10 +108,8 @@ def build_network(
             classifier: nn.Module
             if isinstance(network, TextNetwork):
                 assert inputs is not None
-                phi, classifier = (
-                    text_features(inputs, network.hidden),
-                    nn.Linear(network.hidden[-1], classes),
-                )
+                phi = text_features(inputs, network.hidden)
+                classifier = nn.Linear(network.hidden[-1], classes)
             else:
                 lenet = [
                     nn.Linear(400, 120),
@@ -120,7 +118,8 @@ def build_network(
                     nn.ReLU(),
                     nn.Linear(84, classes),
                 ]
-                phi, classifier = speech_features(), nn.Sequential(*lenet)
+                phi = speech_features()
+                classifier = nn.Sequential(*lenet)
             model = Cascade(phi, classifier, nn.Linear(classes, classes) if auxiliary else None)
     # The convolutions of a CPU are faster with the channels last. Weights stay what they are; sums
     # run in another order, so results may differ in their last bits.

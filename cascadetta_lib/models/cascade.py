@@ -55,8 +55,10 @@ class Cascade(nn.Module):
         relu_logits: bool = False,
     ) -> None:
         super().__init__()
-        self.feature_extractor, self.main_classifier = feature_extractor, main_classifier
-        self.auxiliary_classifier, self.relu_logits = auxiliary_classifier, relu_logits
+        self.feature_extractor = feature_extractor
+        self.main_classifier = main_classifier
+        self.auxiliary_classifier = auxiliary_classifier
+        self.relu_logits = relu_logits
 
     def extra_repr(self) -> str:
         return f"relu_logits={self.relu_logits}"
@@ -77,7 +79,8 @@ class Parallel(nn.Module):
 
     def __init__(self, feature_extractor: ImageFeatures, main_classifier: nn.Module) -> None:
         super().__init__()
-        self.feature_extractor, self.main_classifier = feature_extractor, main_classifier
+        self.feature_extractor = feature_extractor
+        self.main_classifier = main_classifier
         self.auxiliary_stage = copy.deepcopy(feature_extractor.private)
         self.auxiliary_classifier = nn.Linear(feature_extractor.features, 4)
 

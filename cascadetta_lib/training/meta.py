@@ -110,12 +110,14 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
     """Let BatchNorm use the batch's statistics, and leave its running ones alone, inside `with`."""
     norms = [(norm, norm.training, norm.track_running_stats) for norm in batch_norms(model)]
     for norm, _, _ in norms:
-        norm.training, norm.track_running_stats = True, False
+        norm.training = True
+        norm.track_running_stats = False
     try:
         yield
     finally:
         for norm, training, tracking in norms:
-            norm.training, norm.track_running_stats = training, tracking
+            norm.training = training
+            norm.track_running_stats = tracking
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
@@ -129,7 +131,8 @@ class _OuterLoss(nn.Module):
 
     def __init__(self, model: nn.Module, problem: MetaProblem) -> None:
         super().__init__()
-        self.model, self.problem = model, problem
+        self.model = model
+        self.problem = problem
 
     def forward(self) -> Tensor:
         return self.problem.outer(self.model)

@@ -176,7 +176,8 @@ def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tenso
     objective adds), and the self-supervised one (mean entropy of a, of z without θ_a, or rotation);
     scalars in nats."""
     outputs = model(half.x)
-    z, a = at_least_float32(outputs.main), outputs.auxiliary
+    z = at_least_float32(outputs.main)
+    a = outputs.auxiliary
     main = F.cross_entropy(z, half.y)
     if half.rotated is not None:
         return main, _rotation_loss(model, *half.rotated)

@@ -74,21 +74,26 @@ def pretrain(
     Raises ValueError where the source has fewer examples than a batch, or the loss is no longer
     finite.
     """
-    training, kind = training_for(objective, training), OBJECTIVES[objective]
-    count, size, device = len(dataset.train.y), training.training_batch_size, dataset.train.y.device
+    training = training_for(objective, training)
+    kind = OBJECTIVES[objective]
+    count = len(dataset.train.y)
+    size = training.training_batch_size
+    device = dataset.train.y.device
     if count < size:
         raise ValueError(
             f"training_batch_size = {size}: the source has only {count} training examples"
         )
     model = new_network(dataset, network, objective, seed).to(device)
     optimizer = make_optimizer(model, training)
-    best, history = dict[str, Tensor](), list[dict[str, Any]]()
+    best = dict[str, Tensor]()
+    history = list[dict[str, Any]]()
     if state_file is not None and state_file.exists():
         try:
             state = torch.load(state_file, map_location=device, weights_only=True)
             model.load_state_dict(state["model"])
             optimizer.load_state_dict(state["optimizer"])
-            best, history = state["best"], state["history"]
+            best = state["best"]
+            history = state["history"]
         # A damaged file can make torch.load and load_state_dict raise nearly anything.
         except Exception as error:
             set_aside(
@@ -97,7 +102,8 @@ def pretrain(
             return pretrain(dataset, network, objective, training, seed, state_file, code_revision)
     batches = count // size
     iterations = training.iterations or (training.epochs or 0) * batches
-    done, saved = len(history), time.monotonic()
+    done = len(history)
+    saved = time.monotonic()
     description = f"pre-training {objective}, seed {seed}, batches"
     steps = iter(
         progress(range(done * batches, iterations), description, iterations, done * batches)
@@ -183,7 +189,8 @@ def new_network(
 
 def make_optimizer(model: nn.Module, training: Training) -> torch.optim.Optimizer:
     """Return SGD with Nesterov momentum 0.9, or Adam, over all parameters."""
-    parameters, decay = list(model.parameters()), training.weight_decay
+    parameters = list(model.parameters())
+    decay = training.weight_decay
     if training.optimizer == "sgd":
         return torch.optim.SGD(
             parameters, training.learning_rate, momentum=0.9, nesterov=True, weight_decay=decay
@@ -272,7 +279,8 @@ def held_out_accuracy(
     BatchNorm uses the source's statistics (ERM) or, as at test time, those of each batch. The model
     is left in evaluation mode.
     """
-    held_out, right = held_out or dataset.plain_held_out, []
+    held_out = held_out or dataset.plain_held_out
+    right = []
     model.eval()
     # Batches of that size or a little more. A short last batch would have statistics unlike those
     # of any other.

@@ -78,7 +78,8 @@ class Tape(TorchFunctionMode):
     def _on_the_way_to(self, loss: Tensor) -> list[Call]:
         """The calls that the loss depends on, in their order."""
         made = {call.result for call in self.calls}
-        needed, found = {_moment(loss)}, list[Call]()
+        needed = {_moment(loss)}
+        found = list[Call]()
         for call in reversed(self.calls):
             if call.result in needed:
                 found.append(call)
@@ -159,7 +160,8 @@ def _masked_fill(call: Call, known: Known) -> Tensor:
 def _affine(call: Call, known: Known) -> Tensor:
     """A convolution or a linear layer, W x + b: its tangent is W ẋ + Ẇ x + ḃ."""
     x, weight, *rest = call.args
-    bias, options = (rest or [call.kwargs.get("bias")])[0], rest[1:]
+    bias = (rest or [call.kwargs.get("bias")])[0]
+    options = rest[1:]
     named = {name: value for name, value in call.kwargs.items() if name != "bias"}
     total = None
     if id(x) in known:
@@ -184,7 +186,8 @@ def _relu(call: Call, known: Known) -> Tensor:
 def _batch_norm(call: Call, known: Known) -> Tensor:
     """BatchNorm with the statistics of the batch; those that run are constants."""
     x, running_mean, running_var, *_ = call.args
-    weight, bias = call.kwargs["weight"], call.kwargs["bias"]
+    weight = call.kwargs["weight"]
+    bias = call.kwargs["bias"]
     if not call.kwargs["training"]:
         return _by_double_backward(call, known)
     if any(each is not None and each.dtype != x.dtype for each in (weight, bias)):

@@ -84,7 +84,8 @@ def _check(
 def _errors(network: Cascade, problem: MetaProblem, beta: float) -> tuple[dict[str, float], Tensor]:
     """The errors of the decompositions for one α, and the gradient of the outer loss at ψ′ on ψ."""
     exact = flatten(exact_meta_gradient(network, problem)[1].values())
-    alpha, moved = problem.inner_learning_rate, copy.deepcopy(network)
+    alpha = problem.inner_learning_rate
+    moved = copy.deepcopy(network)
     steps = torch.autograd.grad(self_supervised_loss(network, problem.meta_train), _psi(network))
     with torch.no_grad():
         for parameter, step in zip(_psi(moved), steps, strict=True):
@@ -114,7 +115,8 @@ def _curvatures(
         seen.append((direction @ product / direction.square().sum()).item())
         return product
 
-    seen, shift = list[float](), 0.0
+    seen = list[float]()
+    shift = 0.0
     measure(direction)
     for _ in range(2):
         # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its

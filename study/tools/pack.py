@@ -112,10 +112,8 @@ def study_of(profile: str) -> Study:
     study = Study(load_profile(profile))
     for path in networks.SHIPPED.glob("*.safetensors"):
         if (known := networks.read_card(path)).data_fingerprint != study.dataset.fingerprint:
-            here, advice = (
-                f"{study.dataset_name} ({study.dataset.source})",
-                "move all networks there away first",
-            )
+            here = f"{study.dataset_name} ({study.dataset.source})"
+            advice = "move all networks there away first"
             raise ValueError(
                 f"{path} learned from {known.data}, not from {here}: {advice} (README.md stays)"
             )

@@ -46,7 +46,9 @@ def unpack(archive: Path, study: Study) -> int:
 
 def file(entry: Entry, study: Study) -> None:
     """File an entry of another store in that of the study. What is there already stays."""
-    request, provenance, name = entry.request, entry.provenance, identity(study.dataset_name)
+    request = entry.request
+    provenance = entry.provenance
+    name = identity(study.dataset_name)
     checkpoint = request if isinstance(request, CheckpointRequest) else request.checkpoint  # type: ignore[attr-defined]
     kind, colon, _ = checkpoint.dataset.partition(":")
     if colon and checkpoint.dataset != name and kind == name.partition(":")[0]:

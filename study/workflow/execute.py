@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTIAL, FAILURE = ".partial.ipynb", ".failure.txt"
+PARTIAL = ".partial.ipynb"
+FAILURE = ".failure.txt"
 """Suffixes of what a notebook that failed leaves in the place of its output."""
 
 
@@ -72,7 +73,8 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
     # Most parameters are in the profile and not in the cell, as they should be. All were checked.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     print(f"{output.stem}: started", flush=True)
-    start, partial = time.monotonic(), output.with_suffix(PARTIAL)
+    start = time.monotonic()
+    partial = output.with_suffix(PARTIAL)
     # papermill would fill in parameters between braces
     paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, partial)]
     how = {
@@ -115,7 +117,8 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
 
 def main(notebook: str, output: str, parameters: str) -> bool:
     """Do what the command line says (see the top of this file). Say whether all went well."""
-    source, target = Path(notebook).resolve(), Path(output).resolve()
+    source = Path(notebook).resolve()
+    target = Path(output).resolve()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if "CASCADETTA_RUNNER" in os.environ:
         threading.Thread(target=stop_with_runner, daemon=True).start()

@@ -26,7 +26,8 @@ CORRUPTIONS = tuple(name for name, table in PARAMETERS.items() if 64 in table)
 HELD_OUT_CORRUPTIONS = tuple(name for name in PARAMETERS if name not in CORRUPTIONS)
 """Four more, for choosing hyper-parameters without touching the fifteen. Here at 32×32 alone."""
 SEVERITIES = (1, 2, 3, 4, 5)
-CHUNK, FILE_QUALITY = 500, 85
+CHUNK = 500
+FILE_QUALITY = 85
 """Images that are corrupted at a time, fixed because the draws depend on it; and the quality of
 those JPEG files.
 """
@@ -59,7 +60,8 @@ def corrupt(
     Raises ValueError for any other corruption, severity, dtype or shape.
     """
     check_corruption(corruption, severity)
-    shape, table = tuple(images.shape), PARAMETERS[corruption]
+    shape = tuple(images.shape)
+    table = PARAMETERS[corruption]
     if images.dtype != torch.uint8 or shape[1:] not in {(3, size, size) for size in table}:
         allowed = " or ".join(f"(N, 3, {size}, {size})" for size in table)
         raise ValueError(

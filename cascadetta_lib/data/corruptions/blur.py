@@ -41,7 +41,8 @@ def glass_blur(x: Tensor, draws: Draws, sigma: float, reach: int, rounds: int) -
     only pixels that it has not yet replaced, so that this gives the same; with a reach of 2 (64×64)
     it may read others, unlike here.
     """
-    count, size = x.shape[0], x.shape[-1]
+    count = x.shape[0]
+    size = x.shape[-1]
     inner = size - 2 * reach
     shifts = draws.integers((rounds, 2, count, inner, inner), -reach, reach)
     shifts = functional.pad(shifts, (reach + 1, reach - 1, reach + 1, reach - 1))

@@ -56,7 +56,8 @@ def clipped_zoom(x: Tensor, factor: float) -> Tensor:
     """Enlarge the centre of x (N, C, H, H) by `factor` >= 1, bilinearly, and cut it to H."""
     size = x.shape[-1]
     crop = math.ceil(size / factor)
-    start, enlarged = (size - crop) // 2, round(crop * factor)
+    start = (size - crop) // 2
+    enlarged = round(crop * factor)
     centre = x[..., start : start + crop, start : start + crop]
     zoomed = functional.interpolate(
         centre, size=(enlarged, enlarged), mode="bilinear", align_corners=True

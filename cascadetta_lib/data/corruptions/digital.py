@@ -36,11 +36,15 @@ def elastic_transform(
     """A random affine map, given by where three points go, then a smooth displacement; lengths in
     shares of H.
     """
-    count, size = x.shape[0], x.shape[-1]
-    displacement, sigma, reach = size * displacement, size * sigma, size * reach
+    count = x.shape[0]
+    size = x.shape[-1]
+    displacement = size * displacement
+    sigma = size * sigma
+    reach = size * reach
     moves = draws.uniform((count, 3, 2), -reach, reach)
     displacements = draws.uniform((2, count, size, size), -1, 1)
-    near, far = size // 2 - size // 3, size // 2 + size // 3
+    near = size // 2 - size // 3
+    far = size // 2 + size // 3
     corners = x.new_tensor(((far, far), (far, near), (near, near)))
     # Backwards: an output pixel (column, row, 1) times this (3, 2) matrix is the place that it is
     # sampled at.

@@ -54,7 +54,8 @@ def frost_from_photographs(
     photographs: Sequence[Tensor],
 ) -> Tensor:
     """Mix in a random crop of one of the `photographs`, uint8 (3, H, W), as the original does."""
-    count, side = len(x), x.shape[-1]
+    count = len(x)
+    side = x.shape[-1]
     which = draws.integers((count,), 0, len(photographs)).tolist()
     # As in the original, the last row and the last column of places are never drawn.
     places = [
@@ -124,7 +125,8 @@ def _plasma(count: int, size: int, decay: float, draws: Draws) -> Tensor:
         half = step // 2
         centre_noise, top_noise, left_noise = noise[level] * decay ** (-2 * level)
         corner = plasma[:, ::step, ::step]
-        above, beside = corner + corner.roll(-1, dims=2), corner + corner.roll(-1, dims=1)
+        above = corner + corner.roll(-1, dims=2)
+        beside = corner + corner.roll(-1, dims=1)
         centre = (above + above.roll(-1, dims=1)) / 4 + centre_noise
         plasma[:, half::step, half::step] = centre
         plasma[:, ::step, half::step] = (above + centre + centre.roll(1, dims=1)) / 4 + top_noise

@@ -13,7 +13,8 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs
 
-SURE, NORMAL = 0.5, 0.4
+SURE = 0.5
+NORMAL = 0.4
 """τ, below which an entropy is taken, and E₀, at which it weighs 1, as shares of ln C (the authors'
 settings).
 """

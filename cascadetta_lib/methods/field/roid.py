@@ -18,7 +18,8 @@ SOURCE_MOMENTUM = 0.99
 MEAN_MOMENTUM = 0.9
 """What the moving mean prediction keeps of itself."""
 TEMPERATURE = 1 / 3
-CLIP, EPSILON = 0.99, 1e-5
+CLIP = 0.99
+EPSILON = 1e-5
 """Of the soft likelihood ratio: the largest probability, and what is added to a ratio before its
 logarithm.
 """

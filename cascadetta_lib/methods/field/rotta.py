@@ -18,12 +18,14 @@ from cascadetta_lib.methods.copies import WithCopies
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.statistics import MovingStatistics, statistics_of
 
-MEMORY, UPDATE_EVERY = 64, 64  # examples
-LAMBDA_T, LAMBDA_U = (
-    1.0,
-    1.0,
-)  # what age and uncertainty count for, where an example has to leave the memory
-NU, ALPHA = 0.001, 0.05
+# examples
+MEMORY = 64
+UPDATE_EVERY = 64
+# what age and uncertainty count for, where an example has to leave the memory
+LAMBDA_T = 1.0
+LAMBDA_U = 1.0
+NU = 0.001
+ALPHA = 0.05
 """The teacher's step towards the student, and the share of a batch in the moving statistics of
 BatchNorm.
 """
@@ -128,7 +130,8 @@ class RoTTA(WithCopies):
         outputs = self.predict(x)
         if not len(self.bank):
             self.bank = x.new_empty(MEMORY, *x.shape[1:])
-        z, classes = outputs.main, outputs.main.shape[1]
+        z = outputs.main
+        classes = outputs.main.shape[1]
         found = torch.stack([z.argmax(1), entropy(z) / math.log(classes)], 1).tolist()
         for one, (label, uncertainty) in zip(x, found, strict=True):
             example = Example(int(label), self.arrived, uncertainty)

@@ -21,7 +21,8 @@ class TEMA(Method):
     the release's begin at 0 and 1. The weighing of layers, which the same paper builds on them, is
     left out."""
 
-    label, adapts = "TEMA", False
+    label = "TEMA"
+    adapts = False
 
     def configure_model(self) -> None:
         self.require_batch_norm(self.model)

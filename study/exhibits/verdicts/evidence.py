@@ -155,7 +155,8 @@ def _error_over_images(value: str, first: pd.DataFrame, second: pd.DataFrame) ->
         return _error_of_shares(value, first)
     squares = []
     for replicate in first.index.intersection(second.index):
-        one, other = first.loc[[replicate]], second.loc[[replicate]]
+        one = first.loc[[replicate]]
+        other = second.loc[[replicate]]
         seen = None
         if _comparable(one, other):
             seen = bootstrap(one, other)

@@ -68,7 +68,8 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
     name = claim.dataset
     regime = REGIMES[name]
     for run in used:
-        said, card = run.provenance, card_of(run)
+        said = run.provenance
+        card = card_of(run)
         if not said.official_data:
             return f"data: {said.data_source}; {said.domain_source} instead of {name}"
         if tier == OURS:
@@ -87,7 +88,8 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
 
 def _hindrance_of_network(run: Run, regime: Regime) -> str:
     """What sets a network of ours apart from the paper's; empty where nothing does."""
-    request, card = run.request.checkpoint, card_of(run)
+    request = run.request.checkpoint
+    card = card_of(run)
     options = card.get("options", request.options)
     if options.get("train_size") is not None or options.get("held_out_fraction", 0) > 0.1:
         return "data: networks that are trained on a part of the source"
