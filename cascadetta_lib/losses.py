@@ -37,12 +37,12 @@ def entropy_of_mean(logits: Tensor) -> Tensor:
 
 
 def averaging(chosen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Weights (B,) of a dtype, for a mean over the chosen ones of B examples, bool (B,): they sum
-    to 1, or to 0 where none is chosen.
+    """Weights (B,) for a mean over the chosen ones of B examples, bool (B,): they sum to 1, or to 0
+    where none is chosen. They have the dtype of the values, or float32 where that is less precise.
 
     Weights take the place of a boolean index, whose size would have to be read from the device.
     """
-    return chosen.to(dtype) / chosen.sum().clamp(min=1)
+    return chosen.to(torch.promote_types(dtype, torch.float32)) / chosen.sum().clamp(min=1)
 
 
 def information_loss(logits: Tensor, diversity: float) -> Tensor:

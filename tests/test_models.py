@@ -188,3 +188,4 @@ def test_weights_of_a_mean_are_as_exact_as_its_values() -> None:
     third = averaging(chosen, torch.float64)
     assert third.tolist() == [1 / 3, 0, 1 / 3, 1 / 3]  # a third in float32 is another number
     assert averaging(~chosen & chosen, torch.float32).tolist() == [0, 0, 0, 0]
+    assert averaging(chosen, torch.bfloat16).dtype == torch.float32
