@@ -807,3 +807,8 @@ def test_lines_of_one_claim_are_its_readings(tmp_path: Path) -> None:
     assert one.readings[1].settings == ({"severity": 1}, {"severity": 2})
     assert (one.whole, one.condition) == (True, "> 0")
     assert (two.whole, two.condition, len(two.readings)) == (False, "< −5 (our bound)", 1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_parts_of_a_single_seed_have_no_critical_value() -> None:
+    assert math.isnan(critical_value(pd.DataFrame({"one": [1.0], "two": [2.0]}), draws=100))

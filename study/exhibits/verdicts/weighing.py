@@ -40,7 +40,7 @@ def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
     not measured. Each draw mixes the replicates' deviations from the mean with normal weights into
     as many new replicates, which have the parts' own spread and correlation, and takes the largest
     of their t statistics. The quantile is that of 97.5 %: one side of a 95 % interval. One part
-    gives Student's quantile.
+    gives Student's quantile. NaN where no part has a spread.
     """
     measured = values.notna().to_numpy()
     counts = measured.sum(axis=0)
@@ -55,10 +55,12 @@ def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
         drawn = weights @ deviations
         means = np.where(measured, drawn, 0.0).sum(axis=1) / counts
         squares = np.where(measured, drawn - means[:, None], 0.0) ** 2
-        spread = np.sqrt(squares.sum(axis=1) / (counts - 1))
         with np.errstate(divide="ignore", invalid="ignore"):
+            spread = np.sqrt(squares.sum(axis=1) / (counts - 1))
             t = means / (spread / np.sqrt(counts))
         largest[start : start + size] = np.nan_to_num(t, nan=-np.inf).max(axis=1)
+    if not np.isfinite(largest).all():
+        return math.nan  # no part has a spread, as of a single seed
     return float(np.quantile(largest, 1 - TAIL))
 
 
