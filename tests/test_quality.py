@@ -2,6 +2,8 @@
 
 import ast
 import graphlib
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +112,32 @@ def test_a_module_imports_nothing_from_above(name: str) -> None:
 def test_no_imports_go_in_a_circle() -> None:
     graph = {name: imports(name) - {name} for name in MODULES}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+ALONE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in REFUSED:
+            raise ImportError(f"the library needs {name}")
+
+REFUSED = {"study", "papermill", "snakemake", "nbconvert", "jupyterlab", "matplotlib", "seaborn"}
+sys.meta_path.insert(0, Refuse())
+import torch
+from cascadetta_lib import METHODS, Cascade, evaluate, meta_gradient
+from torch import nn
+
+phi = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.BatchNorm1d(4))
+method = METHODS["cascade"](Cascade(phi, nn.Linear(4, 3), nn.Linear(3, 3)))
+print(tuple(method(torch.rand(5, 3, 2, 2)).shape), len(list(METHODS)) > 20)
+"""
+
+
+def test_the_library_is_used_alone(tmp_path: Path) -> None:
+    """In a folder of its own, without what only the study needs."""
+    shutil.copytree(ROOT / "cascadetta_lib", tmp_path / "cascadetta_lib")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", ALONE]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout == "(5, 3) True\n", done.stderr

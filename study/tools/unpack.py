@@ -1,7 +1,10 @@
-"""File the raw runs behind committed figures in the store, from which the report draws them again:
+"""File packed runs of a results folder in the store, from which the report draws them again:
 
-    ./run_all.sh python study/tools/unpack.py npz:FOLDER figures/study/*runs.tar.xz
+    ./run_all.sh python study/tools/unpack.py npz:FOLDER RUNS.tar.xz
     ./run_all.sh --profile study --only 10_report --set image_dataset=npz:FOLDER profile=study
+
+An archive of another store format is refused, such as those in `figures/` today, which are of
+revision 6abf18a: a checkout of that revision files them.
 
 The key of a run names the folder of its data, by a hash of the path. Runs on such a folder are
 filed as runs on FOLDER, and their provenance says where they were made. FOLDER need not be there;

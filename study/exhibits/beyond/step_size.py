@@ -5,7 +5,7 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
-from study.exhibits.kit.points import at_rates
+from study.exhibits.kit.points import long_at_rates
 from study.exhibits.kit.runs import Point, Runs
 from study.exhibits.kit.style import legend, line_of, number, panels
 from study.exhibits.kit.tables import errors_less
@@ -32,12 +32,12 @@ class StepSize(Exhibit):
     question = "Is θ_a more than a smaller step?"
 
     def points(self, settings: Settings) -> list[Point]:
-        changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
-        has_cascade = "cascade" in settings.image.methods
-        names = [ADABN] + [name for name in COMPARED if name in settings.image.methods]
-        if has_cascade and "cascade_same_weights" not in names:
-            names.append("cascade_same_weights")
-        return [point for name in names for point in at_rates(settings, name, changes)]
+        """Also the cascade's weights without θ_a, where the profile has the cascade."""
+        methods = list(settings.image.methods)
+        if "cascade" in methods:
+            methods.append("cascade_same_weights")
+        names = [ADABN] + [name for name in COMPARED if name in methods]
+        return long_at_rates(settings, names)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         base = frame[frame["method"] == ADABN]

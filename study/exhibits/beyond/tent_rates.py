@@ -8,7 +8,7 @@ import seaborn as sns
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
-from study.exhibits.kit.points import at_rates
+from study.exhibits.kit.points import long_at_rates
 from study.exhibits.kit.runs import Point, Runs, by_label
 from study.exhibits.kit.style import colour, legend, name_domains, panels
 from study.exhibits.kit.sweep import sweep_table
@@ -28,9 +28,8 @@ class TentRates(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         """Ask for Tent at each rate, and for AdaBN at the profile's, since it has none."""
-        changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
         names = [name for name in ("adabn", *TENTS) if name in settings.image.methods]
-        return [point for name in names for point in at_rates(settings, name, changes)]
+        return long_at_rates(settings, names)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         over = "online_learning_rate"
