@@ -30,7 +30,7 @@ from cascadetta_lib.models import Network, as_outputs
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, KnownTraining
 from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
-from study.published import SOURCES, NetworkError, check_file, load_into, load_published
+from study.published_networks import SOURCES, NetworkError, check_file, load_into, load_published
 from study.settings import absolute
 
 # examples on which a network is held to its card, and what another machine may differ by

@@ -32,7 +32,7 @@ from cascadetta_lib.data.utterances import SpeechOptions, make_speech_dataset
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.losses import rotate_randomly
 from cascadetta_lib.models import Cascade
-from cascadetta_lib.models.statistics import keep_statistics
+from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.training import theorem
 from cascadetta_lib.training.objectives import OBJECTIVES, Training
 from cascadetta_lib.training.pretrain import pretrain

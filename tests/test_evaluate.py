@@ -20,7 +20,7 @@ from cascadetta_lib.evaluation.metrics import (
 )
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import ImageNetwork, Outputs, batch_norm_parameters, build_network
-from cascadetta_lib.models.statistics import keep_statistics
+from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.training.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.usefixtures("small_updates")

@@ -27,16 +27,17 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits import EXHIBITS, report
 from study.exhibits.beyond import training, updates
 from study.exhibits.beyond.conditions import CANDIDATES
-from study.exhibits.kit import beside_paper, intervals, style, tables
+from study.exhibits.kit import distance_from_paper, intervals, style, tables
 from study.exhibits.kit import histories as histories_of
 from study.exhibits.kit.exhibit import Shown, file_name, save_all, show_all, without_runs
 from study.exhibits.kit.exhibit import show as show_of
 from study.exhibits.kit.latex import to_latex
+from study.exhibits.kit.numbers import number, spread
+from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
 from study.exhibits.kit.rendering import COPIES, markdown, provenance, seeds_of, table_html, to_html
 from study.exhibits.kit.runs import METRICS, Runs, main_points
 from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
-from study.exhibits.kit.tables import PAPER_RESULTS, paper_main
 from study.exhibits.paper import uncertainty
 from study.provenance import NetworkOrigin
 from study.requests import RunRequest
@@ -474,7 +475,7 @@ def test_whether_an_interval_holds_the_papers_row(
     low: float, high: float, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = made_up_runs(SETTINGS, world, points_of(SETTINGS, ["updates"]), (0,))
-    monkeypatch.setattr(beside_paper, "interval_over_images", lambda frame: (low, high))
+    monkeypatch.setattr(distance_from_paper, "interval_over_images", lambda frame: (low, high))
     shown = show("updates", stored(SETTINGS, made))
     assert content(shown, "updates").loc["Cascade", "the paper's E in it"] == told
     said = next(line for line in updates.answer(shown) if line.startswith("* **Cascade**"))
@@ -505,7 +506,7 @@ def test_a_published_network_on_other_images_has_no_row_of_the_papers(
     )
     made_by = SimpleNamespace(compare_with="CIFAR-10-C", fingerprint=fingerprint)
     run: Any = SimpleNamespace(request=request, provenance=made_by)
-    assert tables.paper_values("tab:main-result", run).empty != compares
+    assert paper_values("tab:main-result", run).empty != compares
 
 
 def test_a_mean_over_fewer_seeds_than_the_others_says_so() -> None:
@@ -1089,22 +1090,15 @@ def test_what_comes_from_names_and_files_is_escaped(runs: Runs) -> None:
 
 
 def test_numbers_have_one_form() -> None:
-    assert (
-        style.number(-0.001) == "0.00"
-        and style.number(-1.5) == "−1.50"
-        and style.number(float("nan")) == "–"
-    )
-    assert (
-        style.number(1.5, sign=True) == "+1.50"
-        and style.spread(pd.Series([1.0, 3.0])) == "2.00 ± 1.41"
-    )
+    assert number(-0.001) == "0.00" and number(-1.5) == "−1.50" and number(float("nan")) == "–"
+    assert number(1.5, sign=True) == "+1.50" and spread(pd.Series([1.0, 3.0])) == "2.00 ± 1.41"
     assert style.typeset("Cascade, no θ_a") == r"Cascade, no $\theta_a$"
     shades = {name: style.colour(name) for name in METHODS}
     assert len(set(shades.values())) == len(shades), "every method has a colour of its own"
     assert set(style.ORDER) == set(METHODS), (
         "one that somebody adds comes after these and moves none"
     )
-    assert style.number(-0.04, 1, sign=True) == "0.0"
+    assert number(-0.04, 1, sign=True) == "0.0"
 
 
 # ---------------------------------------------------------------- the folder of a report

@@ -46,7 +46,7 @@ from cascadetta_lib.data.base import (
 from cascadetta_lib.data.cifar10_sample import FILE
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
 from cascadetta_lib.data.images import DOWNLOAD, ImageDataset, ImageOptions
-from study.exhibits.kit.tables import paper_main
+from study.exhibits.kit.paper_numbers import paper_main
 from study.settings import load_profile
 from study.study import Study
 

@@ -20,7 +20,7 @@ from cascadetta_lib.models import (
     TextNetwork,
     build_network,
 )
-from cascadetta_lib.models.statistics import (
+from cascadetta_lib.models.remembered_statistics import (
     RememberedStatistics,
     give_statistics,
     keep_statistics,

@@ -33,7 +33,7 @@ from cascadetta_lib.training.objectives import OBJECTIVES, Training
 from cascadetta_lib.training.pretrain import new_network
 from study import weights as networks
 from study.exhibits.kit.rendering import markdown
-from study.published import load_into, load_release
+from study.published_networks import load_into, load_release
 from study.tools.pack import BEGIN, pack, study_of, table
 from study.weights import SAMPLE, NetworkError
 from study.workflow.plan import origins

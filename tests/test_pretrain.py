@@ -21,6 +21,7 @@ from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.losses import entropy, entropy_of_mean, rotate_randomly
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
 from cascadetta_lib.training import pretrain as module
+from cascadetta_lib.training.learning_rate import learning_rate_at
 from cascadetta_lib.training.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
 from cascadetta_lib.training.objectives import (
     OBJECTIVES,
@@ -30,11 +31,13 @@ from cascadetta_lib.training.objectives import (
     training_for,
 )
 from cascadetta_lib.training.pretrain import (
+    augmented_batch,
     diagnose,
     held_out_accuracy,
     kept_epoch,
     new_network,
     pretrain,
+    set_gradients,
 )
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
@@ -65,7 +68,7 @@ def test_the_gradient_of_every_objective_is_that_of_its_loss_written_out(
     if kind.parallel:
         model = build_network(TINY, classes=4, parallel=True, seed=0).double().train()
         x = dataset.prepare(dataset.train.x[:8]).double()
-    found = module._differentiate(model, Split(x, y), kind, training, 0.4, draws=seeded(1))
+    found = set_gradients(model, Split(x, y), kind, training, 0.4, draws=seeded(1))
     gradients = [
         torch.zeros_like(each) if each.grad is None else each.grad for each in model.parameters()
     ]
@@ -99,7 +102,7 @@ def test_a_training_has_the_rates_of_its_schedule_and_an_order_for_each_seed_and
 ) -> None:
     """Two epochs of four batches, at rates that fall linearly from 0.05 to 0."""
     make = module.make_optimizer
-    augment = module._augmented
+    augment = augmented_batch
     rates: list[float] = []
     places: list[int] = []
 
@@ -113,7 +116,7 @@ def test_a_training_has_the_rates_of_its_schedule_and_an_order_for_each_seed_and
         return augment(dataset, indices, *given)
 
     monkeypatch.setattr(module, "make_optimizer", make_recorded)
-    monkeypatch.setattr(module, "_augmented", augment_recorded)
+    monkeypatch.setattr(module, "augmented_batch", augment_recorded)
     for seed in (0, 1):
         pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"epochs": 2}), seed=seed)
     assert rates == pytest.approx([0.05 * (1 - step / 8) for step in range(8)] * 2)
@@ -271,20 +274,20 @@ def test_schedules() -> None:
     steps, ttt, dann = (
         linear.model_copy(update={"schedule": name}) for name in ("steps", "ttt_steps", "dann")
     )
-    assert [linear.learning_rate_at(share) for share in (0, 0.5)] == [1.0, 0.5]
+    assert [learning_rate_at(linear, share) for share in (0, 0.5)] == [1.0, 0.5]
     to_a_tenth = linear.model_copy(update={"final_learning_rate": 0.1})
-    assert [to_a_tenth.learning_rate_at(share) for share in (0, 0.5, 1)] == pytest.approx(
+    assert [learning_rate_at(to_a_tenth, share) for share in (0, 0.5, 1)] == pytest.approx(
         [1.0, 0.55, 0.1]
     )
     # 1/(1 + 10p)^0.75: 11^0.75 = 6.04 at the end.
-    assert [dann.learning_rate_at(share) for share in (0, 1)] == pytest.approx(
+    assert [learning_rate_at(dann, share) for share in (0, 1)] == pytest.approx(
         [1.0, 1 / 6.0401], rel=1e-4
     )
     epochs = (0, 19, 20, 40, 50, 60, 70)
-    assert [steps.learning_rate_at(e / 75) for e in epochs] == pytest.approx(
+    assert [learning_rate_at(steps, e / 75) for e in epochs] == pytest.approx(
         [1, 1, 0.1, 0.01, 1e-3, 1e-4, 1e-5]
     )
-    assert [ttt.learning_rate_at(e / 75) for e in (49, 50, 65)] == pytest.approx([1, 0.1, 0.01])
+    assert [learning_rate_at(ttt, e / 75) for e in (49, 50, 65)] == pytest.approx([1, 0.1, 0.01])
     own = training_for("ttt", SHORT)
     assert (own.learning_rate, own.weight_decay, own.schedule, own.epochs) == (
         0.1,
@@ -367,7 +370,7 @@ def test_what_of_a_batch_is_randomised(
     monkeypatch.setattr(type(dataset), "randomise", lambda self, x, generator: torch.zeros_like(x))
     monkeypatch.setattr(type(dataset), "prepare", lambda self, x: x.float())
     generator = torch.Generator().manual_seed(0)
-    seen: Tensor = module._augmented(dataset, torch.arange(8), OBJECTIVES[objective], generator).x
+    seen: Tensor = augmented_batch(dataset, torch.arange(8), OBJECTIVES[objective], generator).x
     assert [not image.any() for image in seen] == blank
 
 
@@ -378,10 +381,10 @@ def test_bfloat16_is_for_the_network_of_objectives_without_a_second_order(
     """And not for its inputs: an affine map in bfloat16 would move the image by a part of a
     pixel."""
     seen = []
-    augment = module._augmented
+    augment = augmented_batch
     monkeypatch.setattr(
         module,
-        "_augmented",
+        "augmented_batch",
         lambda *a: seen.append(torch.is_autocast_enabled("cpu")) or augment(*a),
     )
     full, rounded = (

@@ -16,7 +16,7 @@ from cascadetta_lib.data.images import SCALINGS
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models.backbones import WideResNet
 from study import weights as networks
-from study.published import load_robustbench
+from study.published_networks import load_robustbench
 from study.weights import NetworkError
 
 BLOCKS = 2

@@ -28,7 +28,7 @@ FLOORS = (
         "study.settings",
         "study.sections",
         "study.provenance",
-        "study.published",
+        "study.published_networks",
         "study.weights",
     },
     {"study.requests"},

@@ -33,7 +33,7 @@ from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
 from cascadetta_lib.methods.checks import values_per_channel
 from cascadetta_lib.models import Outputs
-from cascadetta_lib.models.statistics import keep_statistics, statistics_of
+from cascadetta_lib.models.remembered_statistics import keep_statistics, statistics_of
 from cascadetta_lib.progress import progress
 
 Record = dict[str, Any]

@@ -22,7 +22,11 @@ from cascadetta_lib.models import (
     normalization_parameters,
     use_batch_statistics,
 )
-from cascadetta_lib.models.statistics import RememberedStatistics, give_statistics, statistics_of
+from cascadetta_lib.models.remembered_statistics import (
+    RememberedStatistics,
+    give_statistics,
+    statistics_of,
+)
 
 OptimizerName = Literal["sgd", "adam"]
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {

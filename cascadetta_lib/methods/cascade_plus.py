@@ -11,8 +11,10 @@ class CascadePlus(CascadeMethod):
     """Three changes to the cascade. θ_a is trained with the labels too. Its self-supervised loss,
     in the pre-training and at test time, is that of information maximisation, which predicting one
     class for every x does not minimise. And BatchNorm remembers earlier batches
-    (models/statistics.py). On images and speech it is not meta-learned, and on images each batch is
-    learned from as it is and randomised. Everything was chosen on held-out source data alone."""
+    (models/remembered_statistics.py). On images and speech it is not meta-learned, and on images
+    each batch is learned from as it is and randomised. Everything was chosen on held-out source
+    data alone.
+    """
 
     objective_elsewhere = {
         "text": "meta_supervised_information",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.models.statistics import statistics_of
+from cascadetta_lib.models.remembered_statistics import statistics_of
 from cascadetta_lib.registry import nearest
 
 ABOUT_DATA = ("copies", "value_range", "source")

@@ -1,4 +1,4 @@
-"""Methods whose BatchNorm can remember earlier batches (models/statistics.py)."""
+"""Methods whose BatchNorm can remember earlier batches (models/remembered_statistics.py)."""
 
 from functools import partial
 from typing import Any, ClassVar
@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.models.statistics import RememberedStatistics
+from cascadetta_lib.models.remembered_statistics import RememberedStatistics
 
 
 class WithMemory(Method):

@@ -1,5 +1,5 @@
 """Normalisation layers and their scales and shifts. Whose statistics BatchNorm may use is in
-statistics.py.
+remembered_statistics.py.
 """
 
 from collections.abc import Iterator

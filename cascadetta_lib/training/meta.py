@@ -21,7 +21,14 @@ import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.models import Cascade, Parallel, batch_norm_parameters, batch_norms, call_with
-from cascadetta_lib.training.objectives import PAPER, Half, Objective, losses, self_supervised_loss
+from cascadetta_lib.training.objectives import (
+    PAPER,
+    Half,
+    Objective,
+    as_half,
+    losses,
+    self_supervised_loss,
+)
 from cascadetta_lib.training.tangents import Tape, UnknownFunctionError
 
 Gradients = dict[str, Tensor]  # by the parameter's name
@@ -57,6 +64,17 @@ class MetaProblem:
         main, self_supervised = losses(model, self.meta_test, self.kind)
         total = main + self.entropy_weight * self_supervised
         return 0.1 * total if self.outer_loss == "release" else total
+
+
+def halve(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> tuple[Half, Half]:
+    """Split a batch into meta-train, its first half, and meta-test, the rest.
+
+    x (B, …), y (B,). draws: for the rotation task, which rotates the images of both halves.
+    """
+    middle = len(y) // 2
+    meta_train = as_half(x[:middle], y[:middle], kind, draws)
+    meta_test = as_half(x[middle:], y[middle:], kind, draws)
+    return meta_train, meta_test
 
 
 def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, ...]:

@@ -10,17 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
+import torch
 from pydantic import BaseModel, Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cascadetta_lib.losses import at_least_float32, information_loss
+from cascadetta_lib.losses import at_least_float32, information_loss, rotate_randomly
 from cascadetta_lib.models import Parallel
-
-STEPS = {"steps": (20, 40, 50, 60, 70), "ttt_steps": (50, 65)}
-"""The epochs of 75 at which a schedule multiplies the learning rate by 0.1: the release's, and
-TTT's own.
-"""
 
 
 class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -70,16 +66,6 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
                 "null"
             )
         return self
-
-    def learning_rate_at(self, share: float) -> float:
-        """The learning rate when `share` (0..1) of the training is done."""
-        if self.schedule == "linear":
-            return self.learning_rate + share * (self.final_learning_rate - self.learning_rate)
-        if self.schedule == "dann":
-            return self.learning_rate / (1 + 10 * share) ** 0.75
-        return self.learning_rate * 0.1 ** sum(
-            share >= epoch / 75 for epoch in STEPS[self.schedule]
-        )
 
 
 class KnownTraining(Training, frozen=True):
@@ -166,6 +152,11 @@ class Half(NamedTuple):
     x: Tensor
     y: Tensor
     rotated: tuple[Tensor, Tensor] | None = None
+
+
+def as_half(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> Half:
+    """Return examples as `losses` takes them: for the rotation task also rotated, as drawn."""
+    return Half(x, y, rotate_randomly(x, draws) if kind.parallel else None)
 
 
 PAPER = Objective()  # the paper's losses

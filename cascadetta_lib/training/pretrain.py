@@ -18,14 +18,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cascadetta_lib.data.base import Dataset, Split, set_aside, write_atomically
-from cascadetta_lib.losses import at_least_float32, describe, rotate_randomly
+from cascadetta_lib.losses import at_least_float32, describe
 from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
 from cascadetta_lib.progress import progress
+from cascadetta_lib.training.learning_rate import learning_rate_at
 from cascadetta_lib.training.meta import (
     MetaProblem,
     batch_statistics,
     exact_meta_gradient,
     flatten,
+    halve,
     inner_parameter_names,
 )
 from cascadetta_lib.training.objectives import (
@@ -33,6 +35,7 @@ from cascadetta_lib.training.objectives import (
     Half,
     Objective,
     Training,
+    as_half,
     losses,
     training_for,
 )
@@ -118,12 +121,12 @@ def pretrain(
         model.train()
         found: list[Tensor] = []
         for step, indices in zip(islice(steps, batches), order.split(size), strict=False):
-            rate = training.learning_rate_at(step / iterations)
+            rate = learning_rate_at(training, step / iterations)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            batch = _augmented(dataset, indices, kind, generator)
+            batch = augmented_batch(dataset, indices, kind, generator)
             with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
-                found.append(_differentiate(model, batch, kind, training, rate, generator))
+                found.append(set_gradients(model, batch, kind, training, rate, generator))
             optimizer.step()
         # Read once per epoch, because each reading waits for the GPU.
         loss = sum(torch.stack(found).tolist()) / len(found)
@@ -146,7 +149,7 @@ def pretrain(
             # The same examples and rotations in every epoch, so that the rows compare.
             x, y = dataset.plain_held_out.take(slice(0, 200))
             row |= diagnose(
-                model, _half(dataset.prepare(x), y, kind, torch.Generator().manual_seed(0))
+                model, as_half(dataset.prepare(x), y, kind, torch.Generator().manual_seed(0))
             )
         history.append(
             row | {"seconds": time.perf_counter() - started, "code_revision": code_revision}
@@ -207,7 +210,7 @@ def kept_epoch(history: pd.DataFrame) -> pd.Series:
     return history[history["held_out_accuracy"] == history["held_out_accuracy"].max()].iloc[-1]
 
 
-def _augmented(
+def augmented_batch(
     dataset: Dataset, indices: Tensor, kind: Objective, generator: torch.Generator
 ) -> Split:
     """Return a batch as the network sees it, augmented as the objective says."""
@@ -221,11 +224,7 @@ def _augmented(
     return Split(torch.cat([dataset.prepare(stored), randomised]), torch.cat([y, y]))
 
 
-def _half(x: Tensor, y: Tensor, kind: Objective, generator: torch.Generator) -> Half:
-    return Half(x, y, rotate_randomly(x, generator) if kind.parallel else None)
-
-
-def _differentiate(
+def set_gradients(
     model: Cascade | Parallel,
     batch: Split,
     kind: Objective,
@@ -233,14 +232,16 @@ def _differentiate(
     rate: float,
     draws: torch.Generator,
 ) -> Tensor:
-    """Set the objective's gradient on every parameter and return its loss, a scalar on the
-    device."""
+    """Set the gradient of the objective `kind` on every parameter; return its loss, a scalar.
+
+    rate: the learning rate β of this step. draws: for the rotation task.
+    """
     x, y = batch
     if kind.meta:
-        middle = len(y) // 2
+        meta_train, meta_test = halve(x, y, kind, draws)
         problem = MetaProblem(
-            _half(x[:middle], y[:middle], kind, draws),
-            _half(x[middle:], y[middle:], kind, draws),
+            meta_train,
+            meta_test,
             inner_parameter_names(model, training.inner_parameters),
             training.inner_learning_rate_ratio * rate,
             training.outer_loss,
@@ -254,7 +255,7 @@ def _differentiate(
         return loss
     model.zero_grad()
     if kind.self_supervised:
-        main, self_supervised = losses(model, _half(x, y, kind, draws), kind)
+        main, self_supervised = losses(model, as_half(x, y, kind, draws), kind)
         # TTT adds the two losses; multi-task weights the entropy by the λ of Sec. 6.4.
         total = main + (
             self_supervised if kind.parallel else training.entropy_weight * self_supervised

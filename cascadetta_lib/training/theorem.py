@@ -22,9 +22,10 @@ from cascadetta_lib.training.meta import (
     batch_statistics,
     exact_meta_gradient,
     flatten,
+    halve,
     inner_parameter_names,
 )
-from cascadetta_lib.training.objectives import Half, Training, self_supervised_loss
+from cascadetta_lib.training.objectives import PAPER, Training, self_supervised_loss
 
 ITERATIONS = 10  # of the power iteration, at either end of the spectrum
 EXAMPLES = 64  # of the source, half of them meta-train
@@ -49,11 +50,11 @@ def check_theorem(
     generator = torch.Generator().manual_seed(seed)
     x, y = dataset.train.take(torch.randperm(len(dataset.train.y), generator=generator)[:EXAMPLES])
     prepared = dataset.prepare(dataset.randomise(dataset.weak_augment(x, generator), generator))
-    middle = len(y) // 2
+    meta_train, meta_test = halve(prepared, y, PAPER, generator)
     network = copy.deepcopy(model).requires_grad_(True)
     problem = MetaProblem(
-        Half(prepared[:middle], y[:middle]),
-        Half(prepared[middle:], y[middle:]),
+        meta_train,
+        meta_test,
         inner_parameter_names(network, "all"),
         training.inner_learning_rate_ratio * training.learning_rate,
         "paper",

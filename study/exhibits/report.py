@@ -7,9 +7,9 @@ import pandas as pd
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import BANNER, Shown, without_runs
 from study.exhibits.kit.intervals import Estimate, paired, per_network
+from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import banner_html, stand_in, table_html, to_html
 from study.exhibits.kit.runs import by_label
-from study.exhibits.kit.style import number
 from study.exhibits.verdicts.verdicts import Judgement
 
 

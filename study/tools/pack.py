@@ -27,8 +27,8 @@ from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import held_out_accuracy
 from study import weights as networks
+from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import markdown
-from study.exhibits.kit.style import number
 from study.requests import code_of_training
 from study.settings import SettingsError, load_profile
 from study.study import Study

@@ -16,7 +16,7 @@ from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.copies import WithCopies
 from cascadetta_lib.models import Outputs, as_outputs
-from cascadetta_lib.models.statistics import MovingStatistics, statistics_of
+from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
 
 # examples
 MEMORY = 64

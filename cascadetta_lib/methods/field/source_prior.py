@@ -6,7 +6,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.cascade import CascadeMethod
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.methods.unadapted import AdaBN
-from cascadetta_lib.models.statistics import PriorStatistics
+from cascadetta_lib.models.remembered_statistics import PriorStatistics
 
 
 @METHODS.add("source_prior")

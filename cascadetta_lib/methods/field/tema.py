@@ -6,7 +6,7 @@ from torch import Tensor
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.models import Outputs
-from cascadetta_lib.models.statistics import MovingStatistics, statistics_of
+from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
 
 MOMENTA = ((64, 1.0), (4, 0.1), (1, 0.01))
 """The least size of a batch, and the share of such a batch that enters the averages: the release's

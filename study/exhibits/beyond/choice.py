@@ -14,8 +14,8 @@ from study.exhibits.kit.choice import (
     keep_choice,
 )
 from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.numbers import number
 from study.exhibits.kit.runs import Point, Runs
-from study.exhibits.kit.style import number
 from study.settings import Settings
 from study.store import Run
 from study.study import Study

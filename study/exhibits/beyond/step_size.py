@@ -5,9 +5,10 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import long_at_rates
 from study.exhibits.kit.runs import Point, Runs
-from study.exhibits.kit.style import legend, line_of, number, panels
+from study.exhibits.kit.style import legend, line_of, panels
 from study.exhibits.kit.tables import errors_less
 from study.settings import Settings
 from study.store import Run

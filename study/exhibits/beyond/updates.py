@@ -4,14 +4,21 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.beside_paper import BESIDE_ITS_ROW, INSIDE, PAPER_ROWS, beside_its_row
+from study.exhibits.kit.distance_from_paper import (
+    BESIDE_ITS_ROW,
+    INSIDE,
+    PAPER_ROWS,
+    beside_its_row,
+)
 from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
 from study.exhibits.kit.intervals import images_at, paired
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.rendering import warning
 from study.exhibits.kit.runs import PUBLISHED, Point, Runs, by_label, points_for
-from study.exhibits.kit.style import WIDTH, legend, line_of, name_domains, number
+from study.exhibits.kit.style import WIDTH, legend, line_of, name_domains
 from study.exhibits.kit.style import colour as colour_of
-from study.exhibits.kit.tables import by_domain, domains_table, errors_less, paper_main
+from study.exhibits.kit.tables import by_domain, domains_table, errors_less
 from study.settings import Settings
 
 ADABN = METHODS["adabn"].label

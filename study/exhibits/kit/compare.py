@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from study.exhibits.kit.intervals import per_network
-from study.exhibits.kit.style import spread
+from study.exhibits.kit.numbers import spread
 
 DAGGER = "†"
 APART = (

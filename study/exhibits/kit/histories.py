@@ -12,16 +12,8 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.pretrain import kept_epoch
 from study.exhibits.kit.exhibit import Part
 from study.exhibits.kit.heads import ENTROPIES, HEADS
-from study.exhibits.kit.style import (
-    colour,
-    draw_level,
-    legend,
-    line_over,
-    number,
-    panels,
-    reading,
-    typeset,
-)
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.style import colour, draw_level, legend, line_over, panels, reading, typeset
 
 COLLAPSE_SHARE = 0.1
 """θ_a counts as collapsed where the entropy of its mean prediction is below this share of the

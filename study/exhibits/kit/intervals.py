@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from cascadetta_lib.data.cifar10_sample import DISTINCT
-from study.exhibits.kit.style import number
+from study.exhibits.kit.numbers import number
 from study.store import Run
 
 CONFIDENCE = 0.95

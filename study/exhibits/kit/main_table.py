@@ -9,15 +9,16 @@ import seaborn as sns
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part
 from study.exhibits.kit.heads import ENTROPIES, HEADS, entropy_figure
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.runs import Point, Runs, by_label, main_points
-from study.exhibits.kit.style import WIDTH, name_domains, number, reading, typeset
+from study.exhibits.kit.style import WIDTH, name_domains, reading, typeset
 from study.exhibits.kit.tables import (
     DEFINED,
     domains_table,
     errors_less,
     method_differences,
     metrics_table,
-    paper_main,
 )
 from study.settings import Settings
 

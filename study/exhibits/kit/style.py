@@ -1,6 +1,4 @@
-"""How figures and numbers look: one style, one colour per method, one way to write θ_a and a minus
-sign.
-"""
+"""How figures look: one style, one colour per method, one way to write θ_a."""
 
 import math
 import re
@@ -64,25 +62,6 @@ def place_of(method: str) -> int:
 def colour(method: str) -> tuple[float, float, float]:
     """The colour of a method, the same in every figure."""
     return PALETTE[place_of(method) % len(PALETTE)]
-
-
-def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
-    """Write a number with a minus sign, not a hyphen. A zero has no sign, and NaN is a dash."""
-    if math.isnan(value):
-        return "–"
-    sign = sign and round(value, digits) != 0
-    return f"{value:{'+' if sign else ''}z.{digits}f}".replace("-", "−")
-
-
-def spread(values: pd.Series, digits: int = 2) -> str:
-    """Write `mean ± standard deviation` of the values, as 22.84 ± 0.31; a single value alone.
-
-    No value is a dash.
-    """
-    mean = number(values.mean(), digits)
-    if values.count() < 2:
-        return mean
-    return f"{mean} ± {number(values.std(), digits)}"
 
 
 def typeset(text: str) -> str:

@@ -8,10 +8,11 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part
+from study.exhibits.kit.paper_numbers import paper_values
 from study.exhibits.kit.rendering import each_once, from_to
 from study.exhibits.kit.runs import Runs
 from study.exhibits.kit.style import draw_lines, legend, panels, reading
-from study.exhibits.kit.tables import beside_paper, differences, paper_values
+from study.exhibits.kit.tables import beside_paper, differences
 
 
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:

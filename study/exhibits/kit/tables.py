@@ -4,92 +4,24 @@ methods.
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 
 import pandas as pd
 
-from cascadetta_lib.data import VOCABULARIES
-from cascadetta_lib.data.cifar10_sample import OFFICIAL
-from cascadetta_lib.data.streams import make_stream
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import DAGGER, cell, comparable, count
 from study.exhibits.kit.exhibit import Part
 from study.exhibits.kit.intervals import bootstrap, paired, per_network
-from study.exhibits.kit.rendering import stand_in
-from study.exhibits.kit.runs import METRICS, PUBLISHED, by_label
-from study.exhibits.kit.style import SHORT, number
-from study.store import Run
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.paper_numbers import paper_main
+from study.exhibits.kit.runs import METRICS, by_label
+from study.exhibits.kit.style import SHORT
 
-PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
-"""The paper's numbers in long form: table, dataset, setup, severity, batch_size, method, variant,
-domain, metric, value.
-"""
-OUR_NAMES = {
-    "method": {"Ours": METHODS["cascade"].label},
-    "metric": {"online_error": "E", "average_accuracy": "A", "forward_transfer": "F"},
-    "domain": {"dvds": "dvd"},
-    "variant": {
-        "with theta_a": METHODS["cascade"].label,
-        "without theta_a": METHODS["cascade_no_auxiliary"].label,
-    },
-}
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
 DEFINED = (
     "F of Eq. 2; of the final model, R(T_t|T_1:N) − R(T_t|T_t); and of the final model "
     "less the unadapted one."
 )
-
-
-def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
-    """Return the numbers of one of the paper's tables, on the dataset that a run compares with.
-
-    They are those at the run's batch size, or at any where `over` is batch_size. Methods, metrics,
-    domains and variants have our names. The column row joins method and variant. The table is empty
-
-    - where the paper has none,
-    - where the data do not compare with the paper's (see `rendering.stand_in`), and
-    - where others trained the network on originals and the run was on other images, such as JPEG
-      copies, which are harder for it.
-    """
-    asked = run.request.checkpoint
-    values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
-    values = values.replace(OUR_NAMES)
-    values["row"] = values["method"] + ", " + values["variant"]
-    others = (
-        asked.dataset.startswith(("npz", "cifar10_sample"))
-        and run.provenance.fingerprint != OFFICIAL
-    )
-    if stand_in(run) or (others and asked.weights.startswith(PUBLISHED)):
-        return values[:0]
-    values = values[values["table"] == table]
-    values = values[values["dataset"] == run.provenance.compare_with]
-    if over == "batch_size":
-        return values
-    sizes = values["batch_size"]
-    of_size = pd.to_numeric(sizes, errors="coerce") == run.request.batch_size
-    return values[sizes.isna() | of_size]
-
-
-def paper_main(run: Run) -> pd.DataFrame:
-    """Return the paper's E, A, F and errors by domain for a run's stream and batch size: method ×
-    column.
-
-    The source is its main table where the severity is 5, tab:add-result below that, tab:text or
-    tab:speech. The result is empty for a stream or a batch size that the paper does not have.
-    """
-    request = run.request
-    modality = run.request.checkpoint.modality
-    severity = min(domain.severity for domain in request.stream)
-    standard = make_stream("instantaneous", VOCABULARIES[modality], severity)
-    if list(request.stream) != standard or request.order:
-        return pd.DataFrame()
-    image_table = "tab:main-result" if severity == 5 else "tab:add-result"
-    values = paper_values(image_table if modality == "image" else f"tab:{modality}", run)
-    if modality == "image":
-        values = values[values["severity"] == str(severity)]
-    columns = values["domain"].where(values["domain"] != "all", values["metric"])
-    return values.assign(column=columns).pivot(index="method", columns="column", values="value")
 
 
 def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:

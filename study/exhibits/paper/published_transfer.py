@@ -3,9 +3,9 @@
 import pandas as pd
 
 from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit, file_name
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.paper_numbers import OUR_NAMES, PAPER_RESULTS
 from study.exhibits.kit.runs import Point, Runs
-from study.exhibits.kit.style import number
-from study.exhibits.kit.tables import OUR_NAMES, PAPER_RESULTS
 from study.settings import Settings
 
 METHODS = ("Tent", "CoTTA", "TTT", "Cascade")

@@ -6,9 +6,9 @@ import pandas as pd
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.paper_numbers import paper_values
 from study.exhibits.kit.runs import Point, Runs, points_for
-from study.exhibits.kit.style import number
-from study.exhibits.kit.tables import paper_values
 from study.settings import Settings
 
 

@@ -6,9 +6,10 @@ import pandas as pd
 
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.heads import ENTROPIES, HEADS, tidy_batches
+from study.exhibits.kit.numbers import spread
 from study.exhibits.kit.points import severity_points
 from study.exhibits.kit.runs import Point, Runs, points_for
-from study.exhibits.kit.style import draw_level, draw_lines, legend, panels, reading, spread
+from study.exhibits.kit.style import draw_level, draw_lines, legend, panels, reading
 from study.settings import Settings
 
 COLUMNS = {"error": "error (%)"} | ENTROPIES

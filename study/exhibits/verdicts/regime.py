@@ -15,8 +15,8 @@ import pandas as pd
 
 from cascadetta_lib.data import entry
 from study.exhibits.kit.networks import card_of
+from study.exhibits.kit.numbers import number
 from study.exhibits.kit.runs import Runs, main_points
-from study.exhibits.kit.style import number
 from study.exhibits.verdicts.claims import Claim
 from study.exhibits.verdicts.evidence import OURS, Tier
 from study.store import Run
