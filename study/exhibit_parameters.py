@@ -20,6 +20,15 @@ Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(differ
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 
 
+class StepExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """What the exhibits on text and speech ask for beside the main study."""
+
+    ablation_learning_rates: Rates = Field(
+        (0.0001, 0.001, 0.01, 0.1),
+        description="online ones, tried with each method's own optimizer and with Adam",
+    )
+
+
 class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What the exhibits on images ask for beside the main study."""
 

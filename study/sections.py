@@ -21,7 +21,7 @@ from cascadetta_lib.methods.base import OptimizerName
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, Training
-from study.exhibit_parameters import ImageExhibitParameters, different
+from study.exhibit_parameters import ImageExhibitParameters, StepExhibitParameters, different
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -240,7 +240,7 @@ WITHOUT_IMAGES = (
 )
 
 
-class TextSection(TextOptions, TextNetwork, Training, Section):
+class TextSection(StepExhibitParameters, TextOptions, TextNetwork, Training, Section):
     """Reviews, as in the paper's appendix, with DANN's schedule of the learning rate, which it
     names.
 
@@ -270,7 +270,7 @@ class TextSection(TextOptions, TextNetwork, Training, Section):
     )
 
 
-class SpeechSection(SpeechOptions, SpeechNetwork, Training, Section):
+class SpeechSection(StepExhibitParameters, SpeechOptions, SpeechNetwork, Training, Section):
     """Words, as in the paper's appendix, with Nesterov momentum, as for images.
 
     The paper does not say α, λ, the size of the training batch, or whether SGD has momentum.
@@ -286,6 +286,7 @@ class SpeechSection(SpeechOptions, SpeechNetwork, Training, Section):
         "final_learning_rate": 0.001,
         "inner_parameters": "all",
         "outer_loss": "paper",
+        "ablation_learning_rates": (0.0001, 0.001, 0.01),
     }
 
 

@@ -864,10 +864,12 @@ def test_text_by_the_step_at_test_time() -> None:
     settings = quick(text_methods=("erm", "adabn", "tent", "tent_adam", "cascade"))
 
     def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
-        errors = 4 if changes.get("online_optimizer") == "adam" else 8 if method == "cascade" else 6
-        return Numbers(
-            (errors + (1 if changes.get("online_learning_rate") == 0.0001 else 0), 0), 0.6, 0.5
-        )
+        is_adam = changes.get("online_optimizer") == "adam"
+        is_small = changes.get("online_learning_rate") == 0.0001
+        if "stream" in changes:  # The source would choose Adam at the smaller rate.
+            return Numbers((5 - is_adam - is_small, 0), 0.6, 0.5)
+        errors = 4 if is_adam else 8 if method == "cascade" else 6
+        return Numbers((errors + is_small, 0), 0.6, 0.5)
 
     points = points_of(settings, ["online_text"])
     assert {point.method for point in points} == {"erm", "adabn", "tent", "cascade"}, (
@@ -875,17 +877,35 @@ def test_text_by_the_step_at_test_time() -> None:
     )
     runs = stored(settings, made_up_runs(settings, world, points, [0], "text"), "text")
     found = content(EXHIBITS["online_text"].show(runs), "online-text")
-    assert list(found.columns) == ["own, 0.001", "sgd, 0.0001", "adam, 0.001", "adam, 0.0001", "n"]
-    assert list(found.loc["Tent"]) == ["30.00", "35.00", "20.00", "25.00", "1"]
-    assert list(found.loc["Cascade"]) == ["40.00", "45.00", "20.00", "25.00", "1"]
-    assert list(found.loc["AdaBN"])[1:4] == ["–"] * 3
+    steps = ["own, 0.001", "own, 0.0001", "adam, 0.0001", "adam, 0.001"]
+    assert list(found.columns) == [*steps, "source chooses", "n"]
+    chosen = "adam, 0.0001 (15.00)"
+    assert list(found.loc["Tent"]) == ["30.00", "35.00", "25.00", "20.00", chosen, "1"]
+    assert list(found.loc["Cascade"]) == ["40.00", "45.00", "25.00", "20.00", chosen, "1"]
+    assert list(found.loc["AdaBN"])[1:5] == ["–"] * 4
     adam = quick(text_methods=("adabn", "tent"), text_online_optimizer="adam")
-    steps = [dict(point.changes) for point in points_of(adam, ["online_text"]) if point.changes]
-    assert [(step["online_optimizer"], step["online_learning_rate"]) for step in steps] == [
-        # Fmt: skip
-        ("sgd", 0.0001),
-        ("adam", 0.0001),
-    ], "the main study's own step is not made twice"
+    steps_on_targets = [
+        (point.changes["online_optimizer"], point.changes["online_learning_rate"])
+        for point in points_of(adam, ["online_text"])
+        if point.changes and "stream" not in point.changes
+    ]
+    assert steps_on_targets == [(None, 0.0001), (None, 0.001), ("adam", 0.0001)], (
+        "the main study's own step is not made twice"
+    )
+
+
+def test_a_method_that_lacks_a_run_on_the_source_has_no_choice() -> None:
+    settings = quick(text_methods=("tent", "cascade"))
+    points = points_of(settings, ["online_text"])
+    kept = [point for point in points if "stream" not in point.changes or point.method == "tent"]
+
+    def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        return Numbers((6, 0), 0.6, 0.5)
+
+    runs = stored(settings, made_up_runs(settings, world, kept, [0], "text"), "text")
+    found = content(EXHIBITS["online_text"].show(runs), "online-text")
+    assert found.loc["Tent", "source chooses"] == "own, 0.0001 (30.00)", "of equal ones the first"
+    assert found.loc["Cascade", "source chooses"] == "–"
 
 
 def test_what_the_published_rows_say_of_one_domain_alone(tmp_path: Path) -> None:
