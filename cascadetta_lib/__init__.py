@@ -1,6 +1,11 @@
 """CascadeTTA: continual test-time adaptation with an adaptive cascading network.
 
-    from cascadetta_lib import Cascade, METHODS, evaluate, meta_gradient
+    import cascadetta_lib
+
+    adapted = cascadetta_lib.adapt(model, "tent")  # any nn.Module that returns logits
+    logits = adapted(x)
+
+The other public names are Cascade, METHODS, evaluate and meta_gradient.
 
 Six files to read first, in this order:
 
@@ -19,7 +24,7 @@ from typing import Any
 import torch
 
 __version__ = "0.2.0"
-__all__ = ["METHODS", "Cascade", "evaluate", "meta_gradient"]
+__all__ = ["METHODS", "Cascade", "adapt", "evaluate", "meta_gradient"]
 
 # Every entrance to the library passes here: notebooks, papermill, run_all.sh and a script of your
 # own. The networks are small, so on a CPU several threads mostly wait for each other;
@@ -32,6 +37,7 @@ torch.backends.cudnn.allow_tf32 = False
 PUBLIC = {
     "Cascade": ("cascadetta_lib.models", "Cascade"),
     "METHODS": ("cascadetta_lib.methods", "METHODS"),
+    "adapt": ("cascadetta_lib.methods", "adapt"),
     "evaluate": ("cascadetta_lib.evaluation.evaluator", "evaluate"),
     "meta_gradient": ("cascadetta_lib.training.meta", "exact_meta_gradient"),
 }

@@ -26,7 +26,7 @@ from cascadetta_lib.code import class_hash, code_hash
 from cascadetta_lib.data.base import Dataset, Modality, fingerprint
 from cascadetta_lib.data.images import SCALINGS, ImageDataset
 from cascadetta_lib.data.streams import Domain
-from cascadetta_lib.models import Network, as_outputs
+from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, KnownTraining
 from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
@@ -114,14 +114,7 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
         else:
             _check_fit(path, card["classes"], (3, 32, 32), card, dataset)
         return Brought(model, None, card, digest, place)
-    path, described = _shipped(weights, objective, seed)
-    content = path.read_bytes()
-    if (found := hashlib.sha256(content).hexdigest()) != described.weights_sha256:
-        raise NetworkError(
-            f"{path} has SHA-256 {found[:12]}…, its card says {described.weights_sha256[:12]}…: "
-            "the file is damaged or "
-            "another's; fetch both again"
-        )
+    path, described, content = _read_shipped(weights, objective, seed)
     if described.modality != dataset.modality:
         raise NetworkError(
             f"{path} is a network of {described.modality}, and {dataset.name} is {dataset.modality}"
@@ -135,10 +128,7 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
         # It may well be meant: one learns from JPEG copies, and is measured on the official pixels.
         warnings.warn(f"networks trained on {described.data} meet {dataset.source}", stacklevel=2)
     built = new_network(dataset, described.network, described.objective, seed)
-    try:
-        load_into(built, load(content), path)
-    except SafetensorError as error:
-        raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
+    _load_content(built, content, path)
     sample = dataset.plain_held_out.take(slice(SAMPLE))
     if fingerprint([*sample]) == described.sample_fingerprint:  # else its data are not at hand
         built = built.to(sample.y.device)
@@ -160,6 +150,53 @@ def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
     return Brought(
         built.eval(), history, described.model_dump(mode="json"), described.weights_sha256, place
     )
+
+
+def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascade | Parallel:
+    """Return a network of weights/ by the name of its pre-training: `load_network("meta", seed=0)`.
+
+    It is in evaluation mode on the CPU, and returns z and a of images that are scaled as its card
+    says. weights/README.md lists the networks.
+
+    folder: `shipped`, or another FOLDER like weights/.
+
+    Raises NetworkError where there is none of that name and seed, and where its file is damaged or
+    does not match its card.
+    """
+    path, card, content = _read_shipped(folder, name, seed)
+    kind = OBJECTIVES[card.objective]
+    model = build_network(
+        card.network,
+        classes=card.classes,
+        inputs=card.input_shape[0],
+        # What "auto" means: Tiny-ImageNet, whose network is the large one, is seen at 224 pixels.
+        architecture="resnet34" if 224 in card.input_shape else "resnet26",
+        parallel=kind.parallel,
+        auxiliary=kind.auxiliary,
+        seed=seed,
+    )
+    _load_content(model, content, path)
+    return model.eval()
+
+
+def _read_shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card, bytes]:
+    """Read a network's file; NetworkError unless it is the one that its card describes."""
+    path, card = _shipped(weights, objective, seed)
+    content = path.read_bytes()
+    if (found := hashlib.sha256(content).hexdigest()) != card.weights_sha256:
+        raise NetworkError(
+            f"{path} has SHA-256 {found[:12]}…, its card says {card.weights_sha256[:12]}…: "
+            "the file is damaged or another's; fetch both again"
+        )
+    return path, card, content
+
+
+def _load_content(model: nn.Module, content: bytes, path: Path) -> None:
+    """Give a network the weights in `content`, which is that of the safetensors file `path`."""
+    try:
+        load_into(model, load(content), path)
+    except SafetensorError as error:
+        raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
 
 
 def _asked_options(dataset: Dataset) -> dict[str, Any]:

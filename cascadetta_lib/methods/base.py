@@ -47,10 +47,12 @@ class Method(nn.Module):
     A subclass says what it updates (`adapted_parameters`) and by which loss (`loss`). Copies are in
     copies.py, source examples in source.py, and a memory of statistics in memory.py.
 
+    learning_rate: the step size of an update; a method that never updates makes no use of it.
     predict: which prediction `step` returns. `after`: that of the updated model (the paper).
         `before`: that of the forward pass from which the update was computed (the releases of Tent
         and CoTTA).
-    optimizer: see OPTIMIZERS; None is the method's own.
+    optimizer: `sgd` (Nesterov momentum 0.9) or `adam`; None is the method's own.
+    seed: of the method's random draws, which `reset` starts again.
 
     Class attributes:
 

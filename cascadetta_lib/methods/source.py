@@ -11,7 +11,8 @@ from cascadetta_lib.methods.base import Method
 class WithSource(Method):
     """A method that takes the option `source`.
 
-    source: examples of what the model was trained on, prepared and without labels, (N, …).
+    source: examples of what the model was trained on, prepared and without labels,
+        (N, …). The methods of this kind do not work without them.
     """
 
     needs_source = True

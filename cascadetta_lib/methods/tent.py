@@ -13,8 +13,10 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 @METHODS.add("tent")
 class Tent(EntropyMethod):
-    """Tent with the cascade's optimiser, so that the two differ in their loss and parameters only.
-    The paper does not say which optimiser it ran Tent with; see `tent_adam`."""
+    """Minimise the entropy of the prediction by SGD, the cascade's optimiser, so that the two
+    differ in their loss and parameters only. The paper does not say which optimiser it ran Tent
+    with; see `tent_adam`.
+    """
 
     label = "Tent"
 
@@ -28,7 +30,7 @@ class Tent(EntropyMethod):
 
 @METHODS.add("tent_adam")
 class TentAdam(Tent):
-    """Tent with Adam, as in its release."""
+    """Tent by Adam, as in its release."""
 
     label = "Tent (Adam)"
 

@@ -40,8 +40,8 @@ def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
 
 @METHODS.add("eta")
 class ETA(Tent):
-    """The mean of exp(E₀ − H)·H over the examples with entropy H < E₀ whose prediction is unlike
-    the moving mean.
+    """Minimise the mean of exp(E₀ − H)·H over the examples with entropy H < E₀ whose prediction is
+    unlike the moving mean.
 
     Where no example is chosen the loss is 0, and only the optimiser's momentum moves; the release
     takes no step. Its authors use SGD with momentum 0.9, not Nesterov's, and a learning rate of
@@ -74,8 +74,8 @@ class ETA(Tent):
 
 @METHODS.add("eata")
 class EATA(WithSource, ETA):
-    """ETA and β·Σ ω·(θ − θ₀)², where ω is the Fisher information of the source model's own
-    predictions (Eq. 8 and 9).
+    """Minimise the loss of ETA and β·Σ ω·(θ − θ₀)², where ω is the Fisher information of the
+    source model's own predictions (Eq. 8 and 9).
 
     ω is the mean over source examples of the squared gradient of one example, as in Eq. 9, under
     the statistics of the source. The authors' code, which β was chosen with, squares the mean

@@ -11,9 +11,10 @@ from cascadetta_lib.models.remembered_statistics import PriorStatistics
 
 @METHODS.add("source_prior")
 class SourcePrior(AdaBN):
-    """The source counts as much as N examples, at every batch: N is `memory`, but nothing is
-    remembered. 16 is our choice; N = 0 is AdaBN, and N → ∞ is ERM on the same network. The batch's
-    variance is that by n; the release's is by n − 1.
+    """Normalise by the statistics of the batch and of the source, which counts as N examples.
+
+    N is `memory`, but nothing is remembered. 16 is our choice; N = 0 is AdaBN, and N → ∞ is ERM on
+    the same network. The batch's variance is that by n; the release's is by n − 1.
     """
 
     label = "AdaBN, source prior"
@@ -23,7 +24,7 @@ class SourcePrior(AdaBN):
 
 @METHODS.add("tent_source_prior")
 class TentSourcePrior(Tent):
-    """Tent on these statistics, to see whether learning adds to them."""
+    """Tent with the statistics of `source_prior`, to see whether learning adds to them."""
 
     label = "Tent, source prior"
     memory = 16
@@ -32,7 +33,7 @@ class TentSourcePrior(Tent):
 
 @METHODS.add("cascade_source_prior")
 class CascadeSourcePrior(CascadeMethod):
-    """The cascade on these statistics, likewise."""
+    """The cascade with the statistics of `source_prior`, likewise."""
 
     label = "Cascade, source prior"
     memory = 16

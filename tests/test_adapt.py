@@ -1,0 +1,125 @@
+"""One line that adapts any network, the table of the methods, and shipped networks by name."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import same, seeded
+from torch import Tensor, nn
+from torchvision.models import resnet18
+
+import cascadetta_lib
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.models import Cascade, batch_norms
+from study.published_networks import NetworkError
+from study.tools import methods_table
+from study.weights import SHIPPED, load_network
+
+PIXELS = torch.rand(8, 3, 32, 32, generator=seeded(1)) * 2 - 1
+
+
+@pytest.fixture
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    model = resnet18(num_classes=4)
+    for norm in batch_norms(model):
+        norm.momentum = 1.0
+    model(PIXELS)
+    return model.eval()
+
+
+def test_one_line_adapts_a_copy_of_a_network(network: nn.Module) -> None:
+    before = copy.deepcopy(network.state_dict())
+    adapted = cascadetta_lib.adapt(network, "tent", learning_rate=0.01)
+    expected = METHODS["tent"](copy.deepcopy(network), learning_rate=0.01)
+    found = [adapted(PIXELS) for _ in range(2)]
+    assert all(torch.equal(logits, expected(PIXELS)) for logits in found)
+    assert not torch.equal(found[0], found[1]), "it adapts"
+    assert same(network.state_dict(), before), "the network itself is left as it is"
+    assert not network.training
+
+
+def test_what_does_not_learn_is_the_network_itself_to_the_bit(network: nn.Module) -> None:
+    tracking = copy.deepcopy(network)
+    for norm in batch_norms(tracking):
+        norm.track_running_stats = False
+    with torch.no_grad():
+        assert torch.equal(cascadetta_lib.adapt(network, "erm")(PIXELS), network(PIXELS))
+        assert torch.equal(cascadetta_lib.adapt(network, "adabn")(PIXELS), tracking.train()(PIXELS))
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("tend", {}, "no method is named 'tend'; .*did you mean 'tent'"),
+        ("tent", {"momentum": 0.9}, "Tent takes no momentum = 0.9; allowed are "),
+        ("eata", {}, "EATA needs examples that the model was trained on; pass them as source="),
+        ("cascade", {}, "Cascade needs a models.Cascade; use tent"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    network: nn.Module, method: str, options: dict[str, float], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        cascadetta_lib.adapt(network, method, **options)
+
+
+def test_the_table_of_the_methods_is_up_to_date() -> None:
+    """If not: python -m study.tools.methods_table."""
+    assert methods_table.PAGE.read_text(encoding="utf-8") == methods_table.page()
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_a_method_works_on_what_the_table_says_and_on_nothing_less(name: str) -> None:
+    method = METHODS[name]
+    source = torch.rand(4, 3, 8, 8) if method.needs_source else None
+    networks = methods_table.networks()
+    ways = list(networks)
+    for words in ways[: ways.index(methods_table.needed_network(name))]:
+        with pytest.raises(ValueError, match=method.label.partition(" (")[0]):
+            method(networks[words], source=source)(torch.rand(8, 3, 8, 8))
+
+
+def test_an_option_without_an_explanation_is_no_option_of_the_table() -> None:
+    class Quiet(METHODS["tent"]):
+        """Says nothing."""
+
+        def __init__(self, model: nn.Module, *, loudness: float = 0.0) -> None:
+            super().__init__(model)
+
+    with pytest.raises(ValueError, match="Quiet does not explain its option loudness"):
+        methods_table.meaning(Quiet, "loudness")
+
+
+@pytest.mark.parametrize("name", ["meta", "erm", "meta_no_auxiliary", "ttt"])
+def test_a_shipped_network_by_its_name(name: str) -> None:
+    model = load_network(name, seed=1)
+    card = json.loads((SHIPPED / f"{name}-1.json").read_text(encoding="utf-8"))
+    assert not model.training
+    with torch.no_grad():
+        z, a = model(PIXELS)
+    assert z.shape == (8, card["classes"])
+    assert (a is None) == (name in ("erm", "meta_no_auxiliary", "ttt"))
+    assert same(model.state_dict(), load_network(name, seed=1).state_dict())
+    assert not same(model.state_dict(), load_network(name).state_dict()), "another seed"
+
+
+def test_a_shipped_network_goes_through_the_paper_s_method() -> None:
+    model = load_network("meta")
+    assert isinstance(model, Cascade)
+    logits: Tensor = cascadetta_lib.adapt(model, "cascade")(PIXELS)
+    assert logits.shape == (8, 10) and logits.isfinite().all()
+
+
+def test_a_network_that_is_not_there_or_is_damaged_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NetworkError, match="has no network mata-0 .*There: .*meta, "):
+        load_network("mata")
+    with pytest.raises(NetworkError, match="has no network meta-9 .*There: meta-0, meta-1"):
+        load_network("meta", seed=9)
+    for ending in ("json", "safetensors"):
+        content = (SHIPPED / f"erm-0.{ending}").read_bytes()
+        (tmp_path / f"erm-0.{ending}").write_bytes(content[:-1] if ending != "json" else content)
+    with pytest.raises(NetworkError, match="the file is damaged or another's"):
+        load_network("erm", folder=str(tmp_path))
