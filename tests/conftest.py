@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_dataset
 from cascadetta_lib.methods import cotta
-from cascadetta_lib.methods.field import rotta, sar
+from cascadetta_lib.methods.field import memo, note, rotta, sar
 from cascadetta_lib.models import as_outputs
 
 CLASSES = 4
@@ -104,10 +104,12 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 @pytest.fixture
 def small_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CoTTA averages over two copies, RoTTA updates after every eight examples, and SAR keeps what
-    it learns, which it would take back on networks as sure as those of the tests."""
+    """CoTTA and MEMO average over two copies, RoTTA and NOTE update after every eight examples, and
+    SAR keeps what it learns, which it would take back on networks as sure as those of the tests."""
     monkeypatch.setattr(cotta, "COPIES", 2)
+    monkeypatch.setattr(memo, "COPIES", 2)
     monkeypatch.setattr(rotta, "UPDATE_EVERY", 8)
+    monkeypatch.setattr(note, "UPDATE_EVERY", 8)
     monkeypatch.setattr(sar, "COLLAPSED", 0.0)
 
 

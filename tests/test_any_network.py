@@ -87,7 +87,15 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Modality]] = {
     "vision transformer": (vision_transformer, "image"),
     "transformer": (Transformer, "text"),
 }
-NEED_BATCH_NORM = {"adabn", "rotta", "source_prior", "tema", "tent_source_prior"}
+NEED_BATCH_NORM = {
+    "adabn",
+    "note",
+    "petta",
+    "rotta",
+    "source_prior",
+    "tema",
+    "tent_source_prior",
+}
 WITH_BATCH_NORM = ("ResNet18", "MobileNetV3", "bag of words")
 CASES = [
     (kind, name)
@@ -132,7 +140,7 @@ def adapts_and_returns(method: Method, x: Tensor) -> None:
     changed = [
         not torch.equal(*pair) for pair in zip(before, method.adapted_parameters(), strict=True)
     ]
-    assert any(changed) == method.adapts
+    assert any(changed) == (method.adapts and method.label != "MEMO"), "which forgets each image"
     method.reset()
     assert all(torch.equal(method(x), logits) for logits in first)
 
@@ -156,7 +164,7 @@ def test_a_network_goes_through_a_method_or_is_refused(kind: str, name: str) -> 
 
 
 def test_a_method_that_was_made_works_on_in_double_precision() -> None:
-    for name in ("cotta", "rotta", "roid"):
+    for name in ("cotta", "rotta", "roid", "cmf", "memo", "note", "shot_im", "t3a"):
         network = nn.Sequential(
             nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 30 * 30, 3)
         )

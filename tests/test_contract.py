@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 import cascadetta_lib
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.methods.field import roid
+from cascadetta_lib.methods.field import memo, note, roid
 from cascadetta_lib.models import Cascade, batch_norms, use_batch_statistics
 from cascadetta_lib.models.functional import call_with
 from cascadetta_lib.training.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
@@ -32,10 +32,15 @@ CLASSES = 4
 CHANNELS = 6
 CASCADES = {name for name in METHODS if name.startswith("cascade")}
 REMEMBER = {"cascade_plus", "cascade_source_prior", "source_prior", "tent_source_prior"}
-OTHER_STATISTICS = REMEMBER | {"rotta", "tema"}
-STILL = {"erm", "lame", "adabn", "source_prior", "tema"}
+OTHER_STATISTICS = REMEMBER | {"rotta", "petta", "note", "tema"}
+"""Methods that live on other statistics of BatchNorm."""
+BY_SOURCE = {"erm", "lame", "t3a", "memo", "rotta", "petta", "note"}
+"""Methods that begin with the source's running statistics."""
+STILL = {"erm", "lame", "t3a", "adabn", "source_prior", "tema"}
 """Methods that never update."""
-LEARN_SCALES = set(METHODS) - STILL - {"cotta", "ttt"}
+LEARN_ALL = {"cotta", "memo", "shot_im"}
+"""Methods that update more than scales and shifts, and so need none."""
+LEARN_SCALES = set(METHODS) - STILL - LEARN_ALL - {"ttt"}
 """Methods that update scales and shifts."""
 ALWAYS_MOVE = {"tent", "tent_adam", "cotta", "rpl", "cascade", "cascade_no_auxiliary"}
 """Methods that learn from every batch, sure or not."""
@@ -212,19 +217,19 @@ def refusal(kind: str, name: str) -> str | None:
         return "pass the nn.Module that was scripted"
     if name == "ttt":
         return "use tent"
-    if name == "erm" or name == "lame":
+    if name in ("erm", "lame", "t3a"):
         return "use adabn" if kind == "no running statistics" else None
-    if kind == "no normalisation" and name != "cotta":
+    if kind == "no normalisation" and name not in LEARN_ALL:
         return "erm, lame or cotta"
     if kind in OTHER_NORMS and (name == "adabn" or name in OTHER_STATISTICS):
         return "use tent, erm, lame or cotta"
     if kind == "SyncBatchNorm":
         return "nn.BatchNorm2d"
-    if kind == "compiled" and name in OTHER_STATISTICS:
+    if kind == "compiled" and name in OTHER_STATISTICS | {"memo"}:
         return "the network that was compiled"
-    if kind == "BatchNorm by hand" and name in OTHER_STATISTICS:
+    if kind == "BatchNorm by hand" and name in OTHER_STATISTICS | {"memo"}:
         return "does not call F.batch_norm"
-    if kind == "no running statistics" and (name in OTHER_STATISTICS or name == "eata"):
+    if kind == "no running statistics" and name in OTHER_STATISTICS | {"eata", "memo"}:
         return "running statistics"
     if kind == "no scale" and learns:
         return "use adabn"
@@ -291,21 +296,25 @@ def logits_of(result: Any) -> Tensor:
 def untouched(kind: str, name: str, x: Tensor) -> Tensor:
     """What the network itself says, by the statistics that the method begins with."""
     model = build(kind, name).eval()
-    if name not in REMEMBER | {"erm", "lame", "rotta"}:
+    if name not in REMEMBER | BY_SOURCE:
         use_batch_statistics(model)
-    z = logits_of(model(x))
-    return roid.corrected_by_prior(z) if name == "roid" else z
+    parts = x.split(1) if name == "memo" else [x]
+    z = torch.cat([logits_of(model(part)) for part in parts])
+    return roid.corrected_by_prior(z) if name in ("roid", "cmf") else z
 
 
 def check_before_any_step(kind: str, name: str) -> None:
     # TEMA's averages are those of the batch from 64 examples on; a source that counts as so many
-    # examples is all that there is.
+    # examples is all that there is, and no image is so many standard errors from it.
     x = batch(kind, 64 if name == "tema" else 8)
     options = {"memory": 10**9} if name in REMEMBER else {}
     tolerance = 0.01 if kind == "float16" else 1e-4
-    method = make(name, build(kind, name), kind, **options)
-    found = method.predict(x).main
-    if name == "lame":
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(note, "K", 1e9)
+        patch.setattr(memo, "PRIOR", 10**9)
+        method = make(name, build(kind, name), kind, **options)
+        found = method.predict(x).main
+    if name in ("lame", "t3a"):
         assert found.shape == (8, CLASSES + 2 * (kind == "−∞"))
     else:
         assert torch.allclose(found, untouched(kind, name, x), atol=tolerance), (
@@ -365,11 +374,13 @@ def test_a_network_runs_right_or_is_refused(kind: str, name: str) -> None:
     assert "\n" not in message and ". " not in message
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("ttt", "rotta")])
+@pytest.mark.parametrize(
+    "name", [name for name in METHODS if name not in ("ttt", "rotta", "petta")]
+)
 def test_a_last_batch_of_one_works_or_says_what_would(name: str) -> None:
     method = make(name, build("1 × 1 pixels", name), "1 × 1 pixels")
     method(batch("", 8))
-    if name in {"erm", "lame"} | OTHER_STATISTICS:
+    if name in BY_SOURCE | OTHER_STATISTICS:
         assert method(batch("", 1)).isfinite().all()
     else:
         with pytest.raises(ValueError, match="more than 1 value per channel.*use larger batches"):

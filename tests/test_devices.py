@@ -37,10 +37,10 @@ from cascadetta_lib.training import theorem
 from cascadetta_lib.training.objectives import OBJECTIVES, Training
 from cascadetta_lib.training.pretrain import pretrain
 
-BUDGET = {"cotta": (1, 0), "rotta": (1, 1)}
+BUDGET = {"cotta": (1, 0), "rotta": (1, 1), "petta": (1, 0), "note": (1, 0)}
 """Results read and copies from the host in a step of a method; none for all others. CoTTA asks
 whether its anchor is sure. RoTTA's memory takes one example after the other, by classes and
-entropies, and gives their ages to the loss."""
+entropies, and gives their ages to the loss; so does PeTTA's without ages, and NOTE's by classes."""
 EPOCH_READS = 3
 """Results read in an epoch of pre-training: its losses, the held-out accuracy and, with two losses,
 diagnostics.

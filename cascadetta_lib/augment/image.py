@@ -145,6 +145,20 @@ def crop_and_flip(x: Tensor, generator: torch.Generator, *, black: float = 0) ->
     return take_pixels(padded, rows[:, :, None], columns[:, None, :])
 
 
+def augmix_copies(
+    x: Tensor, count: int, generator: torch.Generator, value_range: tuple[float, float]
+) -> Iterator[Tensor]:
+    """Yield `count` augmented versions of a prepared batch x (N, 3, H, W), whose black and white
+    are `value_range`, as MEMO's release makes them: each image cropped and flipped, then AugMix at
+    severity 1, by draws of its own.
+    """
+    black, white = value_range
+    pixels = ((x - black) * (255 / (white - black))).round().clamp(0, 255).to(torch.uint8)
+    cropped = crop_and_flip(pixels.repeat(count, 1, 1, 1), generator)
+    mixed = augmix(cropped, generator, severity=1.0).to(x.dtype)
+    yield from (mixed * ((white - black) / 255) + black).split(len(x))
+
+
 COTTA_RANGES = {
     "brightness": (0.6, 1.4),
     "contrast": (0.7, 1.3),

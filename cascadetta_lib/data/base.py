@@ -161,10 +161,10 @@ class Dataset(ABC):
         """Map a stored form to the network's input, which is float32."""
 
     @property
-    def augmented_copies(self) -> Copies | None:
-        """The augmentation that CoTTA averages over, or None where none keeps the labels of
-        prepared data: it defines none for text, so that its target there is the teacher's own
-        prediction."""
+    def augmented_copies(self) -> Copies | Literal["image"] | None:
+        """The augmentation that methods such as CoTTA learn from; "image" for each method's own of
+        RGB images. None where none keeps the labels of prepared data: CoTTA defines none for text,
+        so that its target there is the teacher's own prediction."""
         return None
 
 

@@ -10,7 +10,6 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,9 +19,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from cascadetta_lib.augment.image import augmix, cotta_copies, crop_and_flip
+from cascadetta_lib.augment.image import augmix, crop_and_flip
 from cascadetta_lib.data import base, corruptions
-from cascadetta_lib.data.base import Copies, DataMissing, Dataset, Modality, Options, Split
+from cascadetta_lib.data.base import DataMissing, Dataset, Modality, Options, Split
 from cascadetta_lib.data.corruptions import (
     CORRUPTIONS,
     HELD_OUT_CORRUPTIONS,
@@ -169,8 +168,8 @@ class ImageDataset(Dataset):
         )
 
     @property
-    def augmented_copies(self) -> Copies:
-        return partial(cotta_copies, value_range=self.value_range)
+    def augmented_copies(self) -> Literal["image"]:
+        return "image"
 
 
 def make_image_dataset(

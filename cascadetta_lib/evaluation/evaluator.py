@@ -33,7 +33,7 @@ from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
 from cascadetta_lib.methods.checks import values_per_channel
 from cascadetta_lib.models import Outputs
-from cascadetta_lib.models.remembered_statistics import keep_statistics, statistics_of
+from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.progress import progress
 
 Record = dict[str, Any]
@@ -144,8 +144,7 @@ class Evaluator:
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             rows = self._pass(stretch, method.step)
             batches += [places[step + place] | row for place, row in rows]
-            if not method.adapts and not any(statistics_of(method)):
-                # Without a state, it predicts the same at the end of the stream.
+            if not method.has_state:  # It predicts the same at the end of the stream.
                 final[stretch] = _accuracies(rows)
             if transfer and step + 1 < len(stretches):
                 record(step, "stream", step + 1, self.accuracies(stretch))

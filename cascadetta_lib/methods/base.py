@@ -191,17 +191,27 @@ class Method(nn.Module):
         if x.is_inference():
             x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
         with checks.values_per_channel(self.label, len(x)):
-            before = self.update(x) if self.adapts else None
-            if self.adapts and self.prediction_time == "before":
-                assert before is not None, f"the loss of {self.label} gives no outputs"
-                outputs = before
-            else:
-                outputs = self.predict(x)
+            outputs = self.adapt_and_predict(x)
         self.remember()
         if not self._stepped:
             self._stepped = True
             checks.require_own_parameters(self.label, self.model, self._given, self.optimizer)
         return outputs
+
+    def adapt_and_predict(self, x: Tensor) -> Outputs:
+        """Update on a batch, if the method adapts, and predict it. `step` calls this."""
+        if not self.adapts:
+            return self.predict(x)
+        before = self.update(x)
+        if self.prediction_time == "after":
+            return self.predict(x)
+        assert before is not None, f"the loss of {self.label} gives no outputs"
+        return before
+
+    @property
+    def has_state(self) -> bool:
+        """Whether a prediction depends on the batches before it."""
+        return self.adapts or any(statistics_of(self))
 
     def remember(self) -> None:
         """Take the batch just predicted into remembered statistics, if any. `step` calls this."""

@@ -1,7 +1,8 @@
 """Methods that learn from augmented copies of a batch."""
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -13,10 +14,15 @@ from cascadetta_lib.methods.base import Method
 class WithCopies(Method):
     """A method that takes the options `copies` and `value_range`.
 
-    copies: makes the augmented copies. "image" is CoTTA's augmentation of RGB images; other data
-        need their own, such as Dataset.augmented_copies, or None for no copies.
+    copies: makes the augmented copies. "image" is the method's own augmentation of RGB images;
+        other data need theirs, such as Dataset.augmented_copies, or None for no copies.
     value_range: black and white in images x.
+
+    Class attribute: `image_copies` is the augmentation of images, CoTTA's unless a method says
+    otherwise.
     """
+
+    image_copies: ClassVar[Callable[..., Iterator[Tensor]]] = staticmethod(cotta_copies)
 
     def __init__(
         self,
@@ -54,4 +60,4 @@ class WithCopies(Method):
             raise ValueError(
                 f"{self.label} augments RGB images, not {shape}; pass copies=None or a function"
             )
-        return partial(cotta_copies, value_range=self.value_range)
+        return partial(self.image_copies, value_range=self.value_range)

@@ -2,14 +2,13 @@
 near neighbours.
 """
 
-from contextlib import ExitStack
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from cascadetta_lib.losses import at_least_float32
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.features import FeatureReader
 from cascadetta_lib.methods.unadapted import ERM
 from cascadetta_lib.models import Outputs
 
@@ -34,29 +33,12 @@ class LAME(ERM):
 
     def configure_model(self) -> None:
         super().configure_model()
-        classifier = getattr(self.model, "main_classifier", self.model)
-        self.linear = [module for module in classifier.modules() if isinstance(module, nn.Linear)]
-        if not self.linear:
-            name = type(self.model).__name__
-            raise ValueError(
-                f"LAME compares the inputs of the last nn.Linear, and {name} has none; use erm"
-            )
+        self.read = FeatureReader(self.model, self.label, "compares the inputs of", "erm")
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
-        features: list[Tensor] = []
-        with ExitStack() as hooks:
-            for layer in self.linear:
-                hooks.enter_context(
-                    layer.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0]))
-                )
-            z, a = super().predict(x)
-        if not features:
-            raise ValueError(
-                f"LAME: {type(self.model).__name__} calls none of its nn.Linear as a module; use "
-                "erm"
-            )
-        return Outputs(smoothed(z, features[-1].flatten(1)), a)
+        outputs, features, _ = self.read(x)
+        return Outputs(smoothed(outputs.main, features), outputs.auxiliary)
 
 
 def smoothed(z: Tensor, features: Tensor) -> Tensor:

@@ -89,12 +89,20 @@ class ROID(WithCopies, WithMemory):
 
     def update(self, x: Tensor) -> Outputs | None:
         outputs = super().update(x)
-        parameters = self.adapted_parameters()
-        sources = self.anchor.split([parameter.numel() for parameter in parameters])
-        with torch.no_grad():
-            for parameter, source in zip(parameters, sources, strict=True):
-                parameter.lerp_(source.view_as(parameter), 1 - SOURCE_MOMENTUM)
+        self.draw_back()
         return outputs
+
+    def draw_back(self) -> None:
+        """Draw the updated weights to the source's."""
+        self.draw_to(self.anchor, 1 - SOURCE_MOMENTUM)
+
+    @torch.no_grad()
+    def draw_to(self, values: Tensor, share: float) -> None:
+        """Let `share` of the adapted weights be that of `values` (P,), and the rest their own."""
+        parameters = self.adapted_parameters()
+        parts = values.split([parameter.numel() for parameter in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.lerp_(part.view_as(parameter), share)
 
 
 def from_0_to_1(values: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.bank import WithBank
 from cascadetta_lib.methods.copies import WithCopies
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
@@ -70,7 +71,7 @@ def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
 
 
 @METHODS.add("rotta")
-class RoTTA(WithCopies):
+class RoTTA(WithCopies, WithBank):
     """The settings are those of RoTTA's release; scale and shift of BatchNorm are updated by Adam,
     after every 64 examples, wherever in a batch that is. The augmented copies are CoTTA's, or the
     data's own.
@@ -83,10 +84,8 @@ class RoTTA(WithCopies):
     label = "RoTTA"
     modalities = ("image", "speech")
     make_optimizer = torch.optim.Adam
-    bank: Tensor
-    """The examples in the memory, (64, …), of which `kept` tells; empty before the first batch
-    tells their shape.
-    """
+    bank_size = MEMORY
+    kept: list[Example]
 
     def configure_model(self) -> None:
         if self.copies is None:
@@ -99,7 +98,6 @@ class RoTTA(WithCopies):
         self.teacher = copy.deepcopy(self.model).requires_grad_(False).eval()
         pairs = zip(self.model.parameters(), self.teacher.parameters(), strict=True)
         self.pairs = [(student, teacher) for student, teacher in pairs if student.requires_grad]
-        self.register_buffer("bank", next(self.model.parameters()).new_empty(0))
 
     def adapted_parameters(self) -> list[nn.Parameter]:
         return self.scales_and_shifts(self.model)
@@ -112,13 +110,8 @@ class RoTTA(WithCopies):
         """Cross-entropy of the student on a copy of the memory x to the teacher on x itself, which
         counts for the less the older an example is. Both take their batch into their moving
         statistics."""
-        copies = self.copies_of(x)
-        assert copies is not None
-        student = as_outputs(self.model(next(iter(copies(x, 1, self.generator)))))
-        for statistics in statistics_of(self.teacher):
-            statistics.norm.training = True
-        target = self.predict(x).main.softmax(1)
-        self.teacher.eval()
+        student = as_outputs(self.model(self.copy_of(x)))
+        target = self.target(x).softmax(1)
         timeliness = x.new_tensor(
             [(one.arrival - self.arrived) / MEMORY for one in self.kept]
         ).sigmoid()
@@ -126,31 +119,53 @@ class RoTTA(WithCopies):
             timeliness * F.cross_entropy(student.main, target, reduction="none")
         ).mean(), student
 
+    def copy_of(self, x: Tensor) -> Tensor:
+        """Return an augmented copy of a batch."""
+        copies = self.copies_of(x)
+        assert copies is not None
+        return next(iter(copies(x, 1, self.generator)))
+
+    def target(self, x: Tensor) -> Tensor:
+        """Return the teacher's logits (B, C) by statistics that the batch has entered."""
+        for statistics in statistics_of(self.teacher):
+            statistics.norm.training = True
+        z = self.predict(x).main
+        self.teacher.eval()
+        return z
+
     def update(self, x: Tensor) -> Outputs:
         outputs = self.predict(x)
-        if not len(self.bank):
-            self.bank = x.new_empty(MEMORY, *x.shape[1:])
-        z = outputs.main
-        classes = outputs.main.shape[1]
-        found = torch.stack([z.argmax(1), entropy(z) / math.log(classes)], 1).tolist()
-        for one, (label, uncertainty) in zip(x, found, strict=True):
-            example = Example(int(label), self.arrived, uncertainty)
-            place = place_for(example, self.kept, classes)
-            if place is not None:
-                self.kept[place : place + 1] = [example]
-                self.bank[place] = one
-            self.arrived += 1
+        for example, known in zip(x, self.described(outputs.main), strict=True):
+            self.take_in(example, known)
             if self.arrived % UPDATE_EVERY == 0:
-                super().update(self.bank[: len(self.kept)])
-                self.remember()
-                with torch.no_grad():
-                    for student, teacher in self.pairs:
-                        teacher.lerp_(student, NU)
+                self.learn(NU)
         return outputs
 
+    def described(self, z: Tensor) -> list[Example]:
+        """Return what the memory has to know of the examples with logits z (B, C)."""
+        self.classes = z.shape[1]
+        found = torch.stack([z.argmax(1), entropy(z) / math.log(self.classes)], 1).tolist()
+        return [
+            Example(int(label), self.arrived + place, uncertainty)
+            for place, (label, uncertainty) in enumerate(found)
+        ]
+
+    def take_in(self, example: Tensor, known: Example) -> None:
+        """Offer the next example of the stream to the memory."""
+        self.keep(example, known, place_for(known, self.kept, self.classes))
+        self.arrived += 1
+
+    def learn(self, share: Tensor | float) -> None:
+        """Take a step on the memory, after which the teacher goes a share of the way towards the
+        student.
+        """
+        super().update(self.examples)
+        self.remember()
+        with torch.no_grad():
+            for student, teacher in self.pairs:
+                teacher.lerp_(student, share)
+
     def reset(self) -> None:
-        self.kept: list[Example] = []
-        self.arrived, self.bank = 0, self.bank.new_empty(0)
         # An update that was interrupted may have left the teacher in training, and statistics to
         # remember.
         self.teacher.eval()

@@ -27,6 +27,7 @@ PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1
 PALETTE += [sns.color_palette("dark")[place] for place in (3, 2, 4, 5, 6, 9)] + sns.husl_palette(
     12, l=0.45
 )
+PALETTE += sns.husl_palette(8, h=0.05, l=0.7)
 """The colours of the methods. The paper's six come first and far apart, also for colour-blind
 readers.
 """
@@ -38,7 +39,7 @@ ORDER += (
     "cascade_same_weights cascade_source_prior deyo eata eta lame rdumb roid rotta rpl "
     "sar source_prior"
 ).split()
-ORDER += "tema tent_adam tent_source_prior".split()
+ORDER += "tema tent_adam tent_source_prior cmf memo note petta shot_im t3a".split()
 """Methods in the order of colours and markers. A new method comes after these, so both stay."""
 
 

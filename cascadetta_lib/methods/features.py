@@ -1,0 +1,60 @@
+"""Methods that read features: what the last linear layer of a network is given."""
+
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from cascadetta_lib.models import Outputs, as_outputs
+
+
+class Reading(NamedTuple):
+    """What a forward pass gave: `outputs`, the features (B, D), and the layer that took them."""
+
+    outputs: Outputs
+    features: Tensor
+    layer: nn.Linear
+
+
+class FeatureReader:
+    """Read the features of a network: the inputs of that nn.Linear of it, or of θ_m in a Cascade,
+    which is called last.
+
+    label: the method that needs them. purpose: what it does with the layer. instead: a method that
+    does without.
+
+    Raises ValueError where the network has no nn.Linear; so does a call where the network calls
+    none of them as a module.
+    """
+
+    def __init__(self, model: nn.Module, label: str, purpose: str, instead: str) -> None:
+        self.model = model
+        self.label = label
+        self.instead = instead
+        classifier = getattr(model, "main_classifier", model)
+        self.layers = [module for module in classifier.modules() if isinstance(module, nn.Linear)]
+        if not self.layers:
+            name = type(model).__name__
+            raise ValueError(
+                f"{label} {purpose} the last nn.Linear, and {name} has none; use {instead}"
+            )
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> Reading:
+        calls: list[tuple[Tensor, nn.Linear]] = []
+
+        def note(layer: nn.Linear, inputs: tuple[Tensor, ...]) -> None:
+            calls.append((inputs[0], layer))
+
+        with ExitStack() as hooks:
+            for layer in self.layers:
+                hooks.enter_context(layer.register_forward_pre_hook(note))
+            outputs = as_outputs(self.model(x))
+        if not calls:
+            name = type(self.model).__name__
+            raise ValueError(
+                f"{self.label}: {name} calls none of its nn.Linear as a module; use {self.instead}"
+            )
+        features, layer = calls[-1]
+        return Reading(outputs, features.flatten(1), layer)

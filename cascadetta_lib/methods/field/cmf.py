@@ -1,0 +1,63 @@
+"""CMF (Lee and Chang 2024): ROID, whose weights are drawn to a hidden model that a Kalman filter
+follows, in place of the source's.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
+
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.field.roid import ROID
+
+ALPHA = 0.99
+"""What the hidden model keeps of itself in the prediction; the rest is the source's."""
+GAMMA = 0.99
+"""What the updated weights keep of themselves; the rest is the hidden model's."""
+NOISE = 0.005
+"""The variance q of a step for this many adapted parameters, to which it is proportional."""
+ADAPTED = 38_400
+LEAST = 0.89
+"""The least that the hidden model keeps of itself in the correction."""
+SETTLED = 0.9999
+"""From here on it keeps all."""
+
+
+@METHODS.add("cmf")
+class CMF(ROID):
+    """After each step of ROID's loss, with φ the adapted weights, h the hidden ones, s the source's
+    and v the filter's variance, which begins as 0:
+
+    h ← α·h + (1 − α)·s and v ← α²·v + q, the prediction;
+    β = r / (v + r) with r = 1 − q, at least 0.89, and 1 from 0.9999 on;
+    h ← β·h + (1 − β)·φ and v ← β·v, the correction;
+    φ ← γ·φ + (1 − γ)·h, the ensemble.
+
+    The settings are those of the release, where q = 0.005 · P / 38,400 for P adapted parameters,
+    and v goes on where the weights are reset; here a reset begins with v = 0. What else differs
+    from the release is what differs in ROID.
+    """
+
+    label = "CMF"
+    hidden: Tensor
+    variance: float
+
+    def configure_model(self) -> None:
+        super().configure_model()
+        self.register_buffer("hidden", self.anchor.clone())
+
+    @torch.no_grad()
+    def draw_back(self) -> None:
+        parameters = self.adapted_parameters()
+        noise = NOISE * len(self.anchor) / ADAPTED
+        self.hidden.lerp_(self.anchor, 1 - ALPHA)
+        self.variance = ALPHA**2 * self.variance + noise
+        kept = max((1 - noise) / (self.variance + 1 - noise), LEAST)
+        if kept >= SETTLED:
+            kept = 1.0
+        self.variance *= kept
+        self.hidden.lerp_(parameters_to_vector(parameters), 1 - kept)
+        self.draw_to(self.hidden, 1 - GAMMA)
+
+    def reset(self) -> None:
+        super().reset()
+        self.variance = 0.0

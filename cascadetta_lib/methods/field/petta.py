@@ -1,0 +1,133 @@
+"""PeTTA (Hoang et al. 2024): RoTTA, which is held to the source the more, and whose teacher learns
+the less, the further the features have moved away from the source's.
+"""
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cascadetta_lib.losses import log_probabilities
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.checks import require_gradient
+from cascadetta_lib.methods.features import FeatureReader
+from cascadetta_lib.methods.field.roid import symmetric_cross_entropy
+from cascadetta_lib.methods.field.rotta import RoTTA
+from cascadetta_lib.methods.source import WithSource
+from cascadetta_lib.models import Outputs, as_outputs
+from cascadetta_lib.models.remembered_statistics import statistics_of
+
+ALPHA_0 = 0.001
+"""The teacher's step towards the student where nothing has moved."""
+LAMBDA_0 = 10.0
+"""The weight of the distance from the source's weights where all has moved."""
+FOLLOW = 0.05
+"""The share of a batch in the moving mean of the features of a class."""
+EPSILON = 1e-6
+"""What is added to a variance of the source before something is divided by it."""
+
+
+@METHODS.add("petta")
+class PeTTA(WithSource, RoTTA):
+    """After each batch, on the examples x in RoTTA's memory, with the student's logits z of x and
+    z′ of an augmented copy of x, the teacher's t and the source network's s:
+
+    L = (sce(z, t) + sce(z′, t)) / 2 + ce(z′, s) + λ·R, where sce is the symmetric cross-entropy, ce
+    the cross-entropy to s, and R the mean over the adapted tensors of −cos(θ, θ₀).
+
+    How far the features have moved is γ = 1 − exp(−d), where d is the mean over the classes of the
+    batch, and over the features, of (μ_t − μ_0)²/σ_0²: μ_0 and σ_0² are the mean and the variance
+    of the source's features of a class that the network predicts, and μ_t is the moving mean of the
+    teacher's, which then takes the batch in. Then λ = 10·γ, and the teacher's step is 0.001·(1 −
+    γ).
+
+    The settings are those of the release for CIFAR-10; scale and shift of BatchNorm are updated by
+    Adam. There d is of the source's test images, here of the held-out source examples that the
+    method is given; a class with fewer than two of them takes no part in d. The moving statistics
+    of all three networks take in the memory, those of the student twice, as in the release.
+    """
+
+    label = "PeTTA"
+    source_mean: Tensor
+    source_variance: Tensor
+    known: Tensor
+    """Which classes the source has a variance of, bool (C,)."""
+    moving_mean: Tensor
+
+    def configure_model(self) -> None:
+        super().configure_model()
+        self.initial = copy.deepcopy(self.model).requires_grad_(False)
+        self.anchors = [
+            (student, source)
+            for student, source in zip(
+                self.model.parameters(), self.initial.parameters(), strict=True
+            )
+            if student.requires_grad
+        ]
+        self.read = self.reader(self.teacher)
+        assert self.source is not None
+        read = self.reader(copy.deepcopy(self.teacher))  # a network may change as it runs
+        readings = [read(part) for part in self.source.split(100)]
+        self.source = None
+        features = torch.cat([reading.features for reading in readings])
+        members = members_of(torch.cat([reading.outputs.main for reading in readings]))
+        weights = members.to(features.dtype)
+        counts = weights.sum(1, keepdim=True)
+        mean = weights @ features / counts.clamp(min=1)
+        squares = weights @ (features - weights.T @ mean).square()
+        self.register_buffer("source_mean", mean)
+        self.register_buffer("source_variance", squares / (counts - 1).clamp(min=1))
+        self.register_buffer("known", counts[:, 0] >= 2)
+        self.register_buffer("moving_mean", mean.clone())
+
+    def reader(self, network: nn.Module) -> FeatureReader:
+        return FeatureReader(network, self.label, "compares the inputs of", "rotta")
+
+    @torch.no_grad()
+    def divergence(self, members: Tensor) -> Tensor:
+        """Return γ, a scalar in [0, 1], for a batch whose examples each class has: (C, B)."""
+        apart = (self.moving_mean - self.source_mean).square() / (self.source_variance + EPSILON)
+        counted = members.any(1) & self.known
+        return 1 - (-(apart.mean(1) * counted).sum() / counted.sum().clamp(min=1)).exp()
+
+    @torch.no_grad()
+    def follow(self, features: Tensor, members: Tensor) -> None:
+        """Take the features (B, D) of a batch into the moving means of its classes."""
+        counts = members.sum(1, keepdim=True)
+        means = members.to(features.dtype) @ features / counts.clamp(min=1)
+        moved = self.moving_mean.lerp(means.to(self.moving_mean.dtype), FOLLOW)
+        self.moving_mean.copy_(torch.where(counts > 0, moved, self.moving_mean))
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        target = self.target(x)
+        student = as_outputs(self.model(x))
+        require_gradient(self.label, student.main.requires_grad)
+        for statistics in statistics_of(self.model):
+            statistics.remember()
+        source = as_outputs(self.initial(x)).main
+        copied = as_outputs(self.model(self.copy_of(x))).main
+        classes = symmetric_cross_entropy(student.main, target)
+        classes = (classes + symmetric_cross_entropy(copied, target)) / 2
+        anchor = -(source.softmax(1) * log_probabilities(copied)).sum(1)
+        cosines = [
+            F.cosine_similarity(own.flatten(), source.flatten(), dim=0)
+            for own, source in self.anchors
+        ]
+        distance = -torch.stack(cosines).mean()
+        return (classes + anchor).mean() + LAMBDA_0 * self.moved * distance, student
+
+    def update(self, x: Tensor) -> Outputs:
+        outputs, features, _ = self.read(x)
+        for example, known in zip(x, self.described(outputs.main), strict=True):
+            self.take_in(example, known)
+        members = members_of(outputs.main)
+        self.moved = self.divergence(members)
+        self.follow(features, members)
+        self.learn(ALPHA_0 * (1 - self.moved))
+        return outputs
+
+
+def members_of(z: Tensor) -> Tensor:
+    """Return which examples each class is predicted for: logits (B, C) → bool (C, B)."""
+    return z.argmax(1) == torch.arange(z.shape[1], device=z.device)[:, None]

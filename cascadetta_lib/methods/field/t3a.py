@@ -1,0 +1,105 @@
+"""T3A (Iwasawa and Matsuo 2021): no weight changes; the rows of the last linear layer are replaced
+by means of features that it was sure of.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cascadetta_lib.losses import at_least_float32, entropy
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.features import FeatureReader, Reading
+from cascadetta_lib.methods.unadapted import ERM
+from cascadetta_lib.models import Outputs
+
+SUPPORTS = 100
+"""M, the supports that a class keeps: those of lowest entropy. The release chooses it from 1, 5,
+20, 50, 100 and all, by held-out accuracy."""
+
+
+class Supports(NamedTuple):
+    """What the templates are means of.
+
+    features: (C, M, D), each of length 1. entropies: (C, M), infinite where the place is free.
+    """
+
+    features: Tensor
+    entropies: Tensor
+
+
+@METHODS.add("t3a")
+class T3A(ERM):
+    """The logits are z_k = f(x)·c_k, where f(x) are the features of x and c_k, of length 1, has the
+    direction of the mean of the supports of class k, each of length 1 (Eq. 6).
+
+    The supports begin as the rows ω_k of the last linear layer, each of the class that this layer
+    gives it. A batch is added before it is predicted, each example as a support of the class that
+    the layer predicts; of each class the M of lowest entropy stay. As in the release, the network
+    keeps its running statistics.
+
+    A class without a support has the logit −∞, since nothing speaks for it. In the release it has
+    0, which wins where all others are negative.
+    """
+
+    label = "T3A"
+    has_state = True
+    features: Tensor | None
+    entropies: Tensor | None
+
+    def configure_model(self) -> None:
+        super().configure_model()
+        self.read = FeatureReader(self.model, self.label, "replaces the rows of", "erm")
+        # The first forward pass tells which layer is the last.
+        self.register_buffer("features", None)
+        self.register_buffer("entropies", None)
+
+    def supports(self, reading: Reading) -> Supports:
+        """Return the supports as they are: the rows of the last layer before the first batch."""
+        if self.features is not None and self.entropies is not None:
+            return Supports(self.features, self.entropies)
+        rows = reading.layer.weight
+        free = Supports(
+            rows.new_zeros(len(rows), SUPPORTS, rows.shape[1]),
+            rows.new_full((len(rows), SUPPORTS), torch.inf),
+        )
+        return added(free, rows, reading.layer(rows))
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Outputs:
+        reading = self.read(x)
+        return by_templates(reading, self.supports(reading))
+
+    @torch.no_grad()
+    def adapt_and_predict(self, x: Tensor) -> Outputs:
+        reading = self.read(x)
+        supports = added(self.supports(reading), reading.features, reading.outputs.main)
+        self.features, self.entropies = supports
+        return by_templates(reading, supports)
+
+
+def added(supports: Supports, features: Tensor, z: Tensor) -> Supports:
+    """Return the supports with features (B, D) added, each to the class of its largest logit in z
+    (B, C). Of each class the M of lowest entropy stay.
+    """
+    classes, places = supports.entropies.shape
+    predicted = z.argmax(1)
+    own = predicted == torch.arange(classes, device=z.device)[:, None]
+    unsure = entropy(at_least_float32(z)).to(supports.entropies.dtype)
+    candidates = torch.cat([supports.entropies, unsure.where(own, torch.inf)], 1)
+    entropies, chosen = candidates.topk(places, largest=False)
+    kept = supports.features.gather(
+        1, chosen.clamp(max=places - 1)[:, :, None].expand_as(supports.features)
+    )
+    new = F.normalize(features, dim=1).to(kept.dtype)[(chosen - places).clamp(min=0)]
+    return Supports(torch.where((chosen >= places)[:, :, None], new, kept), entropies)
+
+
+def by_templates(reading: Reading, supports: Supports) -> Outputs:
+    """Return the logits of features by the templates of the classes."""
+    taken = supports.entropies.isfinite()
+    sums = (supports.features * taken[:, :, None]).sum(1)
+    templates = F.normalize(sums, dim=1)
+    z = reading.features.to(templates.dtype) @ templates.T
+    return Outputs(z.masked_fill(~taken.any(1), -torch.inf), reading.outputs.auxiliary)
