@@ -49,7 +49,7 @@ class Context:
     @property
     def trains(self) -> bool:
         """Whether networks are trained here."""
-        return self.section.weights == "train" and not self.brought
+        return self.section.weights.trained_here and not self.brought
 
     def provenance(self, seconds: float, **more: Any) -> Provenance:
         """Describe what makes a result now. more: other fields of Provenance, or in their place."""

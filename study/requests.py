@@ -10,7 +10,7 @@ import json
 from pydantic import BaseModel
 
 from cascadetta_lib.code import code_hash
-from cascadetta_lib.data import OPTIONS, entry, identity
+from cascadetta_lib.data import OPTIONS, DatasetName
 from cascadetta_lib.data.base import NOT_TRAINED_ON, Modality, Options
 from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.methods import METHODS, code_of
@@ -19,6 +19,7 @@ from cascadetta_lib.training.objectives import KnownTraining, Training, training
 from study import weights
 from study.sections import NETWORKS, Protocol
 from study.settings import Settings, SettingsError
+from study.weights_name import PUBLISHED
 
 STORE_FORMAT = 7
 """Part of every key. Raise it when the form or the meaning of an entry changes."""
@@ -66,6 +67,21 @@ class CheckpointRequest(Request):
     training: KnownTraining | None
     seed: int
 
+    @property
+    def dataset_kind(self) -> str:
+        """The dataset's name without a folder, such as `npz`."""
+        return DatasetName.parse(self.dataset).kind
+
+    @property
+    def weights_kind(self) -> str:
+        """Where the network comes from, without the hash, such as `shipped`."""
+        return self.weights.partition(":")[0]
+
+    @property
+    def published(self) -> bool:
+        """Whether others trained the network, on their own images."""
+        return self.weights_kind in PUBLISHED
+
 
 class RunRequest(Protocol, Request):
     """A request for a run: a method on a stream from a checkpoint, under the profile's protocol.
@@ -88,12 +104,12 @@ class RunRequest(Protocol, Request):
         return self.model_copy(update={"forward_transfer": True})
 
 
-def single_dataset(settings: Settings, modality: Modality) -> str:
+def single_dataset(settings: Settings, modality: Modality) -> DatasetName:
     """Return the name of the dataset. Raises SettingsError where the settings name several."""
     names = settings.datasets(modality)
     if len(names) != 1:
         raise SettingsError(
-            f"{modality}_dataset = {list(names)!r}: one is needed here, such as {names[0]}"
+            f"{modality}_dataset = {[*map(str, names)]!r}: one is needed here, such as {names[0]}"
         )
     return names[0]
 
@@ -110,7 +126,7 @@ def checkpoint_request(
     training = None
     if brought:
         origin = brought.origin
-    elif section.weights != "train":
+    elif not section.weights.trained_here:
         origin = weights.origin(section.weights, objective, settings.seed)
     else:
         origin = "train"
@@ -119,7 +135,7 @@ def checkpoint_request(
         training = KnownTraining.model_validate(asked)
     return CheckpointRequest(
         modality=modality,
-        dataset=identity(single_dataset(settings, modality)),
+        dataset=single_dataset(settings, modality).key,
         options=section.part(OPTIONS[modality]).model_dump(exclude=NOT_TRAINED_ON),
         objective=objective,
         weights=origin,
@@ -152,7 +168,7 @@ def run_request(
 def batch_size(settings: Settings, modality: Modality) -> int:
     """Return the size of the test batches: the profile's, else the paper's for the dataset."""
     asked = settings.section(modality).batch_size
-    return asked or entry(single_dataset(settings, modality)).batch_size
+    return asked or single_dataset(settings, modality).entry.batch_size
 
 
 def code_of_training(modality: Modality) -> str:

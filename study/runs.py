@@ -110,7 +110,7 @@ def check_all(context: Context) -> None:
         source = source_examples(METHODS[name], context.dataset, most=2)
         build_method(request, model, context.dataset, source)
     place = context.section.weights
-    if place != "train" and not context.brought:
+    if not place.trained_here and not context.brought:
         seed = context.settings.seed
         for objective in dict.fromkeys(
             [*objectives_of(context.section), *weights.present(place, seed)]

@@ -5,12 +5,18 @@ The defaults are those of the profile `paper`. `flat_name` makes the name of a f
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
-from cascadetta_lib.data import OPTIONS, VOCABULARIES, check_name
+from cascadetta_lib.data import OPTIONS, VOCABULARIES, DatasetName
 from cascadetta_lib.data.base import Modality, Options
 from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.data.reviews import TextOptions
@@ -22,6 +28,7 @@ from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, Training
 from study.exhibit_parameters import ImageExhibitParameters, StepExhibitParameters, different
+from study.weights_name import WeightsName
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -83,11 +90,11 @@ class Section(Protocol):
     from.
     """
 
-    dataset: str | tuple[str, ...] = Field(
+    dataset: DatasetName | tuple[DatasetName, ...] = Field(
         description="a name, or KIND:FOLDER; a list makes a job of each"
     )
-    weights: str = Field(
-        "train",
+    weights: WeightsName = Field(
+        WeightsName("train"),
         description="where networks come from: train, shipped, a FOLDER, release:FILE or "
         "robustbench:FILE",
     )
@@ -119,16 +126,16 @@ class Section(Protocol):
 
     @field_validator("dataset")
     @classmethod
-    def _dataset(cls, names: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        several = (names,) if isinstance(names, str) else different(names)
+    def _dataset(
+        cls, names: DatasetName | tuple[DatasetName, ...]
+    ) -> DatasetName | tuple[DatasetName, ...]:
+        several = (names,) if isinstance(names, DatasetName) else different(names)
         for name in several:
-            check_name(name, cls.modality)
-        called: dict[str, str] = {}
+            name.check(cls.modality)
+        called: dict[str, DatasetName] = {}
         for name in several:
-            kind, _, at = name.partition(":")
-            title = f"npz-{Path(at).name}" if kind == "npz" else kind
             # Files are named by its letters and digits, on disks that may ignore the case.
-            file = re.sub(r"\W+", "-", title).strip("-").lower()
+            file = re.sub(r"\W+", "-", name.title).strip("-").lower()
             if file in called:
                 raise ValueError(
                     f"two of them have one name, {file}, by which tables and files would call "
@@ -136,6 +143,10 @@ class Section(Protocol):
                 )
             called[file] = name
         return names
+
+    @field_serializer("dataset")
+    def _dataset_as_text(self, names: DatasetName | tuple[DatasetName, ...]) -> str | list[str]:
+        return str(names) if isinstance(names, DatasetName) else [*map(str, names)]
 
     @field_validator("methods")
     @classmethod

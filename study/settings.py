@@ -11,12 +11,14 @@ import difflib
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
 
+from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.registry import nearest
 from study.exhibit_parameters import different
@@ -117,11 +119,14 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         """The parameters of one modality."""
         return getattr(self, modality)
 
-    def datasets(self, modality: Modality) -> tuple[str, ...]:
-        """The datasets of a modality by name; the folder in KIND:FOLDER is absolute."""
+    def datasets(self, modality: Modality) -> tuple[DatasetName, ...]:
+        """The datasets of a modality; their folders are absolute."""
         names = self.section(modality).dataset
-        parts = [name.partition(":") for name in ((names,) if isinstance(names, str) else names)]
-        return tuple(f"{kind}:{absolute(folder)}" if folder else kind for kind, _, folder in parts)
+        several = (names,) if isinstance(names, DatasetName) else names
+        return tuple(
+            replace(name, folder=str(absolute(name.folder))) if name.folder else name
+            for name in several
+        )
 
     def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
         """These settings with `changes`, named as the fields of the section; SettingsError for what

@@ -30,8 +30,9 @@ from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, KnownTraining
 from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
-from study.published_networks import SOURCES, NetworkError, check_file, load_into, load_published
+from study.published_networks import NetworkError, check_file, load_into, load_published
 from study.settings import absolute
+from study.weights_name import WeightsName
 
 # examples on which a network is held to its card, and what another machine may differ by
 SAMPLE = 256
@@ -96,19 +97,18 @@ class Brought:
     origin: str
 
 
-def find(weights: str, objective: str, seed: int, dataset: Dataset) -> Brought:
-    """The network that `weights` (shipped, release:FILE, robustbench:FILE or a FOLDER) has for an
-    objective and a seed.
+def find(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> Brought:
+    """The network that `weights`, which are not trained here, has for an objective and a seed.
 
     Raises NetworkError where there is none, where a file is damaged, foreign or does not match its
     card, and where the network does not fit the dataset.
     """
     place = origin(weights, objective, seed)
-    if published := _published(weights):
-        model, card = load_published(*published)
-        digest = check_file(*published, objective)
-        kind, path = published
-        if kind == "robustbench":
+    if weights.published:
+        path = absolute(weights.place)
+        model, card = load_published(weights.kind, path)
+        digest = check_file(weights.kind, path, objective)
+        if weights.kind == "robustbench":
             _check_fit(path, card["classes"], (3, 32, 32), _asked_options(dataset), dataset)
             card |= _recognise(model, card["network"], digest, path, dataset)
         else:
@@ -300,12 +300,13 @@ def _code_of_class(kind: type) -> str:
     return code_hash([kind.__module__]) if in_file else class_hash(kind)
 
 
-def origin(weights: str, objective: str, seed: int) -> str:
+def origin(weights: WeightsName, objective: str, seed: int) -> str:
     """What stands for the network of `weights`; a copy of a shipped one and its card is that one.
     Reads no data.
     """
-    if published := _published(weights):
-        return f"{published[0]}:{check_file(*published, objective)[:12]}"
+    if weights.published:
+        digest = check_file(weights.kind, absolute(weights.place), objective)
+        return f"{weights.kind}:{digest[:12]}"
     card = _shipped(weights, objective, seed)[1]
     if (ours := SHIPPED / f"{objective}-{seed}.json").is_file() and read_card(ours) == card:
         return f"shipped:{card.weights_sha256[:12]}"
@@ -313,11 +314,11 @@ def origin(weights: str, objective: str, seed: int) -> str:
     return f"folder:{hashlib.sha256(said.encode()).hexdigest()[:12]}"
 
 
-def present(weights: str, seed: int) -> list[str]:
+def present(weights: WeightsName, seed: int) -> list[str]:
     """The pre-trainings of which a folder has a file at this seed, be it whole or damaged. Reads no
     data.
     """
-    folder = SHIPPED if weights == "shipped" else absolute(weights)
+    folder = _folder(weights)
     return [
         objective
         for objective in OBJECTIVES
@@ -345,14 +346,13 @@ def read_card(path: Path) -> Card:
         ) from None
 
 
-def _published(weights: str) -> tuple[str, Path] | None:
-    """Kind and file of `release:FILE` and `robustbench:FILE`; None for anything else."""
-    kind, colon, file = weights.partition(":")
-    return (kind, absolute(file)) if colon and kind in SOURCES else None
+def _folder(weights: WeightsName) -> Path:
+    """Where several networks lie, each with its card."""
+    return SHIPPED if weights.kind == "shipped" else absolute(str(weights))
 
 
-def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
-    folder = SHIPPED if weights == "shipped" else absolute(weights)
+def _shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Card]:
+    folder = _folder(weights)
     path = folder / f"{objective}-{seed}.safetensors"
     if not path.is_file():
         seeds = [file.stem for file in folder.glob(f"{objective}-*.safetensors") if file.is_file()]
@@ -364,9 +364,9 @@ def _shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card]:
             "`train` trains one here"
         )
         known = ["train", "shipped", "release:FILE", "robustbench:FILE", "FOLDER"]
-        allowed = nearest(Path(weights.partition(":")[0]).name, known)
+        allowed = nearest(Path(str(weights).partition(":")[0]).name, known)
         told = lacks if folder.is_dir() else f"there is no folder {folder}; {allowed}"
-        raise NetworkError(f"weights = {weights!r}: {told}")
+        raise NetworkError(f"weights = {str(weights)!r}: {told}")
     card = read_card(path)
     if (card.objective, card.seed) != (objective, seed):
         raise NetworkError(

@@ -21,6 +21,7 @@ from made_up_runs import Numbers, content, made_up_run, made_up_runs, points_of,
 from matplotlib.figure import Figure
 from torch import nn
 
+from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from cascadetta_lib.methods import METHODS
@@ -29,7 +30,7 @@ from study.exhibits.beyond import training, updates
 from study.exhibits.beyond.conditions import CANDIDATES
 from study.exhibits.kit import distance_from_paper, intervals, style, tables
 from study.exhibits.kit import histories as histories_of
-from study.exhibits.kit.exhibit import Shown, file_name, save_all, show_all, without_runs
+from study.exhibits.kit.exhibit import Shown, save_all, show_all, without_runs
 from study.exhibits.kit.exhibit import show as show_of
 from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import number, spread
@@ -1090,10 +1091,12 @@ def test_a_method_without_the_setting_is_a_level_and_a_pre_training_of_its_own_n
 
 
 def test_names_of_files_have_no_path_of_this_machine() -> None:
-    assert file_name("cifar10_sample:/some/dir/official_test_sample.npz") == "cifar10_sample"
-    assert (
-        file_name("npz:/dir/cifar10-jpeg") == "npz-cifar10-jpeg" and file_name("digits") == "digits"
-    )
+    titles = {
+        "cifar10_sample:/some/official_test_sample.npz": "cifar10_sample",
+        "npz:/dir/cifar10-jpeg": "npz-cifar10-jpeg",
+        "digits": "digits",
+    }
+    assert {name: DatasetName.parse(name).title for name in titles} == titles
 
 
 def test_what_comes_from_names_and_files_is_escaped(runs: Runs) -> None:

@@ -26,9 +26,8 @@ from torchvision.datasets import CIFAR10, CIFAR100
 
 from cascadetta_lib.data import (
     DATASETS,
+    DatasetName,
     base,
-    check_name,
-    identity,
     images,
     load_dataset,
     tiny_imagenet,
@@ -171,7 +170,7 @@ def load(name: str, folder: Path, **options: Any) -> ImageDataset:
 def test_contract(kind: str, folder: Path) -> None:
     """What every registered dataset promises; a new one is tested without a new test."""
     name = f"{kind}:{folder / 'own'}" if DATASETS[kind].folder == "must" else kind
-    check_name(name, "image")
+    DatasetName.parse(name).check("image")
     options = {"train_size": 20, "test_size": 6, "held_out_fraction": 0.25, "crop_and_flip": True}
     dataset = load(name, folder, **options)
     again = load(name, folder, **options)
@@ -639,12 +638,12 @@ def test_a_sample_that_is_missing_is_described(folder: Path) -> None:
 
 def test_folders_that_end_alike_have_different_identities(tmp_path: Path) -> None:
     names = [f"npz:{tmp_path / place / 'pets'}" for place in ("a", "b")]
-    identities = [identity(name) for name in names]
+    identities = [DatasetName.parse(name).key for name in names]
     assert len(set(identities)) == 2 and all(
         re.fullmatch("npz:pets-[0-9a-f]{6}", found) for found in identities
     )
-    assert identity(f"{names[0]}/../pets/") == identities[0]
-    assert identity("cifar10") == "cifar10"
+    assert DatasetName.parse(f"{names[0]}/../pets/").key == identities[0]
+    assert DatasetName.parse("cifar10").key == "cifar10"
 
 
 def test_something_is_left_to_train_on() -> None:

@@ -36,6 +36,7 @@ from study.exhibits.kit.rendering import markdown
 from study.published_networks import load_into, load_release
 from study.tools.pack import BEGIN, pack, study_of, table
 from study.weights import SAMPLE, NetworkError
+from study.weights_name import WeightsName
 from study.workflow.plan import origins
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
@@ -54,7 +55,7 @@ def folder(tmp_path: Path, dataset: ImageDataset) -> Path:
 
 
 def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageDataset) -> None:
-    found = networks.find(str(folder), "meta", 3, dataset)
+    found = networks.find(WeightsName.parse(str(folder)), "meta", 3, dataset)
     assert same(found.model.state_dict(), new_network(dataset, TINY, "meta", seed=3).state_dict())
     x, y = dataset.plain_held_out
     errors = {
@@ -73,9 +74,9 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
         wrong += (adabn(dataset.prepare(x)).argmax(1) != y).tolist()
     assert found.card["corrupted_error"] == pytest.approx(100 * sum(wrong) / len(wrong), abs=1e-3)
     assert found.history is not None and list(found.history["held_out_accuracy"]) == [0.5]
-    assert found.origin == networks.origin(str(folder), "meta", 3) and found.origin.startswith(
-        "folder:"
-    )
+    assert found.origin == networks.origin(
+        WeightsName.parse(str(folder)), "meta", 3
+    ) and found.origin.startswith("folder:")
 
 
 def test_other_data_than_a_network_was_trained_on_are_told(
@@ -84,7 +85,12 @@ def test_other_data_than_a_network_was_trained_on_are_told(
     with pytest.warns(
         UserWarning, match=f"networks trained on {re.escape(dataset.source)} meet pets"
     ):
-        networks.find(str(folder), "meta", 3, replace(dataset, source="pets", fingerprint="other"))
+        networks.find(
+            WeightsName.parse(str(folder)),
+            "meta",
+            3,
+            replace(dataset, source="pets", fingerprint="other"),
+        )
 
 
 class _Transformer(nn.Module):
@@ -110,26 +116,30 @@ def test_a_module_that_does_not_fit_is_refused(
 
 
 def test_which_networks_are_there(folder: Path) -> None:
-    assert origins(str(folder), [0, 3, 4]) == [networks.origin(str(folder), "meta", 3)]
+    assert origins(WeightsName.parse(str(folder)), [0, 3, 4]) == [
+        networks.origin(WeightsName.parse(str(folder)), "meta", 3)
+    ]
     assert (
-        origins("train", [0])
-        == networks.present("train", 0)
-        == networks.present(str(folder), 0)
+        origins(WeightsName.parse("train"), [0])
+        == networks.present(WeightsName.parse("train"), 0)
+        == networks.present(WeightsName.parse(str(folder)), 0)
         == []
     )
-    assert networks.present(str(folder), 3) == ["meta"]
+    assert networks.present(WeightsName.parse(str(folder)), 3) == ["meta"]
 
 
 def test_a_copy_of_a_shipped_network_is_that_network(tmp_path: Path) -> None:
     """So a folder with the shipped ones and one's own finds the stored runs of the former."""
     for file in networks.SHIPPED.glob("erm-0.*"):
         shutil.copy(file, tmp_path)
-    shipped = networks.origin("shipped", "erm", 0)
-    assert networks.origin(str(tmp_path), "erm", 0) == shipped and shipped.startswith("shipped:")
+    shipped = networks.origin(WeightsName.parse("shipped"), "erm", 0)
+    assert networks.origin(
+        WeightsName.parse(str(tmp_path)), "erm", 0
+    ) == shipped and shipped.startswith("shipped:")
     card = networks.read_card(tmp_path / "erm-0.safetensors")
     retold = card.model_copy(update={"data": "other images"}).model_dump_json()
     (tmp_path / "erm-0.json").write_text(retold, encoding="utf-8")
-    assert networks.origin(str(tmp_path), "erm", 0).startswith("folder:")
+    assert networks.origin(WeightsName.parse(str(tmp_path)), "erm", 0).startswith("folder:")
 
 
 def test_the_name_says_which_weights() -> None:
@@ -285,7 +295,7 @@ def test_a_spoilt_network_is_refused_in_one_sentence(
 ) -> None:
     spoil(folder / "meta-3.safetensors")
     with pytest.raises(NetworkError) as error:
-        networks.find(str(folder), "meta", 3, dataset)
+        networks.find(WeightsName.parse(str(folder)), "meta", 3, dataset)
     message = str(error.value)
     assert all(word in message for word in words) and "\n" not in message
     assert len(message.replace(str(folder.parent), "")) <= LONGEST_MESSAGE
@@ -302,7 +312,7 @@ def test_a_network_that_is_not_shipped_is_told_beside_the_nearest(
     objective: str, seed: int, there: str, dataset: ImageDataset
 ) -> None:
     with pytest.raises(NetworkError, match=there) as error:
-        networks.find("shipped", objective, seed, dataset)
+        networks.find(WeightsName.parse("shipped"), objective, seed, dataset)
     assert len(str(error.value)) <= LONGEST_MESSAGE
 
 
@@ -324,10 +334,10 @@ def test_a_file_with_code_is_not_executed(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_release_is_the_authors_or_refused(tmp_path: Path) -> None:
     with pytest.raises(NetworkError, match="3,076,113 bytes, SHA-256 6369a581"):
-        networks.origin(f"release:{tmp_path / 'absent.pth'}", "meta", 0)
+        networks.origin(WeightsName.parse(f"release:{tmp_path / 'absent.pth'}"), "meta", 0)
     (tmp_path / "other.pth").write_bytes(b"other")
     with pytest.raises(NetworkError, match="it is not the authors'"):
-        networks.origin(f"release:{tmp_path / 'other.pth'}", "meta", 0)
+        networks.origin(WeightsName.parse(f"release:{tmp_path / 'other.pth'}"), "meta", 0)
 
 
 def test_the_authors_network_on_their_pixels() -> None:
@@ -337,7 +347,7 @@ def test_the_authors_network_on_their_pixels() -> None:
         pytest.skip(f"the authors' checkpoint is not in {RELEASE}")
     dataset = load_dataset(f"cifar10_sample:{sample}", ImageOptions(test_size=992))
     assert dataset.source == "the first 992 images of CIFAR-10's official test set"
-    found = networks.find(f"release:{file}", "meta", 0, dataset)
+    found = networks.find(WeightsName.parse(f"release:{file}"), "meta", 0, dataset)
     x, y = dataset.test.take(slice(992))
     with torch.no_grad():
         errors = int((found.model(dataset.prepare(x)).main.argmax(1) != y).sum())
@@ -345,7 +355,7 @@ def test_the_authors_network_on_their_pixels() -> None:
         round(100 * errors / 992, 1) == 7.7
     )  # of 992 clean images, as measured when the file was found
     with pytest.raises(NetworkError, match="not for ttt"):
-        networks.find(f"release:{file}", "ttt", 0, dataset)
+        networks.find(WeightsName.parse(f"release:{file}"), "ttt", 0, dataset)
 
 
 @lru_cache(maxsize=1)
@@ -379,7 +389,7 @@ def test_all_networks_are_shipped_small_and_listed_by_their_cards() -> None:
 def test_a_shipped_network_is_what_its_card_says(path: Path, real_cifar10: Path) -> None:
     card = networks.read_card(path)
     dataset = _real(real_cifar10, tuple(card.options.items()))
-    found = networks.find("shipped", card.objective, card.seed, dataset)
+    found = networks.find(WeightsName.parse("shipped"), card.objective, card.seed, dataset)
     assert dataset.fingerprint == card.data_fingerprint
     x, y = sample = dataset.plain_held_out.take(slice(SAMPLE))
     assert fingerprint([*sample]) == card.sample_fingerprint

@@ -18,6 +18,7 @@ from cascadetta_lib.models.backbones import WideResNet
 from study import weights as networks
 from study.published_networks import load_robustbench
 from study.weights import NetworkError
+from study.weights_name import WeightsName
 
 BLOCKS = 2
 WIDENING = 2
@@ -125,10 +126,10 @@ def test_the_wide_resnet_28_10_has_the_known_number_of_parameters() -> None:
 
 def test_it_is_an_origin_of_networks(file: Path, tmp_path: Path) -> None:
     dataset = make_blobs(tmp_path, held_out_fraction=0.2, input_scaling="unit")
-    found = networks.find(f"robustbench:{file}", "meta", 0, dataset)
+    found = networks.find(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset)
     assert (
         found.origin
-        == networks.origin(f"robustbench:{file}", "erm", 1)
+        == networks.origin(WeightsName.parse(f"robustbench:{file}"), "erm", 1)
         == f"robustbench:{found.sha256[:12]}"
     )
     assert found.card["network"] == {"architecture": "wide_resnet", "depth": 16, "widening": 2}
@@ -138,7 +139,7 @@ def test_it_is_an_origin_of_networks(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="without θ_a; use cascade_no_auxiliary"):
         METHODS["cascade"](found.model)
     with pytest.raises(NetworkError, match="not for ttt"):
-        networks.find(f"robustbench:{file}", "ttt", 0, dataset)
+        networks.find(WeightsName.parse(f"robustbench:{file}"), "ttt", 0, dataset)
 
 
 @pytest.mark.parametrize("scaling", ["unit", "symmetric"])
@@ -159,9 +160,9 @@ def test_a_network_of_the_same_shape_is_not_called_standard_and_its_scaling_is_m
     dataset.fingerprint = f"made up by a test, {scaling}"
     if scaling == "unit":
         with pytest.raises(NetworkError, match="on 0 with 'unit': set image_input_scaling=unit"):
-            networks.find(f"robustbench:{file}", "meta", 0, dataset)
+            networks.find(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset)
         return
-    card = networks.find(f"robustbench:{file}", "meta", 0, dataset).card
+    card = networks.find(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset).card
     assert card["input_scaling"] == "symmetric" and "Standard" not in card["source"]
     assert "which one is not known: it errs on 0 of 40 clean test images" in card["source"]
 
@@ -169,7 +170,7 @@ def test_a_network_of_the_same_shape_is_not_called_standard_and_its_scaling_is_m
 def test_classes_must_be_those_of_the_file(file: Path, dataset: object, tmp_path: Path) -> None:
     other = write(tmp_path / "other.pt", made_up_state(classes=10))
     with pytest.raises(NetworkError, match=f"has 10 classes .* has {CLASSES} classes"):
-        networks.find(f"robustbench:{other}", "meta", 0, dataset)  # type: ignore[arg-type]
+        networks.find(WeightsName.parse(f"robustbench:{other}"), "meta", 0, dataset)  # type: ignore[arg-type]
 
 
 def cut(path: Path) -> None:
@@ -229,7 +230,7 @@ def test_a_file_that_is_not_it_is_refused_in_one_sentence(
     spoil(file)
     dataset = make_blobs(tmp_path, held_out_fraction=0.2, input_scaling="unit")
     with pytest.raises(NetworkError) as refused:
-        networks.find(f"robustbench:{file}", "meta", 0, dataset)
+        networks.find(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset)
     message = str(refused.value)
     assert (
         words in message
@@ -240,6 +241,6 @@ def test_a_file_that_is_not_it_is_refused_in_one_sentence(
 
 
 def test_a_file_that_changes_is_another_network(file: Path) -> None:
-    first = networks.origin(f"robustbench:{file}", "meta", 0)
+    first = networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0)
     write(file, made_up_state(), more=1)
-    assert networks.origin(f"robustbench:{file}", "meta", 0) != first
+    assert networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0) != first

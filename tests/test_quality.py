@@ -30,6 +30,7 @@ FLOORS = (
         "study.provenance",
         "study.published_networks",
         "study.weights",
+        "study.weights_name",
     },
     {"study.requests"},
     {"study.store"},

@@ -21,7 +21,7 @@ from conftest import LONGEST_MESSAGE, real_data, seeded
 from torch import Tensor
 
 from cascadetta_lib.augment import audio
-from cascadetta_lib.data import identity, load_dataset, speech_commands
+from cascadetta_lib.data import DatasetName, load_dataset, speech_commands
 from cascadetta_lib.data import utterances as speech
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.speech_commands import HELD_OUT_LIST, NOISE, TEST_LIST
@@ -306,7 +306,8 @@ def test_splits_are_those_of_the_lists(words: Path, tmp_path: Path) -> None:
     assert str(tmp_path) not in dataset.source and "30 utterances of 3 words" in dataset.source
     own = load(tmp_path / "data", f"speech_commands:{words}")
     assert (
-        own.name == identity(f"speech_commands:{words}") and own.fingerprint == dataset.fingerprint
+        own.name == DatasetName("speech_commands", str(words)).key
+        and own.fingerprint == dataset.fingerprint
     )
 
 

@@ -49,7 +49,7 @@ def test_the_protocol_is_the_fields() -> None:
     image = load_profile("standard").image
     assert (image.batch_size, image.predict, image.online_optimizer) == (200, "before", "adam")
     assert (image.severity, image.stream, image.online_learning_rate) == (5, "instantaneous", 0.001)
-    assert (image.input_scaling, image.test_size, image.dataset) == ("unit", None, "cifar10")
+    assert (image.input_scaling, image.test_size, str(image.dataset)) == ("unit", None, "cifar10")
 
 
 def test_the_published_rows_have_the_published_mean() -> None:

@@ -17,9 +17,9 @@ from sklearn.linear_model import LogisticRegression
 
 from cascadetta_lib.augment.text import OPERATIONS, WORD, eda, words
 from cascadetta_lib.data import (
+    DatasetName,
     amazon,
     amazon_counts,
-    identity,
     load_dataset,
     msda,
     reviews,
@@ -419,7 +419,7 @@ def test_unlabeled_reviews_are_the_test_sets(
 ) -> None:
     name = f"amazon:{write_raw(tmp_path / 'mine', unlabeled=True)}"
     data = load(name, tmp_path)
-    assert data.name == identity(name) and len(data.domain("dvd").x) == 15
+    assert data.name == DatasetName.parse(name).key and len(data.domain("dvd").x) == 15
     assert int(data.domain("dvd").y.sum()) == 6, "4 and 5 stars of 5"
     assert data.domain_source == "the archive's unlabeled.review files, whole" and not data.official
     monkeypatch.setattr(amazon, "SIZES", {SOURCE_DOMAIN: 20, **dict.fromkeys(DOMAINS, 15)})

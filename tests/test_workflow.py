@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import yaml
 from conftest import PATIENCE, wait_for
 
 from study.settings import flat, load_profile
+from study.weights import SHIPPED, read_card
 from study.workflow import command, refusal, run
 from study.workflow.arguments import parse
 from study.workflow.configuration import load_settings
@@ -462,20 +464,23 @@ def test_a_report_since_which_a_run_has_come_is_made_again(tmp_path: Path) -> No
 
 
 def test_another_network_in_the_folder_of_weights_is_another_job(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Study, tmp_path: Path
 ) -> None:
-    def stands_on() -> list[list[Any]]:
+    def networks() -> list[list[str]]:
         jobs = jobs_of(study.notebooks, image_weights=str(tmp_path), seeds=[0, 1])
         done = planned(jobs, study.folder, {})
-        return [done[f"02_adapt_image-digits-seed{seed}"]["stands_on"] for seed in (0, 1)]
+        return [done[f"02_adapt_image-digits-seed{seed}"]["stands_on"][1:] for seed in (0, 1)]
 
-    there = {(str(tmp_path), 1): ["folder:0123"]}
-    monkeypatch.setattr(
-        "study.workflow.plan.origins", lambda weights, seeds: there.get((weights, *seeds), [])
-    )
-    assert stands_on() == [[0], [0, "folder:0123"]]
-    there[str(tmp_path), 1] = ["folder:4567"]
-    assert stands_on() == [[0], [0, "folder:4567"]], "the job of the other seed stays as it is"
+    assert networks() == [[], []]
+    for file in SHIPPED.glob("erm-1.*"):
+        shutil.copy(file, tmp_path)
+    [at_0, first] = networks()
+    assert not at_0 and len(first) == 1
+    card = read_card(tmp_path / "erm-1.safetensors")
+    retold = card.model_copy(update={"weights_sha256": "0123"}).model_dump_json()
+    (tmp_path / "erm-1.json").write_text(retold, encoding="utf-8")
+    [at_0, second] = networks()
+    assert not at_0 and len(second) == 1 and second != first
 
 
 def test_the_ablations_train_beside_the_main_study(notebooks: Path, tmp_path: Path) -> None:

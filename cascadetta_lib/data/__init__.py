@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
+
+from pydantic_core import CoreSchema, core_schema
 
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
@@ -32,6 +35,7 @@ class Entry:
 
     folder: whether a folder must, may or must not follow its name, as in `npz:FOLDER`.
     real: False where it takes the place of real data, so that all can be tried without a download.
+    own: whether the folder holds data of the user's own, after which tables name them.
     batch_size: the paper's, at test time.
     load: called as `load(folder, options)`; the folder is "" where the name has none.
     """
@@ -39,6 +43,7 @@ class Entry:
     modality: Modality
     folder: Folder
     real: bool
+    own: bool
     batch_size: int
     load: Load
 
@@ -52,6 +57,7 @@ def dataset(
     folder: Folder = "none",
     *,
     real: bool = True,
+    own: bool = False,
     batch_size: int = 32,
 ) -> Callable[[Load], Load]:
     """Register the decorated function as the loader of the dataset `name`; see `Entry` for the
@@ -59,56 +65,101 @@ def dataset(
     """
 
     def register(load: Load) -> Load:
-        DATASETS.add(name)(Entry(modality, folder, real, batch_size, load))
+        DATASETS.add(name)(Entry(modality, folder, real, own, batch_size, load))
         return load
 
     return register
 
 
-def entry(name: str) -> Entry:
-    """That of a dataset by its name, such as `npz:FOLDER`."""
-    return DATASETS[name.partition(":")[0]]
+@dataclass(frozen=True)
+class DatasetName:
+    """The name of a dataset, such as `cifar10` or `npz:/home/me/pets`.
 
+    `parse` reads such a text, and `str` gives it back.
 
-def identity(name: str) -> str:
-    """Return the name under which results are kept: `cifar10`, or `npz:pets-1f3a5c` for
-    `npz:/home/me/pets`.
-
-    The hash is of the whole path, so that two folders of one name are told apart.
+    kind: its name in DATASETS. folder: what follows the colon; None where there is no colon.
     """
-    kind, colon, folder = name.partition(":")
-    if not colon:
-        return name
-    path = Path(folder).expanduser().resolve()
-    return f"{kind}:{path.name}-{hashlib.sha256(str(path).encode()).hexdigest()[:6]}"
+
+    kind: str
+    folder: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "DatasetName":
+        """Read KIND or KIND:FOLDER; `check` says whether there is such a dataset."""
+        kind, colon, folder = text.partition(":")
+        return cls(kind, folder if colon else None)
+
+    def __str__(self) -> str:
+        return self.kind if self.folder is None else f"{self.kind}:{self.folder}"
+
+    @property
+    def entry(self) -> Entry:
+        """What is registered under this name. Raises ValueError where nothing is."""
+        return DATASETS[self.kind]
+
+    @property
+    def key(self) -> str:
+        """The name under which results are kept: `cifar10`, or `npz:pets-1f3a5c`.
+
+        The hash is of the whole path, so that two folders of one name are told apart.
+        """
+        if self.folder is None:
+            return self.kind
+        path = Path(self.folder).expanduser().resolve()
+        return f"{self.kind}:{path.name}-{hashlib.sha256(str(path).encode()).hexdigest()[:6]}"
+
+    @property
+    def title(self) -> str:
+        """What tables and headings call it, without a path of this machine: `npz-pets`.
+
+        The folder is left out where it holds known data.
+        """
+        if self.folder is not None and self.entry.own:
+            return f"{self.kind}-{Path(self.folder).name}"
+        return self.kind
+
+    @property
+    def file(self) -> str:
+        """Its part of the name of an executed notebook: `npz-pets`, `cifar10_sample-official`."""
+        if self.folder is None:
+            return quote(self.kind, safe="")
+        return quote(f"{self.kind}-{Path(self.folder).name}", safe="")
+
+    def check(self, modality: Modality) -> None:
+        """Raise ValueError unless it is a dataset of `modality`, and its folder, if any, fits."""
+        known = [name for name in DATASETS if DATASETS[name].modality == modality]
+        if self.kind not in known:
+            raise ValueError(
+                f"no {modality} dataset is named {self.kind!r}; {nearest(self.kind, known)}"
+            )
+        allowed = {
+            "must": f"{self.kind}:FOLDER",
+            "may": f"{self.kind} or {self.kind}:FOLDER",
+            "none": self.kind,
+        }
+        wanted = self.entry.folder
+        lacks = wanted == "must" and not self.folder
+        has_one_too_many = wanted == "none" and self.folder is not None
+        if lacks or has_one_too_many or self.folder == "":
+            raise ValueError(f"{str(self)!r}: allowed is {allowed[wanted]}")
+        try:
+            self.key  # noqa: B018
+        # An unknown ~user, a NUL character, a loop of links.
+        except (RuntimeError, ValueError, OSError) as error:
+            raise ValueError(
+                f"{str(self)!r}: {self.folder!r} cannot be a folder ({error})"
+            ) from None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(cls.parse, core_schema.str_schema())
 
 
-def check_name(name: str, modality: Modality) -> None:
-    """Raise ValueError unless `name` is a dataset of `modality`, and its folder, if any, fits."""
-    kind, colon, folder = name.partition(":")
-    known = [entry for entry in DATASETS if DATASETS[entry].modality == modality]
-    if kind not in known:
-        raise ValueError(f"no {modality} dataset is named {kind!r}; {nearest(kind, known)}")
-    wanted = DATASETS[kind].folder
-    if (wanted == "must" and not folder) or (wanted == "none" and colon) or (colon and not folder):
-        allowed = {"must": f"{kind}:FOLDER", "may": f"{kind} or {kind}:FOLDER", "none": kind}[
-            wanted
-        ]
-        raise ValueError(f"{name!r}: allowed is {allowed}")
-    try:
-        identity(name)
-    except (
-        RuntimeError,
-        ValueError,
-        OSError,
-    ) as error:  # an unknown ~user, a NUL character, a loop of links
-        raise ValueError(f"{name!r}: {folder!r} cannot be a folder ({error})") from None
+def load_dataset(name: str | DatasetName, options: Options) -> Dataset:
+    """Load a dataset, such as `cifar10` or `npz:FOLDER`.
 
-
-def load_dataset(name: str, options: Options) -> Dataset:
-    """The dataset `name`, or `KIND:FOLDER`. Raises ValueError for a bad name and DataMissing for
-    absent data.
+    Raises ValueError for a bad name and DataMissing for absent data.
     """
-    kind, _, folder = name.partition(":")
-    check_name(name, DATASETS[kind].modality)
-    return DATASETS[kind].load(folder, options)
+    asked = DatasetName.parse(name) if isinstance(name, str) else name
+    asked.check(asked.entry.modality)
+    return asked.entry.load(asked.folder or "", options)

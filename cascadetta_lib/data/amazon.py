@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from cascadetta_lib.augment.text import FindSynonyms, words
-from cascadetta_lib.data import dataset, identity
+from cascadetta_lib.data import DatasetName, dataset
 from cascadetta_lib.data.base import DataMissing, Dataset
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.reviews import (
@@ -80,7 +80,7 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
     # The paper's sizes count all reviews, also those that are skipped here.
     sizes = {domain: len(found.labels) + count for domain, (found, count) in read.items()}
     return make_text_dataset(
-        name=identity(f"amazon:{argument}" if argument else "amazon"),
+        name=DatasetName("amazon", argument or None).key,
         source="multi-domain sentiment reviews, raw "
         f"text{f' ({skipped} unusable skipped)' if skipped else ''}",
         domain_source=domain_source,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from cascadetta_lib.data import dataset, identity
+from cascadetta_lib.data import DatasetName, dataset
 from cascadetta_lib.data.base import DataMissing, Split, fingerprint, to_device
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
 from cascadetta_lib.data.npz import read_images
@@ -52,7 +52,7 @@ def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
     found = fingerprint(test)
     nothing = to_device(Split(x[:0], y[:0]), options.device)
     return ImageDataset(
-        name=identity(f"cifar10_sample:{argument}"),
+        name=DatasetName("cifar10_sample", argument).key,
         source=told
         if found == OFFICIAL
         else f"{DISTINCT} images of the user's, which are not {told}",

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cascadetta_lib.data import dataset, identity
+from cascadetta_lib.data import DatasetName, dataset
 from cascadetta_lib.data.base import DataMissing, Split, mixed, read_arrays
 from cascadetta_lib.data.images import (
     ImageDataset,
@@ -24,7 +24,7 @@ PAPER_DATASETS = {(10, 32): "CIFAR-10-C", (100, 32): "CIFAR-100-C", (200, 64): "
 """The paper's dataset that is most like one with these (classes, size in pixels)."""
 
 
-@dataset("npz", "image", folder="must")
+@dataset("npz", "image", folder="must", own=True)
 def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
     """Load the images in the folder `argument`.
 
@@ -64,7 +64,7 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
         else ""
     )
     return make_image_dataset(
-        name=identity(f"npz:{argument}"),
+        name=DatasetName("npz", argument).key,
         source=source or f"the user's images in {folder.resolve().name}",
         compare_with=PAPER_DATASETS.get((classes, size)),
         class_names=tuple(map(str, range(classes))),

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cascadetta_lib.data import dataset, identity
+from cascadetta_lib.data import DatasetName, dataset
 from cascadetta_lib.data.base import (
     DataMissing,
     Dataset,
@@ -147,7 +147,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
     else:
         title = "recordings of unknown origin"
     return make_speech_dataset(
-        name=identity(f"speech_commands:{argument}" if argument else "speech_commands"),
+        name=DatasetName("speech_commands", argument or None).key,
         source=f"{title}, {len(names):,} utterances of {len(classes)} words{twice}",
         recognised=own and (len(classes), len(names)) == WHOLE,
         class_names=tuple(classes),

@@ -22,7 +22,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cascadetta_lib.data import identity
 from cascadetta_lib.data.base import DataMissing
 from study.requests import CheckpointRequest
 from study.settings import SettingsError, load_profile
@@ -51,20 +50,19 @@ def file(entry: Entry, study: Study) -> None:
     """File an entry of another store in that of the study. What is there already stays."""
     request = entry.request
     provenance = entry.provenance
-    name = identity(study.dataset_name)
+    name = study.dataset_name
     checkpoint = request if isinstance(request, CheckpointRequest) else request.checkpoint  # type: ignore[attr-defined]
-    kind, colon, _ = checkpoint.dataset.partition(":")
-    if colon and checkpoint.dataset != name and kind == name.partition(":")[0]:
-        if Path(study.dataset_name.partition(":")[2]).expanduser().exists():
+    other_folder = name.folder is not None and checkpoint.dataset != name.key
+    if other_folder and checkpoint.dataset_kind == name.kind:
+        if Path(name.folder or "").expanduser().exists():
             if study.dataset.fingerprint != provenance.fingerprint:
                 raise ValueError(
-                    f"{study.dataset_name} holds other data than {checkpoint.dataset}, of which "
-                    "there are runs"
+                    f"{name} holds other data than {checkpoint.dataset}, of which there are runs"
                 )
         provenance = replace(
             provenance, filed=f"made on the same data in another folder, {checkpoint.dataset}"
         )
-        moved = checkpoint.model_copy(update={"dataset": name})
+        moved = checkpoint.model_copy(update={"dataset": name.key})
         request = (
             moved if checkpoint is request else request.model_copy(update={"checkpoint": moved})
         )

@@ -3,12 +3,15 @@
 import argparse
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cascadetta_lib.data import DatasetName
 from cascadetta_lib.training.objectives import Training
 from study.sections import NETWORKS
 from study.settings import PLACES, Settings, SettingsError, flat, load_profile, parse_yaml
+from study.weights_name import WeightsName
 from study.workflow.refusal import Refusal
 
 KEEP_THE_FOLDER = (
@@ -37,13 +40,22 @@ def from_folder(name: str, value: Any, folder: Path) -> Any:
         ]
     if not isinstance(value, str):
         return value
-    kind, _, path = value.partition(":")
-    if path and name.endswith(("_dataset", "_weights")):
-        return f"{kind}:{folder / Path(path).expanduser()}"
-    of_weights = name.endswith("_weights") and kind not in ("train", "shipped")
-    if kind and (of_weights or name.endswith("_folder")):
-        return str(folder / Path(value).expanduser())
+    if name.endswith("_dataset"):
+        dataset = DatasetName.parse(value)
+        if dataset.folder:
+            return str(replace(dataset, folder=_within(folder, dataset.folder)))
+    elif name.endswith("_weights"):
+        weights = WeightsName.parse(value)
+        if weights.place:
+            return str(replace(weights, place=_within(folder, weights.place)))
+    elif name.endswith("_folder") and value:
+        return _within(folder, value)
     return value
+
+
+def _within(folder: Path, path: str) -> str:
+    """`path` from `folder` on, unless it is absolute."""
+    return str(folder / Path(path).expanduser())
 
 
 def load_settings(options: argparse.Namespace, caller: Path) -> Settings:

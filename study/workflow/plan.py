@@ -16,16 +16,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import yaml
 
+from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
 from study import ROOT
 from study import weights as networks
 from study.requests import STORE_FORMAT
 from study.settings import Settings, flat
+from study.weights_name import WeightsName
 from study.workflow.arguments import notebooks_in
 from study.workflow.notebooks import Notebook, read_notebook
 from study.workflow.refusal import FAILED, Refusal
@@ -82,16 +83,14 @@ class Job:
         return False
 
 
-def slug(value: object) -> str:
-    """A short file name for the value of an axis: digits, npz-pets, seed0. Settings refuse two
-    folders of one name."""
-    if isinstance(value, int):
-        return f"seed{value}"
-    kind, colon, folder = str(value).partition(":")
-    return quote(f"{kind}-{Path(folder).name}" if colon else kind, safe="")
+def file_of(value: object) -> str:
+    """Name the value of an axis in files: digits, npz-pets, seed0. Settings refuse two folders of
+    one name.
+    """
+    return f"seed{value}" if isinstance(value, int) else DatasetName.parse(str(value)).file
 
 
-def origins(weights: str, seeds: Iterable[int]) -> list[str]:
+def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
     """Return the identifiers of all networks that `weights` has at these seeds. Reads no data."""
     found = []
     for objective, seed in itertools.product(OBJECTIVES, seeds):
@@ -148,10 +147,12 @@ def _make_job(
         if name in names or name.startswith(modalities)
     }
     seeds = [axes["seed"]] if "seed" in axes else values["seeds"]
-    weights = [value for name, value in given.items() if name.endswith("_weights")]
+    weights = [
+        WeightsName.parse(value) for name, value in given.items() if name.endswith("_weights")
+    ]
     report = "seeds" in names
     return Job(
-        name="-".join([notebook.name, *map(slug, axes.values())]),
+        name="-".join([notebook.name, *map(file_of, axes.values())]),
         notebook=notebook.name,
         path=str(notebook.path),
         sha256=hashlib.sha256(notebook.path.read_bytes() + code).hexdigest(),
@@ -198,7 +199,7 @@ def write_plan(
             for name in job.after
             if name in jobs or (folder / "notebooks" / f"{name}.ipynb").exists()
         ]
-        contents = [known[name] for name in map(slug, job.axes.values()) if name in known]
+        contents = [known[name] for name in map(file_of, job.axes.values()) if name in known]
         planned[job.name] = dataclasses.replace(
             job,
             parameters={**job.parameters, "profile": str(profile)},

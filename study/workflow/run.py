@@ -20,7 +20,7 @@ from study.provenance import choose_device
 from study.settings import Settings, flat
 from study.workflow.arguments import check_notebooks
 from study.workflow.execute import FAILURE, PARTIAL
-from study.workflow.plan import Job, make_jobs, outdated_reports, slug, unfinished, write_plan
+from study.workflow.plan import Job, make_jobs, outdated_reports, unfinished, write_plan
 from study.workflow.refusal import (
     BAD_ARGUMENTS,
     DATA_MISSING,
@@ -37,7 +37,7 @@ PATIENCE = 20
 
 def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
     """Load every dataset of `axes` once, so that nothing starts without its data, networks or
-    domains. Return what identifies the content of each, by its slug."""
+    domains. Return what identifies the content of each, by its name in files."""
     from study.study import Study  # here, because a dry run reads no data and need not wait for it
 
     found = {}
@@ -45,13 +45,13 @@ def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
         if f"{modality}_dataset" not in axes:
             continue
         for name in settings.datasets(modality):
-            one = settings.vary(modality, {"dataset": name})
+            one = settings.vary(modality, {"dataset": str(name)})
             try:
                 study = Study(one.model_copy(update={"device": "cpu"}), modality)
                 print(f"data: {study.dataset.source}; {study.dataset.domain_source}", flush=True)
                 for seed in settings.seeds:
                     study.at_seed(seed).check()
-                found[slug(name)] = f"{study.dataset.fingerprint} {study.dataset.domain_source}"
+                found[name.file] = f"{study.dataset.fingerprint} {study.dataset.domain_source}"
             except DataMissing as error:
                 raise Refusal(
                     f"data missing for {modality}_dataset = {name}: {error}", DATA_MISSING

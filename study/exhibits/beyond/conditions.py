@@ -66,7 +66,7 @@ class Conditions(OnSource):
         if "cascade" not in image.methods:
             return []
         trial = on_source(settings, online_learning_rate=image.online_learning_rate)
-        if image.weights != "train":
+        if not image.weights.trained_here:
             there = present(image.weights, settings.seeds[0])
             return self._of_candidates(settings, [n for n in CANDIDATES if n in there], trial)
         trial |= {

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part, Shown, exhibit, file_name
+from cascadetta_lib.data import DatasetName
+from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part, Shown, exhibit
 from study.exhibits.kit.histories import training_parts
 from study.exhibits.kit.points import meta_learning_points
 from study.exhibits.kit.runs import Point, Runs, main_points
@@ -24,8 +25,8 @@ class Training(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         points = main_points(settings, self.modality)
-        datasets = settings.datasets(self.modality)
-        if self.modality == "image" and not set(datasets) & set(LESS_IN_THE_PAPER):
+        datasets = {name.kind for name in settings.datasets(self.modality)}
+        if self.modality == "image" and not datasets & set(LESS_IN_THE_PAPER):
             points += meta_learning_points(settings)
         return points
 
@@ -53,7 +54,7 @@ class TrainingSpeech(Training):
     modality = "speech"
 
 
-def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: str) -> Shown:
+def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: DatasetName) -> Shown:
     """Show the same for checkpoints that no run has started from yet."""
     histories = []
     for each in checkpoints:
@@ -65,4 +66,4 @@ def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: str) -> Sh
         histories.append(table)
     found = pd.concat(histories) if histories else pd.DataFrame()
     parts = training_parts("training", found)
-    return Shown(TrainingImage(), file_name(dataset_name), parts)
+    return Shown(TrainingImage(), dataset_name.title, parts)

@@ -15,7 +15,7 @@ from study.exhibits.kit.intervals import images_at, paired
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.rendering import warning
-from study.exhibits.kit.runs import PUBLISHED, Point, Runs, by_label, points_for
+from study.exhibits.kit.runs import Point, Runs, by_label, points_for
 from study.exhibits.kit.style import WIDTH, legend, line_of, name_domains
 from study.exhibits.kit.style import colour as colour_of
 from study.exhibits.kit.tables import by_domain, domains_table, errors_less
@@ -46,7 +46,7 @@ class Updates(Exhibit):
         if "cascade" not in methods:
             return points_for(methods, [changes])
         methods.append("cascade_same_weights")
-        if not settings.image.weights.startswith(PUBLISHED):
+        if not settings.image.weights.published:
             methods.append("cascade_no_auxiliary")
         points = points_for(list(dict.fromkeys(methods)), [changes])
         with_adam = changes | {"online_optimizer": "adam"}

@@ -61,7 +61,7 @@ class WhoseGain(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         """None of RobustBench's network, which was not meta-learned."""
         image = settings.image
-        if image.weights.startswith("robustbench:"):
+        if image.weights.kind == "robustbench":
             return []
         methods = [name for name in ON_BOTH if name in image.methods]
         points = [point(name, network) for network in networks_of(settings) for name in methods]

@@ -105,9 +105,9 @@ class Exhibit(ABC):
         """Return the seeds that it is made at."""
         return settings.seeds[:1] if self.once else settings.seeds
 
-    def made_on(self, dataset_name: str) -> bool:
-        """Say whether it is made on a dataset."""
-        return dataset_name not in LESS_IN_THE_PAPER or dataset_name in self.elsewhere
+    def made_on(self, dataset: str) -> bool:
+        """Say whether it is made on a dataset of that title."""
+        return dataset not in LESS_IN_THE_PAPER or dataset in self.elsewhere
 
     def make(self, study: Study) -> list[Run]:
         """Make the runs that it lacks at the study's seed.
@@ -118,7 +118,7 @@ class Exhibit(ABC):
         if self.of_several and study.brought:
             name = study.brought.card["name"]
             raise ValueError(f"{self.name} compares the profile's own networks, and {name} is none")
-        if not self.made_on(study.dataset_name):
+        if not self.made_on(study.dataset_name.title):
             return []
         if self.once and study.settings.seed != self.seeds(study.settings)[0]:
             return []
@@ -142,8 +142,8 @@ class Exhibit(ABC):
 
     def show(self, runs: Runs) -> "Shown":
         """Return the exhibit, made from stored runs alone."""
-        dataset = file_name(runs.dataset_name)
-        if not self.made_on(runs.dataset_name):
+        dataset = runs.dataset_name.title
+        if not self.made_on(dataset):
             return Shown(self, dataset, ["Not made on this dataset, as in the paper."])
         points = self.points(runs.settings)
         seeds = self.seeds(runs.settings)
@@ -176,16 +176,6 @@ def exhibit(kind: type[Exhibit]) -> type[Exhibit]:
     """Put an exhibit into the registry."""
     EXHIBITS.add(kind.name)(kind())
     return kind
-
-
-def file_name(dataset_name: str) -> str:
-    """Return what headings and files call a dataset, without a path of this machine: `npz-pets` for
-    `npz:/home/me/pets`.
-
-    The folder is left out except for `npz`, where it says what the data are.
-    """
-    kind, _, folder = dataset_name.partition(":")
-    return f"npz-{Path(folder).name}" if kind == "npz" else kind
 
 
 @dataclass

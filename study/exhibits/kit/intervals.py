@@ -98,7 +98,7 @@ def images_at(run: Run, positions: pd.Series) -> pd.Series:
 
     A long stream repeats its images. There an image is called by the position where it came first.
     """
-    if run.request.checkpoint.dataset.startswith("cifar10_sample"):
+    if run.request.checkpoint.dataset_kind == "cifar10_sample":
         return positions % DISTINCT
     return positions
 
@@ -144,7 +144,7 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
         draws.append(more[drawn].sum(axis=1) / count[drawn].sum(axis=1))
     mean = 100 * float(np.mean(means))
     fewest = pairs.groupby("step").size().min()
-    repeated = run.request.checkpoint.dataset.startswith("cifar10_sample")
+    repeated = run.request.checkpoint.dataset_kind == "cifar10_sample"
     # With an order of their own, the versions of an image are scattered over the batches.
     scattered = repeated and run.request.order_seed is not None
     if fewest < LEAST_BATCHES or run.request.order or scattered:

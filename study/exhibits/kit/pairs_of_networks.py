@@ -1,6 +1,5 @@
 """Methods on a plainly trained and on a meta-learned network."""
 
-from study.exhibits.kit.runs import PUBLISHED
 from study.settings import Settings
 
 NETWORKS = {"erm": "plainly trained", "meta": "meta-learned"}
@@ -12,6 +11,6 @@ def networks_of(settings: Settings) -> list[str]:
 
     A file that holds one network gives the same for every one, so it counts once.
     """
-    if settings.image.weights.startswith(PUBLISHED):
+    if settings.image.weights.published:
         return ["meta"]
     return [*NETWORKS]

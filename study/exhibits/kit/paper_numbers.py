@@ -9,7 +9,6 @@ from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from cascadetta_lib.data.streams import make_stream
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.rendering import stand_in
-from study.exhibits.kit.runs import PUBLISHED
 from study.store import Run
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
@@ -42,11 +41,9 @@ def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
     values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
     values = values.replace(OUR_NAMES)
     values["row"] = values["method"] + ", " + values["variant"]
-    others = (
-        asked.dataset.startswith(("npz", "cifar10_sample"))
-        and run.provenance.fingerprint != OFFICIAL
-    )
-    if stand_in(run) or (others and asked.weights.startswith(PUBLISHED)):
+    from_files = asked.dataset_kind in ("npz", "cifar10_sample")
+    copies = from_files and run.provenance.fingerprint != OFFICIAL
+    if stand_in(run) or (copies and asked.published):
         return values[:0]
     values = values[values["table"] == table]
     values = values[values["dataset"] == run.provenance.compare_with]

@@ -9,7 +9,7 @@ import pandas as pd
 from IPython.core.pylabtools import print_figure
 from matplotlib.figure import Figure
 
-from cascadetta_lib.data import entry
+from cascadetta_lib.data import DATASETS
 from study.exhibits.kit.runs import weights_of
 from study.store import Run
 
@@ -166,10 +166,10 @@ def stand_in(run: Run) -> bool:
 
     So are embedded data, and images of one's own except whole copies of the paper's.
     """
-    dataset = run.request.checkpoint.dataset
-    if not entry(dataset).real:
+    dataset = DATASETS[run.request.checkpoint.dataset_kind]
+    if not dataset.real:
         return True
-    return dataset.startswith("npz") and run.provenance.fingerprint not in COPIES
+    return dataset.own and run.provenance.fingerprint not in COPIES
 
 
 def warning(runs: Sequence[Run]) -> str:

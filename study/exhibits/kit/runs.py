@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from cascadetta_lib.data import identity
+from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.evaluation.metrics import (
     Transfer,
@@ -24,11 +24,9 @@ from study.requests import RunRequest, code_of_run
 from study.settings import Settings
 from study.store import CHECKSUMS, Run, Store
 from study.study import Study
+from study.weights_name import WeightsName
 
 TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_unadapted": "unadapted"}
-PUBLISHED = ("release:", "robustbench:")
-"""The beginnings of `image_weights` that name a network which others trained, on their own images.
-"""
 METRICS = ("E", "A", *TRANSFERS)
 """Online error and average accuracy, in percent; forward transfer by three definitions, in points.
 """
@@ -78,7 +76,7 @@ def points_with_transfer(
     """
     image = settings.image
     measured = set(image.methods if image.forward_transfer else ())
-    if image.weights.startswith(PUBLISHED):
+    if image.weights.published:
         measured.discard("cotta")
     return [Point(one, None, {**changes, "forward_transfer": one in measured}) for one in methods]
 
@@ -115,11 +113,14 @@ class Runs:
     """
 
     def __init__(
-        self, settings: Settings, modality: Modality = "image", dataset_name: str | None = None
+        self,
+        settings: Settings,
+        modality: Modality = "image",
+        dataset_name: DatasetName | None = None,
     ) -> None:
         settings = settings.model_copy(update={"device": "cpu"})  # The runs' own need not be here.
         if dataset_name is not None:
-            settings = settings.vary(modality, {"dataset": dataset_name})
+            settings = settings.vary(modality, {"dataset": str(dataset_name)})
         self.settings = settings
         self.modality = modality
         self.study = Study(self.settings, modality)
@@ -134,7 +135,7 @@ class Runs:
             (path.parent.name, path.read_bytes())
             for path in sorted((folder / "runs").glob(f"*/{CHECKSUMS}"))
         )
-        return list(_read(folder, entries, self.modality, identity(self.dataset_name)))
+        return list(_read(folder, entries, self.modality, self.dataset_name.key))
 
     def frame(self, points: Sequence[Point], seeds: Iterable[int] | None = None) -> pd.DataFrame:
         """Return a row per stored run, by point and seed. Its columns:
@@ -238,9 +239,9 @@ class Runs:
         """
         asked = run.request.checkpoint
         path = networks.SHIPPED / f"{asked.objective}-{asked.seed}.csv"
-        if not asked.weights.startswith("shipped:") or not path.exists():
+        if asked.weights_kind != "shipped" or not path.exists():
             return self.study.store.history(run)
-        if networks.origin("shipped", asked.objective, asked.seed) != asked.weights:
+        if networks.origin(WeightsName("shipped"), asked.objective, asked.seed) != asked.weights:
             return None
         return pd.read_csv(path)
 

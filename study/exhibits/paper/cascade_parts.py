@@ -3,7 +3,7 @@
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.points import severity_points
-from study.exhibits.kit.runs import PUBLISHED, Point
+from study.exhibits.kit.runs import Point
 from study.exhibits.kit.sweep import Sweep
 from study.settings import Settings
 
@@ -33,6 +33,6 @@ class CascadeParts(Sweep):
         """A published network has no counterpart that was trained without θ_a."""
         if "cascade" not in settings.image.methods:
             return []
-        if settings.image.weights.startswith(PUBLISHED):
+        if settings.image.weights.published:
             return severity_points(settings, ("cascade", *AT_TEST_TIME))
         return severity_points(settings, ("cascade", TRAINED_WITHOUT, *AT_TEST_TIME))

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit, file_name
+from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import OUR_NAMES, PAPER_RESULTS
 from study.exhibits.kit.runs import Point, Runs
@@ -71,7 +71,7 @@ class PublishedTransfer(Exhibit):
         return [Part("published-transfer", one_domain_table(), NOTE)]
 
     def show(self, runs: Runs) -> Shown:
-        if not self.made_on(runs.dataset_name):
+        dataset = runs.dataset_name.title
+        if not self.made_on(dataset):
             return super().show(runs)
-        dataset = file_name(runs.dataset_name)
         return Shown(self, dataset, self.parts(pd.DataFrame(), runs))

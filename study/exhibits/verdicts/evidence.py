@@ -106,7 +106,7 @@ class Evidence:
 
 def tier_of(runs: Runs) -> Tier:
     """Whether the networks behind `runs` are the authors' own one or ours."""
-    return AUTHORS if runs.study.section.weights.startswith(RELEASE) else OURS
+    return AUTHORS if runs.study.section.weights.kind == "release" else OURS
 
 
 def measure(reading: Reading, runs: Runs) -> Evidence:

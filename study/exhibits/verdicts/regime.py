@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from cascadetta_lib.data import entry
 from study.exhibits.kit.networks import card_of
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.runs import Runs, main_points
@@ -110,7 +109,7 @@ def hindrance_of_study(name: str, runs: Runs, tier: Tier = OURS) -> str:
     ours = runs.study.section.model_dump() | {"batch_size": runs.study.batch_size}
     paper: dict[str, Any] = {"stream": "instantaneous", "predict": "after"}
     paper |= dict.fromkeys(("online_optimizer", "online_diversity", "statistics_memory"))
-    paper |= {"batch_size": entry(runs.dataset_name).batch_size, "online_learning_rate": RATE}
+    paper |= {"batch_size": runs.dataset_name.entry.batch_size, "online_learning_rate": RATE}
     paper |= {"severity": 5} if runs.modality == "image" else {}
     for field, value in paper.items():
         if ours[field] != value:

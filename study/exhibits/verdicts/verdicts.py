@@ -8,9 +8,9 @@ from typing import Literal, get_args
 
 import pandas as pd
 
-from cascadetta_lib.data import entry
+from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Modality
-from study.exhibits.kit.exhibit import EXHIBITS, file_name
+from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import Estimate
 from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.rendering import each_once, markdown
@@ -74,7 +74,7 @@ class Judgement:
     """
 
     claim: Claim
-    dataset: str | None
+    dataset: DatasetName | None
     tier: Tier | None = None
     outcome: Outcome = "not tested"
     reason: str = ""
@@ -166,7 +166,7 @@ def judge(claim: Claim, runs: Runs) -> Judgement:
             continue
         findings.append(judge_reading(claim, reading, runs, evidence))
         for run in evidence.used:
-            weights.append(run.request.checkpoint.weights.partition(":")[0])
+            weights.append(run.request.checkpoint.weights_kind)
             sizes.append(int(run.batches.groupby("step")["count"].sum().min()))
     outcome, reason = outcome_of(findings)
     networks = f"{each_once(weights)}; {min(sizes):,} a domain" if sizes else ""
@@ -196,7 +196,7 @@ def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence)
             }
             if len(networks) == 1:
                 return "one network, whatever the seed"
-    if not entry(runs.dataset_name).real:
+    if not runs.dataset_name.entry.real:
         return "regime: data: a stand-in, which tests the machinery alone"
     if claim.exhibit in ("comparison", "field"):
         if len(runs.settings.image.choice_learning_rates) < 2:
@@ -250,7 +250,7 @@ def gates(settings: Settings) -> pd.DataFrame:
         for name, runs in standing_for(settings)
         if name in REGIMES
     ]
-    tables = [table.assign(on=file_name(name)).rename_axis("gate") for name, table in every]
+    tables = [table.assign(on=name.title).rename_axis("gate") for name, table in every]
     found = pd.concat(tables) if tables else pd.DataFrame(columns=["ours", "passed"])
     passed = found["passed"].map({True: "yes", False: "**no**"})
     return found.assign(passed=passed.where(found["ours"] != "is missing", "not measured"))
@@ -260,7 +260,7 @@ def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
     """Return the judgements as text, a row per claim."""
     rows = []
     for each in judgements:
-        dataset = file_name(each.dataset) if each.dataset else f"({each.claim.dataset})"
+        dataset = each.dataset.title if each.dataset else f"({each.claim.dataset})"
         rows.append(
             {
                 "claim": each.claim.identifier,
