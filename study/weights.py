@@ -163,7 +163,7 @@ def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascad
     Raises NetworkError where there is none of that name and seed, and where its file is damaged or
     does not match its card.
     """
-    path, card, content = _read_shipped(folder, name, seed)
+    path, card, content = _read_shipped(WeightsName.parse(folder), name, seed)
     kind = OBJECTIVES[card.objective]
     model = build_network(
         card.network,
@@ -179,7 +179,7 @@ def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascad
     return model.eval()
 
 
-def _read_shipped(weights: str, objective: str, seed: int) -> tuple[Path, Card, bytes]:
+def _read_shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Card, bytes]:
     """Read a network's file; NetworkError unless it is the one that its card describes."""
     path, card = _shipped(weights, objective, seed)
     content = path.read_bytes()

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         pairs = [pair.partition("=") for pair in asked.changes]
         values = {name: from_folder(name, parse_yaml(text), Path.cwd()) for name, _, text in pairs}
         study = Study(load_profile(asked.profile, values))
-        if study.section.weights != "train":
+        if not study.section.weights.trained_here:
             raise ValueError(
                 f"image_weights = {study.section.weights}: nothing is trained; train is needed"
             )

@@ -108,8 +108,8 @@ def _check_training(changed: dict[str, Any], values: dict[str, Any]) -> None:
         modality, field = PLACES.get(name, ("", ""))
         if field not in OF_TRAINING:
             continue
-        weights = values[f"{modality}_weights"]
-        if weights != "train":
+        weights = WeightsName.parse(values[f"{modality}_weights"])
+        if not weights.trained_here:
             raise Refusal(
                 f"--set {name}={value}: no network is trained where {modality}_weights = "
                 f"{weights}, so it would change nothing"
