@@ -2,31 +2,17 @@
 prediction, and the reset.
 """
 
-import copy
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import checks
-from cascadetta_lib.models import (
-    NORMALIZATION,
-    BatchNorm,
-    Outputs,
-    as_outputs,
-    batch_norms,
-    normalization_parameters,
-    use_batch_statistics,
-)
-from cascadetta_lib.models.remembered_statistics import (
-    RememberedStatistics,
-    give_statistics,
-    statistics_of,
-)
+from cascadetta_lib.methods.facts import Facts
+from cascadetta_lib.models import Outputs, as_outputs, use_batch_statistics
+from cascadetta_lib.models.snapshot import Snapshot
 
 OptimizerName = Literal["sgd", "adam"]
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -36,7 +22,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 """The optimisers that can replace a method's own. sgd is the paper's (Sec. 6.1)."""
 
 
-class Method(nn.Module):
+class Method(Facts, nn.Module):
     """Adapt a model to each batch that it predicts: `method(x)` → main logits (B, C).
 
     A method works on `model` itself, not on a copy, and sets the mode of its layers. The model
@@ -44,8 +30,9 @@ class Method(nn.Module):
     whose result `models.as_outputs` understands. A method refuses a model or an option that it
     cannot work with, by ValueError.
 
-    A subclass says what it updates (`adapted_parameters`) and by which loss (`loss`). Copies are in
-    copies.py, source examples in source.py, and a memory of statistics in memory.py.
+    A subclass says what it updates (`adapted_parameters`) and by which loss (`loss`). Its class
+    attributes are in facts.py, augmented copies in copies.py, source examples in source.py, and a
+    memory of statistics in memory.py.
 
     learning_rate: the step size of an update; a method that never updates makes no use of it.
     predict: which prediction `step` returns. `after`: that of the updated model (the paper).
@@ -53,23 +40,8 @@ class Method(nn.Module):
         and CoTTA).
     optimizer: `sgd` (Nesterov momentum 0.9) or `adam`; None is the method's own.
     seed: of the method's random draws, which `reset` starts again.
-
-    Class attributes:
-
-    label: its name in tables.
-    objective: the pre-training that it starts from.
-    objective_elsewhere: the same, per modality where it differs.
-    adapts: whether it ever updates.
-    modalities: those that it is defined for.
-    needs_source: whether it needs source examples.
     """
 
-    label: ClassVar[str]
-    objective: ClassVar[str] = "meta"
-    objective_elsewhere: ClassVar[Mapping[Modality, str]] = {}
-    adapts: ClassVar[bool] = True
-    modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
-    needs_source: ClassVar[bool] = False
     make_optimizer: ClassVar[Callable[..., torch.optim.Optimizer]] = staticmethod(OPTIMIZERS["sgd"])
     """Makes the method's own optimiser from parameters and lr: here SGD with Nesterov momentum 0.9
     (Sec. 6.1).
@@ -95,16 +67,13 @@ class Method(nn.Module):
         self.prediction_time = predict
         self.seed = seed
         self._given = dict(model.named_parameters())
+        self._stepped = False
         self.configure_model()
         parameters = list(dict.fromkeys(self.adapted_parameters()))
         checks.require_full_precision(self.label, parameters)
         make = OPTIMIZERS[optimizer] if optimizer else self.make_optimizer
         self.optimizer = make(parameters, lr=learning_rate) if self.adapts else None
-        self._source = {name: _copied(value) for name, value in self.state_dict().items()}
-        self._not_stored = {  # register_buffer(persistent=False)
-            name: value.clone() for name, value in self.named_buffers() if name not in self._source
-        }
-        self._stepped = False
+        self.source_state = Snapshot(self)
         checks.require_own_parameters(self.label, model, self._given, self.optimizer)
         self.reset()
 
@@ -117,42 +86,13 @@ class Method(nn.Module):
         for parameter in self.adapted_parameters():
             parameter.requires_grad_(True)
 
-    def give_statistics(self, make: Callable[[BatchNorm], RememberedStatistics]) -> None:
-        """Let the model's BatchNorm normalise by other statistics; ValueError if one cannot."""
-        try:
-            give_statistics(self.model, make)
-        except ValueError as error:
-            raise ValueError(f"{self.label}: {error}") from None
-
     def adapted_parameters(self) -> list[nn.Parameter]:
         """Return what the method updates: some of the model's own tensors. Nothing else changes."""
         return []
 
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
         """Return scale and shift of every normalisation layer of `module`; ValueError if none."""
-        parameters = normalization_parameters(module)
-        if parameters:
-            return parameters
-        name = type(module).__name__
-        if any(isinstance(child, NORMALIZATION) for child in module.modules()):
-            raise ValueError(
-                f"{self.label} adapts scales and shifts, and no normalisation layer of {name} has "
-                "any (affine=False); use adabn, lame or cotta"
-            )
-        raise ValueError(
-            f"{self.label}: {name} has no normalisation layer, such as nn.BatchNorm2d or "
-            "nn.LayerNorm; use erm, lame or cotta"
-        )
-
-    def require_batch_norm(self, module: nn.Module) -> None:
-        """Refuse a module without BatchNorm, for a method that lives on the batch's statistics."""
-        checks.require_ordinary_batch_norm(self.label, self.model)
-        if not any(batch_norms(module)):
-            name = type(module).__name__
-            raise ValueError(
-                f"{self.label} works by the statistics of batches, and {name} has no layer of "
-                "nn.BatchNorm1d, 2d or 3d; use tent, erm, lame or cotta"
-            )
+        return checks.scales_and_shifts(self.label, module)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         """Return the loss that adapts to a batch, and the outputs of its forward pass, if any."""
@@ -166,15 +106,10 @@ class Method(nn.Module):
             checks.require_gradient(self.label, loss.requires_grad)
             loss.backward()
         if not self._stepped:
-            scales = [one for one in normalization_parameters(self.model) if one.requires_grad]
-            reached = not scales or any(scale.grad is not None for scale in scales)
-            checks.require_gradient(self.label, reached)
+            checks.require_reached_scales(self.label, self.model)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        if outputs is None:
-            return None
-        main, auxiliary = outputs
-        return Outputs(main.detach(), None if auxiliary is None else auxiliary.detach())
+        return None if outputs is None else outputs.detached()
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
@@ -214,9 +149,7 @@ class Method(nn.Module):
         return self.adapts or any(statistics_of(self))
 
     def remember(self) -> None:
-        """Take the batch just predicted into remembered statistics, if any. `step` calls this."""
-        for statistics in statistics_of(self):
-            statistics.remember()
+        """Take the batch just predicted into a memory, if there is one; `step` calls this."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Adapt to x (B, …), predict it, and return the main logits (B, C)."""
@@ -232,34 +165,8 @@ class Method(nn.Module):
         Weights and buffers are written into the same tensors, so the optimiser still owns what it
         updates. The optimiser's state is emptied, and the method's random draws start again.
         """
-        for name in self._buffers.keys() - self._source.keys():
-            setattr(self, name, None)  # A batch must tell its shape first.
-        self.load_state_dict({name: _copied(value) for name, value in self._source.items()})
-        for name, buffer in self.named_buffers():
-            if name in self._not_stored:
-                buffer.copy_(self._not_stored[name])
+        self.source_state.restore(self)
         if self.optimizer is not None:
             self.optimizer.state.clear()
             self.optimizer.zero_grad()
         self.generator = torch.Generator().manual_seed(self.seed)  # see augment.generator_for
-
-    @classmethod
-    def options(cls) -> list[str]:
-        """Return the names of this method's options."""
-        found: dict[str, None] = {}
-        for part in cls.__mro__:
-            if issubclass(part, Method) and "__init__" in vars(part):
-                for parameter in inspect.signature(part.__init__).parameters.values():
-                    if parameter.kind is parameter.KEYWORD_ONLY:
-                        found[parameter.name] = None
-        return sorted(found)
-
-    @classmethod
-    def objective_on(cls, modality: Modality) -> str:
-        """Return the pre-training that the method starts from on a modality."""
-        return cls.objective_elsewhere.get(modality, cls.objective)
-
-
-def _copied(value: Any) -> Any:
-    """Copy an entry of a state_dict: a tensor, or what a module's get_extra_state returned."""
-    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)

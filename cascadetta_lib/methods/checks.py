@@ -1,5 +1,6 @@
 """What a method refuses before it starts, and after its first step. All raise ValueError."""
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.models import NORMALIZATION, batch_norms, normalization_parameters
 from cascadetta_lib.models.remembered_statistics import statistics_of
 from cascadetta_lib.registry import nearest
 
@@ -14,6 +16,17 @@ ABOUT_DATA = ("copies", "value_range", "source")
 """Facts about the data, which may be given to every method: one that needs none of them ignores
 them, as one that never updates ignores what only an update needs.
 """
+
+
+def options_of(method: type) -> list[str]:
+    """Return the names of a method's options: those of its class and of the classes it extends."""
+    found: dict[str, None] = {}
+    for part in method.__mro__:
+        if "__init__" in vars(part) and part is not object:
+            for parameter in inspect.signature(part.__init__).parameters.values():  # type: ignore[misc]
+                if parameter.kind is parameter.KEYWORD_ONLY:
+                    found[parameter.name] = None
+    return sorted(found)
 
 
 def refuse_options(
@@ -45,6 +58,34 @@ def require_ordinary_batch_norm(label: str, model: nn.Module) -> None:
         raise ValueError(
             f"{label}: SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d"
         )
+
+
+def require_batch_norm(label: str, model: nn.Module) -> None:
+    """Refuse a model without BatchNorm, for a method that lives on the batch's statistics."""
+    require_ordinary_batch_norm(label, model)
+    if not any(batch_norms(model)):
+        name = type(model).__name__
+        raise ValueError(
+            f"{label} works by the statistics of batches, and {name} has no layer of "
+            "nn.BatchNorm1d, 2d or 3d; use tent, erm, lame or cotta"
+        )
+
+
+def scales_and_shifts(label: str, module: nn.Module) -> list[nn.Parameter]:
+    """Return scale and shift of every normalisation layer; refuse a module that has none."""
+    parameters = normalization_parameters(module)
+    if parameters:
+        return parameters
+    name = type(module).__name__
+    if any(isinstance(child, NORMALIZATION) for child in module.modules()):
+        raise ValueError(
+            f"{label} adapts scales and shifts, and no normalisation layer of {name} has any "
+            "(affine=False); use adabn, lame or cotta"
+        )
+    raise ValueError(
+        f"{label}: {name} has no normalisation layer, such as nn.BatchNorm2d or nn.LayerNorm; "
+        "use erm, lame or cotta"
+    )
 
 
 def require_full_precision(label: str, parameters: Iterable[Tensor]) -> None:
@@ -85,6 +126,12 @@ def require_gradient(label: str, reached: bool) -> None:
             f"{label}: no gradient reaches the scales and shifts, as under torch.no_grad() in the "
             "network's forward; take that out, or use adabn or erm"
         )
+
+
+def require_reached_scales(label: str, model: nn.Module) -> None:
+    """Refuse a model where no gradient has reached a scale or shift that is to be updated."""
+    scales = [one for one in normalization_parameters(model) if one.requires_grad]
+    require_gradient(label, not scales or any(scale.grad is not None for scale in scales))
 
 
 @contextmanager

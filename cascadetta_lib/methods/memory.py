@@ -1,15 +1,38 @@
 """Methods whose BatchNorm can remember earlier batches (models/remembered_statistics.py)."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
 from torch import nn
 
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.models.remembered_statistics import RememberedStatistics
+from cascadetta_lib.methods.checks import require_batch_norm
+from cascadetta_lib.models import BatchNorm
+from cascadetta_lib.models.remembered_statistics import (
+    RememberedStatistics,
+    give_statistics,
+    statistics_of,
+)
 
 
-class WithMemory(Method):
+class WithStatistics(Method):
+    """A method whose BatchNorm may normalise by other statistics than those of the batch."""
+
+    def give_statistics(self, make: Callable[[BatchNorm], RememberedStatistics]) -> None:
+        """Let the model's BatchNorm normalise by other statistics; ValueError if one cannot."""
+        require_batch_norm(self.label, self.model)
+        try:
+            give_statistics(self.model, make)
+        except ValueError as error:
+            raise ValueError(f"{self.label}: {error}") from None
+
+    def remember(self) -> None:
+        for statistics in statistics_of(self):
+            statistics.remember()
+
+
+class WithMemory(WithStatistics):
     """A method that takes the option `memory`.
 
     memory: BatchNorm blends the batch's statistics with those of about this many earlier examples;
@@ -36,6 +59,5 @@ class WithMemory(Method):
                     f"{self.label} would remember other examples than the batch; memory needs "
                     "predict='after'"
                 )
-            self.require_batch_norm(self.model)
             self.give_statistics(partial(self.memory_statistics, examples=self.memory))
         super().configure_model()

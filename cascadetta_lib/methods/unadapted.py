@@ -2,6 +2,7 @@
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
+from cascadetta_lib.methods.checks import require_batch_norm
 from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import batch_norms
 
@@ -34,5 +35,5 @@ class AdaBN(WithMemory):
     adapts = False
 
     def configure_model(self) -> None:
-        self.require_batch_norm(self.model)
+        require_batch_norm(self.label, self.model)
         super().configure_model()

@@ -22,6 +22,11 @@ class Outputs(NamedTuple):
     main: Tensor
     auxiliary: Tensor | None
 
+    def detached(self) -> "Outputs":
+        """The same without a gradient."""
+        auxiliary = None if self.auxiliary is None else self.auxiliary.detach()
+        return Outputs(self.main.detach(), auxiliary)
+
 
 def as_outputs(result: Any) -> Outputs:
     """What a model returned, as Outputs. A network of somebody's own may return its logits (B, C),

@@ -11,6 +11,7 @@ from cascadetta_lib.augment.image import augmix_copies
 from cascadetta_lib.losses import entropy_of_mean
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.copies import WithCopies
+from cascadetta_lib.methods.memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms
 from cascadetta_lib.models.remembered_statistics import PriorStatistics
 
@@ -30,7 +31,7 @@ class CountedAsOne(PriorStatistics):
 
 
 @METHODS.add("memo")
-class MEMO(WithCopies):
+class MEMO(WithCopies, WithStatistics):
     """For each example, one step on H(p̄), where p̄ is the mean prediction over 32 augmented copies
     of it (Eq. 2 and 3); then it is predicted, and the network goes back to the source. All
     parameters of φ and θ_m are updated by plain SGD, in the release at a rate of 5e-3 for CIFAR-10

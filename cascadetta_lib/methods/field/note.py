@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.bank import WithBank
+from cascadetta_lib.methods.memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.batch_norm import BatchNorm
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
@@ -88,7 +89,7 @@ def beyond(values: Tensor, limit: Tensor) -> Tensor:
 
 
 @METHODS.add("note")
-class NOTE(WithBank):
+class NOTE(WithBank, WithStatistics):
     """The mean entropy of the examples in the memory, in one step of Adam after every 64 examples
     of the stream. Scale and shift of BatchNorm learn. A prediction needs no batch: it is made by
     the moving statistics, `before` or `after` the updates that its batch brings.
@@ -106,7 +107,6 @@ class NOTE(WithBank):
     kept: list[int]
 
     def configure_model(self) -> None:
-        self.require_batch_norm(self.model)
         self.give_statistics(partial(InstanceAwareStatistics, momentum=MOMENTUM))
         super().configure_model()
         self.norms: list[BatchNorm] = [statistics.norm for statistics in statistics_of(self)]

@@ -16,6 +16,7 @@ from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.bank import WithBank
 from cascadetta_lib.methods.copies import WithCopies
+from cascadetta_lib.methods.memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
 
@@ -71,7 +72,7 @@ def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
 
 
 @METHODS.add("rotta")
-class RoTTA(WithCopies, WithBank):
+class RoTTA(WithCopies, WithBank, WithStatistics):
     """The settings are those of RoTTA's release; scale and shift of BatchNorm are updated by Adam,
     after every 64 examples, wherever in a batch that is. The augmented copies are CoTTA's, or the
     data's own.
@@ -93,7 +94,6 @@ class RoTTA(WithCopies, WithBank):
                 f"{self.label} learns from augmented copies; pass a function as copies, or use tent"
             )
         super().configure_model()
-        self.require_batch_norm(self.model)
         self.give_statistics(partial(MovingStatistics, momentum=ALPHA))
         self.teacher = copy.deepcopy(self.model).requires_grad_(False).eval()
         pairs = zip(self.model.parameters(), self.teacher.parameters(), strict=True)

@@ -73,8 +73,9 @@ class SAR(Tent):
         outputs = super().update(x)
         assert self.optimizer is not None
         collapsed = (self.mean_entropy > 0) & (self.mean_entropy < COLLAPSED)
+        source = self.source_state.values
         for name, value in self.adapted.items():
-            value.copy_(torch.where(collapsed, self._source[f"model.{name}"].to(value), value))
+            value.copy_(torch.where(collapsed, source[f"model.{name}"].to(value), value))
         states = [value for state in self.optimizer.state.values() for value in state.values()]
         states = [value for value in states if isinstance(value, Tensor)]
         # Adam counts its steps on the CPU, which waits for the device once.

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.base import Method
+from cascadetta_lib.methods.memory import WithStatistics
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
 
@@ -15,7 +15,7 @@ which is our choice."""
 
 
 @METHODS.add("tema")
-class TEMA(Method):
+class TEMA(WithStatistics):
     """A batch is normalised by the averages that it has just entered; from 64 examples on these are
     its own statistics, as in AdaBN. The averages begin as the source's running statistics, where
     the release's begin at 0 and 1. The weighing of layers, which the same paper builds on them, is
@@ -25,7 +25,6 @@ class TEMA(Method):
     adapts = False
 
     def configure_model(self) -> None:
-        self.require_batch_norm(self.model)
         self.give_statistics(MovingStatistics)
         super().configure_model()
 

@@ -1,0 +1,34 @@
+"""The state of a module, to go back to."""
+
+import copy
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class Snapshot:
+    """What a module holds now. `restore` writes it back into the same tensors.
+
+    values: copies of the entries of its state_dict, by name.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.values = {name: _copied(value) for name, value in module.state_dict().items()}
+        # Those of register_buffer(persistent=False).
+        self._not_stored = {
+            name: value.clone() for name, value in module.named_buffers() if name not in self.values
+        }
+
+    def restore(self, module: nn.Module) -> None:
+        """Go back. A buffer of `module` itself that was None then is None again."""
+        for name in module._buffers.keys() - self.values.keys():
+            setattr(module, name, None)
+        module.load_state_dict({name: _copied(value) for name, value in self.values.items()})
+        for name, buffer in module.named_buffers():
+            if name in self._not_stored:
+                buffer.copy_(self._not_stored[name])
+
+
+def _copied(value: Any) -> Any:
+    """Copy an entry of a state_dict: a tensor, or what a module's get_extra_state returned."""
+    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
