@@ -146,7 +146,7 @@ class Method(Facts, nn.Module):
     @property
     def has_state(self) -> bool:
         """Whether a prediction depends on the batches before it."""
-        return self.adapts or any(statistics_of(self))
+        return self.adapts
 
     def remember(self) -> None:
         """Take the batch just predicted into a memory, if there is one; `step` calls this."""

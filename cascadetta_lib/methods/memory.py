@@ -27,6 +27,10 @@ class WithStatistics(Method):
         except ValueError as error:
             raise ValueError(f"{self.label}: {error}") from None
 
+    @property
+    def has_state(self) -> bool:
+        return self.adapts or any(statistics_of(self))
+
     def remember(self) -> None:
         for statistics in statistics_of(self):
             statistics.remember()
