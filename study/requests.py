@@ -6,6 +6,7 @@ is found only where the same request, data and code would make it again.
 
 import hashlib
 import json
+from typing import ClassVar
 
 from pydantic import BaseModel
 
@@ -35,7 +36,13 @@ THEOREM_MODULES = ("cascadetta_lib.training.theorem",)
 
 
 class Request(BaseModel, frozen=True, extra="forbid"):
-    """A request that has a key. It never changes; equal ones have the same key on every machine."""
+    """A request that has a key. It never changes; equal ones have the same key on every machine.
+
+    later: fields that came after the first entries of this format. The key leaves them out where
+        they have their default, so that it is what it was before there was such a field.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ()
 
     def key(self, *content: str) -> str:
         """Return the name of its entry.
@@ -43,7 +50,10 @@ class Request(BaseModel, frozen=True, extra="forbid"):
         content: the fingerprint of the data; for a run, the source of its domains; and the hash of
         the code that makes the entry (`code_of_training`, `code_of_run` or `code_of_theorem`).
         """
-        text = json.dumps([self.model_dump(mode="json"), content, STORE_FORMAT], sort_keys=True)
+        fields = type(self).model_fields
+        unasked = {name for name in self.later if getattr(self, name) == fields[name].default}
+        asked = self.model_dump(mode="json", exclude=unasked)
+        text = json.dumps([asked, content, STORE_FORMAT], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __hash__(self) -> int:
@@ -88,7 +98,10 @@ class RunRequest(Protocol, Request):
 
     order: see streams.Order.
     dirichlet_delta: δ of a correlated stream.
+    reset_each: whether the method begins each domain from the source.
     """
+
+    later = ("reset_each",)
 
     checkpoint: CheckpointRequest
     method: str
@@ -97,6 +110,7 @@ class RunRequest(Protocol, Request):
     test_size: int | None
     order: Order | None = None
     dirichlet_delta: float | None = None
+    reset_each: bool = False
 
     @property
     def with_transfer(self) -> "RunRequest":

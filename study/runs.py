@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.images import ImageDataset
+from cascadetta_lib.data.streams import MIXED
 from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.methods import METHODS, Method
@@ -50,6 +51,7 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
             request.dirichlet_delta,
             request.checkpoint.seed,
             request.order_seed,
+            request.reset_each,
         )
         result = evaluator.run(transfer=request.forward_transfer)
         result.batches.to_csv(folder / "batches.csv", index=False)
@@ -149,7 +151,7 @@ def _batch_of_one(context: Context) -> str | None:
     """
     dataset = context.dataset
     sizes = [(domain.name, len(dataset.domain(*domain).y)) for domain in context.section.domains]
-    if context.section.stream == "mixed":
+    if context.section.protocol["order"] in MIXED:
         sizes = [("the mixed stream", sum(size for _, size in sizes))]
     for name, size in sizes:
         if size % batch_size(context.settings, context.modality) == 1:

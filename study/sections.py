@@ -5,7 +5,7 @@ The defaults are those of the profile `paper`. `flat_name` makes the name of a f
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +20,14 @@ from cascadetta_lib.data import OPTIONS, VOCABULARIES, DatasetName
 from cascadetta_lib.data.base import Modality, Options
 from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.data.reviews import TextOptions
-from cascadetta_lib.data.streams import Domain, Order, make_stream, shuffle_domains
+from cascadetta_lib.data.streams import (
+    ORDERS,
+    RECURRING,
+    RESET_EACH,
+    Domain,
+    make_stream,
+    shuffle_domains,
+)
 from cascadetta_lib.data.utterances import SpeechOptions
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import OptimizerName
@@ -106,14 +113,18 @@ class Section(Protocol):
     )
     stream: str | tuple[str, ...] = Field(
         "instantaneous",
-        description="instantaneous, mixed, correlated, for images also gradual, or a list such as "
-        "[fog, 'snow:3']",
+        description="instantaneous, mixed, correlated, mixed_correlated, reset_each, recurring, "
+        "for images also gradual and gradual_correlated, or a list such as [fog, 'snow:3']",
+    )
+    recurring_visits: int = Field(
+        20, ge=2, le=1000, description="how often each domain comes on the recurring stream"
     )
     dirichlet_delta: float = Field(
         0.1,
         gt=0,
         le=1000,
-        description="δ of a correlated stream: the smaller, the longer the runs of one label",
+        description="δ of a stream with correlated labels: the smaller, the longer the runs of one "
+        "label",
     )
     batch_size: int | None = Field(
         None, ge=1, description="test batch; null: the paper's, 32, Tiny-ImageNet 64"
@@ -190,16 +201,23 @@ class Section(Protocol):
     @property
     def protocol(self) -> dict[str, Any]:
         """How a method is run: the fields of a RunRequest by name."""
-        order = self.stream if self.stream in get_args(Order) else None
-        delta = self.dirichlet_delta if order == "correlated" else None
-        return self.part(Protocol).model_dump() | {"order": order, "dirichlet_delta": delta}
+        order = ORDERS.get(self.stream) if isinstance(self.stream, str) else None
+        delta = self.dirichlet_delta if order in ("correlated", "mixed_correlated") else None
+        return self.part(Protocol).model_dump() | {
+            "order": order,
+            "dirichlet_delta": delta,
+            "reset_each": self.stream == RESET_EACH,
+        }
 
     @property
     def domains(self) -> list[Domain]:
         """The domains of the stream, in order."""
         severity = getattr(self, "severity", 1)
-        stream = make_stream(self.stream, VOCABULARIES[self.modality], severity)
-        return shuffle_domains(stream, self.order_seed)
+        vocabulary = VOCABULARIES[self.modality]
+        once = make_stream(self.stream, vocabulary, severity, visits=1)
+        # Every round of a recurring stream has one order.
+        visits = self.recurring_visits if self.stream == RECURRING else 1
+        return shuffle_domains(once, self.order_seed) * visits
 
     @property
     def training(self) -> Training:

@@ -302,6 +302,49 @@ def test_a_correlated_stream_by_hand(dataset: ImageDataset) -> None:
     assert forward_transfer(adapted.accuracies) is not None
 
 
+@pytest.mark.parametrize("name", ["adabn", "tent", "rotta", "t3a"])
+def test_with_a_reset_at_each_domain_each_is_as_if_it_were_the_first(
+    name: str, dataset: ImageDataset
+) -> None:
+    result = Evaluator(make(name), dataset, STREAM, BATCH, reset_each=True).run()
+    for step, domain in enumerate(STREAM):
+        alone = Evaluator(make(name), dataset, [domain], BATCH).run()
+        columns = ["count", "errors", "entropy_main", "moved_normalization"]
+        found = result.batches[result.batches["step"] == step]
+        assert found[columns].to_numpy().tolist() == alone.batches[columns].to_numpy().tolist()
+        accuracies = result.accuracies[result.accuracies["step"] == step]
+        assert accuracies["accuracy"].tolist() == alone.accuracies["accuracy"].tolist()
+    assert set(result.accuracies["kind"]) == {"stream"}
+    assert forward_transfer(result.accuracies) is None
+
+
+def test_a_mixed_stream_with_correlated_labels_by_hand(dataset: ImageDataset) -> None:
+    how: dict[str, Any] = {"order": "mixed_correlated", "dirichlet_delta": 1e-9, "seed": 3}
+    result = Evaluator(make("adabn"), dataset, STREAM, BATCH, **how).run()
+    labels = torch.cat([dataset.domain(*domain).y for domain in STREAM]).numpy()
+    order = draw_order("mixed_correlated", labels, 1e-9, np.random.default_rng(3))
+    batches = [
+        [divmod(place, 22) for place in order[start : start + BATCH].tolist()]
+        for start in range(0, 66, BATCH)
+    ]
+    assert_by_hand(result, "adabn", dataset, batches)
+    assert (np.diff(labels[order]) != 0).sum() == 3, "four labels, a run each"
+    assert forward_transfer(result.accuracies) is None
+
+
+def test_what_a_method_without_weights_remembers_counts_at_the_end(dataset: ImageDataset) -> None:
+    """T3A's supports after the stream are others than at its first domain."""
+    method = make("t3a")
+    result = Evaluator(method, dataset, STREAM, BATCH).run()
+    for domain in STREAM:
+        for x in dataset.prepare(dataset.domain(*domain).x).split(BATCH):
+            method(x)
+    for domain, found in zip(STREAM, result.accuracies["accuracy"], strict=True):
+        x, y = dataset.domain(*domain)
+        predicted = method.predict(dataset.prepare(x)).main.argmax(1)
+        assert found == pytest.approx((predicted == y).float().mean().item())
+
+
 def test_forward_transfer_by_hand() -> None:
     stream = [(0, 1, 0.5), (1, 2, 0.6), (2, 3, 0.9), (0, 3, 0.7), (1, 3, 0.8)]
     rows = [(step, "stream", after, accuracy) for step, after, accuracy in stream]

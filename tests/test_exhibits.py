@@ -62,6 +62,8 @@ OURS = (
     "meta_learning",
     "gradual",
     "streams",
+    "recurring",
+    "wild",
     "severity",
     "uncertainty",
     # Fmt: skip
@@ -544,6 +546,33 @@ def test_numbers_of_the_paper_on_another_dataset(shown: Show) -> None:
     )
 
 
+def test_who_is_ahead_of_erm_after_the_last_round() -> None:
+    """Tent errs on one more of ten images in each round, and starts ahead."""
+    settings = quick(image_methods=("erm", "adabn", "tent"), image_recurring_visits=4)
+
+    def rising(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        rounds = np.arange(60) // 15
+        errors = {"erm": 4 + 0 * rounds, "adabn": 3 + 0 * rounds, "tent": 2 + rounds}[method]
+        return Numbers(np.stack([errors, errors], 1))
+
+    made = made_up_runs(settings, rising, points_of(settings, ["recurring"]), (0,))
+    found = show("recurring", stored(settings, made))
+    table = content(found, "recurring")
+    columns = ["first round", "worst round", "last round", "last − first"]
+    assert table.loc["Tent", columns].tolist() == ["20.00", "50.00", "50.00", "+30.00"]
+    assert table["ahead of ERM at the end"].to_dict() == {"ERM": "–", "AdaBN": "yes", "Tent": "no"}
+    lines = content(found, "recurring-figure").axes[0].lines
+    heights = [[round(y) for y in line.get_ydata()] for line in lines if len(line.get_ydata()) == 4]
+    assert [20, 30, 40, 50] in heights and [40, 40, 40, 40] in heights
+
+
+def test_wild_streams_stand_side_by_side(shown: Show) -> None:
+    table = content(shown("wild"), "wild")
+    streams = ("mixed_correlated", "gradual_correlated", "reset_each")
+    cells = [f"{metric}, {name}" for metric in "EA" for name in streams]
+    assert table.columns.tolist() == [*cells, "n"]
+
+
 def test_figures_show_the_numbers(shown: Show) -> None:
     drawn = content(shown("gradual"), "gradual-figure").axes[0].collections[0].get_array()
     assert np.asarray(drawn).reshape(-1, 135)[-1] == pytest.approx([-30] * 135), (
@@ -639,8 +668,20 @@ def test_an_interval_over_images_draws_batches_of_the_same_images_together(
     )
 
 
-@pytest.mark.parametrize("stream", ["mixed", "correlated"])
-def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(stream: str) -> None:
+@pytest.mark.parametrize(
+    ("stream", "order"),
+    [
+        ("mixed", "mixed"),
+        ("correlated", "correlated"),
+        ("mixed_correlated", "mixed_correlated"),
+        ("gradual_correlated", "correlated"),
+        ("recurring", "stored"),
+        ("reset_each", "stored"),
+    ],
+)
+def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(
+    stream: str, order: str
+) -> None:
     settings = quick(
         image_stream=stream, image_methods=("erm", "adabn", "tent", "cascade"), seeds=(0, 1)
     )
@@ -656,11 +697,13 @@ def test_exhibits_of_the_profiles_own_stream_are_made_on_harder_ones(stream: str
     found = stored(settings, made_up_runs(settings, world, points_of(settings, names), (0, 1)))
     shown = {name: show(name, found) for name in names}
     assert all(
-        each.parts for name, each in shown.items() if (name, stream) != ("uncertainty", "mixed")
+        each.parts
+        for name, each in shown.items()
+        if name != "uncertainty" or not order.startswith("mixed")
     )
     metrics = content(shown["main_image"], "image-metrics")
     assert "paper" not in metrics.index.get_level_values("source"), "the paper has no such stream"
-    assert f"batch 32, {stream} order" in shown["main_image"].provenance
+    assert f"batch 32, {order} order" in shown["main_image"].provenance
 
 
 def test_trainings_are_those_of_the_exhibits_that_are_made_on_a_dataset() -> None:

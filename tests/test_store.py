@@ -88,6 +88,15 @@ def never(folder: Path) -> Made:
     pytest.fail("made again")
 
 
+def test_the_key_of_a_request_is_what_it_was_before_later_fields_came() -> None:
+    """As revision 6f4fe26 made it, whose entries are read today."""
+    assert REQUEST.key(*CONTENT) == "dc3b3db442d906f3"
+    written = REQUEST.model_dump(mode="json", exclude={"reset_each"})
+    assert RunRequest.model_validate(written) == REQUEST
+    other = REQUEST.model_copy(update={"reset_each": True})
+    assert other.key(*CONTENT) != REQUEST.key(*CONTENT)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path)

@@ -14,6 +14,7 @@ from cascadetta_lib.data.streams import (
     shuffle_domains,
     shuffle_examples,
 )
+from study.settings import load_profile
 
 IMAGES = Vocabulary(("fog", "snow"), ("spatter",), (1, 2, 3, 4, 5))
 SPEECH = Vocabulary(("pitch", "noise"), ("clean",), (1,))
@@ -25,8 +26,19 @@ def test_instantaneous_and_gradual() -> None:
     assert [domain.severity for domain in gradual] == [1, 2, 3, 4, 5, 4, 3, 2, 1] * 2
     assert [domain.name for domain in gradual] == ["fog"] * 9 + ["snow"] * 9
     assert make_stream("instantaneous", SPEECH, 5) == [("pitch", 1), ("noise", 1)]
-    for name in ("mixed", "correlated"):
+    assert make_stream("gradual_correlated", IMAGES) == gradual
+    for name in ("mixed", "correlated", "mixed_correlated", "reset_each"):
         assert make_stream(name, IMAGES, 4) == [("fog", 4), ("snow", 4)]
+
+
+def test_a_recurring_stream_comes_back_to_each_domain_in_one_order() -> None:
+    assert make_stream("recurring", IMAGES, 4, visits=3) == [("fog", 4), ("snow", 4)] * 3
+    assert len(make_stream("recurring", SPEECH)) == 2 * 20
+    section = load_profile("quick", {"image_stream": "recurring", "image_recurring_visits": 4})
+    shuffled = load_profile("quick", {"image_stream": "recurring", "image_order_seed": 3}).image
+    assert len(section.image.domains) == 60 and len(set(section.image.domains)) == 15
+    first = shuffled.domains[:15]
+    assert shuffled.domains == first * 3 and first != section.image.domains[:15]
 
 
 def test_a_list_of_ones_own() -> None:
@@ -70,7 +82,14 @@ def changes(delta: float, seed: int = 0) -> int:
 
 
 @pytest.mark.parametrize(
-    ("order", "delta"), [(None, None), ("mixed", None), ("correlated", 0.1), ("correlated", 1000)]
+    ("order", "delta"),
+    [
+        (None, None),
+        ("mixed", None),
+        ("correlated", 0.1),
+        ("correlated", 1000),
+        ("mixed_correlated", 0.1),
+    ],
 )
 def test_the_seed_decides_the_order(order: Any, delta: float | None) -> None:
     first, again, other = (
@@ -107,6 +126,17 @@ def test_the_pieces_of_the_labels_by_hand() -> None:
         place for turn in turns for label in generator.permutation(2) for place in turn[label]
     ]
     assert draw_order("correlated", labels, delta, np.random.default_rng(7)).tolist() == expected
+
+
+def test_mixed_and_correlated_has_the_runs_of_the_one_and_the_domains_of_the_other() -> None:
+    """500 examples of each of four domains, whose labels are the same."""
+    labels = np.tile(LABELS, 4)
+    domains = np.repeat(np.arange(4), len(LABELS))
+    order = draw_order("mixed_correlated", labels, 1e-6, np.random.default_rng(0))
+    assert sorted(order) == list(range(len(labels)))
+    assert (np.diff(labels[order]) != 0).sum() == 4, "five labels, a run each"
+    of_batches = [np.unique(domains[order[start : start + 50]]) for start in range(0, 2000, 50)]
+    assert all(len(each) == 4 for each in of_batches)
 
 
 def test_an_order_seed_moves_domains_of_one_name_together() -> None:

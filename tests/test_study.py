@@ -121,7 +121,7 @@ def test_mixed_and_correlated_streams_of_every_modality(tmp_path: Path, modality
     domains, per_domain = {"image": (15, 12), "text": (3, 40), "speech": (5, 40)}[modality]
     runs = {
         stream: study.varied(stream=stream).run("cascade")
-        for stream in ("mixed", "correlated", "instantaneous")
+        for stream in ("mixed", "correlated", "instantaneous", "mixed_correlated", "reset_each")
     }
     for run in runs.values():
         assert run.batches.groupby("step")["count"].sum().tolist() == [per_domain] * domains
@@ -130,7 +130,11 @@ def test_mixed_and_correlated_streams_of_every_modality(tmp_path: Path, modality
     assert "alone" in set(runs["correlated"].accuracies["kind"])
     sizes = runs["mixed"].batches.groupby("position")["count"].sum()
     assert (sizes.iloc[:-1] == study.batch_size).all() and sizes.sum() == domains * per_domain
-    assert len({tuple(run.batches["entropy_main"]) for run in runs.values()}) == 3
+    assert len({tuple(run.batches["entropy_main"]) for run in runs.values()}) == len(runs)
+    again = study.varied(stream="recurring", recurring_visits=2, forward_transfer=False)
+    twice = again.run("cascade")
+    assert twice.batches.groupby("step")["count"].sum().tolist() == [per_domain] * 2 * domains
+    runs["recurring"] = twice
     assert {run.request for run in study.store.runs()} == {run.request for run in runs.values()}
 
 
@@ -170,6 +174,10 @@ CHANGES += [
         ("stream", "instantaneous"),
         ("stream", "mixed"),
         ("stream", "correlated"),
+        ("stream", "mixed_correlated"),
+        ("stream", "gradual_correlated"),
+        ("stream", "recurring"),
+        ("stream", "reset_each"),
         ("severity", 4),
         ("dataset", "npz:/some/pets"),
         ("dataset", "npz:/other/pets"),

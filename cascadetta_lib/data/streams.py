@@ -9,10 +9,24 @@ import numpy as np
 
 from cascadetta_lib.registry import nearest
 
-Order = Literal["mixed", "correlated"]
+Order = Literal["mixed", "correlated", "mixed_correlated"]
 """The order of the examples. mixed: all domains shuffled together. correlated: domain after domain,
-with each one's labels in runs. None: domain after domain, as stored.
+with each one's labels in runs. mixed_correlated: all domains shuffled together, with the labels of
+all in runs. None: domain after domain, as stored.
 """
+MIXED: tuple[Order, ...] = ("mixed", "mixed_correlated")
+"""The orders in which batches hold examples of all domains."""
+ORDERS: dict[str, Order] = {
+    "mixed": "mixed",
+    "correlated": "correlated",
+    "mixed_correlated": "mixed_correlated",
+    "gradual_correlated": "correlated",
+}
+"""The order of the examples on a stream of that name; on any other they come as stored."""
+RESET_EACH = "reset_each"
+"""The stream at each of whose domains a method begins from the source again."""
+RECURRING = "recurring"
+"""The stream whose domains come again and again."""
 
 GRADUAL_SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
@@ -41,28 +55,33 @@ class Vocabulary:
 
 
 def make_stream(
-    stream: str | Sequence[str], vocabulary: Vocabulary, severity: int = 1
+    stream: str | Sequence[str], vocabulary: Vocabulary, severity: int = 1, visits: int = 20
 ) -> list[Domain]:
-    """Return the domains of a stream: `instantaneous`, `mixed`, `correlated`, `gradual` (where
-    there are severities), or a list such as ["fog", "snow:3"].
+    """Return the domains of a stream: one of the names below, or a list such as ["fog", "snow:3"].
 
-    instantaneous, mixed, correlated: every standard domain once, at `severity`. They differ in the
-        order of the examples (`Order`).
-    gradual: every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next (Sec.
-        6.1), which makes 135 domains of 15.
+    instantaneous, mixed, correlated, mixed_correlated: every standard domain once, at `severity`.
+        They differ in the order of the examples (`Order`).
+    reset_each: the same domains, at each of which the method begins from the source again, as if it
+        knew where they change.
+    recurring: the same domains `visits` times, one round after the other: 300 domains of 15, as in
+        PeTTA and ReservoirTTA, which have 20 visits.
+    gradual, where there are severities: every standard domain through the severities 1 2 3 4 5 4 3
+        2 1 before the next (Sec. 6.1), which makes 135 domains of 15.
+    gradual_correlated: the same domains, with each one's labels in runs.
     a list: a domain that names no severity has `severity`.
 
     Raises ValueError for anything else.
     """
     single = len(vocabulary.severities) == 1
-    names = ["instantaneous", "mixed", "correlated"] + ([] if single else ["gradual"])
+    names = ["instantaneous", "mixed", "correlated", "mixed_correlated", RESET_EACH, RECURRING]
+    names += [] if single else ["gradual", "gradual_correlated"]
     if isinstance(stream, str) and stream not in names:
         raise ValueError(
             f"no stream is named {stream!r}; {nearest(stream, names)}, or a list of domains"
         )
     if not stream:
         raise ValueError("the list of domains is empty")
-    if stream == "gradual":
+    if stream in ("gradual", "gradual_correlated"):
         return [Domain(name, level) for name in vocabulary.standard for level in GRADUAL_SEVERITIES]
     domains = []
     for written in vocabulary.standard if isinstance(stream, str) else stream:
@@ -81,7 +100,7 @@ def make_stream(
                 f"{', '.join(map(str, vocabulary.severities))}"
             )
         domains.append(Domain(name, int(chosen)))
-    return domains
+    return domains * (visits if stream == RECURRING else 1)
 
 
 def shuffle_domains(stream: Sequence[Domain], order_seed: int | None) -> list[Domain]:
@@ -118,12 +137,15 @@ def draw_order(
         pieces, in the proportions of a draw from Dirichlet(δ, ..., δ). Then come the first pieces
         of all labels, one after the other in random order, then the second ones, and so on. With δ
         near 0 all examples of a label come in one run, and with a large δ in C runs of one length.
+    mixed_correlated: the same of all domains together, whose examples are shuffled within a label.
     """
     if order is None:
         return np.arange(len(labels))
     if order == "mixed":
         return generator.permutation(len(labels))
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    if order == "mixed_correlated":
+        members = [generator.permutation(each) for each in members]
     shares = generator.dirichlet(np.full(len(members), delta), len(members))
     cuts = [
         np.rint(share.cumsum()[:-1] * len(each)).astype(int)

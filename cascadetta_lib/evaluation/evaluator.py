@@ -12,6 +12,9 @@ On a `correlated` stream E, A and F have the same definitions; its batches only 
 `mixed` stream is one pass over all domains together, in mixed batches. Its E is the mean over
 domains of the online error on each one's examples, and its A is the mean of the final model's
 accuracy on them. F is not defined there, because no domain comes after another.
+
+With `reset_each` a method begins each domain from the source. A is then the mean accuracy of the
+models that adapted to one domain each, on that domain, and there is no F.
 """
 
 import math
@@ -27,7 +30,7 @@ import torch
 from torch import Tensor
 
 from cascadetta_lib.data.base import Dataset
-from cascadetta_lib.data.streams import Domain, Order, draw_order, shuffle_examples
+from cascadetta_lib.data.streams import MIXED, Domain, Order, draw_order, shuffle_examples
 from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
@@ -96,6 +99,7 @@ class Evaluator:
     order_seed: draws the order of the examples in place of `seed`, so that runs of different seeds
     can see one order. The examples of a domain are then shuffled on every stream (see
     streams.shuffle_examples).
+    reset_each: whether the method goes back to the source before each domain.
     """
 
     method: Method
@@ -106,6 +110,7 @@ class Evaluator:
     dirichlet_delta: float | None = None
     seed: int = 0
     order_seed: int | None = None
+    reset_each: bool = False
     _held: dict[Stretch, Examples] = field(init=False, default_factory=dict)
     _distance: Distance = field(init=False)
 
@@ -118,8 +123,8 @@ class Evaluator:
         starts; and where the method predicts logits that are NaN, +∞, or −∞ for every class.
         """
         method = self.method
-        is_mixed = self.order == "mixed"
-        transfer = transfer and method.adapts and not is_mixed
+        is_mixed = self.order in MIXED
+        transfer = transfer and method.adapts and not is_mixed and not self.reset_each
         stretches: list[Stretch] = [(domain,) for domain in self.stream]
         if is_mixed:
             stretches = [tuple(self.stream)]
@@ -142,10 +147,14 @@ class Evaluator:
         self._distance = Distance(method)
         final: dict[Stretch, Mapping[int, float]] = {}
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
+            if self.reset_each:
+                method.reset()
             rows = self._pass(stretch, method.step)
             batches += [places[step + place] | row for place, row in rows]
             if not method.has_state:  # It predicts the same at the end of the stream.
                 final[stretch] = _accuracies(rows)
+            elif self.reset_each:
+                final[stretch] = self.accuracies(stretch)
             if transfer and step + 1 < len(stretches):
                 record(step, "stream", step + 1, self.accuracies(stretch))
         for step, stretch in enumerate(stretches):
@@ -284,9 +293,19 @@ def evaluate(
     dirichlet_delta: float | None = None,
     seed: int = 0,
     transfer: bool = True,
+    reset_each: bool = False,
 ) -> Evaluation:
     """Run a method over a stream once; see `Evaluator` for the options, and metrics.py for E, A and
     F of the result.
     """
-    evaluator = Evaluator(method, dataset, stream, batch_size, order, dirichlet_delta, seed)
+    evaluator = Evaluator(
+        method,
+        dataset,
+        stream,
+        batch_size,
+        order,
+        dirichlet_delta,
+        seed,
+        reset_each=reset_each,
+    )
     return evaluator.run(transfer=transfer)

@@ -65,7 +65,7 @@ def paper_main(run: Run) -> pd.DataFrame:
     modality = run.request.checkpoint.modality
     severity = min(domain.severity for domain in request.stream)
     standard = make_stream("instantaneous", VOCABULARIES[modality], severity)
-    if list(request.stream) != standard or request.order:
+    if list(request.stream) != standard or request.order or request.reset_each:
         return pd.DataFrame()
     image_table = "tab:main-result" if severity == 5 else "tab:add-result"
     values = paper_values(image_table if modality == "image" else f"tab:{modality}", run)

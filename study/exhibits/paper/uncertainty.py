@@ -4,6 +4,7 @@ from itertools import product
 
 import pandas as pd
 
+from cascadetta_lib.data.streams import MIXED
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.heads import ENTROPIES, HEADS, tidy_batches
 from study.exhibits.kit.numbers import spread
@@ -32,7 +33,7 @@ class Uncertainty(Exhibit):
         return points_for(methods) + severity_points(settings, ["cascade"])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        if runs.study.section.stream == "mixed":
+        if runs.study.section.protocol["order"] in MIXED:
             return ["No figure of a mixed stream, whose batches are of no one domain."]
         is_stream = frame["severity"].isna()
         tables = {

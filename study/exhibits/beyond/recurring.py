@@ -1,0 +1,88 @@
+"""Beyond the paper: domains that come back, round after round."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from cascadetta_lib.evaluation.metrics import online_errors
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.compare import cell, comparable
+from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.runs import Point, Runs, by_label, points_for, reduced
+from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
+from study.settings import Settings
+
+ERM = METHODS["erm"].label
+LEFT_OUT = ("cotta", "memo")
+"""Methods whose many copies of each image take too long on so long a stream."""
+
+
+@exhibit
+class Recurring(Exhibit):
+    name = "recurring"
+    place = 86
+    label = "beyond: recurring domains"
+    title = "Domains that come back"
+    question = "Who is still ahead of ERM when every domain has come back many times?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        methods = [name for name in settings.image.methods if name not in LEFT_OUT]
+        return points_for(methods, [reduced(settings, stream="recurring")])
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        rounds = [of_rounds(row) for row in frame.to_dict("records")]
+        by_round = pd.concat(rounds, ignore_index=True)
+        visits = int(by_round["round"].max())
+        run = frame["run"].iloc[0]
+        count = int(run.batches.groupby("step")["count"].sum().max())
+        note = f"{visits} rounds through {len(set(run.request.stream))} domains of {count} images."
+        ends = frame.assign(
+            first=[float(each["E"].iloc[0]) for each in rounds],
+            last=[float(each["E"].iloc[-1]) for each in rounds],
+            worst=[float(each["E"].max()) for each in rounds],
+        )
+        return [
+            Part("recurring", _table(comparable(ends)), f"E (%) by round. {note}"),
+            _figure(by_round, frame, note),
+        ]
+
+
+def of_rounds(row: dict[str, Any]) -> pd.DataFrame:
+    """Return the mean E of each round of a run, in percent, with what the row says of the run."""
+    run = row["run"]
+    errors = online_errors(run.batches).reset_index(name="E")
+    errors["round"] = errors["step"] // len(set(run.request.stream)) + 1
+    found = (100 * errors.groupby("round")["E"].mean()).reset_index()
+    about = ("label", "method", "objective", "seed")
+    return found.assign(**{name: row[name] for name in about})
+
+
+def _table(ends: pd.DataFrame) -> pd.DataFrame:
+    """E in the first, the worst and the last round, and whether the last is below ERM's."""
+    labels = by_label(ends)
+    rows = {}
+    for label, each in labels.items():
+        rows[label] = {
+            "first round": cell(each, "first"),
+            "worst round": cell(each, "worst"),
+            "last round": cell(each, "last"),
+            "last − first": number((each["last"] - each["first"]).mean(), sign=True),
+        }
+        if ERM in labels:
+            ahead = each["last"].mean() < labels[ERM]["last"].mean()
+            rows[label]["ahead of ERM at the end"] = "–" if label == ERM else _said(ahead)
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+
+
+def _said(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
+def _figure(by_round: pd.DataFrame, frame: pd.DataFrame, note: str) -> Part:
+    figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
+    draw_lines(axes, by_round, "round", "E")
+    axes.set(xlabel="round", ylabel="online error E (%)")
+    legend(figure)
+    return Part("recurring-figure", figure, f"{note} {reading(frame)}")

@@ -1,0 +1,41 @@
+"""Beyond the paper: streams that are hard in two ways at once, and one that is told its shifts."""
+
+import pandas as pd
+
+from cascadetta_lib.data.streams import RESET_EACH
+from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.runs import Point, Runs, points_for, reduced
+from study.exhibits.kit.sweep import sweep_table
+from study.settings import Settings
+
+STREAMS = ("mixed_correlated", "gradual_correlated", RESET_EACH)
+LEFT_OUT = ("memo",)
+"""A method that forgets each image, so that only the order of its draws depends on the stream."""
+
+
+@exhibit
+class Wild(Exhibit):
+    name = "wild"
+    place = 87
+    label = "beyond: wild streams"
+    title = "Mixed and correlated, gradual and correlated, and told when a domain begins"
+    question = (
+        "What is left of a gain where labels come in runs and domains are mixed or change slowly, "
+        "and what would it be with a reset at each domain?"
+    )
+
+    def points(self, settings: Settings) -> list[Point]:
+        methods = [name for name in settings.image.methods if name not in LEFT_OUT]
+        several = [reduced(settings, stream=name) for name in STREAMS]
+        several[1]["test_size"] = settings.image.gradual_test_size
+        return points_for(methods, several)
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        about = ["label", "seed", "stream", "network", "current"]
+        cells = frame.melt(about, ["E", "A"], "metric")
+        cells["stream"] = cells["metric"] + ", " + cells["stream"]
+        note = (
+            f"δ = {runs.settings.image.dirichlet_delta:g}. A of {RESET_EACH}: each domain by the "
+            "model that adapted to it alone. The gradual stream has images of its own."
+        )
+        return [Part("wild", sweep_table(cells, "stream", "value"), note)]
