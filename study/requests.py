@@ -101,7 +101,7 @@ class RunRequest(Protocol, Request):
     reset_each: whether the method begins each domain from the source.
     """
 
-    later = ("reset_each",)
+    later = ("reset_each", "on_alarm")
 
     checkpoint: CheckpointRequest
     method: str

@@ -52,6 +52,7 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
             request.checkpoint.seed,
             request.order_seed,
             request.reset_each,
+            request.on_alarm,
         )
         result = evaluator.run(transfer=request.forward_transfer)
         result.batches.to_csv(folder / "batches.csv", index=False)

@@ -29,6 +29,7 @@ from cascadetta_lib.data.streams import (
     shuffle_domains,
 )
 from cascadetta_lib.data.utterances import SpeechOptions
+from cascadetta_lib.evaluation.evaluator import OnAlarm
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import OptimizerName
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
@@ -83,6 +84,11 @@ class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         ge=0,
         description="draws the order of the domains and of the examples, the same for all methods "
         "and seeds; null: as stored",
+    )
+    on_alarm: OnAlarm | None = Field(
+        None,
+        description="what is done where few classes are predicted: reset goes back to the source, "
+        "stop learns nothing more; null: nothing",
     )
 
 

@@ -23,7 +23,8 @@ class Numbers:
     """What a made-up run shows: errors of the `count` examples of each batch, the same in every
     domain or a row a domain; accuracy after the domains, and of a source model that was adapted to
     a domain alone, in [0, 1]; entropies of a in nats, one a batch; seconds a domain; the work of a
-    step, in forward passes; distances moved, of scales and shifts, and of the rest."""
+    step, in forward passes; distances moved, of scales and shifts, and of the rest; levels of the
+    alarm, one a domain, again and again."""
 
     errors: Sequence[int] | np.ndarray = (2, 0)
     accuracy: float = 0.5
@@ -33,6 +34,7 @@ class Numbers:
     count: int = 10
     work: float = 3.0
     moved: tuple[float, float] = (3.0, 4.0)
+    levels: Sequence[float] = (1.0,)
 
 
 def made_up_run(
@@ -53,6 +55,8 @@ def made_up_run(
                 "count": numbers.count,
                 "errors": wrong,
                 "entropy_main": 1.0,
+                "classes_predicted": 5,
+                "alarm_level": numbers.levels[step % len(numbers.levels)],
                 "moved_normalization": numbers.moved[0],
                 "moved_others": numbers.moved[1],
             }

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import Domain, draw_order, shuffle_examples
+from cascadetta_lib.evaluation import evaluator as evaluator_module
+from cascadetta_lib.evaluation.alarm import LEAST, Alarm
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.evaluation.metrics import (
     average_accuracy,
@@ -343,6 +345,59 @@ def test_what_a_method_without_weights_remembers_counts_at_the_end(dataset: Imag
         x, y = dataset.domain(*domain)
         predicted = method.predict(dataset.prepare(x)).main.argmax(1)
         assert found == pytest.approx((predicted == y).float().mean().item())
+
+
+def test_the_level_of_the_alarm_by_hand(dataset: ImageDataset) -> None:
+    """The entropy of the mean prediction of about the last 256 examples, over that of a uniform
+    one."""
+    result = Evaluator(make("tent"), dataset, STREAM, BATCH).run()
+    method = make("tent")
+    mean = np.full(4, 0.25)
+    levels = []
+    classes = []
+    for domain in STREAM:
+        for x in dataset.prepare(dataset.domain(*domain).x).split(BATCH):
+            p = method(x).double().softmax(1).numpy()
+            mean = mean + len(x) / 256 * (p.mean(0) - mean)
+            levels.append(-(mean * np.log(mean)).sum() / np.log(4))
+            classes.append(len(set(p.argmax(1))))
+    assert result.batches["alarm_level"].to_numpy() == pytest.approx(levels, abs=1e-5)
+    assert result.batches["classes_predicted"].tolist() == classes
+
+
+def test_one_class_alone_rings_and_all_classes_do_not() -> None:
+    one = torch.tensor([[9.0, 0.0, 0.0, 0.0]] * 64)
+    alarm = Alarm()
+    levels = [alarm(one).item() for _ in range(40)]
+    assert levels[0] > LEAST and levels[-1] < 0.1 and levels == sorted(levels, reverse=True)
+    alarm.reset()
+    assert alarm(one).item() == levels[0], "from the beginning again"
+    every = Alarm()
+    assert all(every(torch.eye(4) * 9).item() > 0.99 for _ in range(40))
+    masked = torch.tensor([[1.0, 2.0, -torch.inf, -torch.inf]])
+    assert 0 < Alarm()(masked).item() < 1
+
+
+@pytest.mark.parametrize("answer", ["reset", "stop"])
+def test_what_an_alarm_does_after_the_batch_at_which_it_rings(
+    answer: Any, dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it rings at every batch."""
+    monkeypatch.setattr(evaluator_module, "LEAST", 1.5)
+    result = Evaluator(make("tent"), dataset, STREAM, BATCH, on_alarm=answer).run()
+    method = make("tent")
+    errors: list[float] = []
+    for domain in STREAM:
+        x, y = dataset.domain(*domain)
+        for part, labels in zip(dataset.prepare(x).split(BATCH), y.split(BATCH), strict=True):
+            if answer == "reset":
+                method.reset()
+            stopped = answer == "stop" and errors
+            z = method.predict(part).main if stopped else method(part)
+            errors.append((z.argmax(1) != labels).sum().item())
+    assert result.batches["errors"].tolist() == errors
+    moved = result.batches["moved_normalization"]
+    assert moved.nunique() == (1 if answer == "stop" else len(moved)) and (moved > 0).all()
 
 
 def test_forward_transfer_by_hand() -> None:

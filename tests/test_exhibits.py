@@ -64,6 +64,7 @@ OURS = (
     "streams",
     "recurring",
     "wild",
+    "alarm",
     "severity",
     "uncertainty",
     # Fmt: skip
@@ -564,6 +565,39 @@ def test_who_is_ahead_of_erm_after_the_last_round() -> None:
     lines = content(found, "recurring-figure").axes[0].lines
     heights = [[round(y) for y in line.get_ydata()] for line in lines if len(line.get_ydata()) == 4]
     assert [20, 30, 40, 50] in heights and [40, 40, 40, 40] in heights
+
+
+def test_the_alarm_is_judged_by_who_collapsed() -> None:
+    """On the recurring stream Tent collapses and rings, AdaBN is right and rings, and Tent with
+    Adam collapses in silence. On the others nothing happens.
+    """
+    methods = ("erm", "adabn", "tent", "tent_adam")
+    settings = quick(image_methods=methods, image_recurring_visits=4)
+    late = np.arange(60) >= 45
+
+    def collapsing(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        if changes["stream"] != "recurring":
+            return Numbers((4, 4))
+        errors = np.where(late & method.startswith("tent"), 9, 4)
+        rings = method in ("tent", "adabn")
+        levels = np.where(late & rings, 0.3, 0.9).tolist()
+        return Numbers(np.stack([errors, errors], 1), levels=levels)
+
+    made = made_up_runs(settings, collapsing, points_of(settings, ["alarm"]), (0,))
+    table = content(show("alarm", stored(settings, made)), "alarm")
+    assert table.loc["recurring"].tolist() == ["3", "2", "1", "1", "1", "AdaBN", "75"]
+    assert table.loc["correlated"].tolist() == ["3", "0", "0", "0", "0", "–", "–"]
+    assert set(table.index) == {"recurring", "correlated", "gradual_correlated", "gradual"}
+
+
+def test_without_levels_of_the_alarm_nothing_is_said_of_it(runs: Runs) -> None:
+    before = [
+        replace(run, batches=run.batches.drop(columns=["alarm_level", "classes_predicted"]))
+        for run in runs.stored
+    ]
+    lines = show("alarm", stored(SETTINGS, before)).lines
+    assert lines[0] == "None of these runs has recorded the level of the alarm."
+    assert show("main_image", stored(SETTINGS, before)).parts, "as stored before there was one"
 
 
 def test_wild_streams_stand_side_by_side(shown: Show) -> None:

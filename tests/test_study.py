@@ -178,6 +178,8 @@ CHANGES += [
         ("stream", "gradual_correlated"),
         ("stream", "recurring"),
         ("stream", "reset_each"),
+        ("on_alarm", "reset"),
+        ("on_alarm", "stop"),
         ("severity", 4),
         ("dataset", "npz:/some/pets"),
         ("dataset", "npz:/other/pets"),

@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,7 @@ from torch import Tensor
 
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import MIXED, Domain, Order, draw_order, shuffle_examples
+from cascadetta_lib.evaluation.alarm import LEAST, Alarm, classes_predicted
 from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
@@ -40,6 +41,7 @@ from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.progress import progress
 
 Record = dict[str, Any]
+OnAlarm = Literal["reset", "stop"]
 ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement")
 
 
@@ -52,6 +54,8 @@ class Evaluation(NamedTuple):
     domain, severity.
     position: how many examples of the domain (or of the whole mixed stream) came before the batch.
     count, errors.
+    classes_predicted: how many classes the examples are predicted as.
+    alarm_level: alarm.Alarm's after the batch; it rings below alarm.LEAST.
     what `losses.describe` says of the batch (NaN without θ_a).
     moved_normalization, moved_others: how far the adapted parameters are from the source after the
         batch; see distance.Moved.
@@ -100,6 +104,9 @@ class Evaluator:
     can see one order. The examples of a domain are then shuffled on every stream (see
     streams.shuffle_examples).
     reset_each: whether the method goes back to the source before each domain.
+    on_alarm: what is done after a batch at which the alarm rings. `reset`: the method goes back to
+        the source, and the alarm begins again. `stop`: it learns nothing more. None: nothing. Each
+        batch then waits for the device. F's models that adapt to one domain alone have no alarm.
     """
 
     method: Method
@@ -111,7 +118,10 @@ class Evaluator:
     seed: int = 0
     order_seed: int | None = None
     reset_each: bool = False
+    on_alarm: OnAlarm | None = None
     _held: dict[Stretch, Examples] = field(init=False, default_factory=dict)
+    _alarm: Alarm = field(init=False, default_factory=Alarm)
+    _stopped: bool = field(init=False, default=False)
     _distance: Distance = field(init=False)
 
     def run(self, *, transfer: bool = True) -> Evaluation:
@@ -144,12 +154,14 @@ class Evaluator:
                 )
 
         method.reset()
+        self._alarm.reset()
+        self._stopped = False
         self._distance = Distance(method)
         final: dict[Stretch, Mapping[int, float]] = {}
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             if self.reset_each:
                 method.reset()
-            rows = self._pass(stretch, method.step)
+            rows = self._pass(stretch, self._step, alarmed=True)
             batches += [places[step + place] | row for place, row in rows]
             if not method.has_state:  # It predicts the same at the end of the stream.
                 final[stretch] = _accuracies(rows)
@@ -206,6 +218,25 @@ class Evaluator:
                     self.method.predict(self.dataset.prepare(held.x[:1]))
                 return
 
+    def _step(self, x: Tensor) -> Outputs:
+        """Adapt to a batch and predict it, or predict it alone after an alarm has stopped it."""
+        return self._predict(x) if self._stopped else self.method.step(x)
+
+    def _predict(self, x: Tensor) -> Outputs:
+        outputs = self.method.predict(x)
+        self.method.remember()
+        return outputs
+
+    def _answer(self, level: Tensor) -> None:
+        """Do what is asked for where the alarm rings at this level."""
+        if self.on_alarm is None or self._stopped or level.item() >= LEAST:
+            return
+        if self.on_alarm == "stop":
+            self._stopped = True
+            return
+        self.method.reset()
+        self._alarm.reset()
+
     def accuracies(self, stretch: Stretch) -> dict[int, float]:
         """Return the accuracy of the model as it is, per domain of a stretch, by the domain's
         place.
@@ -213,20 +244,16 @@ class Evaluator:
         Nothing is updated. BatchNorm has the method's own mode, and the batches are the stream's.
         """
 
-        def predict(x: Tensor) -> Outputs:
-            outputs = self.method.predict(x)
-            self.method.remember()
-            return outputs
-
         with keep_statistics(self.method):
-            return _accuracies(self._pass(stretch, predict))
+            return _accuracies(self._pass(stretch, self._predict))
 
     def _pass(
-        self, stretch: Stretch, predict: Callable[[Tensor], Outputs]
+        self, stretch: Stretch, predict: Callable[[Tensor], Outputs], *, alarmed: bool = False
     ) -> list[tuple[int, Record]]:
         """Predict a stretch. Return a record per batch and domain in it, with the domain's place.
 
-        The results are read from the device once, after the last batch.
+        The results are read from the device once, after the last batch. alarmed: whether the alarm
+        hears them.
         """
         x, y, order, domains = self._held[stretch]
         starts = range(0, len(y), self.batch_size)
@@ -247,18 +274,22 @@ class Evaluator:
                 finite = z.amax(1).isfinite().all()
                 wrong = z.argmax(1) != y[now]
                 moved = self._distance()
+                level = self._alarm(z) if alarmed else z.new_full((), math.nan)
                 places, counts = np.unique(here, return_counts=True)
                 insides = groups[start : start + self.batch_size].split(counts.tolist())
                 for place, inside in zip(places, insides, strict=True):
                     part = Outputs(z[inside], None if a is None else a[inside])
-                    values = [wrong[inside].sum(), finite, *moved, *describe(part).values()]
+                    values = [wrong[inside].sum(), finite, *moved, level]
+                    values += [classes_predicted(part.main), *describe(part).values()]
                     results.append(torch.stack([value.float() for value in values]))
                     found.append((int(place), start, len(inside), len(inside) / len(here)))
+            if alarmed:
+                self._answer(level)
         read = torch.stack(results).tolist()
         seconds = (time.perf_counter() - began) / len(starts)
         records: list[tuple[int, Record]] = []
         for (place, start, count, share), values in zip(found, read, strict=True):
-            errors, finite, normalization, others, *about = values
+            errors, finite, normalization, others, level_then, classes, *about = values
             if not finite:
                 name = stretch[0] if len(stretch) == 1 else "the mixed stream"
                 where = f"{name}, batch {start // self.batch_size + 1} of {len(starts)}"
@@ -269,7 +300,9 @@ class Evaluator:
             )
             distances = {"moved_normalization": normalization, "moved_others": others}
             counted = {"position": start, "count": count, "errors": int(errors)}
-            records.append((place, counted | described | distances | {"seconds": share * seconds}))
+            heard = {"classes_predicted": int(classes), "alarm_level": level_then}
+            timed = {"seconds": share * seconds}
+            records.append((place, counted | described | heard | distances | timed))
         return records
 
 
@@ -294,6 +327,7 @@ def evaluate(
     seed: int = 0,
     transfer: bool = True,
     reset_each: bool = False,
+    on_alarm: OnAlarm | None = None,
 ) -> Evaluation:
     """Run a method over a stream once; see `Evaluator` for the options, and metrics.py for E, A and
     F of the result.
@@ -307,5 +341,6 @@ def evaluate(
         dirichlet_delta,
         seed,
         reset_each=reset_each,
+        on_alarm=on_alarm,
     )
     return evaluator.run(transfer=transfer)

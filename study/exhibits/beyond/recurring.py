@@ -1,5 +1,6 @@
 """Beyond the paper: domains that come back, round after round."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -49,7 +50,7 @@ class Recurring(Exhibit):
         ]
 
 
-def of_rounds(row: dict[str, Any]) -> pd.DataFrame:
+def of_rounds(row: Mapping[Any, Any]) -> pd.DataFrame:
     """Return the mean E of each round of a run, in percent, with what the row says of the run."""
     run = row["run"]
     errors = online_errors(run.batches).reset_index(name="E")

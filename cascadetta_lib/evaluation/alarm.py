@@ -1,0 +1,54 @@
+"""An alarm for methods that collapse. It needs no labels, and any method can carry it:
+
+alarm = Alarm()
+for x in batches:
+    logits = method(x)
+    if alarm(logits) < LEAST:
+        method.reset()
+        alarm.reset()
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from cascadetta_lib.losses import at_least_float32
+
+WINDOW = 256
+"""About how many of the last examples the mean prediction is of."""
+LEAST = 0.5
+"""The alarm rings below this level. It was set before any stream was looked at."""
+
+
+class Alarm:
+    """The level of diversity of what a method predicts: H(m) / ln C in [0, 1].
+
+    m is the moving mean of the predictions softmax(z), of C classes, over about the last 256
+    examples, and H its entropy. m begins as uniform, at level 1. A method that has collapsed into
+    one class is near 0; so is one that is right where all examples are of one class.
+
+    The level stays on the device, so that a stream need not wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.mean: Tensor | None = None
+
+    def reset(self) -> None:
+        """Begin at level 1 again."""
+        self.mean = None
+
+    @torch.no_grad()
+    def __call__(self, z: Tensor) -> Tensor:
+        """Take in the logits (B, C) of a batch; return the level, a scalar."""
+        p = at_least_float32(z).softmax(1)
+        classes = p.shape[1]
+        if self.mean is None:
+            self.mean = torch.full_like(p[0], 1 / classes)
+        self.mean = self.mean.lerp(p.mean(0), min(1.0, len(p) / WINDOW))
+        return torch.special.entr(self.mean).sum() / math.log(classes)
+
+
+def classes_predicted(z: Tensor) -> Tensor:
+    """Return how many classes a batch with logits z (B, C) is predicted as, a scalar."""
+    return (z.argmax(1)[:, None] == torch.arange(z.shape[1], device=z.device)).any(0).sum()
