@@ -119,8 +119,8 @@ class Section(Protocol):
     )
     stream: str | tuple[str, ...] = Field(
         "instantaneous",
-        description="instantaneous, mixed, correlated, mixed_correlated, reset_each, recurring, "
-        "for images also gradual and gradual_correlated, or a list such as [fog, 'snow:3']",
+        description="instantaneous, recurring or another name of streams.make_stream, or a list "
+        "such as [fog, 'snow:3']",
     )
     recurring_visits: int = Field(
         20, ge=2, le=1000, description="how often each domain comes on the recurring stream"

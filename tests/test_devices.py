@@ -316,9 +316,8 @@ def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: f
         with Waits(answer) as waits:
             logits = method(x)
         assert logits.device == META and logits.shape == (8, NETWORKS[modality][1]["classes"])
-        assert (waits.reads, waits.copies) == (
-            (0, 0) if COPIES[modality] is None else BUDGET.get(name, (0, 0))
-        )
+        asks_nothing = name == "cotta" and COPIES[modality] is None
+        assert (waits.reads, waits.copies) == ((0, 0) if asks_nothing else BUDGET.get(name, (0, 0)))
     with Waits() as waits, keep_statistics(method):
         assert method.predict(x).main.device == META
         method.remember()
