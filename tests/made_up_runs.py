@@ -1,7 +1,8 @@
 """Made-up runs: what they show is said by the test, what they are asked by is what a study asks."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from cascadetta_lib.training.objectives import OBJECTIVES
 from study.exhibits.kit.exhibit import EXHIBITS, Shown
 from study.exhibits.kit.runs import Point, Runs
 from study.provenance import NetworkOrigin, Provenance, code_revision
+from study.requests import code_of_run
 from study.settings import Settings, load_profile
-from study.store import Run
+from study.store import Made, Run, Store
 from study.study import Study
 
 
@@ -139,6 +141,19 @@ def made_up_runs(
                 )
                 runs[request] = made_up_run(at_seed, point.method, numbers, point.objective)
     return list(runs.values())
+
+
+def keep(store: Store, run: Run) -> None:
+    """Write a run to a store, as one of today's code."""
+    code = code_of_run(run.request)
+
+    def make(folder: Path) -> Made:
+        run.batches.to_csv(folder / "batches.csv", index=False)
+        run.accuracies.to_csv(folder / "accuracies.csv", index=False)
+        return Made(replace(run.provenance, code=code))
+
+    made_by = run.provenance
+    store.make_once("runs", run.request, (made_by.fingerprint, made_by.domain_source, code), make)
 
 
 def stored(settings: Settings, runs: Iterable[Run], modality: Modality = "image") -> Runs:

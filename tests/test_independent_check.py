@@ -4,6 +4,7 @@ import re
 import shutil
 import tarfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -14,14 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from independent_check import check_report, main
-from made_up_runs import Numbers, content, made_up_runs, points_of, quick, stored
+from made_up_runs import Numbers, content, keep, made_up_runs, points_of, quick, stored
 
 from study.exhibits import EXHIBITS
 from study.exhibits.kit.exhibit import save_all
 from study.exhibits.kit.runs import Runs, main_points
-from study.requests import code_of_run
 from study.settings import Settings
-from study.store import Made, Run, Store
+from study.store import Run, Store
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
 EXHIBITS_SHOWN = ("main_image", "batch_size", "meta_learning")
@@ -45,22 +45,13 @@ def settings_in(folder: Path) -> Settings:
     )
 
 
-def keep(store: Store, run: Run) -> None:
-    """Write a made-up run to the store, with errors and accuracies drawn for it."""
+def drawn(run: Run) -> Run:
+    """A made-up run with errors and accuracies drawn for it."""
     generator = np.random.default_rng(zlib.crc32(run.request.key().encode()))
     errors = generator.integers(0, 9, len(run.batches))
     noise = generator.integers(-40, 41, len(run.accuracies)) / 100
-    batches = run.batches.assign(errors=errors)
     accuracies = run.accuracies.assign(accuracy=run.accuracies["accuracy"] + noise)
-
-    def make(folder: Path) -> Made:
-        batches.to_csv(folder / "batches.csv", index=False)
-        accuracies.to_csv(folder / "accuracies.csv", index=False)
-        return Made(run.provenance)
-
-    made_by = run.provenance
-    code = code_of_run(run.request)
-    store.make_once("runs", run.request, (made_by.fingerprint, made_by.domain_source, code), make)
+    return replace(run, batches=run.batches.assign(errors=errors), accuracies=accuracies)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +66,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     points = points_of(settings, EXHIBITS_SHOWN)
     for run in made_up_runs(settings, lambda *asked: numbers, points, (0, 1, 2)):
         if run.method != "cotta" or run.seed < 2:
-            keep(store, run)
+            keep(store, drawn(run))
     runs = Runs(settings)
     save_all([EXHIBITS[name].show(runs) for name in EXHIBITS_SHOWN], figures, verdicts=False)
     return results, figures

@@ -1,0 +1,499 @@
+"""The committed runs: one table, the batches behind it, and the way back into a store.
+
+    ./run_all.sh python -m study.tools.runs_table pack RESULTS …
+    ./run_all.sh python -m study.tools.runs_table check
+    ./run_all.sh python -m study.tools.runs_table unpack RESULTS
+
+`pack` adds the runs of these results folders, `check` holds the table and the batches to each
+other, and `unpack` files all runs in a results folder, from which exhibits and verdicts are drawn
+without making any run again.
+
+`figures/runs/runs.csv` has a row per run, and README.md beside it says what each column is. The
+batches are in `*.jsonl.xz` beside it: a file per `pack`, named by a hash of what is in it, with a
+line per run. The table is made from these files alone. To merge two branches, keep the files of
+both and run `pack` without a folder.
+
+Of every batch the errors are kept. Entropies are kept by batch, with four digits, only for the
+methods of `--by-batch`, which the exhibit of fig:unc draws so; for the others they are the means by
+domain. Distances moved are those at the end of each domain.
+"""
+
+import argparse
+import hashlib
+import json
+import lzma
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pandas as pd
+from pydantic import ValidationError
+
+from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.evaluation.evaluator import ABOUT_PREDICTIONS
+from cascadetta_lib.evaluation.metrics import (
+    average_accuracy,
+    forward_transfer,
+    mean_online_error,
+    online_errors,
+)
+from study.exhibits.kit.rendering import markdown, network_of
+from study.exhibits.kit.runs import TRANSFERS
+from study.provenance import Provenance
+from study.requests import CheckpointRequest, RunRequest
+from study.settings import ROOT
+from study.store import KINDS, Damaged, Entry, Kind, Made, Run, Store, read_entry
+
+FOLDER = ROOT / "figures" / "runs"
+TABLE = "runs.csv"
+DICTIONARY = "README.md"
+BY_BATCH = ("adabn", "cascade")
+"""The methods whose entropies fig:unc draws by batch."""
+DISTANCES = ("moved_normalization", "moved_others")
+DIGITS_BY_BATCH = 4
+DIGITS_BY_DOMAIN = 6
+PACKED_KINDS = tuple(kind for kind in KINDS if kind != "checkpoints")
+"""What is packed. Networks are in weights/."""
+
+
+class Packed(NamedTuple):
+    """A packed entry of a store. key: the name of its folder there. line: what is written."""
+
+    kind: Kind
+    key: str
+    line: str
+
+
+# ------------------------------------------------------------------------------ an entry as a line
+
+
+def packed(entry: Entry, by_batch: Sequence[str] = BY_BATCH) -> Packed:
+    """Pack an entry of a store."""
+    kind = cast(Kind, entry.folder.parent.name)
+    record: dict[str, Any] = {
+        "kind": kind,
+        "key": entry.folder.name,
+        "request": entry.request.model_dump(mode="json"),
+        "content": entry.content,
+        "provenance": entry.provenance.to_json(),
+        "found": entry.found,
+    }
+    if isinstance(entry.request, RunRequest):
+        detailed = entry.request.method in by_batch
+        batches = pd.read_csv(entry.folder / "batches.csv")
+        accuracies = pd.read_csv(entry.folder / "accuracies.csv")
+        record["entropies"] = "by batch" if detailed else "by domain"
+        record["batches"] = columns_of(compact(batches, detailed))
+        record["accuracies"] = columns_of(accuracies)
+    line = json.dumps(record, ensure_ascii=False)
+    return Packed(kind, entry.folder.name, line)
+
+
+def compact(batches: pd.DataFrame, by_batch: bool) -> pd.DataFrame:
+    """Keep errors as they are, and of what was measured beside them what exhibits read."""
+    kept = batches.copy()
+    steps = batches["step"]
+    for name in DISTANCES:
+        kept[name] = batches.groupby(steps)[name].transform("last")
+    kept["seconds"] = batches.groupby(steps)["seconds"].transform("mean")
+    counts = batches["count"]
+    for name in ABOUT_PREDICTIONS:
+        digits = DIGITS_BY_BATCH
+        if not by_batch:
+            digits = DIGITS_BY_DOMAIN
+            sums = (batches[name] * counts).groupby(steps).transform("sum", min_count=1)
+            kept[name] = sums / counts.groupby(steps).transform("sum")
+        kept[name] = [float(f"{value:.{digits}g}") for value in kept[name]]
+    return kept
+
+
+def columns_of(table: pd.DataFrame) -> dict[str, Any]:
+    """Return a table as lists. A column of long stretches of one value is written as stretches."""
+    columns: dict[str, Any] = {}
+    for name in table:
+        values = [None if value != value else value for value in table[name].tolist()]
+        stretches = [[value, len(list(same))] for value, same in groupby(values)]
+        shorter = 2 * len(stretches) < len(values)
+        columns[str(name)] = {"stretches": stretches} if shorter else values
+    return columns
+
+
+def table_of(columns: dict[str, Any]) -> pd.DataFrame:
+    """Return the table that `columns_of` wrote."""
+    table = {}
+    for name, values in columns.items():
+        if isinstance(values, dict):
+            values = [value for value, times in values["stretches"] for _ in range(times)]
+        table[name] = pd.Series(values).infer_objects()
+    return pd.DataFrame(table)
+
+
+def run_of(record: dict[str, Any]) -> Run:
+    """Return the run of a packed line. Raises Damaged where this version does not know it."""
+    try:
+        request = RunRequest.model_validate(record["request"])
+        made_by = Provenance.from_json(record["provenance"])
+    except (ValidationError, ValueError) as error:
+        raise Damaged(f"run {record['key']} is of another version ({error})") from None
+    batches = table_of(record["batches"])
+    return Run(request, batches, table_of(record["accuracies"]), made_by)
+
+
+# ------------------------------------------------------------------------------- the table of runs
+
+
+def _severities(run: Run) -> str:
+    return " ".join(sorted({str(domain.severity) for domain in run.request.stream}))
+
+
+def _percent(value: float | None) -> float:
+    return math.nan if value is None else round(100 * value, 4)
+
+
+def _mean(run: Run, name: str) -> float:
+    """The mean of a column over the examples of the stream."""
+    weighted = run.batches[name].astype(float) * run.batches["count"]
+    return float(f"{weighted.sum(min_count=1) / run.batches['count'].sum():.6g}")
+
+
+def _last(run: Run, name: str) -> float:
+    return float(f"{float(run.batches[name].iloc[-1]):.6g}")
+
+
+def _batches(run: Run) -> int:
+    """How many batches the stream has. One of a mixed stream has a row for each of its domains."""
+    if run.request.order == "mixed":
+        return run.batches["position"].nunique()
+    return len(run.batches)
+
+
+def _weights(run: Run) -> str:
+    network = run.provenance.network
+    return ((network and network.sha256) or "")[:16]
+
+
+COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
+    "modality": ("image, text or speech", lambda run: run.request.checkpoint.modality),
+    "dataset": ("as the profile names it", lambda run: run.request.checkpoint.dataset),
+    "data": ("the clean data, as they were recognised", lambda run: run.provenance.data_source),
+    "domains": (
+        "where the shifted data come from: the generator and the textures of frost, or an archive",
+        lambda run: run.provenance.domain_source,
+    ),
+    "fingerprint": ("of the clean data", lambda run: run.provenance.fingerprint),
+    "method": ("at test time", lambda run: run.request.method),
+    "objective": ("pre-training of the network", lambda run: run.request.checkpoint.objective),
+    "weights": (
+        "where the network comes from, with the beginning of a hash",
+        lambda run: run.request.checkpoint.weights,
+    ),
+    "weights_sha256": ("beginning of the SHA-256 of its weights", _weights),
+    "network": ("its architecture", network_of),
+    "seed": (
+        "of the pre-training, and of the method's random draws",
+        lambda run: run.request.checkpoint.seed,
+    ),
+    "order_seed": (
+        "draws the order of domains and examples; empty: as stored",
+        lambda run: run.request.order_seed,
+    ),
+    "stream": (
+        "its domains in their order; one at several severities in a row comes once",
+        lambda run: " ".join(name for name, _ in groupby(one.name for one in run.request.stream)),
+    ),
+    "severities": ("of the corruptions", _severities),
+    "order": (
+        "mixed or correlated; empty: domain by domain",
+        lambda run: run.request.order,
+    ),
+    "delta": ("δ of a correlated stream", lambda run: run.request.dirichlet_delta),
+    "examples": ("of the whole stream", lambda run: int(run.batches["count"].sum())),
+    "batches": (
+        "of the stream, which are the updates of a method that learns from each",
+        _batches,
+    ),
+    "batch_size": ("the last of a domain may be shorter", lambda run: run.request.batch_size),
+    "rate": (
+        "learning rate at test time, which a method that does not learn ignores",
+        lambda run: run.request.online_learning_rate,
+    ),
+    "optimizer": (
+        "at test time; empty: the method's own",
+        lambda run: run.request.online_optimizer,
+    ),
+    "predict": (
+        "whether the recorded prediction comes after or before the update",
+        lambda run: run.request.predict,
+    ),
+    "diversity": (
+        "weight of the entropy of the mean prediction; empty: the method's own",
+        lambda run: run.request.online_diversity,
+    ),
+    "memory": (
+        "examples that BatchNorm remembers, or that a source prior adds; empty: the method's own",
+        lambda run: run.request.statistics_memory,
+    ),
+    "E": (
+        "online error in percent: the mean over domains",
+        lambda run: _percent(mean_online_error(run.batches)),
+    ),
+    "A": (
+        "average accuracy of the final model in percent (Eq. 1)",
+        lambda run: _percent(average_accuracy(run.accuracies)),
+    ),
+    **{
+        name: (
+            f"forward transfer in points by the definition `{definition}` of `metrics.py`; empty "
+            "where it was not measured",
+            lambda run, definition=definition: _percent(
+                forward_transfer(run.accuracies, definition)
+            ),
+        )
+        for name, definition in TRANSFERS.items()
+    },
+    **{
+        name: (f"{words}, mean over the stream", lambda run, name=name: _mean(run, name))
+        for name, words in {
+            "entropy_main": "entropy of z in nats",
+            "entropy_auxiliary": "entropy of a in nats; empty without θ_a",
+            "agreement": "share of examples for which z and a name one class",
+        }.items()
+    },
+    "moved_normalization": (
+        "distance of BatchNorm's scales and shifts from the source at the end of the stream",
+        lambda run: _last(run, "moved_normalization"),
+    ),
+    "moved_others": (
+        "the same of all other adapted parameters",
+        lambda run: _last(run, "moved_others"),
+    ),
+    "profile": ("that asked for it", lambda run: run.provenance.profile),
+    "code": ("hash of the code that made it", lambda run: run.provenance.code),
+    "revision": ("commit of the code that made it", lambda run: run.provenance.code_revision),
+    "device": ("that it ran on", lambda run: run.provenance.device),
+    "threads": ("of the CPU", lambda run: run.provenance.threads),
+    "torch": ("its version", lambda run: run.provenance.packages.get("torch")),
+    "seconds": ("that it took", lambda run: run.provenance.seconds),
+    "finished": ("when", lambda run: run.provenance.finished),
+}
+"""Each column of the table: what it holds, and how it is found."""
+BY_DOMAIN = "E_"
+"""The beginning of the columns with the error of each domain."""
+ORDERED_BY = ["modality", "dataset", "weights", "stream", "method", "rate", "order_seed", "key"]
+
+
+def row_of(one: Packed) -> dict[str, Any]:
+    """Return the row of a packed run."""
+    record = json.loads(one.line)
+    run = run_of(record)
+    row: dict[str, Any] = {"key": one.key}
+    row |= {name: value(run) for name, (_, value) in COLUMNS.items()}
+    by_domain = online_errors(run.batches).groupby("domain").mean()
+    row |= {f"{BY_DOMAIN}{name}": round(100 * error, 4) for name, error in by_domain.items()}
+    row["entropies"] = record["entropies"]
+    row["sha256"] = hashlib.sha256(one.line.encode()).hexdigest()[:16]
+    return row
+
+
+def runs_table(entries: Iterable[Packed]) -> pd.DataFrame:
+    """Return the table of the runs among these entries, in an order that only they decide."""
+    rows = [row_of(one) for one in entries if one.kind == "runs"]
+    table = pd.DataFrame(rows)
+    by_domain = sorted(name for name in table if name.startswith(BY_DOMAIN))
+    names = ["key", *COLUMNS, *by_domain, "entropies", "sha256"]
+    if table.empty:
+        return pd.DataFrame(columns=names)
+    return table[names].sort_values(ORDERED_BY, na_position="first", ignore_index=True)
+
+
+def dictionary() -> str:
+    """Return what the columns of the table are, as Markdown."""
+    described = {"key": "of the run in a store"}
+    described |= {name: about for name, (about, _) in COLUMNS.items()}
+    described |= {
+        f"{BY_DOMAIN}DOMAIN": "online error on that domain in percent, mean over its severities; "
+        "empty where the stream has no such domain",
+        "entropies": "whether the batches have them by batch or their means by domain",
+        "sha256": "beginning of the SHA-256 of the run's line in the batches",
+    }
+    table = pd.Series(described, name="what it holds").rename_axis("column").to_frame()
+    return (
+        "# The runs\n\n"
+        f"`{TABLE}` has a row per run behind the figures. Written by "
+        "`study/tools/runs_table.py`, whose first lines say what the other files are and how the "
+        "runs are filed in a store again.\n\n"
+        f"{markdown(table)}\n"
+    )
+
+
+# ---------------------------------------------------------------------------------- files and back
+
+
+def read_packed(folder: Path = FOLDER) -> dict[str, Packed]:
+    """Return the packed entries of a folder by key.
+
+    Raises Damaged for a file that is not the one that was written.
+    """
+    found: dict[str, Packed] = {}
+    for path in sorted(folder.glob("*.jsonl.xz")):
+        try:
+            text = lzma.decompress(path.read_bytes()).decode()
+        except (lzma.LZMAError, EOFError, UnicodeDecodeError) as error:
+            raise Damaged(f"{path} is no whole .xz file ({error})") from None
+        if path.name != file_name(text):
+            raise Damaged(f"{path} is not the file that was written: {file_name(text)}")
+        for line in text.splitlines():
+            record = json.loads(line)
+            found[record["key"]] = Packed(record["kind"], record["key"], line)
+    return found
+
+
+def file_name(text: str) -> str:
+    """Return the name of the file of packed lines."""
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl.xz"
+
+
+def read_results(results: Path, by_batch: Sequence[str] = BY_BATCH) -> dict[str, Packed]:
+    """Pack every entry of a results folder except networks. Unfinished ones are left out.
+
+    Raises Damaged for an entry that is not as it was written, or of another version.
+    """
+    found = {}
+    for kind in PACKED_KINDS:
+        for path in sorted((results / kind).glob("*/")):
+            if "." in path.name:  # unfinished, or set aside
+                continue
+            try:
+                found[path.name] = packed(read_entry(path), by_batch)
+            except Damaged as error:
+                raise Damaged(f"{path}: {error}") from None
+    return found
+
+
+def pack(
+    results: Sequence[Path], folder: Path = FOLDER, by_batch: Sequence[str] = BY_BATCH
+) -> tuple[int, int]:
+    """Add the entries of results folders to the packed ones, and write the table anew.
+
+    Returns how many were added and how many there are. What is there already stays. Raises
+    ValueError for a result that differs from the one that is there, and Damaged; nothing is written
+    then.
+    """
+    there = read_packed(folder)
+    new: dict[str, Packed] = {}
+    for one in results:
+        for key, entry in read_results(one, by_batch).items():
+            known = there.get(key) or new.get(key)
+            if known is None:
+                new[key] = entry
+            else:
+                check_same(known, entry, one)
+    folder.mkdir(parents=True, exist_ok=True)
+    if new:
+        text = "\n".join(new[key].line for key in sorted(new)) + "\n"
+        content = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
+        write_atomically(folder / file_name(text), lambda file: file.write(content))
+    together = there | new
+    table = runs_table(together.values()).to_csv(index=False)
+    write_atomically(folder / TABLE, lambda file: file.write(table.encode()))
+    write_atomically(folder / DICTIONARY, lambda file: file.write(dictionary().encode()))
+    return len(new), len(together)
+
+
+def check_same(known: Packed, other: Packed, place: Path) -> None:
+    """Raise ValueError where two entries of one request, data and code have other results."""
+    records = [json.loads(one.line) for one in (known, other)]
+    outcomes = []
+    for record in records:
+        errors = record.get("batches", {}).get("errors")
+        outcomes.append((errors, record.get("accuracies"), record["found"]))
+    if outcomes[0] == outcomes[1]:
+        return
+    method = records[0]["request"].get("method", known.kind)
+    devices = [record["provenance"]["device"] for record in records]
+    raise ValueError(
+        f"{place}: {method} ({known.key}) has another result than the one that is packed, with the "
+        f"same request, data and code ({devices[1]} and {devices[0]}): pack it into a folder of "
+        "its own (--folder)"
+    )
+
+
+def check(folder: Path = FOLDER) -> int:
+    """Return how many entries are packed.
+
+    Raises Damaged where the table or the dictionary is not the one that the batches give.
+    """
+    entries = read_packed(folder)
+    written = {
+        TABLE: runs_table(entries.values()).to_csv(index=False),
+        DICTIONARY: dictionary(),
+    }
+    for name, text in written.items():
+        path = folder / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            raise Damaged(f"{path} is not what the batches give: run `pack` without a folder")
+    return len(entries)
+
+
+def unpack(results: Path, folder: Path = FOLDER) -> int:
+    """File all packed entries in a results folder; returns how many there are.
+
+    What is there already stays. Raises Damaged where table and batches do not fit.
+    """
+    check(folder)
+    entries = read_packed(folder)
+    store = Store(results)
+    for one in entries.values():
+        record = json.loads(one.line)
+        kind = RunRequest if one.kind == "runs" else CheckpointRequest
+        request = kind.model_validate(record["request"])
+
+        def make(place: Path, record: dict[str, Any] = record) -> Made:
+            for name in ("batches", "accuracies"):
+                if name in record:
+                    table_of(record[name]).to_csv(place / f"{name}.csv", index=False)
+            told = "unpacked"
+            if record.get("entropies") == "by domain":
+                told += "; entropies are means by domain"
+            made_by = replace(Provenance.from_json(record["provenance"]), filed=told)
+            return Made(made_by, record["found"])
+
+        store.make_once(one.kind, request, tuple(record["content"]), make)
+    return len(entries)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one of the three commands."""
+    parser = argparse.ArgumentParser(
+        prog="runs_table", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("command", choices=("pack", "check", "unpack"))
+    parser.add_argument("results", nargs="*", type=Path, help="results folders")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the packed runs")
+    parser.add_argument(
+        "--by-batch", nargs="*", default=BY_BATCH, help="methods whose entropies stay by batch"
+    )
+    asked = parser.parse_args(arguments)
+    try:
+        if asked.command == "pack":
+            for results in asked.results:
+                if not results.is_dir():
+                    raise ValueError(f"{results} is no folder")
+            added, count = pack(asked.results, asked.folder, asked.by_batch)
+            print(f"{added} entries added, {count} in {asked.folder}")
+        elif asked.command == "check":
+            print(f"{check(asked.folder)} entries, as they were written")
+        else:
+            if len(asked.results) != 1:
+                raise ValueError("unpack needs one results folder")
+            count = unpack(asked.results[0], asked.folder)
+            print(f"{count} entries in {asked.results[0]}")
+    except (Damaged, ValueError, OSError) as error:
+        parser.exit(2, f"runs_table: {error}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""The committed runs: what is packed comes back, and nothing else does."""
+
+import lzma
+import re
+import shutil
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_up_runs import Numbers, keep, made_up_runs, points_of, quick
+
+from study.exhibits import EXHIBITS
+from study.exhibits.kit.runs import Runs
+from study.requests import code_of_theorem
+from study.settings import Settings
+from study.store import Damaged, Made, Run, Store
+from study.tools.runs_table import FOLDER, check, main, pack, unpack
+
+DRAWN = ("main_image", "step_size", "uncertainty", "theorem")
+
+
+def settings_in(folder: Path) -> Settings:
+    return quick(
+        results_folder=str(folder),
+        image_dataset="cifar10",
+        image_methods=("erm", "adabn", "tent", "cotta", "cascade"),
+        image_batch_size=32,
+        seeds=(0, 1),
+    )
+
+
+def drawn_from(run: Run) -> Run:
+    """The run with numbers of its own in every batch: errors, entropies, distances, accuracies."""
+    generator = np.random.default_rng(zlib.crc32(run.request.key().encode()))
+    count = len(run.batches)
+    batches = run.batches.assign(
+        errors=generator.integers(0, 9, count),
+        entropy_main=generator.random(count).round(3),
+        entropy_auxiliary=(run.batches["entropy_auxiliary"] * generator.random(count)).round(3),
+        agreement=(run.batches["agreement"] * generator.random(count)).round(3),
+        moved_normalization=np.sqrt(np.arange(count)),
+        moved_others=np.arange(count) / 7,
+    )
+    accuracies = run.accuracies.assign(accuracy=generator.random(len(run.accuracies)))
+    return replace(run, batches=batches, accuracies=accuracies)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A results folder with made-up runs of several exhibits, and a check of Theorem 1."""
+    settings = settings_in(tmp_path_factory.mktemp("made") / "results")
+    store = Store(settings.results_path)
+    numbers = Numbers((2,) * 12, count=32)
+    runs = made_up_runs(settings, lambda *asked: numbers, points_of(settings, DRAWN), (0, 1))
+    for run in runs:
+        keep(store, drawn_from(run))
+    of_meta = next(run for run in runs if run.request.checkpoint.objective == "meta")
+    content = (of_meta.provenance.fingerprint, code_of_theorem("image"))
+    found = {"error_chain_rule": 0.123456789, "least": float("nan")}
+    request = of_meta.request.checkpoint
+    store.make_once("theorem", request, content, lambda _: Made(of_meta.provenance, found))
+    return settings
+
+
+@pytest.fixture(scope="module")
+def packed_once(made: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """These runs, packed."""
+    folder = tmp_path_factory.mktemp("packed") / "runs"
+    pack([made.results_path], folder)
+    return folder
+
+
+@pytest.fixture
+def packed(packed_once: Path, tmp_path: Path) -> Path:
+    """The same in a folder of the test's own."""
+    return shutil.copytree(packed_once, tmp_path / "packed")
+
+
+def tables(settings: Settings) -> dict[str, str]:
+    """What every table of the exhibits says, and every number behind it."""
+    runs = Runs(settings)
+    said = {}
+    for name in DRAWN:
+        shown = EXHIBITS[name].show(runs)
+        assert shown.numbers is not None and len(shown.numbers), f"{name}: {shown.lines}"
+        said[f"{name}, numbers"] = shown.numbers.to_csv()
+        for part in shown.parts:
+            if isinstance(part.content, pd.DataFrame):
+                said[part.name] = part.content.to_csv()
+    return said
+
+
+def test_the_exhibits_drawn_from_packed_runs_are_the_same(
+    made: Settings, packed: Path, tmp_path: Path
+) -> None:
+    there = settings_in(tmp_path / "elsewhere")
+    count = check(packed)
+    for _ in range(2):  # what is there already stays
+        assert unpack(there.results_path, packed) == count > 20
+    wanted = tables(made)
+    found = tables(there)
+    assert "step-size" in found and "theorem" in found and "uncertainty-severity" in found
+    assert found == wanted
+
+
+def test_the_table_says_what_the_runs_say(made: Settings, packed: Path) -> None:
+    table = pd.read_csv(packed / "runs.csv").set_index("key")
+    runs = {run.request.key(*_content(run)): run for run in Store(made.results_path).runs()}
+    assert set(table.index) == set(runs)
+    for key, run in runs.items():
+        row = table.loc[key]
+        fog = run.batches[run.batches["domain"] == "fog"]
+        assert row["E_fog"] == pytest.approx(
+            100 * fog["errors"].sum() / fog["count"].sum(), abs=1e-4
+        )
+        assert row["batches"] == len(run.batches)
+        assert row["moved_others"] == pytest.approx(run.batches["moved_others"].iloc[-1], rel=1e-5)
+        assert row["method"] == run.method and row["seed"] == run.seed
+    dictionary = (packed / "README.md").read_text()
+    described = set(re.findall(r"^\| (\w+) \|", dictionary, flags=re.MULTILINE))
+    assert {re.sub("^E_.*", "E_DOMAIN", name) for name in ["key", *table]} == described - {"column"}
+
+
+def _content(run: Run) -> tuple[str, str, str]:
+    made_by = run.provenance
+    return made_by.fingerprint, made_by.domain_source, made_by.code
+
+
+def test_a_later_session_adds_a_file_and_leaves_the_others(
+    made: Settings, packed: Path, tmp_path: Path
+) -> None:
+    before = {path.name: path.read_bytes() for path in packed.glob("*.xz")}
+    later = settings_in(tmp_path / "later")
+    store = Store(later.results_path)
+    points = points_of(later, ["main_image"])
+    for run in made_up_runs(later, lambda *asked: Numbers((1,) * 12), points, (5,)):
+        keep(store, run)
+    assert pack([made.results_path, later.results_path], packed)[0] == len(points)
+    after = {path.name: path.read_bytes() for path in packed.glob("*.xz")}
+    assert len(after) == 2 and before.items() < after.items()
+    rows = pd.read_csv(packed / "runs.csv")["seed"].value_counts()
+    assert rows[5] == len(points) and rows[0] > len(points)
+    files = {path.name: path.read_bytes() for path in packed.iterdir()}
+    assert pack([later.results_path], packed)[0] == 0, "all of them are there"
+    assert {path.name: path.read_bytes() for path in packed.iterdir()} == files
+
+
+@pytest.mark.parametrize("errors", [3, 2])
+def test_another_result_of_one_request_and_code_is_refused(errors: int, tmp_path: Path) -> None:
+    """Equal errors on another device are the same result."""
+    folder = tmp_path / "packed"
+    for name, wrong in (("one", 2), ("other", errors)):
+        settings = settings_in(tmp_path / name)
+        points = points_of(settings, ["main_image"])[:1]
+        numbers = Numbers((wrong,) * 12)
+        [run] = made_up_runs(settings, lambda *asked, shown=numbers: shown, points, (0,))
+        keep(
+            Store(settings.results_path),
+            replace(run, provenance=replace(run.provenance, device=name)),
+        )
+    pack([tmp_path / "one"], folder)
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    if errors == 2:
+        assert pack([tmp_path / "other"], folder) == (0, 1)
+    else:
+        with pytest.raises(
+            ValueError, match=r"other: erm \(\w+\) has another result .*other and one"
+        ):
+            pack([tmp_path / "other"], folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+
+
+def change_text(path: Path) -> None:
+    """Exchange two digits of one E."""
+    text = path.read_text()
+    found = re.search(r",(\d)(\d)\.\d+,", text)
+    assert found and found[1] != found[2]
+    path.write_text(text.replace(found[0], f",{found[2]}{found[1]}{found[0][3:]}", 1))
+
+
+def change_batches(path: Path) -> None:
+    """Exchange the errors of two batches, which leaves E as it is."""
+    text = lzma.decompress(path.read_bytes()).decode()
+    found = re.search(r'"errors": \[(\d), (\d), (\d)', text)
+    assert found
+    one, two, three = found.groups()
+    swapped = (
+        f'"errors": [{three}, {two}, {one}' if one != three else f'"errors": [{two}, {one}, {three}'
+    )
+    assert swapped != found[0]
+    path.write_bytes(lzma.compress(text.replace(found[0], swapped, 1).encode()))
+
+
+def change_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damage", "said"),
+    [
+        ("runs.csv", change_text, "runs.csv is not what the batches give"),
+        ("README.md", change_byte, "README.md is not what the batches give"),
+        ("*.xz", change_batches, "is not the file that was written"),
+        ("*.xz", change_byte, "is no whole .xz file"),
+        ("*.xz", Path.unlink, "runs.csv is not what the batches give"),
+    ],
+)
+def test_a_changed_byte_is_refused(
+    packed: Path, tmp_path: Path, pattern: str, damage: Callable[[Path], None], said: str
+) -> None:
+    [path] = packed.glob(pattern)
+    damage(path)
+    with pytest.raises(Damaged, match=said):
+        unpack(tmp_path / "results", packed)
+    assert not (tmp_path / "results").exists()
+
+
+def test_entropies_stay_by_batch_only_where_they_are_drawn_so(
+    made: Settings, packed: Path, tmp_path: Path
+) -> None:
+    unpack(tmp_path / "results", packed)
+    original = {run.request: run for run in Store(made.results_path).runs()}
+    for run in Store(tmp_path / "results").runs():
+        before = original[run.request].batches
+        by_batch = run.method in ("adabn", "cascade")
+        varied = run.batches.groupby("step")["entropy_main"].nunique().min() > 1
+        assert varied == by_batch
+        assert by_batch != ("means by domain" in str(run.provenance.filed))
+        means = [
+            (each["entropy_main"] * each["count"]).groupby(each["step"]).sum()
+            for each in (before, run.batches)
+        ]
+        np.testing.assert_allclose(*means, rtol=1e-4)
+        assert run.batches["errors"].equals(before["errors"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["unpack"], "unpack needs one results folder"),
+        (["pack", "nowhere"], "nowhere is no folder"),
+        (["check", "--folder", "nowhere"], "nowhere/runs.csv is not what the batches give"),
+    ],
+)
+def test_the_command_says_in_one_line_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    told = capsys.readouterr()
+    assert stopped.value.code == 2 and not told.out
+    assert told.err.startswith(f"runs_table: {said}") and told.err.count("\n") == 1
+
+
+def test_the_committed_runs_are_as_they_were_written() -> None:
+    if not FOLDER.exists():
+        pytest.skip("no run is committed")
+    assert check() > 0
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 10_000_000
