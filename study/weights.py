@@ -125,7 +125,7 @@ def find(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> B
             raise NetworkError(
                 f"{path} was trained beside other reviews of source or targets ({described.data})"
             )
-        # It may well be meant: one learns from JPEG copies, and is measured on the official pixels.
+        # It may well be meant: a network can be measured on images of another kind.
         warnings.warn(f"networks trained on {described.data} meet {dataset.source}", stacklevel=2)
     built = new_network(dataset, described.network, described.objective, seed)
     _load_content(built, content, path)

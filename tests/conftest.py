@@ -133,12 +133,6 @@ def real_data(name: str) -> Path:
     return path
 
 
-@pytest.fixture(scope="session")
-def real_cifar10() -> Path:
-    """The folder of the JPEG copies of CIFAR-10."""
-    return real_data("cifar10-jpeg/train.npz").parent
-
-
 PATIENCE = 600
 """Seconds that tests wait for another process. A busy machine may take many times as long as an
 idle one.

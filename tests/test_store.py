@@ -4,22 +4,18 @@ import errno
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
-import tarfile
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from cascadetta_lib.data.streams import Domain
-from cascadetta_lib.evaluation.metrics import mean_online_error
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.training.objectives import Training
 from study import provenance as module
@@ -27,9 +23,7 @@ from study import requests as requests_module
 from study import store as store_module
 from study.provenance import NetworkOrigin, Provenance
 from study.requests import CheckpointRequest, RunRequest, code_of_theorem
-from study.settings import load_profile
 from study.store import Made, Store, StoreError
-from study.study import Study
 
 ROOT = Path(__file__).parents[1]
 CHECKPOINT = CheckpointRequest(
@@ -389,90 +383,3 @@ def test_provenance_names_code_device_threads_and_versions(monkeypatch: pytest.M
     )
     monkeypatch.setattr(module.torch.cuda, "is_available", lambda: False)
     assert module.choose_device("auto") == "cpu"
-
-
-FOLDERS = sorted({path.parent for path in ROOT.glob("figures/*/*runs.tar.xz")})
-
-
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_committed_runs_are_whole_and_are_those_behind_the_committed_numbers(
-    folder: Path, tmp_path: Path
-) -> None:
-    for archive in folder.glob("*runs.tar.xz"):
-        with tarfile.open(archive) as packed:
-            packed.extractall(tmp_path, filter="data")
-    places = sorted(tmp_path.glob("runs/*"))
-    assert places
-    check = ["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"]
-    measured = []
-    for place in places:
-        assert subprocess.run(check, cwd=place).returncode == 0
-        made_by = json.loads((place / "entry.json").read_text())["provenance"]
-        assert not any(str(value).startswith("/") for value in made_by.values())
-        measured.append(100 * mean_online_error(pd.read_csv(place / "batches.csv")))
-        card = (made_by.get("network") or {}).get("card") or {}
-        if "weights_sha256" not in card:
-            continue
-        # The card of a network that is not shipped is kept beside the numbers that came of it.
-        name = f"{card['objective']}-{card['seed']}.json"
-        kept_at = [ROOT / "weights" / name, *folder.glob(f"*/{name}")]
-        [path] = [path for path in kept_at if path.exists()]
-        now = json.loads(path.read_text())
-        assert now["weights_sha256"] == card["weights_sha256"]
-        assert now["network"] == card["network"]
-    errors = np.array(measured)
-    tables = {path.name: pd.read_csv(path, dtype=str) for path in folder.glob("*-numbers.csv")}
-    # Tables of before runs were kept do not name the revision of each.
-    kept = {name: table for name, table in tables.items() if "code_revision" in table}
-    assert kept
-    for name, table in kept.items():
-        off = np.abs(table["E"].astype(float).to_numpy()[:, None] - errors).min(axis=1)
-        assert off.max() < 5.1e-5, (
-            name
-        )  # half of the last of the four decimals that older tables have
-
-
-def test_the_hashes_of_the_second_laptop_are_those_of_the_runs_that_are_kept(
-    tmp_path: Path,
-) -> None:
-    with tarfile.open(ROOT / "figures" / "laptop" / "runs.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    found = set()
-    for path in tmp_path.glob("runs/*"):
-        batches, accuracies = (
-            (path / f"{name}.csv").read_text() for name in ("batches", "accuracies")
-        )
-        text = re.sub(r",[^,\n]*$", "", batches, flags=re.MULTILINE) + accuracies
-        found.add(hashlib.sha256(text.encode()).hexdigest()[:16])
-    told = re.findall(
-        r"\| ([0-9a-f]{16}) \|", (ROOT / "figures" / "laptop" / "again.md").read_text()
-    )
-    assert len(told) == 8 and set(told) <= found
-
-
-def test_the_shipped_cascade_does_again_what_was_kept_of_laptop(
-    real_cifar10: Path, tmp_path: Path
-) -> None:
-    """The first two domains of its main table. On the machine that made it they come out bit for
-    bit; another kind of CPU adds up in another order."""
-    with tarfile.open(ROOT / "figures" / "laptop" / "runs.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    [kept] = [
-        path.parent
-        for path in tmp_path.glob("runs/*/entry.json")
-        if json.loads(path.read_text())["request"]["method"] == "cascade"
-    ]
-    asked = json.loads((kept / "entry.json").read_text())["request"]
-    batches = pd.read_csv(kept / "batches.csv")
-    changes = {"results_folder": str(tmp_path / "new"), "data_folder": str(tmp_path / "data")}
-    settings = load_profile(
-        "laptop",
-        {"image_dataset": f"npz:{real_cifar10}", "image_forward_transfer": False} | changes,
-    )
-    run = Study(settings).varied(stream=("gaussian_noise", "shot_noise")).run("cascade")
-    assert run.request.checkpoint.weights == asked["checkpoint"]["weights"]
-    found = run.batches
-    wanted = batches.head(len(run.batches))
-    assert found["count"].tolist() == wanted["count"].tolist() and found["count"].sum() == 320
-    assert abs(found["errors"].sum() - wanted["errors"].sum()) <= 2
-    assert np.allclose(found["entropy_main"], wanted["entropy_main"], rtol=0.002)

@@ -1,9 +1,8 @@
 """`cifar10_sample:FILE`: the first images of CIFAR-10's official test set, for measuring networks
 that are brought.
 
-The file holds x, uint8 (N, 32, 32, 3), and y, int64 (N,), of torchvision's CIFAR10(train=False),
-since a JPEG copy of an image is a corruption of its own. There are no source images: nothing can be
-trained on it.
+The file holds x, uint8 (N, 32, 32, 3), and y, int64 (N,), of torchvision's CIFAR10(train=False).
+There are no source images: nothing can be trained on it.
 """
 
 from pathlib import Path

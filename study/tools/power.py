@@ -8,6 +8,7 @@ correlation of the parts over the stored seeds, and judged by the rules themselv
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=ROOT / "figures" / "study")
-    parser.add_argument("--data", default="npz-cifar10-jpeg", help="how its files begin")
+    parser.add_argument("--data", default="cifar10", help="how its files begin")
     asked = parser.parse_args()
     by_name = {claim.identifier: claim for claim in CLAIMS}
     rows = []
@@ -125,7 +126,13 @@ def main() -> None:
         print(rows[-1], file=sys.stderr, flush=True)
     table = pd.DataFrame(rows).set_index("claim")
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(TEXT.format(table=markdown(table), trials=TRIALS), encoding="utf-8")
+    text = TEXT.format(
+        table=markdown(table),
+        trials=TRIALS,
+        data=asked.data,
+        folder=Path(os.path.relpath(asked.folder, ROOT)).as_posix(),
+    )
+    PAGE.write_text(text, encoding="utf-8")
 
 
 TEXT = """# How likely a verdict is
@@ -145,9 +152,8 @@ there is one part, and is far less where several parts must all hold; the second
 {table}
 
 *How it is made.* Values per seed are drawn {trials} times from a normal distribution with the
-spread and correlation of the parts over the stored seeds (three networks trained on JPEG copies
-of CIFAR-10, 2,000 images a domain), and each draw is judged by the first reading of the claim.
-The number of draws makes each percentage
+spread and correlation of the parts over the stored seeds (files `{data}-*` in `{folder}`), and
+each draw is judged by the first reading of the claim. The number of draws makes each percentage
 uncertain by up to 3.5 points (one standard error). *What it does not know:* a spread that was
 estimated from three seeds is itself uncertain by a factor of two or so, and on the full stream
 methods that drift spread more.

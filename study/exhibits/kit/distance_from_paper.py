@@ -20,9 +20,8 @@ PAPER_ROWS = {
 """The method of the paper beside whose row a variant is shown."""
 BESIDE_ITS_ROW = (
     "The interval is a bootstrap over blocks of distinct images, a batch each, given the networks. "
-    "Distances in points; none for a published network on JPEG copies, which are harder for it. "
-    "Tent (Adam) stands beside Tent's row; the cascade with Adam, with θ_m fixed and without θ_a "
-    "at test time beside the cascade's."
+    "Distances in points. Tent (Adam) stands beside Tent's row; the cascade with Adam, with θ_m "
+    "fixed and without θ_a at test time beside the cascade's."
 )
 INSIDE = "the paper's E in it"
 

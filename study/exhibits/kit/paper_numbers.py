@@ -34,16 +34,16 @@ def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
 
     - where the paper has none,
     - where the data do not compare with the paper's (see `rendering.stand_in`), and
-    - where others trained the network on originals and the run was on other images, such as JPEG
-      copies, which are harder for it.
+    - where others trained the network and the run was on a sample of other images than the
+      official ones.
     """
     asked = run.request.checkpoint
     values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
     values = values.replace(OUR_NAMES)
     values["row"] = values["method"] + ", " + values["variant"]
-    from_files = asked.dataset_kind in ("npz", "cifar10_sample")
-    copies = from_files and run.provenance.fingerprint != OFFICIAL
-    if stand_in(run) or (copies and asked.published):
+    is_sample = asked.dataset_kind == "cifar10_sample"
+    others = is_sample and run.provenance.fingerprint != OFFICIAL
+    if stand_in(run) or (others and asked.published):
         return values[:0]
     values = values[values["table"] == table]
     values = values[values["dataset"] == run.provenance.compare_with]
