@@ -33,6 +33,7 @@ DATA_MODULES: dict[Modality, str] = {
 TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
 MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator",)
 THEOREM_MODULES = ("cascadetta_lib.training.theorem",)
+VARIANCE_MODULES = ("cascadetta_lib.evaluation.batch_variance",)
 
 
 class Request(BaseModel, frozen=True, extra="forbid"):
@@ -48,7 +49,7 @@ class Request(BaseModel, frozen=True, extra="forbid"):
         """Return the name of its entry.
 
         content: the fingerprint of the data; for a run, the source of its domains; and the hash of
-        the code that makes the entry (`code_of_training`, `code_of_run` or `code_of_theorem`).
+        the code that makes the entry, such as `code_of_run`.
         """
         fields = type(self).model_fields
         unasked = {name for name in self.later if getattr(self, name) == fields[name].default}
@@ -116,6 +117,28 @@ class RunRequest(Protocol, Request):
     def with_transfer(self) -> "RunRequest":
         """The same request with F as well. Its run has the same E and A."""
         return self.model_copy(update={"forward_transfer": True})
+
+
+class VarianceRequest(Request):
+    """A request for the errors of a batch's variance at each BatchNorm layer of a network.
+
+    stream: the domains that they are measured on, in an order that does not matter.
+    """
+
+    checkpoint: CheckpointRequest
+    stream: tuple[Domain, ...]
+    batch_size: int
+    test_size: int | None
+
+    @classmethod
+    def of(cls, asked: RunRequest) -> "VarianceRequest":
+        """Return the request on the network, the domains and the batches of a run."""
+        return cls(
+            checkpoint=asked.checkpoint,
+            stream=tuple(sorted(set(asked.stream))),
+            batch_size=asked.batch_size,
+            test_size=asked.test_size,
+        )
 
 
 def single_dataset(settings: Settings, modality: Modality) -> DatasetName:
@@ -193,6 +216,11 @@ def code_of_training(modality: Modality) -> str:
 def code_of_theorem(modality: Modality) -> str:
     """Hash the code that trains a network and checks Theorem 1 on it."""
     return code_hash([*THEOREM_MODULES, *TRAINING_MODULES, DATA_MODULES[modality]])
+
+
+def code_of_variance(modality: Modality) -> str:
+    """Hash the code that trains a network and measures a batch's variance in it."""
+    return code_hash([*VARIANCE_MODULES, *TRAINING_MODULES, DATA_MODULES[modality]])
 
 
 def code_of_run(request: RunRequest) -> str:

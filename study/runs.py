@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import MIXED
+from cascadetta_lib.evaluation.batch_variance import Layer, batch_variance
 from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.methods import METHODS, Method
@@ -18,7 +19,14 @@ from cascadetta_lib.training.objectives import Training
 from cascadetta_lib.training.pretrain import new_network
 from study import weights
 from study.checkpoints import Context, find_checkpoint
-from study.requests import RunRequest, batch_size, code_of_run, run_request
+from study.requests import (
+    RunRequest,
+    VarianceRequest,
+    batch_size,
+    code_of_run,
+    code_of_variance,
+    run_request,
+)
 from study.sections import Section
 from study.store import Made, Run, load_run
 
@@ -63,6 +71,28 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
     entry = context.store.make_once("runs", request, content, make)
     context.store.remember_data(request.checkpoint, content[:2])
     return load_run(entry)
+
+
+def find_batch_variance(context: Context, run: Run) -> list[Layer]:
+    """Return the errors of a batch's variance in the network of a run, measured now if the store
+    does not have them.
+
+    Raises ValueError where the run's domains have too few examples for two batches.
+    """
+    request = VarianceRequest.of(run.request)
+    dataset = context.dataset
+    code = code_of_variance(context.modality)
+
+    def make(folder: Path) -> Made:
+        checkpoint = find_checkpoint(context, request.checkpoint.objective)
+        began = time.perf_counter()
+        layers = batch_variance(checkpoint.model, dataset, request.stream, request.batch_size)
+        made_by = context.provenance(time.perf_counter() - began, code=code)
+        return Made(made_by, {"layers": layers})
+
+    content = (dataset.fingerprint, dataset.domain_source, code)
+    found: list[Layer] = context.store.make_once("variance", request, content, make).found["layers"]
+    return found
 
 
 def build_method(

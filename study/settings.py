@@ -32,6 +32,7 @@ RESERVED = (
     "checkpoints",
     "runs",
     "theorem",
+    "variance",
     "data-at-hand",
     "store-format",
 )  # what the results folder holds beside the folders of the profiles

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import pandas as pd
 from filelock import FileLock, Timeout
@@ -27,13 +27,16 @@ from pooch import file_hash
 from pydantic import ValidationError
 
 from cascadetta_lib.data.base import set_aside, write_atomically
+from cascadetta_lib.evaluation.batch_variance import Layer
 from study.provenance import Provenance
 from study.requests import (
     STORE_FORMAT,
     CheckpointRequest,
     Request,
     RunRequest,
+    VarianceRequest,
     code_of_theorem,
+    code_of_variance,
 )
 
 DESCRIPTION = "entry.json"
@@ -42,8 +45,15 @@ FORMAT_FILE = "store-format"
 """The file of a store that says which form its entries have."""
 PATIENCE = 5
 """Seconds that a process waits for another one, until it says what it waits for."""
-Kind = Literal["checkpoints", "runs", "theorem"]
-KINDS: tuple[Kind, ...] = ("checkpoints", "runs", "theorem")
+Kind = Literal["checkpoints", "runs", "theorem", "variance"]
+REQUESTS: dict[Kind, type[Request]] = {
+    "checkpoints": CheckpointRequest,
+    "runs": RunRequest,
+    "theorem": CheckpointRequest,
+    "variance": VarianceRequest,
+}
+"""The kinds of entries, and what each answers."""
+KINDS = tuple(REQUESTS)
 BATCH_COLUMNS = {"step", "position", "count", "errors"}
 ACCURACY_COLUMNS = {"step", "kind", "after", "accuracy"}
 
@@ -262,6 +272,17 @@ class Store:
         entry = _sound(self.path("theorem", request, content))
         return entry.found if entry else None
 
+    def batch_variance(self, run: Run) -> list[Layer] | None:
+        """Return what batch_variance found of the network of `run`, on its domains, a layer each.
+
+        None where today's code has not measured it.
+        """
+        made_by = run.provenance
+        code = code_of_variance(run.request.checkpoint.modality)
+        content = (made_by.fingerprint, made_by.domain_source, code)
+        entry = _sound(self.path("variance", VarianceRequest.of(run.request), content))
+        return entry.found["layers"] if entry else None
+
 
 @cache
 def check_locks(folder: Path) -> None:
@@ -299,9 +320,8 @@ def read_entry(folder: Path) -> Entry:
         raise Damaged(f"its file {DESCRIPTION} describes no entry")
     if "request" not in described:
         raise Damaged(f"its file {DESCRIPTION} describes no entry")
-    kind = RunRequest if folder.parent.name == "runs" else CheckpointRequest
     try:
-        request = kind.model_validate(described["request"])
+        request = REQUESTS[cast(Kind, folder.parent.name)].model_validate(described["request"])
         content = tuple(str(one) for one in described["content"])
     except (ValidationError, KeyError, TypeError):
         raise OtherVersion("its request is that of another version") from None

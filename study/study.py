@@ -12,6 +12,7 @@ from torch import nn
 
 from cascadetta_lib.data import OPTIONS, load_dataset
 from cascadetta_lib.data.base import Dataset, Modality, Options
+from cascadetta_lib.evaluation.batch_variance import Layer
 from study import weights
 from study.checkpoints import Checkpoint, Context, check_theorem_of, find_checkpoint
 from study.provenance import choose_device
@@ -23,7 +24,7 @@ from study.requests import (
     run_request,
     single_dataset,
 )
-from study.runs import check_all, find_run, objectives_of
+from study.runs import check_all, find_batch_variance, find_run, objectives_of
 from study.settings import Settings
 from study.store import Run, Store
 
@@ -140,3 +141,10 @@ class Study:
         few data.
         """
         return find_run(self.context, method, objective)
+
+    def batch_variance(self, run: Run) -> list[Layer]:
+        """Return how well a batch knows the variance at each BatchNorm layer of a run's network.
+
+        See evaluation.batch_variance. Raises ValueError where there are too few examples.
+        """
+        return find_batch_variance(self.context, run)

@@ -43,9 +43,9 @@ from cascadetta_lib.evaluation.metrics import (
 from study.exhibits.kit.rendering import markdown, network_of
 from study.exhibits.kit.runs import TRANSFERS
 from study.provenance import Provenance
-from study.requests import CheckpointRequest, RunRequest
+from study.requests import RunRequest
 from study.settings import ROOT
-from study.store import KINDS, Damaged, Entry, Kind, Made, Run, Store, read_entry
+from study.store import KINDS, REQUESTS, Damaged, Entry, Kind, Made, Run, Store, read_entry
 
 FOLDER = ROOT / "figures" / "runs"
 TABLE = "runs.csv"
@@ -448,8 +448,7 @@ def unpack(results: Path, folder: Path = FOLDER) -> int:
     store = Store(results)
     for one in entries.values():
         record = json.loads(one.line)
-        kind = RunRequest if one.kind == "runs" else CheckpointRequest
-        request = kind.model_validate(record["request"])
+        request = REQUESTS[one.kind].model_validate(record["request"])
 
         def make(place: Path, record: dict[str, Any] = record) -> Made:
             for name in ("batches", "accuracies"):

@@ -12,13 +12,12 @@ from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.intervals import interval_over_images, interval_text
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
+from study.exhibits.kit.points import source_prior_points
 from study.exhibits.kit.runs import Point, Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, legend
 from study.exhibits.kit.tables import differences, metrics_by_label
 from study.settings import Settings
 
-PRIORS = (8, 16, 32, 64, 128)
-"""How many examples the source counts against the batch."""
 LEARNING_PRIOR = 32
 """The same where methods that learn are put on top."""
 BLENDED = {"tent": "tent_source_prior", "cascade": "cascade_source_prior"}
@@ -53,10 +52,9 @@ class SourceStatistics(Exhibit):
             network = NETWORKS[objective] if len(objectives) > 1 else ""
             named = ("tent",) if objective == "erm" else ("tent", "cascade")
             learning = [name for name in named if name in settings.image.methods]
-            for name in ("adabn", "erm", *learning):
+            points += source_prior_points(objective, network)
+            for name in ("erm", *learning):
                 points.append(Point(name, objective, {"statistics_memory": None}, network))
-            for count in PRIORS:
-                points.append(_blend("source_prior", objective, count, network, f"N = {count}"))
             for name in learning:
                 label = f"{Point(name).label}, N = {LEARNING_PRIOR}"
                 points.append(_blend(BLENDED[name], objective, LEARNING_PRIOR, network, label))

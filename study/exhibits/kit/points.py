@@ -12,6 +12,8 @@ WITHOUT_META = {
     "no meta, light entropy": "multi_task_light_entropy",
     "meta": "meta",
 }
+PRIORS = (8, 16, 32, 64, 128)
+"""How many examples the source counts against the batch."""
 TRAININGS = {
     "adabn": WITHOUT_META,
     "ttt": {"no meta": "ttt", "meta": "meta_ttt"},
@@ -74,3 +76,16 @@ def meta_learning_points(settings: Settings) -> list[Point]:
         for variant, objective in TRAININGS.get(method, {}).items()
         for changes in of_sizes(settings, settings.image.ablation_batch_sizes)
     ]
+
+
+def source_prior_points(objective: str, network: str = "") -> list[Point]:
+    """Return AdaBN and the source prior at each count of PRIORS, on one network.
+
+    network: what tables call it; empty where there is one alone.
+    """
+    points = [Point("adabn", objective, {"statistics_memory": None}, network)]
+    for count in PRIORS:
+        changes = {"statistics_memory": count, "forward_transfer": False}
+        label = f"N = {count}"
+        points.append(Point("source_prior", objective, changes, network, called=label))
+    return points

@@ -1,0 +1,101 @@
+"""How well a batch knows the variance that BatchNorm divides by, layer by layer."""
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.data.streams import Domain
+from cascadetta_lib.models.batch_norm import BatchNorm, batch_norms, use_batch_statistics
+
+EXAMPLES = 1024
+"""Examples of a domain, at most: their statistics are those that a batch's are held against."""
+Layer = dict[str, Any]
+
+
+def batch_variance(
+    model: nn.Module, dataset: Dataset, stream: Sequence[Domain], batch_size: int
+) -> list[Layer]:
+    """Compare the statistics of batches with those of all examples, at each BatchNorm layer.
+
+    All examples of a domain pass the network at once, each layer normalising by the statistics of
+    all of them. So every layer sees the same inputs, whatever the size of a batch, and its own
+    error alone is measured. A layer of the result holds:
+
+    layer: its name. channels: how many it has. values: per example and channel, such as pixels.
+    variance_error: of a batch's variance, as a share of that of all examples: the root of the mean
+        square over batches, channels and domains.
+    mean_error: of a batch's mean, in standard deviations, in the same way.
+    independent_error: what variance_error would be if all values of a batch were independent and
+        normal, √(2 / (n − 1)).
+
+    Takes the first EXAMPLES of each domain, in whole batches. Raises ValueError where a domain has
+    fewer than two batches, or the network no BatchNorm layer.
+    """
+    network = copy.deepcopy(model).eval()
+    use_batch_statistics(network)
+    names = {module: name for name, module in network.named_modules()}
+    layers = {names[norm]: norm for norm in batch_norms(network)}
+    if not layers:
+        raise ValueError("the network has no BatchNorm layer, whose statistics could be compared")
+    squares: dict[str, list[tuple[float, float]]] = {name: [] for name in layers}
+    shapes: dict[str, tuple[int, int]] = {}
+
+    def hold(norm: BatchNorm, inputs: tuple[Tensor, ...]) -> None:
+        name = names[norm]
+        variance, mean = squared_errors(inputs[0], batch_size)
+        squares[name].append((variance, mean))
+        shapes[name] = (inputs[0].shape[1], inputs[0][0, 0].numel())
+
+    handles = [norm.register_forward_pre_hook(hold) for norm in layers.values()]
+    for domain in dict.fromkeys(stream):
+        x = dataset.domain(*domain).x[:EXAMPLES]
+        count = len(x) // batch_size * batch_size
+        if count < 2 * batch_size:
+            raise ValueError(
+                f"{domain.name} has {len(x)} examples, and two batches of {batch_size} are needed"
+            )
+        with torch.no_grad():
+            network(dataset.prepare(x[:count]))
+    for handle in handles:
+        handle.remove()
+    return [_described(name, squares[name], shapes[name], batch_size) for name in squares]
+
+
+def squared_errors(x: Tensor, batch_size: int) -> tuple[float, float]:
+    """Return the mean square of the errors of batches, over batches and channels.
+
+    x: (N, C, …), N a multiple of batch_size. The first is that of the variance, as a share of the
+    variance of all; the second that of the mean, in standard deviations. A channel that is constant
+    over all examples does not count.
+    """
+    values = x.flatten(2) if x.dim() > 2 else x[:, :, None]
+    whole = values.transpose(0, 1).flatten(1)
+    variance = whole.var(dim=1, correction=0)
+    varies = variance > 0
+    batches = values.unflatten(0, (-1, batch_size)).transpose(1, 2).flatten(2)
+    of_variance = batches.var(dim=2, correction=0) / variance - 1
+    of_mean = (batches.mean(dim=2) - whole.mean(dim=1)) / variance.sqrt()
+    return (
+        float(of_variance[:, varies].square().mean()),
+        float(of_mean[:, varies].square().mean()),
+    )
+
+
+def _described(
+    name: str, squares: Sequence[tuple[float, float]], shape: tuple[int, int], batch_size: int
+) -> Layer:
+    channels, values = shape
+    of_variance, of_mean = (sum(each) / len(each) for each in zip(*squares, strict=True))
+    return {
+        "layer": name,
+        "channels": channels,
+        "values": values,
+        "variance_error": math.sqrt(of_variance),
+        "mean_error": math.sqrt(of_mean),
+        "independent_error": math.sqrt(2 / (batch_size * values - 1)),
+    }

@@ -1,0 +1,128 @@
+"""Beyond the paper: how well a batch knows the variance that BatchNorm divides by, and what a share
+of the source's statistics gives.
+"""
+
+import pandas as pd
+
+from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.points import source_prior_points
+from study.exhibits.kit.runs import Point, Runs, weights_of
+from study.exhibits.kit.style import colour, legend, panels
+from study.settings import Settings
+from study.store import Run
+from study.study import Study
+
+ADABN = "adabn"
+ERRORS = {"variance_error": "measured", "independent_error": "independent values"}
+FIXED = 16
+"""The count of the source prior that was set before any run."""
+
+
+@exhibit
+class BatchVariance(Exhibit):
+    """The error of a batch's variance at each BatchNorm layer, beside the gain of the source prior.
+
+    AdaBN learns nothing and remembers nothing, so all that it loses to the source prior it loses by
+    the statistics of small batches.
+    """
+
+    name = "batch_variance"
+    place = 145
+    label = "beyond: a batch's variance"
+    title = "What a batch knows of the variance"
+    question = "Why do the statistics of one batch cost what they cost?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        """Ask for AdaBN and the source prior on the meta-learned network."""
+        return source_prior_points("meta")
+
+    def make(self, study: Study) -> list[Run]:
+        """Also measure the errors of a batch's variance, where each domain has two batches."""
+        made = super().make(study)
+        run = made[0]
+        if run.batches.groupby("step")["count"].sum().min() >= 2 * run.request.batch_size:
+            study.batch_variance(run)
+        return made
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        base = frame[frame["method"] == ADABN].drop_duplicates("network")
+        measured = []
+        for run in base["run"]:
+            layers = runs.study.store.batch_variance(run)
+            if layers is not None:
+                measured.append(pd.DataFrame(layers).assign(network=weights_of(run)))
+        if not measured:
+            return ["Missing: the errors of a batch's variance were not measured."]
+        errors = pd.concat(measured, ignore_index=True)
+        size = base["run"].iloc[0].request.batch_size
+        count = errors["network"].nunique()
+        note = (
+            f"Batches of {size} against all examples, at the inputs of each BatchNorm layer, all "
+            "layers normalising by the statistics of all examples: so each layer's own error. The "
+            "root of the mean square over batches, channels and domains; mean over "
+            f"{count} network{'' if count == 1 else 's'}. Independent values: what n values of a "
+            "batch would give if they were independent and normal, √(2 / (n − 1))."
+        )
+        return [
+            _figure(errors, gains(frame), note),
+            Part("batch-variance", _table(errors, size), note),
+        ]
+
+
+def gains(frame: pd.DataFrame) -> pd.Series:
+    """Return AdaBN's E less that of the source prior in points, by the count of the prior.
+
+    Means over the seeds that AdaBN has, too.
+    """
+    base = frame[frame["method"] == ADABN].set_index("seed")["E"]
+    blends = frame[frame["method"] != ADABN]
+    gain = base.reindex(blends["seed"]).to_numpy() - blends["E"]
+    return gain.groupby(blends["statistics_memory"].astype(int)).mean()
+
+
+def _table(errors: pd.DataFrame, size: int) -> pd.DataFrame:
+    """A row per layer, in the order of the network."""
+    rows = errors.groupby("layer", sort=False).mean(numeric_only=True)
+    known = 2 / rows["variance_error"] ** 2 / size
+    columns = {
+        "channels": rows["channels"].map("{:.0f}".format),
+        "values per example": rows["values"].map("{:.0f}".format),
+        "error of the variance (%)": (100 * rows["variance_error"]).map(number),
+        "if independent (%)": (100 * rows["independent_error"]).map(number),
+        "as many independent values per example": known.map(lambda value: number(value, 1)),
+        "error of the mean (standard deviations)": rows["mean_error"].map(
+            lambda value: number(value, 3)
+        ),
+    }
+    return pd.DataFrame(columns)
+
+
+def _figure(errors: pd.DataFrame, gain: pd.Series, note: str) -> Part:
+    """Draw the errors by layer on the left and the gain by the prior's count on the right."""
+    figure, (left, right) = panels(2, 3.2)
+    rows = errors.groupby("layer", sort=False).mean(numeric_only=True)
+    for (column, label), shade in zip(ERRORS.items(), ("black", "0.6"), strict=True):
+        values = (100 * rows[column]).to_numpy()
+        left.plot(range(1, len(values) + 1), values, color=shade, marker="o", ms=3, label=label)
+    left.set(
+        title="error of a batch's variance (%)",
+        xlabel="BatchNorm layer, from the input on",
+        yscale="log",
+    )
+    left.locator_params(axis="x", integer=True)
+    right.plot(gain.index, gain.to_numpy(), color=colour("source_prior"), marker="o", ms=3)
+    if FIXED in gain.index:
+        right.plot(FIXED, gain[FIXED], "D", color=colour("source_prior"), ms=7, label="N = 16")
+    right.axhline(0, color="0.4", lw=1)
+    right.set(
+        title="gain on AdaBN (points of E)",
+        xlabel="N: examples that the source counts",
+        xscale="log",
+    )
+    legend(figure)
+    told = (
+        f"{note} Right: the source prior on the same network. The diamond was set beforehand, the "
+        "other N are shown for the curve."
+    )
+    return Part("batch-variance-figure", figure, told)

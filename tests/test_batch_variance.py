@@ -1,0 +1,106 @@
+"""How well a batch knows the variance: against what is known of independent values."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import pytest
+import torch
+from made_up_runs import Numbers, content, keep, made_up_runs, points_of, quick
+from torch import nn
+
+from cascadetta_lib.data.images import ImageDataset
+from cascadetta_lib.data.streams import Domain
+from cascadetta_lib.evaluation.batch_variance import batch_variance, squared_errors
+from cascadetta_lib.models import ImageNetwork, build_network
+from study.exhibits import EXHIBITS
+from study.exhibits.kit.runs import Runs
+from study.requests import VarianceRequest, code_of_variance
+from study.store import Made, Store
+from study.study import Study
+
+FOG = Domain("fog", 5)
+
+
+def test_errors_of_independent_and_of_equal_pixels() -> None:
+    """Equal pixels count as one: a batch of 32 then has 32 values, not 32 × 100."""
+    generator = torch.Generator().manual_seed(0)
+    independent = torch.randn(32 * 200, 3, 10, 10, generator=generator)
+    equal = torch.randn(32 * 200, 3, 1, 1, generator=generator).expand(-1, -1, 10, 10)
+    for x, values in ((independent, 32 * 100), (equal, 32)):
+        of_variance, of_mean = squared_errors(x, 32)
+        assert of_variance == pytest.approx(2 / (values - 1), rel=0.1)
+        assert of_mean == pytest.approx(1 / values, rel=0.1)
+
+
+def test_errors_by_hand() -> None:
+    """Variances 1 and 4, means 1 and 6, beside a channel that is constant."""
+    x = torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0], [8.0, 5.0]])
+    of_variance, of_mean = squared_errors(x, 2)
+    variance = 8.75  # of 0, 2, 4, 8, whose mean is 3.5
+    expected = ((1 / variance - 1) ** 2 + (4 / variance - 1) ** 2) / 2
+    assert of_variance == pytest.approx(expected)
+    assert of_mean == pytest.approx(2.5**2 / variance)
+
+
+def test_each_layer_of_a_network_is_measured_and_the_network_stays(dataset: ImageDataset) -> None:
+    model = build_network(ImageNetwork(depth=8, width=4), classes=4, seed=0)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    layers = batch_variance(model, dataset, [FOG, FOG], 4)
+    norms = [name for name, child in model.named_modules() if isinstance(child, nn.BatchNorm2d)]
+    assert {layer["layer"] for layer in layers} == set(norms) and len(layers) == len(norms)
+    assert layers[0]["values"] == 32 * 32
+    assert layers[0]["independent_error"] == pytest.approx((2 / (4 * 1024 - 1)) ** 0.5)
+    assert all(layer["variance_error"] > layer["independent_error"] for layer in layers)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert layers == batch_variance(model, dataset, [FOG], 4)
+
+
+def test_what_cannot_be_measured_is_refused(dataset: ImageDataset) -> None:
+    model = build_network(ImageNetwork(depth=8, width=4), classes=4, seed=0)
+    with pytest.raises(ValueError, match="fog has .* examples, and two batches of 1000 are needed"):
+        batch_variance(model, dataset, [FOG], 1000)
+    with pytest.raises(ValueError, match="no BatchNorm layer"):
+        batch_variance(nn.Flatten(), dataset, [FOG], 4)
+
+
+def test_the_exhibit_shows_what_the_store_has(tmp_path: Path) -> None:
+    settings = quick(results_folder=str(tmp_path), image_dataset="cifar10", image_batch_size=10)
+    store = Store(settings.results_path)
+    errors = {"adabn": 3, "source_prior": 2}
+    points = points_of(settings, ["batch_variance"])
+    runs = made_up_runs(
+        settings, lambda method, *asked: Numbers((errors[method],) * 12), points, (0,)
+    )
+    for run in runs:
+        keep(store, run)
+    shown = EXHIBITS["batch_variance"].show(Runs(settings))
+    assert not shown.parts and "were not measured" in shown.lines[0]
+    layer = {"layer": "stem", "channels": 16, "values": 1024}
+    layer |= {"variance_error": 0.1, "mean_error": 0.2, "independent_error": 0.014}
+    [adabn] = [run for run in runs if run.method == "adabn"]
+    made_by = adabn.provenance
+    key = (made_by.fingerprint, made_by.domain_source, code_of_variance("image"))
+    request = VarianceRequest.of(adabn.request)
+    store.make_once("variance", request, key, lambda _: Made(made_by, {"layers": [layer]}))
+    shown = EXHIBITS["batch_variance"].show(Runs(settings))
+    row = content(shown, "batch-variance").loc["stem"]
+    assert row["error of the variance (%)"] == "10.00" and row["if independent (%)"] == "1.40"
+    assert row["as many independent values per example"] == "20.0"  # 2 / 0.1² of 10 examples
+    right = content(shown, "batch-variance-figure").axes[1]
+    assert set(right.lines[0].get_ydata()) == {10.0}
+
+
+def test_a_study_keeps_what_it_measures(tmp_path: Path) -> None:
+    small = {"image_test_size": 20, "image_batch_size": 8, "image_training_epochs": 1}
+    settings = quick(
+        results_folder=str(tmp_path), image_stream=("fog", "snow"), image_train_size=200, **small
+    )
+    study = Study(settings)
+    run = study.run("adabn")
+    layers = study.batch_variance(run)
+    assert layers == study.batch_variance(run) == study.store.batch_variance(run)
+    assert len(list((tmp_path / "variance").glob("*/entry.json"))) == 1
+    assert all(layer["variance_error"] > 0 for layer in layers)
