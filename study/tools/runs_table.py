@@ -25,6 +25,7 @@ import lzma
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -35,6 +36,7 @@ from pydantic import ValidationError
 from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.evaluation.evaluator import ABOUT_PREDICTIONS
 from cascadetta_lib.evaluation.metrics import (
+    Transfer,
     average_accuracy,
     forward_transfer,
     mean_online_error,
@@ -153,6 +155,10 @@ def _percent(value: float | None) -> float:
     return math.nan if value is None else round(100 * value, 4)
 
 
+def _transfer(run: Run, definition: Transfer) -> float:
+    return _percent(forward_transfer(run.accuracies, definition))
+
+
 def _mean(run: Run, name: str) -> float:
     """The mean of a column over the examples of the stream."""
     weighted = run.batches[name].astype(float) * run.batches["count"]
@@ -248,14 +254,12 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
         name: (
             f"forward transfer in points by the definition `{definition}` of `metrics.py`; empty "
             "where it was not measured",
-            lambda run, definition=definition: _percent(
-                forward_transfer(run.accuracies, definition)
-            ),
+            partial(_transfer, definition=definition),
         )
         for name, definition in TRANSFERS.items()
     },
     **{
-        name: (f"{words}, mean over the stream", lambda run, name=name: _mean(run, name))
+        name: (f"{words}, mean over the stream", partial(_mean, name=name))
         for name, words in {
             "entropy_main": "entropy of z in nats",
             "entropy_auxiliary": "entropy of a in nats; empty without θ_a",
@@ -302,7 +306,7 @@ def runs_table(entries: Iterable[Packed]) -> pd.DataFrame:
     """Return the table of the runs among these entries, in an order that only they decide."""
     rows = [row_of(one) for one in entries if one.kind == "runs"]
     table = pd.DataFrame(rows)
-    by_domain = sorted(name for name in table if name.startswith(BY_DOMAIN))
+    by_domain = sorted(str(name) for name in table if str(name).startswith(BY_DOMAIN))
     names = ["key", *COLUMNS, *by_domain, "entropies", "sha256"]
     if table.empty:
         return pd.DataFrame(columns=names)
