@@ -17,6 +17,7 @@ def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 Rates = Annotated[tuple[Annotated[float, Field(gt=0)], ...], AfterValidator(different)]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(different)]
+Orders = Annotated[tuple[Annotated[int, Field(ge=0)] | None, ...], AfterValidator(different)]
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 
 
@@ -40,6 +41,11 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
     )
     long_test_size: int | None = Field(
         None, ge=1, description="images of each domain on the long stream; null: all"
+    )
+    long_order_seeds: Orders = Field(
+        (None,),
+        description="orders of domains and examples in which step_size runs the long stream; null: "
+        "as stored",
     )
     ablation_batch_sizes: Sizes = Field(
         (128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size"

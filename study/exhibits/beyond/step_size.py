@@ -1,10 +1,13 @@
 """Beyond the paper: how far each method moves the network, and what it gains by that."""
 
+import math
+
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import cell, comparable, count
+from study.exhibits.kit.compare import by_order, cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.intervals import over_seeds
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import long_at_rates
 from study.exhibits.kit.runs import Point, Runs
@@ -38,9 +41,15 @@ class StepSize(Exhibit):
         if "cascade" in methods:
             methods.append("cascade_same_weights")
         names = [ADABN] + [name for name in COMPARED if name in methods]
-        return long_at_rates(settings, names)
+        orders = settings.image.long_order_seeds
+        if orders == (None,):  # in the profile's own order
+            return long_at_rates(settings, names)
+        return [
+            point for order in orders for point in long_at_rates(settings, names, order_seed=order)
+        ]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        frame = by_order(frame)
         base = frame[frame["method"] == ADABN]
         moving = frame[frame["method"] != ADABN]
         if base.empty or moving.empty:
@@ -49,11 +58,15 @@ class StepSize(Exhibit):
         moving = comparable(moving.assign(**measured(moving["run"])), ("label", OVER))
         rows = [row_of(rows, base) for _, rows in moving.groupby(["label", OVER], sort=False)]
         table = pd.DataFrame(rows).set_index(["method", "rate"])
+        orders = {run.request.order_seed for run in frame["run"]}
+        over = "networks"
+        if len(orders) > 1:
+            over = f"networks, or over {len(orders)} orders of domains and examples of the one"
         note = (
             "Distances are Euclidean, from the source to the end of the stream: of BatchNorm's "
             "scales and shifts, and of θ_m. Entropies (nats) are means over the stream. A gain is "
             f"AdaBN's E less the method's, in points: over all domains, the first {EDGE} and the "
-            f"last {EDGE}."
+            f"last {EDGE} of the stream, in brackets the 95 % interval. Spreads are over {over}."
         )
         return [_figure(moving, base), Part("step-size", table, note)]
 
@@ -76,26 +89,42 @@ def _mean_over_examples(run: Run, column: str) -> float:
     return float((run.batches[column] * counts).sum(skipna=False) / counts.sum())
 
 
-def gains(rows: pd.DataFrame, base: pd.DataFrame) -> tuple[float, float, float]:
+def gains(rows: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
     """Return AdaBN's E less that of `rows`, in points: over all, the first and the last domains.
 
-    Means over the seeds that both have; NaN where they share none.
+    A row per network that both have, or per order; no row where they share no seed.
     """
-    less = -errors_less(rows, base)
-    return less.mean(), less.iloc[:EDGE].mean(), less.iloc[-EDGE:].mean()
+    found = []
+    for seed, each in rows.groupby("seed", sort=False):
+        less = -errors_less(each, base[base["seed"] == seed])
+        if len(less):
+            edges = {"all": less.mean(), "first": less[:EDGE].mean(), "last": less[-EDGE:].mean()}
+            found.append({"network": each["network"].iloc[0], **edges})
+    columns = ["network", "all", "first", "last"]
+    table = pd.DataFrame(found, columns=columns)
+    return table.groupby("network", sort=False).mean()
+
+
+def _gain(values: pd.Series) -> str:
+    """A gain with its interval, as text."""
+    if values.empty:
+        return number(math.nan)
+    estimate = over_seeds(values)
+    text = number(estimate.mean, 1, sign=True)
+    return text if math.isnan(estimate.low) else f"{text} {estimate.interval}"
 
 
 def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, str]:
     """Return a row of the table: a method at a learning rate."""
-    overall, first, last = gains(rows, base)
+    gained = gains(rows, base)
     return {
         "method": rows["label"].iloc[0],
         "rate": f"{rows[OVER].iloc[0]:g}",
         "E": cell(rows, "E"),
         "A": cell(rows, "A"),
-        "gain": number(overall, 1, sign=True),
-        f"first {EDGE}": number(first, 1, sign=True),
-        f"last {EDGE}": number(last, 1, sign=True),
+        "gain": _gain(gained["all"]),
+        f"first {EDGE}": _gain(gained["first"]),
+        f"last {EDGE}": _gain(gained["last"]),
         "BatchNorm moved": cell(rows, "moved_normalization", 3),
         "θ_m moved": cell(rows, "moved_others", 3),
         "entropy of z": cell(rows, "entropy_main", 3),
@@ -112,12 +141,12 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part | str:
     for label, rows in drawn.groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
         distances: list[float] = []
-        found: list[tuple[float, float, float]] = []
+        found: list[pd.Series] = []
         for _, at_rate in rows.groupby(OVER):
             squares = at_rate["moved_normalization"] ** 2 + at_rate["moved_others"] ** 2
             distances.append(float((squares**0.5).mean()))
-            found.append(gains(at_rate, base))
-        for axes, place in zip(grid, (1, 2), strict=True):
+            found.append(gains(at_rate, base).mean())
+        for axes, place in zip(grid, ("first", "last"), strict=True):
             values = [gain[place] for gain in found]
             axes.plot(distances, values, label=str(label), **line_of(method, objective))
     for axes, title in zip(grid, titles, strict=True):

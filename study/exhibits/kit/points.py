@@ -62,9 +62,12 @@ def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Poi
     return points_for([name], [changes | {"online_learning_rate": rate} for rate in rates])
 
 
-def long_at_rates(settings: Settings, names: Sequence[str]) -> list[Point]:
-    """Return methods along the long stream at each learning rate of the profile, without F."""
-    changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
+def long_at_rates(settings: Settings, names: Sequence[str], **changes: Any) -> list[Point]:
+    """Return methods along the long stream at each learning rate of the profile, without F.
+
+    changes: what differs besides.
+    """
+    changes |= {"test_size": settings.image.long_test_size, "forward_transfer": False}
     return [point for name in names for point in at_rates(settings, name, changes)]
 
 

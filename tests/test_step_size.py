@@ -1,0 +1,63 @@
+"""Distance moved and gain on AdaBN, where one network ran in several orders."""
+
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import numpy as np
+import pytest
+from made_up_runs import Numbers, content, made_up_runs, points_of, quick, stored
+
+from study.exhibits import EXHIBITS
+from study.settings import Settings
+
+SETTINGS = quick(
+    image_dataset="cifar10",
+    image_methods=("adabn", "tent"),
+    image_ablation_learning_rates=(0.001,),
+    image_long_order_seeds=(0, 1, 2),
+)
+LATER = np.repeat([[0], [1]], [5, 10], axis=0)
+"""Whether a domain comes after the first five of fifteen."""
+
+
+def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+    """AdaBN errs on 5 of 10; Tent on 2, 3, 4 by order, and on one more after five domains."""
+    if method == "adabn":
+        return Numbers(np.full((15, 1), 5))
+    return Numbers(2 + changes["order_seed"] + LATER, moved=(changes["order_seed"], 0.0))
+
+
+def shown(settings: Settings, orders: tuple[int, ...]) -> Any:
+    points = [
+        point
+        for point in points_of(settings, ["step_size"])
+        if point.changes["order_seed"] in orders
+    ]
+    runs = made_up_runs(settings, world, points, (0,))
+    for run in runs:  # one network, as of the authors
+        object.__setattr__(run.provenance, "network", None)
+    return EXHIBITS["step_size"].show(stored(settings, runs))
+
+
+def test_spreads_and_intervals_are_over_orders() -> None:
+    """The gains are 30, 20 and 10 points at first, 20, 10 and 0 at last."""
+    exhibit = shown(SETTINGS, (0, 1, 2))
+    row = content(exhibit, "step-size").loc[("Tent", "0.001")]
+    half = 4.302653 * 10 / 3**0.5  # Student's, for three values
+    assert row["first 5"] == f"+20.0 [{20 - half:.2f}, {20 + half:.2f}]".replace("-", "−")
+    assert row["last 5"].startswith("+10.0 [")
+    assert row["n"] == "3" and row["BatchNorm moved"] == "1.000 ± 1.000"
+    [figure] = [part for part in exhibit.parts if part.name == "step-size-figure"]
+    first, last = figure.content.axes[:2]
+    assert list(first.lines[0].get_ydata()) == pytest.approx([20])
+    assert list(last.lines[0].get_ydata()) == pytest.approx([10])
+    [table] = [part for part in exhibit.parts if part.name == "step-size"]
+    assert "over 3 orders" in table.note
+
+
+def test_a_single_order_has_no_interval() -> None:
+    row = content(shown(SETTINGS, (1,)), "step-size").loc[("Tent", "0.001")]
+    assert row["first 5"] == "+20.0" and row["n"] == "1"
