@@ -49,17 +49,17 @@ def comparable(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> pd.Data
 def by_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Return runs in several orders of domains and examples as replicates of one another.
 
-    Seed and order together are the seed then. Where there is one network, an order counts as a
-    network does elsewhere: the spread of a row is that over orders.
+    Each seed in each order has a number of its own in the column seed then. Where there is one
+    network, an order counts as a network does elsewhere: the spread of a row is that over orders.
     """
     orders = [run.request.order_seed for run in frame["run"]]
     if len(set(orders)) < 2:
         return frame
-    named = [f"{seed}, order {order}" for seed, order in zip(frame["seed"], orders, strict=True)]
+    in_order = frame.assign(order=orders).groupby(["seed", "order"], dropna=False, sort=False)
     network = frame["network"]
     if network.groupby(frame["objective"]).nunique().max() == 1:
         network = network + [f", order {order}" for order in orders]
-    return frame.assign(seed=named, network=network)
+    return frame.assign(seed=in_order.ngroup(), network=network)
 
 
 def cell(rows: pd.DataFrame, column: str, digits: int = 2) -> str:
