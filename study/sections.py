@@ -5,12 +5,14 @@ The defaults are those of the profile `paper`. `flat_name` makes the name of a f
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     Field,
+    ValidationInfo,
     field_serializer,
     field_validator,
     model_validator,
@@ -25,6 +27,7 @@ from cascadetta_lib.data.streams import (
     RECURRING,
     RESET_EACH,
     Domain,
+    Vocabulary,
     make_stream,
     shuffle_domains,
 )
@@ -35,6 +38,7 @@ from cascadetta_lib.methods.base import OptimizerName
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from study import ROOT
 from study.exhibit_parameters import ImageExhibitParameters, StepExhibitParameters, different
 from study.weights_name import WeightsName
 
@@ -108,8 +112,8 @@ class Section(Protocol):
     )
     weights: WeightsName = Field(
         WeightsName("train"),
-        description="where networks come from: train, shipped, a FOLDER, release:FILE or "
-        "robustbench:FILE",
+        description="where networks come from: train, shipped, a FOLDER, release:FILE, "
+        "robustbench:FILE or efficientnet_lite0:FILE",
     )
     objectives: tuple[str, ...] = Field(
         (), description="pre-trainings that 01_pretrain makes beside the methods' own"
@@ -159,6 +163,7 @@ class Section(Protocol):
                     f"both: rename one folder of {called[file]} and {name}"
                 )
             called[file] = name
+        _vocabulary(several, cls.modality)
         return names
 
     @field_serializer("dataset")
@@ -200,8 +205,8 @@ class Section(Protocol):
 
     @field_validator("stream")
     @classmethod
-    def _stream(cls, stream: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        make_stream(stream, VOCABULARIES[cls.modality])
+    def _stream(cls, stream: str | tuple[str, ...], info: ValidationInfo) -> str | tuple[str, ...]:
+        make_stream(stream, _vocabulary(info.data.get("dataset", ()), cls.modality))
         return stream
 
     @property
@@ -219,7 +224,7 @@ class Section(Protocol):
     def domains(self) -> list[Domain]:
         """The domains of the stream, in order."""
         severity = getattr(self, "severity", 1)
-        vocabulary = VOCABULARIES[self.modality]
+        vocabulary = _vocabulary(self.dataset, self.modality)
         once = make_stream(self.stream, vocabulary, severity, visits=1)
         # Every round of a recurring stream has one order.
         visits = self.recurring_visits if self.stream == RECURRING else 1
@@ -250,6 +255,24 @@ class Section(Protocol):
         here.
         """
         return kind(**{name: getattr(self, name) for name in kind.model_fields})
+
+
+def _vocabulary(datasets: DatasetName | tuple[DatasetName, ...], modality: Modality) -> Vocabulary:
+    """The domains that a stream over some datasets may name. ValueError where they differ."""
+    names = (datasets,) if isinstance(datasets, DatasetName) else datasets
+    if not names:
+        return VOCABULARIES[modality]
+    found = []
+    for name in names:
+        folder = None if name.folder is None else str(ROOT / Path(name.folder).expanduser())
+        found.append(DatasetName(name.kind, folder).vocabulary)
+    for name, vocabulary in zip(names, found, strict=True):
+        if vocabulary != found[0]:
+            raise ValueError(
+                f"{name} has other domains than {names[0]}: a dataset with target domains of its "
+                "own needs a run of its own"
+            )
+    return found[0]
 
 
 class ImageSection(ImageExhibitParameters, ImageOptions, ImageNetwork, Training, Section):

@@ -13,6 +13,7 @@ from torch import nn
 from cascadetta_lib.data import OPTIONS, load_dataset
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.evaluation.batch_variance import Layer
+from cascadetta_lib.models import normalized
 from study import weights
 from study.checkpoints import Checkpoint, Context, check_theorem_of, find_checkpoint
 from study.provenance import choose_device
@@ -72,12 +73,26 @@ class Study:
         """Return the same study at another seed."""
         return self._with(self.settings.model_copy(update={"seed": seed}))
 
-    def bring(self, model: nn.Module, name: str) -> "Study":
+    def bring(self, model: nn.Module, name: str, normalization: Any = None) -> "Study":
         """Return the same study with `model` as its network, whatever the objective. Tables call it
         `name`.
+
+        normalization: that of the images that the network learned with: a name such as "imagenet",
+            a pair (mean, deviation), or a configuration of timm or torchvision
+            (models.normalization.read_normalization). None: the network takes the images as the
+            study scales them (`input_scaling`), from −1 to 1 by default.
+
+        Raises ValueError for another normalisation, or one of texts or speech. A run raises
+        NetworkError where clean images tell that the network learned with another one.
         """
-        other = self._with(self.settings)
-        other.brought = weights.bring(copy.deepcopy(model), name)
+        if normalization is None:
+            other = self._with(self.settings)
+            other.brought = weights.bring(copy.deepcopy(model), name)
+            return other
+        if self.modality != "image":
+            raise ValueError(f"normalization = {normalization!r}: allowed is None for no images")
+        other = self.varied(input_scaling="unit")
+        other.brought = weights.bring(normalized(copy.deepcopy(model), normalization), name)
         return other
 
     @property

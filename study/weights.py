@@ -11,6 +11,7 @@ import hashlib
 import reprlib
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,12 +28,18 @@ from cascadetta_lib.data.base import Dataset, Modality, fingerprint
 from cascadetta_lib.data.images import SCALINGS, ImageDataset
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
+from cascadetta_lib.models.normalization import (
+    NORMALIZATIONS,
+    Normalization,
+    Normalize,
+    normalization_of,
+)
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, KnownTraining
 from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
 from study.published_networks import NetworkError, check_file, load_into, load_published
 from study.settings import absolute
-from study.weights_name import WeightsName
+from study.weights_name import PUBLISHED, WeightsName
 
 # examples on which a network is held to its card, and what another machine may differ by
 SAMPLE = 256
@@ -109,10 +116,11 @@ def find(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> B
         model, card = load_published(weights.kind, path)
         digest = check_file(weights.kind, path, objective)
         if weights.kind == "robustbench":
-            _check_fit(path, card["classes"], (3, 32, 32), _asked_options(dataset), dataset)
+            shape = card["input_shape"]
+            _check_fit(path, card["classes"], shape, _asked_options(dataset), dataset)
             card |= _recognise(model, card["network"], digest, path, dataset)
         else:
-            _check_fit(path, card["classes"], (3, 32, 32), card, dataset)
+            _check_fit(path, card["classes"], card["input_shape"], card, dataset)
         return Brought(model, None, card, digest, place)
     path, described, content = _read_shipped(weights, objective, seed)
     if described.modality != dataset.modality:
@@ -219,7 +227,10 @@ def _recognise(
     if not isinstance(dataset, ImageDataset) or not len(dataset.test.y):
         return {"source": f"{shape} in RobustBench's form; which one is not known"}
     asked = dataset.options.input_scaling
-    errors = {name: _clean_errors(model, name, digest, dataset) for name in SCALINGS}
+    errors = {
+        name: _clean_errors(model, Normalization((mean,), (deviation,)), None, digest, dataset)
+        for name, (mean, deviation) in SCALINGS.items()
+    }
     count = min(KNOWN_IMAGES, len(dataset.test.y))
     best = min(errors, key=lambda name: errors[name])
     if errors[asked] - errors[best] > count / 10 and errors[best] < count / 2:
@@ -241,21 +252,71 @@ def _recognise(
     return {"source": source, "input_scaling": asked}
 
 
-_CLEAN_ERRORS: dict[tuple[str, str, str], int] = {}
+def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) -> None:
+    """Refuse a network that is given images under another normalisation than it learned with.
+
+    model: the network, which takes the dataset's prepared images.
+
+    Raises NetworkError where it errs on far fewer of the first clean test images under another of
+    NORMALIZATIONS. A network that errs on most of them under all of these is taken as it is.
+    """
+    if not isinstance(dataset, ImageDataset) or not len(dataset.test.y):
+        return
+    own = normalization_of(model)
+    mean, deviation = SCALINGS[dataset.options.input_scaling]
+    asked = own or Normalization((mean,), (deviation,))
+    digest = brought.sha256
+    count = min(KNOWN_IMAGES, len(dataset.test.y))
+    wrong = _clean_errors(model, asked, own, digest, dataset)
+    if wrong <= count / 10:
+        return  # Nothing can be so much better.
+    errors = {
+        name: _clean_errors(model, other, own, digest, dataset)
+        for name, other in NORMALIZATIONS.items()
+    }
+    best = min(errors, key=lambda name: errors[name])
+    if wrong - errors[best] > count / 10 and errors[best] < count / 2:
+        raise NetworkError(
+            f"{brought.origin} errs on {wrong} of {count} clean test images x/255 under (x − "
+            f"{_numbers(asked.mean)})/{_numbers(asked.deviation)}, on {errors[best]} under the "
+            f"normalisation {best!r}: bring it with normalization={best!r}"
+        )
 
 
-def _clean_errors(model: nn.Module, scaling: str, digest: str, dataset: ImageDataset) -> int:
-    """Count the errors on the first clean test images under a scaling, once per file and data."""
-    key = (digest, scaling, dataset.fingerprint)
+def _numbers(values: Sequence[float]) -> str:
+    """Write one number as it is, and several in parentheses."""
+    return f"{values[0]:g}" if len(values) == 1 else f"({', '.join(f'{one:g}' for one in values)})"
+
+
+_CLEAN_ERRORS: dict[tuple[str, Normalization, str], int] = {}
+
+
+def _clean_errors(
+    model: nn.Module,
+    wanted: Normalization,
+    own: Normalization | None,
+    digest: str,
+    dataset: ImageDataset,
+) -> int:
+    """Count the errors on the first clean test images under a normalisation, once per network and
+    data.
+
+    own: the normalisation with which the model itself begins, or None.
+    """
+    key = (digest, wanted, dataset.fingerprint)
     if key not in _CLEAN_ERRORS:
-        mean, deviation = SCALINGS[scaling]
         x, y = dataset.test.take(slice(KNOWN_IMAGES))
+        before = Normalize(wanted).to(x.device)
         model = model.to(x.device).eval()
         wrong = 0
         with torch.no_grad():
             for images, labels in zip(x.split(16), y.split(16), strict=True):
-                logits = as_outputs(model((images.float() / 255 - mean) / deviation)).main
-                wrong += int((logits.argmax(1) != labels).sum())
+                seen = before(images.float() / 255)
+                if own is not None:
+                    # What the model's own normalisation makes the wanted one of.
+                    undone = Normalize(own).to(x.device)
+                    seen = undone.mean + undone.deviation * seen
+                wrong += int((as_outputs(model(seen)).main.argmax(1) != labels).sum())
         _CLEAN_ERRORS[key] = wrong
     return _CLEAN_ERRORS[key]
 
@@ -363,7 +424,7 @@ def _shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Car
             f"{folder} has no network {path.stem} (pre-training and seed). There: {there}. "
             "`train` trains one here"
         )
-        known = ["train", "shipped", "release:FILE", "robustbench:FILE", "FOLDER"]
+        known = ["train", "shipped", *(f"{kind}:FILE" for kind in PUBLISHED), "FOLDER"]
         allowed = nearest(Path(str(weights).partition(":")[0]).name, known)
         told = lacks if folder.is_dir() else f"there is no folder {folder}; {allowed}"
         raise NetworkError(f"weights = {str(weights)!r}: {told}")

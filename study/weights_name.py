@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic_core import CoreSchema, core_schema
 
-PUBLISHED = ("release", "robustbench")
+PUBLISHED = ("release", "robustbench", "efficientnet_lite0")
 """The kinds of one network that others trained, on their own images."""
 
 
@@ -13,18 +13,18 @@ PUBLISHED = ("release", "robustbench")
 class WeightsName:
     """Where networks come from. `parse` reads the text of a profile, and `str` gives it back.
 
-    kind: `train`: they are trained here. `shipped`: those in weights/. `release` and
-        `robustbench`: a published network, from the file `place`. `folder`: those in the folder
-        `place`.
+    kind: `train`: they are trained here. `shipped`: those in weights/. `release`, `robustbench` and
+        `efficientnet_lite0`: a published network, from the file `place`. `folder`: those in the
+        folder `place`.
     place: the path as it was written; empty where the kind has none.
     """
 
-    kind: Literal["train", "shipped", "release", "robustbench", "folder"]
+    kind: Literal["train", "shipped", "release", "robustbench", "efficientnet_lite0", "folder"]
     place: str = ""
 
     @classmethod
     def parse(cls, text: str) -> "WeightsName":
-        """Read `train`, `shipped`, `release:FILE`, `robustbench:FILE` or a FOLDER."""
+        """Read `train`, `shipped`, KIND:FILE with KIND in PUBLISHED, or a FOLDER."""
         kind, colon, place = text.partition(":")
         if colon and kind in PUBLISHED:
             return cls(kind, place)  # type: ignore[arg-type]

@@ -2,7 +2,9 @@
 what would do.
 """
 
+import re
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,15 @@ import pytest
 import torch
 from conftest import make_sure, seeded
 from torch import Tensor, nn
-from torchvision.models import VisionTransformer, mobilenet_v3_small, resnet18
+from torchvision.models import (
+    ConvNeXt,
+    ResNet,
+    VisionTransformer,
+    mobilenet_v3_small,
+    resnet18,
+)
+from torchvision.models.convnext import CNBlockConfig
+from torchvision.models.resnet import BasicBlock
 
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import METHODS, Method
@@ -80,11 +90,45 @@ def vision_transformer() -> nn.Module:
     return model
 
 
+class Ramp(nn.Module):
+    """Lets the place of a pixel count, without which an untrained ConvNeXt takes shuffled patches
+    for the same image.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.linspace(-3, 3, x.shape[-1]) * x.sign()
+
+
+def convnext() -> nn.Module:
+    """ConvNeXt, whose LayerNorm acts on channels; its blocks count from the start here."""
+    stages = [CNBlockConfig(8, 16, 1), CNBlockConfig(16, None, 1)]
+    return nn.Sequential(Ramp(), ConvNeXt(stages, layer_scale=1.0, num_classes=CLASSES))
+
+
+def group_norm_resnet() -> nn.Module:
+    norm = partial(nn.GroupNorm, 8)
+    return ResNet(BasicBlock, [1, 1, 1, 1], num_classes=CLASSES, norm_layer=norm)
+
+
+def from_timm(name: str, **options: Any) -> nn.Module:
+    """A network of timm, which users have and the tests need not."""
+    timm = pytest.importorskip("timm")
+    model: nn.Module = timm.create_model(name, pretrained=False, num_classes=CLASSES, **options)
+    return model
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], Modality]] = {
     "ResNet18": (lambda: resnet18(num_classes=CLASSES), "image"),
     "MobileNetV3": (WithFeatures, "image"),
     "bag of words": (BagOfWords, "text"),
     "vision transformer": (vision_transformer, "image"),
+    "ConvNeXt": (convnext, "image"),
+    "GroupNorm ResNet": (group_norm_resnet, "image"),
+    "timm's EfficientNet": (lambda: from_timm("tf_efficientnet_lite0"), "image"),
+    "timm's ViT": (
+        lambda: from_timm("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2),
+        "image",
+    ),
     "transformer": (Transformer, "text"),
 }
 NEED_BATCH_NORM = {
@@ -96,7 +140,7 @@ NEED_BATCH_NORM = {
     "tema",
     "tent_source_prior",
 }
-WITH_BATCH_NORM = ("ResNet18", "MobileNetV3", "bag of words")
+WITH_BATCH_NORM = ("ResNet18", "MobileNetV3", "bag of words", "timm's EfficientNet")
 CASES = [
     (kind, name)
     for kind, (_, of) in NETWORKS.items()
@@ -161,6 +205,17 @@ def test_a_network_goes_through_a_method_or_is_refused(kind: str, name: str) -> 
     message = str(refused.value)
     assert words in message and message.startswith(METHODS[name].label)
     assert "\n" not in message and ". " not in message
+
+
+@pytest.mark.parametrize("kind", ["vision transformer", "ConvNeXt", "GroupNorm ResNet"])
+@pytest.mark.parametrize("name", sorted(NEED_BATCH_NORM))
+def test_a_method_of_batch_statistics_names_methods_that_would_do(kind: str, name: str) -> None:
+    with pytest.raises(ValueError, match="use .*lame") as refused:
+        method_on(name, *build(kind))
+    named = re.findall(r"\w+", str(refused.value).rpartition("use ")[2].replace(" or ", ", "))
+    assert len(named) > 2
+    for other in named:
+        adapts_and_returns(method_on(other, *build(kind)), PIXELS)
 
 
 def test_a_method_that_was_made_works_on_in_double_precision() -> None:

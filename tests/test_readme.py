@@ -111,7 +111,7 @@ assert all(gradient.abs().sum() > 0 for gradient in gradients.values())
 assert plain.run("sharp_tent").batches["count"].sum() == 15 * 20, "images times corruptions"
 [table] = [part.content for part in shown.parts if part.name == "worst-domain"]
 assert list(table.index) == ["AdaBN", "Tent"], table
-assert len(list(study.store.runs())) == 5
+assert len(list(study.store.runs())) == 6
 """
 
 
@@ -121,7 +121,7 @@ def test_the_examples_run_one_after_the_other(repository: Path) -> None:
     done = run_in(repository, "-c", "\n".join(session))
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert [len(line) for line in lines] == [3, 3, 1]
+    assert [len(line) for line in lines] == [1, 3, 3, 1]
     errors_and_accuracies = [float(value) for line in lines for value in line[:2]]
     assert all(0 <= value <= 1 for value in errors_and_accuracies)
 

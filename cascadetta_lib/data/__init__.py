@@ -14,6 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.data.reviews import TextDataset, TextOptions
+from cascadetta_lib.data.streams import Vocabulary
 from cascadetta_lib.data.utterances import SpeechDataset, SpeechOptions
 from cascadetta_lib.registry import Registry, nearest
 
@@ -38,6 +39,8 @@ class Entry:
     own: whether the folder holds data of the user's own, after which tables name them.
     batch_size: the paper's, at test time.
     load: called as `load(folder, options)`; the folder is "" where the name has none.
+    vocabulary: the domains that a stream may name, by the folder, where they differ from those of
+    the modality.
     """
 
     modality: Modality
@@ -46,6 +49,7 @@ class Entry:
     own: bool
     batch_size: int
     load: Load
+    vocabulary: Callable[[str], Vocabulary] | None = None
 
 
 DATASETS: Registry[Entry] = Registry("dataset", __name__)
@@ -59,13 +63,14 @@ def dataset(
     real: bool = True,
     own: bool = False,
     batch_size: int = 32,
+    vocabulary: Callable[[str], Vocabulary] | None = None,
 ) -> Callable[[Load], Load]:
     """Register the decorated function as the loader of the dataset `name`; see `Entry` for the
     arguments.
     """
 
     def register(load: Load) -> Load:
-        DATASETS.add(name)(Entry(modality, folder, real, own, batch_size, load))
+        DATASETS.add(name)(Entry(modality, folder, real, own, batch_size, load, vocabulary))
         return load
 
     return register
@@ -96,6 +101,13 @@ class DatasetName:
     def entry(self) -> Entry:
         """What is registered under this name. Raises ValueError where nothing is."""
         return DATASETS[self.kind]
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The domains that a stream may name. It reads no more than it must to tell them."""
+        if self.entry.vocabulary is not None:
+            return self.entry.vocabulary(self.folder or "")
+        return VOCABULARIES[self.entry.modality]
 
     @property
     def key(self) -> str:

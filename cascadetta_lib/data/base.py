@@ -19,6 +19,7 @@ from typing import IO, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
+from pooch import file_hash
 from pydantic import BaseModel, Field
 from torch import Tensor
 
@@ -321,6 +322,36 @@ def _checksum(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
         digest.update(array.view(np.uint8).data if array.size else b"")
     return digest.hexdigest()
+
+
+def mapped_array(
+    path: Path, shape: tuple[int, ...], make: Callable[[], Iterable[np.ndarray]]
+) -> np.ndarray:
+    """The uint8 array of a shape that lies in the .npy file `path` and is read where it is indexed,
+    so that it takes no more memory than that. Writing to it does not change the file.
+
+    make: yields the array in parts, along its first axis, where an earlier call did not keep it. A
+    file that is damaged, or holds anything else than what was kept under this name, is set aside
+    and made again.
+    """
+    mark = path.with_suffix(".sha256")
+    if path.is_file() and not (mark.is_file() and mark.read_text() == file_hash(str(path))):
+        set_aside(path, f"{path} does not hold what was kept in it")
+    if not path.is_file():
+
+        def write(file: IO[bytes]) -> None:
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            for part in make():
+                file.write(np.ascontiguousarray(part, dtype=np.uint8).data)
+
+        write_atomically(path, write)
+        digest = file_hash(str(path))
+        write_atomically(mark, lambda file: file.write(digest.encode()))
+    array = np.load(path, mmap_mode="c", allow_pickle=False)
+    if array.shape != shape or array.dtype != np.uint8:
+        raise ValueError(f"{path}: found {array.dtype} {array.shape}; allowed is uint8 {shape}")
+    return array
 
 
 def contents_hash(folder: Path, paths: Iterable[Path]) -> str:

@@ -150,6 +150,9 @@ def make_text_dataset(
     synonyms: Synonyms,
     options: TextOptions,
     recognised: bool = False,
+    source_name: str = SOURCE_DOMAIN,
+    target_names: Sequence[str] = DOMAINS,
+    class_names: tuple[str, ...] = ("negative", "positive"),
     **fields: Any,
 ) -> TextDataset:
     """The dataset of all reviews of the source (`train`) and of the target domains, cut as the
@@ -158,7 +161,7 @@ def make_text_dataset(
     recognised: whether the reviews are the paper's; the dataset is recognised if, besides, none of
     them is cut away. fields: name, domain_source and compare_with of `TextDataset`.
     """
-    everything = [train, *(domains[name] for name in DOMAINS)]
+    everything = [train, *(domains[name] for name in target_names)]
     orders = [mixed_places(part.labels, seed) for seed, part in enumerate(everything)]
     # Many reviews are there twice; none is trained on and held out at once.
     contents = [" ".join(words(train.texts[place])) for place in orders[0].x.tolist()]
@@ -202,13 +205,13 @@ def make_text_dataset(
         fingerprint=identity,
         origin="archive" if recognised else "other",
         recognised=recognised and _whole(everything, options),
-        class_names=("negative", "positive"),
+        class_names=class_names,
         train=splits[0],
         held_out=splits[1],
         options=options,
         bank=torch.from_numpy(bank).to(device),
         versions=versions.to(device),
-        domains=dict(zip((SOURCE_DOMAIN, *DOMAINS), [tested, *splits[2:]], strict=True)),
+        domains=dict(zip((source_name, *target_names), [tested, *splits[2:]], strict=True)),
         texts=list(parts[0].texts),
         synonyms=synonyms,
         **fields,
@@ -282,7 +285,7 @@ def make_counts_dataset(
 
 def _whole(everything: Sequence[Reviews | Counts], options: TextOptions) -> bool:
     """Whether the options cut nothing away from the source and the target domains."""
-    sizes = [options.train_size, *[options.test_size] * len(DOMAINS)]
+    sizes = [options.train_size, *[options.test_size] * (len(everything) - 1)]
     return all(
         size is None or size >= len(part.labels)
         for size, part in zip(sizes, everything, strict=True)

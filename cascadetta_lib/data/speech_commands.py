@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cascadetta_lib.data import DatasetName, dataset
 from cascadetta_lib.data.base import (
@@ -88,7 +89,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         data_folder
         / "generated"
         / f"speech_commands-{contents_hash(folder, paths)[:16]}-{version}.npz",
-        lambda: _read_all(paths),
+        lambda: read_all(paths),
     )
     names = kept["names"].tolist()
     waveforms = torch.from_numpy(kept["waveforms"])
@@ -102,11 +103,11 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         )
 
     own_lists = all(
-        hashlib.sha256((folder / listed).read_bytes()).hexdigest() == known
-        for listed, known in LISTS.items()
+        hashlib.sha256((folder / name).read_bytes()).hexdigest() == known
+        for name, known in LISTS.items()
     )
-    tests = _listed(folder, TEST_LIST, own_lists)
-    held_outs = _listed(folder, HELD_OUT_LIST, own_lists)
+    tests = listed(folder, TEST_LIST, own_lists)
+    held_outs = listed(folder, HELD_OUT_LIST, own_lists)
     parts = []
     for name in names:
         if name in tests:
@@ -119,12 +120,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
     everything = Split(
         waveforms, torch.tensor([classes.index(name.partition("/")[0]) for name in names])
     )
-    # Some recordings are there twice; each stays in the first of the three parts alone.
-    first: dict[bytes, int] = {}
-    for place in split.argsort(stable=True).tolist():
-        part = int(split[place])
-        if first.setdefault(hashlib.sha256(waveforms[place].numpy().data).digest(), part) < part:
-            split[place] = 3
+    split = without_repeats(split, waveforms)
     test, held_out, train = (
         everything.take((split == part).nonzero().squeeze(1)) for part in range(3)
     )
@@ -159,7 +155,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
     )
 
 
-def _listed(folder: Path, name: str, own: bool) -> set[str]:
+def listed(folder: Path, name: str, own: bool = False) -> set[str]:
     """The recordings that a list names, as WORD/FILE.wav.
 
     own: whether it is the archive's list, of which a folder may hold a part. ValueError where a
@@ -167,12 +163,12 @@ def _listed(folder: Path, name: str, own: bool) -> set[str]:
     """
     text = (folder / name).read_text(encoding="utf-8-sig", errors="replace")
     lines = [line.strip() for line in text.splitlines()]
-    listed = [line for line in lines if line]
+    named = [line for line in lines if line]
     if own:
-        return set(listed)
+        return set(named)
     files = {f"{path.parent.name}/{path.name}" for path in folder.glob("*/*") if path.is_file()}
     words = {file.partition("/")[0].casefold() for file in files}
-    for line in listed:
+    for line in named:
         word = line.partition("/")[0].casefold()
         left_out = re.fullmatch(r"[\w ]+/[\w. -]+", line) and word not in words
         if line not in files and not left_out:
@@ -180,10 +176,21 @@ def _listed(folder: Path, name: str, own: bool) -> set[str]:
                 f"{folder / name}: the line {line!r} names no file; allowed is WORD/FILE.wav, as "
                 "the folders and files are called"
             )
-    return set(listed)
+    return set(named)
 
 
-def _read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
+def without_repeats(parts: Tensor, waveforms: Tensor) -> Tensor:
+    """The part, 0, 1 or 2, of each recording, and 3 for one that is in an earlier part again."""
+    parts = parts.clone()
+    first: dict[bytes, int] = {}
+    for place in parts.argsort(stable=True).tolist():
+        part = int(parts[place])
+        if first.setdefault(hashlib.sha256(waveforms[place].numpy().data).digest(), part) < part:
+            parts[place] = 3
+    return parts
+
+
+def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     """Names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of utterances; seconds of noise,
     int16 (K, 16000).
     """

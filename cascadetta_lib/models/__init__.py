@@ -17,9 +17,11 @@ from cascadetta_lib.models.build import (
 )
 from cascadetta_lib.models.cascade import Cascade, Outputs, Parallel, as_outputs
 from cascadetta_lib.models.functional import call_with
+from cascadetta_lib.models.normalization import NORMALIZATIONS, normalized
 
 __all__ = [
     "NORMALIZATION",
+    "NORMALIZATIONS",
     "BatchNorm",
     "Cascade",
     "ImageNetwork",
@@ -34,5 +36,6 @@ __all__ = [
     "build_network",
     "call_with",
     "normalization_parameters",
+    "normalized",
     "use_batch_statistics",
 ]

@@ -4,10 +4,11 @@ Each corruption is one function (images, draws, parameters of the severity) -> i
 images (N, 3, H, H) in [0, 1], which its result may leave; parameters.yaml holds the parameters. The
 operations are written anew, by batch, and a test compares them with statistics of the original
 code. Frost is mixed in from the original's photographs where they are given, and else from a
-made-up texture. Images of 64×64 pixels are coded as JPEG at the end, since Tiny-ImageNet-C consists
-of such files.
+made-up texture. Images of 64×64 and 224×224 pixels are coded as JPEG at the end, since
+Tiny-ImageNet-C and ImageNet-C consist of such files.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -26,11 +27,13 @@ CORRUPTIONS = tuple(name for name, table in PARAMETERS.items() if 64 in table)
 HELD_OUT_CORRUPTIONS = tuple(name for name in PARAMETERS if name not in CORRUPTIONS)
 """Four more, for choosing hyper-parameters without touching the fifteen. Here at 32×32 alone."""
 SEVERITIES = (1, 2, 3, 4, 5)
-CHUNK = 500
-FILE_QUALITY = 85
-"""Images that are corrupted at a time, fixed because the draws depend on it; and the quality of
-those JPEG files.
+CHUNKS = {32: 500, 64: 500, 224: 20}
+"""Images that are corrupted at a time, by their side in pixels. They are fixed because the draws
+depend on them.
 """
+FILES = (64, 224)
+FILE_QUALITY = 85
+"""The sides of the images that end as JPEG files, and the quality of these."""
 
 
 def check_corruption(name: str, severity: int) -> None:
@@ -41,23 +44,17 @@ def check_corruption(name: str, severity: int) -> None:
         raise ValueError(f"severity = {severity!r}: allowed are {', '.join(map(str, SEVERITIES))}")
 
 
-def corrupt(
+def corrupted_chunks(
     images: Tensor,
     corruption: str,
     severity: int,
     *,
     seed: int = 0,
     photographs: Photographs | None = None,
-) -> Tensor:
-    """Corrupt `images` (uint8, (N, 3, H, H) with H 32 or 64) at a severity 1..5; same shape, dtype
-    and device.
+) -> Iterator[Tensor]:
+    """Yield what `corrupt` returns some images at a time, for images that do not fit into memory.
 
-    The noise depends on (seed, corruption, severity), the place of an image in the batch and the
-    size of the batch alone; shot noise also on the images before it.
-    photographs: those that frost is cropped from, see `photographs.read_photographs`; None for a
-    made-up texture. Other corruptions make no use of them.
-
-    Raises ValueError for any other corruption, severity, dtype or shape.
+    See `corrupt` for the arguments and errors.
     """
     check_corruption(corruption, severity)
     shape = tuple(images.shape)
@@ -77,11 +74,31 @@ def corrupt(
     if corruption == "frost" and photographs is not None:
         apply = partial(weather.frost_from_photographs, photographs=photographs[shape[-1]])
     draws = Draws(seed, corruption, severity, images.device)
-    corrupted = torch.empty_like(images)
-    for start in range(0, len(images), CHUNK):
-        chunk = slice(start, start + CHUNK)
-        made = truncate(apply(images[chunk].float() / 255, draws, *parameters))
-        if shape[-1] == 64:
+    for chunk in images.split(CHUNKS[shape[-1]]):
+        made = truncate(apply(chunk.float() / 255, draws, *parameters))
+        if shape[-1] in FILES:
             made = truncate(digital.jpeg_compression(made.float() / 255, draws, FILE_QUALITY))
-        corrupted[chunk] = made
-    return corrupted
+        yield made
+
+
+def corrupt(
+    images: Tensor,
+    corruption: str,
+    severity: int,
+    *,
+    seed: int = 0,
+    photographs: Photographs | None = None,
+) -> Tensor:
+    """Corrupt `images` at a severity 1..5; same shape, dtype and device.
+
+    images: uint8, (N, 3, H, H) with H 32, 64 or 224.
+
+    The noise depends on (seed, corruption, severity), the place of an image in the batch and the
+    size of the batch alone; shot noise also on the images before it.
+    photographs: those that frost is cropped from, see `photographs.read_photographs`; None for a
+    made-up texture. Other corruptions make no use of them.
+
+    Raises ValueError for any other corruption, severity, dtype or shape.
+    """
+    chunks = corrupted_chunks(images, corruption, severity, seed=seed, photographs=photographs)
+    return torch.cat([images[:0], *chunks])

@@ -11,15 +11,20 @@ from cascadetta_lib.data.corruptions.common import Draws, clipped_zoom, gaussian
 
 
 def defocus_blur(x: Tensor, draws: Draws, radius: float, softening: float) -> Tensor:
-    """A disk as kernel, its edge softened by a 3×3 Gaussian."""
+    """A disk as kernel, its edge softened by a Gaussian of 3×3 pixels, or of 5×5 for a radius above
+    8. The kernel ends where the original's does, whose border is mirrored for the softening.
+    """
     half = math.ceil(radius) + 1
+    reach = 1
+    if radius >= 8:
+        half = int(radius)
+        reach = 1 if radius == 8 else 2
     offsets = torch.arange(-half, half + 1)
     disk = (offsets[:, None] ** 2 + offsets**2 <= radius**2).float()
-    soft = torch.exp(-0.5 * (torch.arange(-1, 2) / softening) ** 2)
+    soft = torch.exp(-0.5 * (torch.arange(-reach, reach + 1) / softening) ** 2)
     soft = soft / soft.sum()
-    kernel = functional.conv2d(
-        (disk / disk.sum())[None, None], torch.outer(soft, soft)[None, None], padding=1
-    )[0, 0]
+    mirrored = functional.pad((disk / disk.sum())[None, None], (reach,) * 4, mode="reflect")
+    kernel = functional.conv2d(mirrored, torch.outer(soft, soft)[None, None])[0, 0]
     padded = functional.pad(x, (half, half, half, half), mode="reflect")
     blurred = torch.zeros_like(x)
     for (
@@ -35,11 +40,7 @@ def defocus_blur(x: Tensor, draws: Draws, radius: float, softening: float) -> Te
 
 def glass_blur(x: Tensor, draws: Draws, sigma: float, reach: int, rounds: int) -> Tensor:
     """Blur, replace each pixel by one at most `reach` up or left and `reach` − 1 down or right, and
-    blur again.
-
-    The original replaces pixel by pixel, from the last to the first. With a reach of 1 it reads
-    only pixels that it has not yet replaced, so that this gives the same; with a reach of 2 (64×64)
-    it may read others, unlike here.
+    blur again. As in the original, pixels are replaced one after the other (`replaced_from`).
     """
     count = x.shape[0]
     size = x.shape[-1]
@@ -49,19 +50,44 @@ def glass_blur(x: Tensor, draws: Draws, sigma: float, reach: int, rounds: int) -
     rows, columns = torch.meshgrid(*[torch.arange(size, device=x.device)] * 2, indexing="ij")
     moved = truncate(gaussian(x, sigma)).float() / 255
     for down, right in shifts:
-        moved = take_pixels(moved, rows + down, columns + right)
+        places = replaced_from((rows + down) * size + columns + right, reach)
+        moved = take_pixels(moved, places // size, places % size)
     return gaussian(moved, sigma)
+
+
+def replaced_from(read: Tensor, reach: int) -> Tensor:
+    """Return the place of the pixel that ends up at each place, (N, H, H), when pixels are
+    replaced one after the other, from the last to the first.
+
+    read: the place that each pixel reads, row · H + column. Where that was replaced before, below
+        or to the right, the pixel gets what it was replaced by. Near the border, up to `reach` at
+        the upper and left side and `reach` − 1 at the others, nothing is replaced.
+    """
+    count = len(read)
+    size = read.shape[-1]
+    inside = torch.zeros(size, size, dtype=torch.bool, device=read.device)
+    inside[reach + 1 : size - reach + 1, reach + 1 : size - reach + 1] = True
+    inside = inside.flatten().expand(count, -1)
+    read = read.flatten(1)
+    reader = torch.arange(size * size, device=read.device).expand(count, -1)
+    found = read
+    while True:
+        earlier = (found > reader) & inside.gather(1, found)
+        if not earlier.any():
+            return found.view(count, size, size)
+        reader = torch.where(earlier, found, reader)
+        found = torch.where(earlier, read.gather(1, found), found)
 
 
 def motion_blur(x: Tensor, draws: Draws, radius: int, sigma: float) -> Tensor:
     return motion(x, radius, sigma, draws.uniform((len(x),), -45, 45))
 
 
-def zoom_blur(x: Tensor, draws: Draws, zooms: int) -> Tensor:
-    """The mean of the image and its centre, zoomed by 1, 1.01, …"""
+def zoom_blur(x: Tensor, draws: Draws, zooms: int, percent: int = 1) -> Tensor:
+    """The mean of the image and its centre, zoomed by 1, 1.01, …, in steps of some percent."""
     total = x.clone()
     for step in range(zooms):
-        total += clipped_zoom(x, 1 + step / 100)
+        total += clipped_zoom(x, 1 + percent * step / 100)
     return total / (zooms + 1)
 
 

@@ -34,13 +34,14 @@ def elastic_transform(
     x: Tensor, draws: Draws, displacement: float, sigma: float, reach: float
 ) -> Tensor:
     """A random affine map, given by where three points go, then a smooth displacement; lengths in
-    shares of H.
+    shares of H, and of 244 for images of 224 pixels, as the original has it.
     """
     count = x.shape[0]
     size = x.shape[-1]
-    displacement = size * displacement
-    sigma = size * sigma
-    reach = size * reach
+    unit = 244 if size == 224 else size
+    displacement = unit * displacement
+    sigma = unit * sigma
+    reach = unit * reach
     moves = draws.uniform((count, 3, 2), -reach, reach)
     displacements = draws.uniform((2, count, size, size), -1, 1)
     near = size // 2 - size // 3
@@ -66,15 +67,16 @@ def elastic_transform(
 
 
 def pixelate(x: Tensor, draws: Draws, factor: float) -> Tensor:
-    """Shrink to `factor`, at least a half, and enlarge again, each time by the mean of what a pixel
-    covers, with the rounding of Pillow's BOX.
+    """Shrink to `factor`, at least a quarter, and enlarge again, each time by the mean of what a
+    pixel covers, with the rounding of Pillow's BOX.
 
-    A pixel of the small image is the mean of one or two neighbours on each axis, rounded up to a
-    whole grey level, first across the columns. Enlarged, it is repeated.
+    A pixel of the small image is the mean of one to four neighbours on each axis, rounded to a
+    whole grey level, halves up, first across the columns. Enlarged, it is repeated.
     """
     side = x.shape[-1]
     weights = _covered(side, int(side * factor)).to(x.device)
-    # Sums of halves of whole numbers are exact in float32.
+    # Sums of halves and quarters of whole numbers are exact in float32, and those of thirds are
+    # never near a half.
     across = (truncate(x).float() @ weights.T).add_(0.5).floor_()
     return (weights @ across).add_(0.5).floor_().div_(255)
 
@@ -82,11 +84,13 @@ def pixelate(x: Tensor, draws: Draws, factor: float) -> Tensor:
 @cache
 def _covered(side: int, small: int) -> Tensor:
     """The share of each pixel of an axis in each pixel, float32 (side, side), when `side` pixels
-    are shrunk to `small` and enlarged again: 1, or twice a half.
+    are shrunk to `small` and enlarged again: 1, or up to four equal ones.
     """
     shares = _inside(side, small)
-    if shares.sum(axis=1).max() > 2:
-        raise ValueError(f"pixelate to {small} of {side} pixels: allowed is half of them or more")
+    if shares.sum(axis=1).max() > 4:
+        raise ValueError(
+            f"pixelate to {small} of {side} pixels: allowed is a quarter of them or more"
+        )
     repeated = shares[_inside(small, side).argmax(axis=1)]
     return torch.from_numpy(repeated / repeated.sum(axis=1, keepdims=True)).float()
 

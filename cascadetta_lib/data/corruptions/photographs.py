@@ -3,9 +3,9 @@ hand.
 
 `read_photographs(DATA_FOLDER / "frost")` finds them. They are those of ImageNet-C/create_c in
 github.com/hendrycks/robustness (Apache-2.0); the wheel imagecorruptions 1.1.2 has the same bytes.
-The original scales one of the first five, never the sixth, by 0.2 for images of 32×32 pixels and by
-0.3 for 64×64, and takes a random crop. OpenCV interpolates there without a filter against aliasing,
-and so does this.
+The original scales one of the first five, never the sixth, by 0.2 for images of 32×32 pixels, by
+0.3 for 64×64 and not at all for 224×224, and takes a random crop. OpenCV interpolates there without
+a filter against aliasing, and so does this.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ SHA256 = {
     "frost5.jpg": "5fc6a19df4a429ba68abdcc8f8a4278d4c9f81c9ccafd2c92ab0c8cf8992ebd2",
 }
 """The files, in the order of the original code, and the SHA-256 of each."""
-SCALES = {32: 0.2, 64: 0.3}
+SCALES = {32: 0.2, 64: 0.3, 224: 1.0}
 """Side of the images in pixels to the scale of the photographs."""
 
 Photographs = Mapping[int, tuple[Tensor, ...]]

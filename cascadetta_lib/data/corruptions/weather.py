@@ -113,11 +113,13 @@ def brightness(x: Tensor, draws: Draws, increase: float) -> Tensor:
 
 
 def _plasma(count: int, size: int, decay: float, draws: Draws) -> Tensor:
-    """Plasma fractals (count, 1, size, size) in [0, 1] by midpoint displacement on a torus; `size`
-    is a power of two.
+    """Plasma fractals (count, 1, size, size) in [0, 1] by midpoint displacement on a torus.
 
-    The displacement falls by decay² each time the step is halved.
+    The torus is as long as the next power of two, and is cut. The displacement falls by decay² each
+    time the step is halved.
     """
+    side = size
+    size = 1 << (side - 1).bit_length()
     steps = [size >> level for level in range(size.bit_length() - 1)]
     noise = [draws.uniform((3, count, size // step, size // step), -1, 1) for step in steps]
     plasma = torch.zeros(count, size, size, device=noise[0].device)
@@ -132,4 +134,4 @@ def _plasma(count: int, size: int, decay: float, draws: Draws) -> Tensor:
         plasma[:, ::step, half::step] = (above + centre + centre.roll(1, dims=1)) / 4 + top_noise
         plasma[:, half::step, ::step] = (beside + centre + centre.roll(1, dims=2)) / 4 + left_noise
     plasma = plasma - plasma.amin(dim=(1, 2), keepdim=True)
-    return (plasma / plasma.amax(dim=(1, 2), keepdim=True))[:, None]
+    return (plasma / plasma.amax(dim=(1, 2), keepdim=True))[:, None, :side, :side]

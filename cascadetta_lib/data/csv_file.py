@@ -1,0 +1,140 @@
+"""Your own texts in a table: `csv:FILE`, with the columns text, label and domain.
+
+Other columns are left out. The domain of the first row is the source; the others are the targets,
+in the order in which they first appear. A label is any word or number, and the labels of the source
+are the classes. The file is UTF-8, with a comma between columns. Synonyms come from nltk's WordNet,
+which is downloaded (11 MB), so training augments English alone.
+"""
+
+import csv
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from cascadetta_lib.augment.text import words
+from cascadetta_lib.data import DatasetName, dataset
+from cascadetta_lib.data.amazon import wordnet_synonyms
+from cascadetta_lib.data.base import DataMissing, Dataset
+from cascadetta_lib.data.reviews import (
+    Reviews,
+    Synonyms,
+    TextDataset,
+    TextOptions,
+    make_text_dataset,
+)
+from cascadetta_lib.data.streams import Vocabulary
+
+COLUMNS = ("text", "label", "domain")
+
+
+class Row(NamedTuple):
+    """One text with its label and its domain."""
+
+    text: str
+    label: str
+    domain: str
+
+
+def vocabulary(argument: str) -> Vocabulary:
+    """The domains that a stream over the file may name; those of the reviews where it cannot be
+    read, which loading it tells.
+    """
+    try:
+        source, *targets = domains_of(read_rows(Path(argument).expanduser()))
+    except (DataMissing, ValueError):
+        return TextDataset.vocabulary
+    return Vocabulary(tuple(targets), (source,), (1,))
+
+
+@dataset("csv", "text", folder="must", own=True, vocabulary=vocabulary)
+def load_csv(argument: str, options: TextOptions) -> Dataset:
+    """Load the table.
+
+    Raises DataMissing where there is no such file, and ValueError where it is not as it must be.
+    """
+    path = Path(argument).expanduser()
+    rows = read_rows(path)
+    domains = domains_of(rows)
+    source, *targets = domains
+    if not targets:
+        raise ValueError(
+            f"{path}: found 1 domain, {source!r}; allowed are 2 or more, the first the source"
+        )
+    class_names = tuple(sorted({row.label for row in rows if row.domain == source}))
+    if len(class_names) < 2:
+        raise ValueError(
+            f"{path}: found the label {class_names[0]!r} alone in the source {source!r}; allowed "
+            "are 2 labels or more"
+        )
+    unknown = [row for row in rows if row.label not in class_names]
+    if unknown:
+        raise ValueError(
+            f"{path}: found the label {unknown[0].label!r} in {unknown[0].domain!r}; allowed are "
+            f"those of the source {source!r}: {', '.join(class_names)}"
+        )
+    labels = {name: label for label, name in enumerate(class_names)}
+    read = {}
+    for domain in domains:
+        own = [row for row in rows if row.domain == domain]
+        texts = np.array([row.text for row in own], dtype=object)
+        read[domain] = Reviews(texts, torch.tensor([labels[row.label] for row in own]))
+    return make_text_dataset(
+        name=DatasetName("csv", argument).key,
+        source=f"the user's texts in {path.name}",
+        domain_source=f"the rows of {', '.join(targets)} in {path.name}",
+        compare_with=None,
+        train=read[source],
+        domains=read,
+        source_name=source,
+        target_names=targets,
+        class_names=class_names,
+        synonyms=Synonyms(wordnet_synonyms(options.folder), "nltk's WordNet"),
+        options=options,
+    )
+
+
+def domains_of(rows: tuple[Row, ...]) -> list[str]:
+    """The domains in the order in which they first appear."""
+    return list(dict.fromkeys(row.domain for row in rows))
+
+
+def read_rows(path: Path) -> tuple[Row, ...]:
+    """The rows of a table. Raises DataMissing where there is none, and ValueError where a column is
+    missing, a cell is empty or a text has no word.
+    """
+    if not path.is_file():
+        raise DataMissing(f"there is no {path}; it is a table with the columns text, label, domain")
+    stat = path.stat()
+    return _read_rows(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=4)
+def _read_rows(path: Path, changed: int, size: int) -> tuple[Row, ...]:
+    rows = []
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            reader = csv.DictReader(file)
+            lacking = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+            if lacking:
+                raise ValueError(
+                    f"{path}: found the columns {', '.join(reader.fieldnames or ()) or 'none'}, "
+                    f"without {lacking[0]!r}; allowed are text, label and domain"
+                )
+            for cells in reader:
+                row = Row(*((cells[name] or "").strip() for name in COLUMNS))
+                place = f"{path}, line {reader.line_num}"
+                if not row.label or not row.domain:
+                    raise ValueError(f"{place}: found an empty cell; allowed is a label and domain")
+                if ":" in row.domain:
+                    raise ValueError(f"{place}: found the domain {row.domain!r}; allowed is no ':'")
+                if not words(row.text):
+                    raise ValueError(f"{place}: found a text without a word; allowed is 1 or more")
+                rows.append(row)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is no table in UTF-8: {error}") from None
+    if not rows:
+        raise ValueError(f"{path}: found no rows; allowed are 1 or more per domain")
+    return tuple(rows)

@@ -1,0 +1,129 @@
+"""Your own recordings: `wav:FOLDER`, with FOLDER/WORD/*.wav of two or more words.
+
+What is tested and what is held out say testing_list.txt and validation_list.txt in FOLDER, a line
+WORD/FILE.wav for each recording, as in Speech Commands. Without these two lists the split is by
+speaker: a recording is called SPEAKER_anything.wav, and one tenth of the speakers, at least one, is
+tested, one tenth held out, and all others are trained on, drawn by a hash of their names.
+FOLDER/_background_noise_/*.wav is mixed into the domain noise; without it that noise is white.
+
+A recording becomes one second at 16 kHz, as in speech_commands.py. A file that is no sound is left
+out, with a warning.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from cascadetta_lib.data import DatasetName, dataset
+from cascadetta_lib.data.base import (
+    DataMissing,
+    Dataset,
+    Split,
+    code_version,
+    contents_hash,
+    kept_arrays,
+    mixed,
+)
+from cascadetta_lib.data.speech_commands import (
+    HELD_OUT_LIST,
+    TEST_LIST,
+    listed,
+    read_all,
+    without_repeats,
+)
+from cascadetta_lib.data.utterances import (
+    SAMPLES,
+    SpeechOptions,
+    as_int16,
+    make_speech_dataset,
+)
+
+WHITE_NOISE = 30
+"""Seconds of noise where the folder has none."""
+TESTED, HELD_OUT, TRAINED = range(3)
+
+
+@dataset("wav", "speech", folder="must", own=True)
+def load_wav(argument: str, options: SpeechOptions) -> Dataset:
+    """Load the recordings in the folder `argument`.
+
+    Raises DataMissing where there is no such folder, and ValueError where what is there cannot be
+    used.
+    """
+    folder = Path(argument).expanduser()
+    if not folder.is_dir():
+        raise DataMissing(f"there is no folder {folder}; it holds WORD/SPEAKER_….wav")
+    paths = [path for path in sorted(folder.glob("[!.]*/*")) if path.suffix.lower() == ".wav"]
+    version = code_version(__name__, read_all.__module__, as_int16.__module__)
+    place = Path(options.folder).expanduser() / "generated"
+    kept = kept_arrays(
+        place / f"wav-{contents_hash(folder, paths)[:16]}-{version}.npz", lambda: read_all(paths)
+    )
+    names = kept["names"].tolist()
+    waveforms = torch.from_numpy(kept["waveforms"])
+    noise = torch.from_numpy(kept["noise"])
+    classes = sorted({name.partition("/")[0] for name in names})
+    if len(classes) < 2:
+        raise ValueError(
+            f"{folder}: found {len(classes)} words with usable .wav files; allowed are 2 or more "
+            "folders WORD/"
+        )
+    parts = without_repeats(torch.tensor(_parts(folder, names)), waveforms)
+    labels = torch.tensor([classes.index(name.partition("/")[0]) for name in names])
+    everything = Split(waveforms, labels)
+    test, held_out, train = (
+        everything.take((parts == part).nonzero().squeeze(1))
+        for part in (TESTED, HELD_OUT, TRAINED)
+    )
+    lacking = sorted(set(range(len(classes))) - set(train.y.tolist()))
+    if lacking or not len(test.y) or not len(held_out.y):
+        of_word = f"none of {classes[lacking[0]]!r} to train on" if lacking else "all words"
+        raise ValueError(
+            f"{folder}: found {len(test.y)} recordings to test, {len(held_out.y)} to hold out, and "
+            f"{of_word}; allowed are 1 or more of each, which leave some of each word to train on"
+        )
+    if not len(noise):
+        generator = torch.Generator().manual_seed(0)
+        noise = as_int16(0.1 * torch.randn(WHITE_NOISE, SAMPLES, generator=generator))
+    return make_speech_dataset(
+        name=DatasetName("wav", argument).key,
+        source=f"the user's recordings in {folder.resolve().name}, {len(names):,} of "
+        f"{len(classes)} words",
+        class_names=tuple(classes),
+        train=train,
+        held_out=mixed(held_out),
+        test=mixed(test),
+        noise=noise,
+        options=options,
+    )
+
+
+def _parts(folder: Path, names: Sequence[str]) -> list[int]:
+    """TESTED, HELD_OUT or TRAINED for each recording WORD/FILE.wav, by the lists or by speaker."""
+    there = [name for name in (TEST_LIST, HELD_OUT_LIST) if (folder / name).is_file()]
+    if len(there) == 1:
+        raise ValueError(
+            f"{folder}: found {there[0]} alone; allowed are both {TEST_LIST} and {HELD_OUT_LIST}, "
+            "or neither, for a split by speaker"
+        )
+    if there:
+        tests = listed(folder, TEST_LIST)
+        held_outs = listed(folder, HELD_OUT_LIST)
+        part_of = dict.fromkeys(names, TRAINED)
+        part_of |= dict.fromkeys(held_outs, HELD_OUT)
+        part_of |= dict.fromkeys(tests, TESTED)
+        return [part_of[name] for name in names]
+    speakers = [name.partition("/")[2].removesuffix(".wav").partition("_")[0] for name in names]
+    drawn = sorted(set(speakers), key=lambda one: hashlib.sha256(one.encode()).hexdigest())
+    if len(drawn) < 3:
+        raise ValueError(
+            f"{folder}: found recordings of {len(drawn)} speakers, {', '.join(drawn)}; allowed are "
+            f"3 or more, each as SPEAKER_….wav, or {TEST_LIST} and {HELD_OUT_LIST}"
+        )
+    tenth = max(1, round(len(drawn) / 10))
+    part_of = dict.fromkeys(drawn, TRAINED)
+    part_of |= dict.fromkeys(drawn[:tenth], TESTED)
+    part_of |= dict.fromkeys(drawn[tenth : 2 * tenth], HELD_OUT)
+    return [part_of[speaker] for speaker in speakers]

@@ -1,0 +1,115 @@
+"""The normalisation of the images that a network learned with, in front of the network."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from cascadetta_lib.models.cascade import Cascade
+from cascadetta_lib.registry import nearest
+
+
+class Normalization(NamedTuple):
+    """(x − mean)/deviation of images x in [0, 1], with a number per channel, or one for all."""
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
+NORMALIZATIONS = {
+    "unit": Normalization((0.0,), (1.0,)),
+    "symmetric": Normalization((0.5,), (0.5,)),
+    "imagenet": Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "cifar10": Normalization((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "levels": Normalization((0.0,), (1 / 255,)),
+}
+"""Normalisations by name. unit: 0 to 1, as they are. symmetric: −1 to 1. imagenet and cifar10: by
+mean and deviation of the channels of those data. levels: 0 to 255.
+"""
+
+
+class Normalize(nn.Module):
+    """Images in [0, 1] (B, C, H, W) → (x − mean)/deviation."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, normalization: Normalization) -> None:
+        super().__init__()
+        self.normalization = normalization
+        for name, values in normalization._asdict().items():
+            # It belongs to no state_dict, so that files of weights fit as before.
+            self.register_buffer(name, torch.tensor(values).view(-1, 1, 1), persistent=False)
+
+    def extra_repr(self) -> str:
+        return f"mean={self.normalization.mean}, deviation={self.normalization.deviation}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.deviation
+
+
+def read_normalization(given: Any) -> Normalization:
+    """Return a normalisation, which may be given in four ways.
+
+    It is a name of NORMALIZATIONS; a pair (mean, deviation) of numbers, or of a number per channel;
+    a mapping with `mean` and `std`, such as timm's `model.pretrained_cfg`; or an object with these
+    attributes, such as torchvision's `weights.transforms()`. All are of images in [0, 1].
+
+    Raises ValueError for anything else.
+    """
+    if isinstance(given, str):
+        if given not in NORMALIZATIONS:
+            raise ValueError(f"normalization = {given!r}: {nearest(given, NORMALIZATIONS)}")
+        return NORMALIZATIONS[given]
+    if isinstance(given, Mapping):
+        pair = (given.get("mean"), given.get("std"))
+    elif isinstance(given, Sequence) and len(given) == 2:
+        pair = (given[0], given[1])
+    else:
+        pair = (getattr(given, "mean", None), getattr(given, "std", None))
+    mean, deviation = (_channels(values) for values in pair)
+    if not mean or not deviation or min(deviation) <= 0:
+        raise ValueError(
+            f"normalization = {given!r}: allowed are {', '.join(NORMALIZATIONS)}, a pair (mean, "
+            "deviation) of images in 0…1, or a configuration with mean and std"
+        )
+    if len(mean) != len(deviation) and 1 not in (len(mean), len(deviation)):
+        raise ValueError(
+            f"normalization = {given!r}: {len(mean)} means and {len(deviation)} deviations; "
+            "allowed is one of each per channel, or one for all"
+        )
+    return Normalization(mean, deviation)
+
+
+def _channels(values: Any) -> tuple[float, ...]:
+    """Return one number or several as a tuple; an empty one for anything else."""
+    if isinstance(values, int | float):
+        return (float(values),)
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        return ()
+    if not all(isinstance(value, int | float) for value in values):
+        return ()
+    return tuple(float(value) for value in values)
+
+
+def normalized(network: nn.Module, normalization: Any) -> nn.Module:
+    """Return `network` with its normalisation in front: it takes images x in [0, 1] then.
+
+    A Cascade stays one, and its φ begins with the normalisation. The modules and parameters are
+    those of `network`.
+
+    normalization: see `read_normalization`.
+    """
+    first = Normalize(read_normalization(normalization))
+    if isinstance(network, Cascade):
+        phi = nn.Sequential(first, network.feature_extractor)
+        theta_m = network.main_classifier
+        return Cascade(phi, theta_m, network.auxiliary_classifier, network.relu_logits)
+    return nn.Sequential(first, network)
+
+
+def normalization_of(network: nn.Module) -> Normalization | None:
+    """Return the normalisation that `normalized` put in front of a network, or None."""
+    found = [child for child in network.modules() if isinstance(child, Normalize)]
+    return found[0].normalization if found else None

@@ -1,0 +1,225 @@
+"""Images in folders: squares of any images, corruptions of 224 pixels, and target domains as they
+are.
+"""
+
+import re
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+from torchvision.transforms import functional as transforms
+
+from cascadetta_lib.data import DatasetName, load_dataset
+from cascadetta_lib.data.base import DataMissing, mapped_array
+from cascadetta_lib.data.corruptions import CORRUPTIONS, corrupt
+from cascadetta_lib.data.folder import FolderDataset, square
+from cascadetta_lib.data.images import ImageOptions
+from study.settings import SettingsError, load_profile
+from study.study import Study
+
+RANDOM = np.random.default_rng(0)
+
+
+def write(path: Path, width: int = 40, height: int = 36, mode: str = "RGB") -> None:
+    """A random image."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shape = (height, width) if mode == "L" else (height, width, 3)
+    Image.fromarray(RANDOM.integers(0, 256, shape, dtype=np.uint8)).save(path)
+
+
+def write_part(place: Path, count: int, mode: str = "RGB", **sizes: int) -> None:
+    for name in ("cat", "dog", "eel"):
+        for index in range(count):
+            write(place / name / f"{index}.png", mode=mode, **sizes)
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    """A source, test images and two target domains, of three classes."""
+    folder = tmp_path / "pets"
+    write_part(folder / "train", 6)
+    write_part(folder / "test", 3)
+    write_part(folder / "targets" / "2-rain", 3)
+    write_part(folder / "targets" / "1-night", 2)
+    return folder
+
+
+def load(folder: Path, **options: Any) -> FolderDataset:
+    data = ImageOptions(folder=str(folder.parent), **options)
+    found = load_dataset(f"folder:{folder}", data)
+    assert isinstance(found, FolderDataset)
+    return found
+
+
+def test_a_folder_of_classes_is_a_dataset(pets: Path) -> None:
+    dataset = load(pets, held_out_fraction=0.25)
+    assert dataset.class_names == ("cat", "dog", "eel")
+    assert [len(split.y) for split in (dataset.train, dataset.held_out, dataset.test)] == [14, 4, 9]
+    assert dataset.test.x.shape == (9, 3, 64, 64), "of images between 32 and 64 pixels"
+    for split in (dataset.train, dataset.test):
+        assert not torch.equal(split.y, split.y.sort().values), "they come mixed"
+    for index in range(9):
+        label = dataset.class_names[int(dataset.test.y[index])]
+        files = [square(path, 64) for path in (pets / "test" / label).glob("*.png")]
+        assert any(np.array_equal(dataset.test.x[index].numpy(), file) for file in files)
+    again = load(pets, held_out_fraction=0.25)
+    assert again.fingerprint == dataset.fingerprint
+    assert torch.equal(again.train.x, dataset.train.x)
+    write(pets / "test" / "cat" / "0.png")
+    assert load(pets).fingerprint != dataset.fingerprint
+
+
+def test_targets_of_ones_own_are_the_domains_in_the_order_that_a_stream_names(pets: Path) -> None:
+    dataset = load(pets)
+    assert DatasetName.parse(f"folder:{pets}").vocabulary.standard == ("1-night", "2-rain")
+    assert [len(dataset.domain(name, 1).y) for name in ("1-night", "2-rain")] == [6, 9]
+    assert len(load(pets, test_size=4).domain("2-rain", 1).y) == 4
+    assert dataset.origin == "other" and "1-night, 2-rain" in dataset.domain_source
+    assert torch.equal(dataset.example("2-rain", 1, 3), dataset.domain("2-rain", 1).x[3])
+    with pytest.raises(ValueError, match="no domain is named 'fog'; there are 1-night, 2-rain"):
+        dataset.domain("fog", 5)
+    values = {"image_dataset": f"folder:{pets}", "image_stream": ["2-rain", "1-night", "2-rain"]}
+    stream = load_profile("quick", values).image.domains
+    assert [domain.name for domain in stream] == ["2-rain", "1-night", "2-rain"]
+    for wrong in (["fog"], "gradual"):
+        with pytest.raises(SettingsError, match="image_stream = .*1-night|image_stream = .*mixed"):
+            load_profile("quick", values | {"image_stream": wrong})
+    with pytest.raises(SettingsError, match="a run of its own"):
+        load_profile("quick", {"image_dataset": [f"folder:{pets}", "digits"]})
+
+
+def test_a_network_runs_on_targets_of_ones_own(pets: Path, tmp_path: Path) -> None:
+    values = {
+        "image_dataset": f"folder:{pets}",
+        "data_folder": str(tmp_path),
+        "results_folder": str(tmp_path / "results"),
+        "image_test_size": None,
+        "image_batch_size": 4,
+    }
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3, 8), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(256, 3)
+    )
+    study = Study(load_profile("quick", values))
+    run = study.bring(network, "mine", normalization="imagenet").run("tent")
+    counts = run.batches.groupby("domain", sort=False)["count"].sum()
+    assert counts.to_dict() == {"1-night": 6, "2-rain": 9}
+
+
+def test_without_a_source_all_images_are_test_images(tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    write_part(folder, 2, width=260, height=240)
+    (folder / "classes.txt").write_text("ant\ncat\ndog\neel\n")
+    dataset = load(folder)
+    assert dataset.class_names == ("ant", "cat", "dog", "eel") and dataset.classes == 4
+    assert sorted(dataset.test.y.tolist()) == [1, 1, 2, 2, 3, 3]
+    assert dataset.test.x.shape == (6, 3, 224, 224) and not len(dataset.train.y)
+    assert DatasetName.parse(f"folder:{folder}").vocabulary.standard == CORRUPTIONS
+    expected = corrupt(dataset.test.x, "contrast", 5)
+    assert torch.equal(dataset.domain("contrast", 5).x, expected)
+    assert "as JPEG files" in dataset.domain_source
+
+
+@pytest.mark.parametrize(("width", "height"), [(300, 260), (260, 300), (224, 500)])
+def test_an_image_of_any_size_becomes_a_square_as_usual_for_imagenet(
+    tmp_path: Path, width: int, height: int
+) -> None:
+    write(tmp_path / "one.png", width, height)
+    image = Image.open(tmp_path / "one.png")
+    expected = transforms.center_crop(transforms.resize(image, 256), [224, 224])
+    found = square(tmp_path / "one.png", 224).transpose(1, 2, 0)
+    assert np.array_equal(found, np.asarray(expected))
+
+
+def test_a_square_of_the_right_size_is_taken_as_it_is_and_grey_gets_three_channels(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "one.png", 32, 32)
+    pixels = np.asarray(Image.open(tmp_path / "one.png"))
+    assert np.array_equal(square(tmp_path / "one.png", 32).transpose(1, 2, 0), pixels)
+    folder = tmp_path / "grey"
+    write_part(folder, 2, mode="L", width=30, height=30)
+    x = load(folder).test.x
+    assert x.shape == (6, 3, 32, 32) and torch.equal(x[:, 0], x[:, 2])
+
+
+Break = Callable[[Path], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda pets: (pets / "test" / "fox").mkdir(), "found the class 'fox'; allowed are the 3"),
+        (
+            lambda pets: write(pets / "targets" / "1-night" / "fox" / "0.png"),
+            "1-night/fox: found the class 'fox'; allowed are the 3 classes",
+        ),
+        (lambda pets: (pets / "train" / "fox").mkdir(), "train/fox: found no image; allowed is 1"),
+        (
+            lambda pets: write(pets / "test" / "cat" / "0.png", mode="L"),
+            "found 1 grey images of 1 channel, such as .*0.png, among 42 images of 3",
+        ),
+        (
+            lambda pets: (pets / "test" / "cat" / "0.png").write_bytes(b"no image"),
+            "0.png cannot be read as an image",
+        ),
+        (lambda pets: (pets / "classes.txt").write_text("cat\ndog\n"), "the class 'eel'"),
+        (lambda pets: (pets / "classes.txt").write_text("cat\ncat\n"), "'cat' twice"),
+        (
+            lambda pets: (pets / "classes.txt").write_text("ant\ncat\ndog\neel\n"),
+            "train: found no images of 'ant'",
+        ),
+    ],
+)
+def test_a_folder_that_is_not_as_it_must_be_is_refused(
+    pets: Path, change: Break, words: str
+) -> None:
+    """In one message, before work starts."""
+    change(pets)
+    with pytest.raises(ValueError, match=words) as refused:
+        load(pets)
+    assert "\n" not in str(refused.value)
+    assert not list(pets.parent.glob("generated/*.npy"))
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataMissing, match="there is no folder .*nothing"):
+        load(tmp_path / "nothing")
+    write_part(tmp_path / "half" / "train", 2)
+    with pytest.raises(DataMissing, match=re.escape("lacks test/CLASS/… or targets/NAME/CLASS/…")):
+        load(tmp_path / "half")
+    (tmp_path / "empty" / "targets").mkdir(parents=True)
+    with pytest.raises(ValueError, match="targets: found no folder"):
+        load(tmp_path / "empty")
+
+
+def test_an_array_on_the_disk_takes_no_memory_and_is_made_again_when_it_is_damaged(
+    tmp_path: Path,
+) -> None:
+    shape = (64, 3, 512, 512)
+    path = tmp_path / "kept.npy"
+    made = []
+
+    def make() -> Any:
+        made.append(1)
+        for index in range(64):
+            yield np.full((1, 3, 512, 512), index, np.uint8)
+
+    tracemalloc.start()
+    array = mapped_array(path, shape, make)
+    images = torch.from_numpy(array)
+    assert images[torch.tensor([5, 60])].float().mean((1, 2, 3)).tolist() == [5, 60]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < array.nbytes / 4
+    array[0] = 9
+    assert mapped_array(path, shape, make)[0].max() == 0 and len(made) == 1, "the file stays"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="does not hold what was kept in it"):
+        assert mapped_array(path, shape, make)[7].max() == 7
+    assert len(made) == 2

@@ -1,0 +1,153 @@
+"""The normalisation that a network learned with comes with the network, and a wrong one is told."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import CLASSES, blobs, make_blobs, seeded
+from torch import Tensor, nn
+
+from cascadetta_lib.methods import adapt
+from cascadetta_lib.models import NORMALIZATIONS, Cascade, normalized
+from cascadetta_lib.models.normalization import Normalization, read_normalization
+from study import weights
+from study.published_networks import NetworkError
+from study.settings import load_profile
+from study.study import Study
+
+IMAGENET = NORMALIZATIONS["imagenet"]
+UNIT = torch.rand(4, 3, 32, 32, generator=seeded(1))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("imagenet", IMAGENET),
+        (((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), IMAGENET),
+        ({"mean": IMAGENET.mean, "std": IMAGENET.deviation, "crop_pct": 0.9}, IMAGENET),
+        (SimpleNamespace(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]), IMAGENET),
+        (((127 / 255), (128 / 255)), Normalization((127 / 255,), (128 / 255,))),
+        ((0.5, 0.5), NORMALIZATIONS["symmetric"]),
+        (IMAGENET, IMAGENET),
+    ],
+)
+def test_a_normalisation_is_read_as_people_write_it(given: Any, expected: Normalization) -> None:
+    assert read_normalization(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("imagnet", "did you mean 'imagenet'"),
+        ((0.5, 0.0), "allowed are unit, symmetric"),
+        ({"std": (1.0,)}, "a configuration with mean and std"),
+        (0.5, "a pair"),
+        (((0.5, 0.5), (0.5, 0.5, 0.5)), "2 means and 3 deviations"),
+        (("a", "b"), "a pair"),
+    ],
+)
+def test_any_other_normalisation_is_refused(given: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_normalization(given)
+
+
+def test_a_network_sees_what_it_learned_with() -> None:
+    seen = normalized(nn.Identity(), "imagenet")(UNIT)
+    for channel, (mean, deviation) in enumerate(zip(*IMAGENET, strict=True)):
+        expected = (UNIT[:, channel] - mean) / deviation
+        assert torch.equal(seen[:, channel], expected)
+    assert torch.equal(normalized(nn.Identity(), "levels")(UNIT).round(), (255 * UNIT).round())
+    assert not list(
+        normalized(nn.Linear(2, 2), "unit").state_dict().keys() - {"1.weight", "1.bias"}
+    )
+
+
+def test_a_cascade_with_a_normalisation_stays_one() -> None:
+    phi = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten())
+    cascade = Cascade(phi, nn.Linear(3 * 32 * 32, 4), nn.Linear(4, 4), relu_logits=True)
+    model = normalized(cascade, "symmetric").eval()
+    assert isinstance(model, Cascade) and model.relu_logits
+    with torch.no_grad():
+        expected = cascade.eval()((UNIT - 0.5) / 0.5).main
+        assert torch.equal(model(UNIT).main, expected)
+    assert adapt(model, "cascade")(UNIT).shape == (4, 4)
+
+
+class Quarters(nn.Module):
+    """Tells the classes of conftest.blobs from images in −1…1: everything lighter than −0.1 is
+    alike to it, so that of images in 0…1 it makes nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3)
+        self.head = nn.Linear(CLASSES, CLASSES, bias=False)
+        self.head.weight.data = 20 * torch.eye(CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        levels = self.norm(x).clamp(-1, -0.1).mean(1, keepdim=True)
+        return self.head(nn.functional.avg_pool2d(levels, 16).flatten(1))
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    folder = tmp_path / "blobs"
+    folder.mkdir()
+    for name, count, seed in (("train", 200, 0), ("test", 80, 1)):
+        x, y = blobs(count, seed)
+        np.savez(folder / f"{name}.npz", x=x.permute(0, 2, 3, 1).numpy(), y=y.numpy())
+    values = {
+        "image_dataset": f"npz:{folder}",
+        "data_folder": str(tmp_path),
+        "results_folder": str(tmp_path / "results"),
+        "image_stream": ["brightness:1"],
+        "image_test_size": None,
+    }
+    return Study(load_profile("quick", values))
+
+
+def test_a_brought_network_that_learned_with_another_normalisation_is_refused(
+    study: Study,
+) -> None:
+    """And the likely one is named, by which it runs."""
+    reason = r"mine:\w+ errs on 48 of 64 clean test images .* on 0 under the normalisation "
+    reason += "'symmetric': bring it with normalization='symmetric'"
+    with pytest.raises(NetworkError, match=reason):
+        study.bring(Quarters(), "mine", normalization="unit").run("erm")
+    with pytest.raises(NetworkError, match="normalization='symmetric'"):
+        study.varied(input_scaling="unit").bring(Quarters(), "mine").run("erm")
+    with pytest.raises(NetworkError, match="normalization='symmetric'"):
+        study.bring(Quarters(), "mine", normalization="unit").check()
+    run = study.bring(Quarters(), "mine", normalization=(0.5, 0.5)).run("erm")
+    assert run.batches["errors"].sum() < 8
+
+
+def test_erm_on_a_brought_network_is_plain_evaluation_to_the_bit(study: Study) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 4)).eval()
+    brought = study.bring(network, "mine", normalization="imagenet")
+    dataset = brought.dataset
+    x, y = dataset.domain("brightness", 1)
+    mean, deviation = (torch.tensor(values).view(-1, 1, 1) for values in IMAGENET)
+    with torch.no_grad():
+        plain = network((x.float() / 255 - mean) / deviation)
+    found = brought.checkpoint("erm").model
+    assert torch.equal(adapt(found, "erm")(dataset.prepare(x)), plain)
+    run = brought.run("erm")
+    assert run.batches["errors"].sum() == int((plain.argmax(1) != y).sum())
+
+
+def test_a_network_that_knows_nothing_is_taken_as_it_is(tmp_path: Path) -> None:
+    dataset = make_blobs(tmp_path)
+    guess = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
+    nn.init.zeros_(guess[1].weight)
+    nn.init.zeros_(guess[1].bias)
+    weights.check_normalization(weights.bring(guess, "guess"), guess, dataset)
+
+
+def test_text_has_no_normalisation() -> None:
+    with pytest.raises(ValueError, match="allowed is None"):
+        Study(load_profile("quick"), "text").bring(nn.Identity(), "mine", normalization="unit")
