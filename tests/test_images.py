@@ -54,6 +54,8 @@ RANDOM = np.random.default_rng(0)
 RELEASE = (
     Path(__file__).resolve().parents[2] / "shared" / "data" / "release" / "069c8695_pretrained.pth"
 )
+NEED_FILES = ("cifar10_sample", "folder", "imagenet_sample")
+"""Datasets of real files, or of a layout that has tests of its own."""
 WNIDS = ("n02", "n01", "n03")
 
 
@@ -165,11 +167,7 @@ def load(name: str, folder: Path, **options: Any) -> ImageDataset:
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        name
-        for name in DATASETS
-        if DATASETS[name].modality == "image" and name not in ("cifar10_sample", "folder")
-    ],
+    [name for name in DATASETS if DATASETS[name].modality == "image" and name not in NEED_FILES],
 )
 def test_contract(kind: str, folder: Path) -> None:
     """What every registered dataset promises; a new one is tested without a new test."""

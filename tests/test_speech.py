@@ -410,7 +410,7 @@ def test_domains_and_recordings_are_kept(
 ) -> None:
     first = load(tmp_path).domain("pitch")
     monkeypatch.setattr(speech, "domain_spectrograms", None)
-    monkeypatch.setattr(speech_commands, "_read_all", None)
+    monkeypatch.setattr(speech_commands, "read_all", None)
     again = load(tmp_path)
     assert torch.equal(again.domain("pitch").x, first.x)
     (words / "left" / "9_nohash_0.wav").unlink()
@@ -435,7 +435,7 @@ def test_other_recordings_become_a_second(
     left = 0.5 * np.sin(2 * np.pi * 440 * np.arange(samples) / rate)
     recording = left[:, None] if channels == 1 else np.stack([left, 0.2 * left], 1)
     soundfile.write(tmp_path / "one.wav", recording, rate)
-    ours = speech_commands._read_all([tmp_path / "one.wav"])["waveforms"][0]
+    ours = speech_commands.read_all([tmp_path / "one.wav"])["waveforms"][0]
     assert ours.shape == (SAMPLES,) and ours.dtype == np.int16
     expected = np.zeros(SAMPLES)
     length = min(SAMPLES, samples * 16000 // rate)

