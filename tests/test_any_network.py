@@ -117,6 +117,13 @@ def from_timm(name: str, **options: Any) -> nn.Module:
     return model
 
 
+def timm_vision_transformer() -> nn.Module:
+    model = from_timm("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2)
+    # Else places hardly count, and shuffled patches are the same image.
+    nn.init.normal_(model.get_parameter("pos_embed"))
+    return model
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], Modality]] = {
     "ResNet18": (lambda: resnet18(num_classes=CLASSES), "image"),
     "MobileNetV3": (WithFeatures, "image"),
@@ -125,10 +132,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Modality]] = {
     "ConvNeXt": (convnext, "image"),
     "GroupNorm ResNet": (group_norm_resnet, "image"),
     "timm's EfficientNet": (lambda: from_timm("tf_efficientnet_lite0"), "image"),
-    "timm's ViT": (
-        lambda: from_timm("vit_tiny_patch16_224", img_size=32, patch_size=8, depth=2),
-        "image",
-    ),
+    "timm's ViT": (timm_vision_transformer, "image"),
     "transformer": (Transformer, "text"),
 }
 NEED_BATCH_NORM = {
