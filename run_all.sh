@@ -3,6 +3,7 @@
 #   ./run_all.sh [OPTIONS]          runs the study (./run_all.sh --help)
 #   ./run_all.sh test [OPTIONS]     runs all tests; options go to pytest
 #   ./run_all.sh python FILE …      runs a Python file in the tests' environment
+#   ./run_all.sh site [OPTIONS]     makes the site (study/tools/site.py)
 # The environment is the activated one (conda, venv) where that satisfies pyproject.toml, else .venv beside this file.
 set -euo pipefail
 
@@ -43,7 +44,7 @@ maker() {
   echo "${line% * *}"
 }
 
-# Make .venv, or bring it up to date, with requirements.txt or requirements-test.txt ($1).
+# Make .venv, or bring it up to date, with requirements.txt, requirements-test.txt or requirements-docs.txt ($1).
 make_venv() {
   local base before owner stamp=$venv/made-from install=("$venv/bin/python" -m pip install --quiet)
   made() { grep -qsxF "$(fingerprint "$1")" "$stamp" && works "$venv/bin/python" -c ''; }
@@ -85,7 +86,7 @@ make_venv() {
     printf '%s' "${before:+$before$'\n'}" >"$stamp"
     return 1
   fi
-  { fingerprint requirements.txt; fingerprint "$1"; } >"$stamp" # the tests' requirements include the others
+  { fingerprint requirements.txt; fingerprint "$1"; } >"$stamp" # the larger files include requirements.txt
 }
 
 # Add the kernel that the notebooks name; Jupyter reads "python" in it as the Python that Jupyter itself runs in.
@@ -95,7 +96,7 @@ add_kernel() {
   works mkdir -p "$to" && works cp -R "$from" "$to" || echo "$to is not writable: JupyterLab lacks its kernel" >&2
 }
 
-# Set `python` ($1: "test" or empty). CASCADETTA_PYTHON names an environment that is good as it is.
+# Set `python` ($1: "test", "docs" or empty). CASCADETTA_PYTHON names an environment that is good as it is.
 environment() {
   local prefix=${VIRTUAL_ENV:-${CONDA_PREFIX:-$venv}} lacking=
   python=${CASCADETTA_PYTHON:-$prefix/bin/python}
@@ -109,6 +110,7 @@ environment() {
 
 case ${1:-} in
   test | python) environment test; add_kernel ;;
+  site) environment docs; add_kernel ;;
   -h | --help) python=$(find_python 2>/dev/null) || environment "" ;; # it needs no environment
   *) check_arguments "$@"; environment ""; add_kernel ;;
 esac
@@ -120,5 +122,6 @@ case ${1:-} in
     cd "$root" && exec "$python" -m pytest "$@"
     ;;
   python) exec "$python" "${@:2}" ;;
+  site) cd "$root" && exec "$python" study/tools/site.py "${@:2}" ;;
   *) exec "$python" -P -m study.workflow "$@" ;;
 esac

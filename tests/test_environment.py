@@ -36,7 +36,9 @@ def test_environment_yml_lists_what_pyproject_lists() -> None:
     assert listed == {bare(item) for item in wanted + project["optional-dependencies"]["test"]}
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-test.txt", "requirements-docs.txt"]
+)
 def test_the_pins_cover_pyproject_with_hashes_and_name_no_host(name: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     text = (ROOT / name).read_text()
@@ -51,16 +53,18 @@ def test_the_pins_cover_pyproject_with_hashes_and_name_no_host(name: str) -> Non
         else:
             assert line.startswith("#"), line
     assert [package for package, count in hashes.items() if not count] == []
-    tests = project["optional-dependencies"]["test"] if "test" in name else []
-    for requirement in project["dependencies"] + tests + ["setuptools"]:
+    extra = name.removeprefix("requirements").removesuffix(".txt").removeprefix("-")
+    more = project["optional-dependencies"][extra] if extra else []
+    for requirement in project["dependencies"] + more + ["setuptools"]:
         assert re.split("[<>=]", requirement)[0].lower() in hashes
 
 
-def test_both_files_have_the_same_pins_and_hashes() -> None:
-    """The smaller file is a part of the larger, so that adding the tests' packages changes none."""
+@pytest.mark.parametrize("larger", ["requirements-test.txt", "requirements-docs.txt"])
+def test_both_files_have_the_same_pins_and_hashes(larger: str) -> None:
+    """The smaller file is a part of the larger, so that adding packages changes none."""
     few, many = (
         set(re.findall(r"^([^#\s].*?)(?: \\)?$|--hash=(\S+)", path.read_text(), re.MULTILINE))
-        for path in (ROOT / "requirements.txt", ROOT / "requirements-test.txt")
+        for path in (ROOT / "requirements.txt", ROOT / larger)
     )
     assert few < many
 

@@ -21,6 +21,9 @@ What stands after -- goes to Snakemake, which then speaks for itself:
 ./run_all.sh test makes the tests' environment and runs all tests; options go to pytest:
   ./run_all.sh test -k workflow
 
+./run_all.sh site makes all pages as a site with a search:
+  ./run_all.sh site --profile quick
+
 Exit codes: 0 done; 1 failed; 2 bad arguments or configuration; 3 data missing;
 4 a notebook failed; 130 stopped.
 
