@@ -480,7 +480,7 @@ def check_differences(table: Table, rows: Sequence[Row]) -> Check:
     """A table of differences of E, with intervals over seeds and over the test batches."""
     check = Check()
     labels = {row["label"] for row in rows}
-    for name, difference, over_seeds, over_batches, n in table.rows:
+    for name, difference, over_seeds, over_batches, n, *told in table.rows:
         place = f"{table.place}, {name}"
         pair = parts_of(name, labels, rows)
         if pair is None:
@@ -510,7 +510,20 @@ def check_differences(table: Table, rows: Sequence[Row]) -> Check:
         else:
             apart = WIDTHS_APART * (limits[1] - limits[0])
             check_interval(check, f"{place}, over batches", over_batches, limits, apart)
+        for errs in told:  # Tables of earlier versions do not say it.
+            interval = over_seeds if len(values) > 1 else over_batches
+            check.text(f"{place}, it errs", errs, who_errs(interval))
     return check
+
+
+def who_errs(interval: str) -> str:
+    """What an interval of a difference says; undecided where 0 is inside."""
+    ends = [float(end.replace("−", "-")) for end in re.findall(r"[−\d.]+", interval)]
+    if len(ends) != 2:
+        return "–"
+    if ends[0] <= 0 <= ends[1]:
+        return "undecided"
+    return "less" if ends[1] < 0 else "more"
 
 
 def check_interval(

@@ -205,8 +205,22 @@ class Shown:
 
     @property
     def heading(self) -> str:
-        """The paper's label, what it is, and of which data."""
-        return f"{self.exhibit.label} · {self.exhibit.title} ({self.dataset})"
+        """What it is, and of which data."""
+        return f"{self.exhibit.title} ({self.dataset})"
+
+    @property
+    def place(self) -> str:
+        """Where the paper has it, in words; empty for an exhibit beyond the paper."""
+        label = self.exhibit.label
+        if label.startswith("beyond"):
+            return ""
+        words = label.replace("tab:", "table ").replace("fig:", "figure ").replace("-", " ")
+        return f"In the paper: {words}."
+
+    @property
+    def asked(self) -> str:
+        """The question, and where the paper asks it."""
+        return f"{self.exhibit.question} {self.place}".rstrip()
 
     def caption(self, part: Part) -> str:
         """Return a part's note, with the meaning of † where the part has one, and the number of
@@ -236,7 +250,7 @@ class Shown:
         pieces = [f'<h3 id="{self.anchor}">{to_html(self.heading)}</h3>']
         if self.banner:
             pieces.append(banner_html(self.banner))
-        pieces.append(f"<p>{to_html(self.exhibit.question)}</p>")
+        pieces.append(f"<p>{to_html(self.asked)}</p>")
         for part in self.content:
             if isinstance(part, Part):
                 pieces.append(rendering.content_html(part.content, part.name))
@@ -261,7 +275,7 @@ class Shown:
         text = [f"# {to_markdown(self.heading)}"]
         if self.banner:
             text.append(f"> **{self.banner}**")
-        text.append(self.exhibit.question)
+        text.append(self.asked)
         for part in self.content:
             if isinstance(part, str):
                 text.append(to_markdown(part))

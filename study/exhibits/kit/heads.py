@@ -42,6 +42,8 @@ def entropy_figure(runs: Sequence[Run]) -> Figure:
     classes = len(runs[0].provenance.class_names)
     for axes, (column, title) in zip(grid, ENTROPIES.items(), strict=True):
         draw_lines(axes, means, "step", column)
+        for line in axes.lines:  # Markers of methods that agree would hide each other.
+            line.set(marker="", lw=1.6)
         draw_level(axes, column, classes)
         axes.set(title=title, xlabel="", ylabel="")
         name_domains(axes, [domain.name for domain in runs[0].request.stream])

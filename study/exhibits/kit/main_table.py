@@ -5,6 +5,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
+from matplotlib.colors import AsinhNorm
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part
@@ -75,23 +76,29 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
             "domains or more."
         )
     added = pd.DataFrame(rows).T
-    # One method that fails would leave the others without colour.
-    end = max(1.0, float(added.abs().max(axis=1).median()))
+    # One method that fails would leave the others without colour, if colours were linear.
+    end = max(1.0, float(added.abs().to_numpy().max()))
+    linear = max(1.0, float(added.abs().max(axis=1).median()))
+    colours = AsinhNorm(linear_width=linear / 2, vmin=-end, vmax=end)
+    ticks = sorted({-end, -linear, 0.0, linear, end})
     texts: Any = False
     if len(domains) <= 20:
         texts = added.map(lambda value: number(value, 1, sign=True))
-    look: Any = {"cmap": "vlag", "vmin": -end, "vmax": end, "cbar_kws": {"extend": "both"}}
+    look: Any = {"cmap": "vlag", "norm": colours, "cbar_kws": {"ticks": ticks, "format": "%+.3g"}}
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
     sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)
     network = set(base["objective"])
     other = {label for label in added.index if set(labels[label]["objective"]) != network}
     names = [typeset(label) + (" *" if label in other else "") for label in added.index]
     axes.set_yticks(axes.get_yticks(), names, rotation=0)
-    axes.set(title="online error less AdaBN's (points)", ylabel="")
+    title = "online error less AdaBN's (points)"
+    if other:
+        title += "; *: on another network than AdaBN"
+    axes.set(title=title, ylabel="")
     name_domains(axes, domains, 0.5)
     note = (
-        "In the same domain, on the same seeds; blue is less. Colours end at "
-        f"±{number(end)} points."
+        "In the same domain, on the same seeds; blue is less. Colours reach from the least to the "
+        f"most, ±{number(end, 1)} points, and change slowly beyond ±{number(linear, 1)}."
     )
     if other:
         note += " *: on another network than AdaBN; the difference is the network's, too."

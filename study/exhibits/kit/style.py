@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.artist import Artist
@@ -154,14 +155,28 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
         sns.lineplot(rows, x=x, y=y, ax=axes, label=str(label), **look)
 
 
+NEAR = 2.5
+"""A level further above the data than so many times their largest value is told, not drawn."""
+
+
 def draw_level(axes: Axes, column: str, classes: int) -> None:
-    """Show the whole range of an entropy or an agreement, with a dotted line for a head that knows
-    nothing.
+    """Show what a head that knows nothing has of an entropy or an agreement: a dotted line, or a
+    word above the panel where the values are so small that the line would press them together.
     """
-    if column.startswith("entropy") or column == "agreement":
-        level = 1 / classes if column == "agreement" else math.log(classes)
+    if not column.startswith("entropy") and column != "agreement":
+        return
+    level = 1 / classes if column == "agreement" else math.log(classes)
+    drawn = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
+    values = np.concatenate(drawn) if drawn else np.array([])
+    known = values[~np.isnan(values)]
+    most = float(known.max()) if len(known) else level
+    if level <= NEAR * most:
         axes.axhline(level, color="0.4", lw=1.2, ls=(0, (1, 3)), label="a head that knows nothing")
-        axes.set_ylim(0, 1.03 if column == "agreement" else 1.05 * level)
+        axes.set_ylim(0, 1.05 * max(level, most))
+        return
+    axes.set_ylim(0, 1.3 * most if most > 0 else 1)
+    told = f"a head that knows nothing: {level:.2g}"
+    axes.text(0.98, 0.97, told, ha="right", va="top", fontsize=7, transform=axes.transAxes)
 
 
 def legend(figure: Figure, columns: int = 5) -> None:

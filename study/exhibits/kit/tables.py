@@ -11,7 +11,7 @@ from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import DAGGER, cell, comparable, count
 from study.exhibits.kit.exhibit import Part
-from study.exhibits.kit.intervals import bootstrap, paired, per_network
+from study.exhibits.kit.intervals import Estimate, bootstrap, paired, per_network
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.runs import METRICS, by_label
@@ -150,15 +150,28 @@ def differences(
                 "95 %, over seeds": found.interval,
                 "95 %, over test batches": batches.interval,
                 "n": str(found.n),
+                "it errs": errs(found if found.n > 1 else batches),
             }
     if not rows:
         return []
     note = (
         "On the same seeds and batches. Over seeds: Student; over test batches: block "
-        "bootstrap, given the networks."
+        "bootstrap, given the networks. Undecided: 0 is inside the interval over seeds or, of one "
+        "network, over test batches."
     )
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference")
     return [Part(name, table, note)]
+
+
+def errs(difference: Estimate) -> str:
+    """Say whether the first of a difference errs more or less; undecided where 0 is inside the
+    interval, a dash where there is none.
+    """
+    if math.isnan(difference.low):
+        return "–"
+    if difference.low <= 0 <= difference.high:
+        return "undecided"
+    return "less" if difference.mean < 0 else "more"
 
 
 def method_differences(

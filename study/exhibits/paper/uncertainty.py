@@ -1,5 +1,6 @@
 """fig:unc: entropy and error against the samples adapted on and against severity."""
 
+from dataclasses import replace
 from itertools import product
 
 import pandas as pd
@@ -13,6 +14,8 @@ from study.exhibits.kit.runs import Point, Runs, points_for
 from study.exhibits.kit.style import draw_level, draw_lines, legend, panels, reading
 from study.settings import Settings
 
+BINS = 10
+"""Parts of a domain that are drawn, where it has more batches."""
 COLUMNS = {"error": "error (%)"} | ENTROPIES
 
 
@@ -37,7 +40,7 @@ class Uncertainty(Exhibit):
             return ["No figure of a mixed stream, whose batches are of no one domain."]
         is_stream = frame["severity"].isna()
         tables = {
-            "position": batch_means(frame[is_stream], "position"),
+            "position": batch_means(binned(frame[is_stream]), "position"),
             "severity": batch_means(frame[~is_stream], "severity"),
         }
         for over, table in tables.items():
@@ -49,11 +52,11 @@ class Uncertainty(Exhibit):
             draw_lines(axes, tables[over], over, column)
             label = "samples of the domain seen before" if over == "position" else over
             axes.set(title=COLUMNS[column], xlabel=label, ylabel="")
-            if column == "agreement":
-                draw_level(axes, column, classes)
+            draw_level(axes, column, classes)
         legend(figure)
         note = (
-            "Batches come in one order: AdaBN, which adapts nothing, tells the images' "
+            f"Left: means over {BINS} equal parts of a domain, where it has more batches. Batches "
+            "come in one order: AdaBN, which adapts nothing, tells the images' "
             "difficulty from adaptation."
         )
         rows = tables["severity"].groupby(["label", "severity"], sort=False)
@@ -64,6 +67,23 @@ class Uncertainty(Exhibit):
             Part("uncertainty", figure, f"{HEADS} {note} {reading(frame, COLUMNS)}"),
             Part("uncertainty-severity", table, told),
         ]
+
+
+def binned(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same runs, with the batches of a domain in at most BINS parts.
+
+    The position of a batch is the mean of its part; single batches are noise.
+    """
+    return frame.assign(run=[replace(run, batches=in_bins(run.batches)) for run in frame["run"]])
+
+
+def in_bins(batches: pd.DataFrame) -> pd.DataFrame:
+    """Batches whose position is the mean of their part, where a domain has more than BINS."""
+    steps = batches.groupby("step")["position"]
+    count = steps.transform("size")
+    part = steps.cumcount() * BINS // count
+    middle = batches.groupby(["step", part])["position"].transform("mean")
+    return batches.assign(position=middle.where(count > BINS, batches["position"]))
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
