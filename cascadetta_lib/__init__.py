@@ -31,7 +31,7 @@ __all__ = ["METHODS", "Cascade", "adapt", "evaluate", "meta_gradient"]
 # OMP_NUM_THREADS chooses another number.
 if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
     torch.set_num_threads(1)
-# With the ten bits of TF32 a meta-gradient was off by 2.5 % (RESULTS.md).
+# With the ten bits of TF32 a meta-gradient was off by 2.5 % (docs/choices.md).
 torch.backends.cudnn.allow_tf32 = False
 
 PUBLIC = {

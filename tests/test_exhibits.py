@@ -76,6 +76,7 @@ OURS = (
     "updates",
     "source_statistics",
     "whose_gain",
+    "orders",
 )
 Show = Callable[[str], Shown]
 
@@ -141,6 +142,7 @@ def test_the_main_table(shown: Show) -> None:
         "no spread known",
         differences.iloc[2, 2],
         "2",
+        "–",
     ]
 
 
@@ -451,6 +453,62 @@ def test_the_long_stream_has_as_many_images_as_the_profile_says() -> None:
     assert any("On 20 images of each domain." in note for note in notes), "as many as the runs have"
 
 
+@pytest.fixture(scope="module")
+def in_orders() -> Shown:
+    """Three orders of the long stream, at which Tent errs on 6, 7 and 8 of 20; AdaBN on 8, the
+    cascade on 2, its weights without θ_a on 3. At a tenth of the rate they ran in one order alone.
+    """
+
+    def by_order(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        more = changes["order_seed"] if method == "tent" else 0
+        few = world(method, objective, {}, seed).errors
+        return Numbers((few[0] + more, 0))
+
+    settings = SETTINGS.vary("image", {"long_order_seeds": (0, 1, 2)})
+    asked = [
+        point
+        for point in EXHIBITS["orders"].points(settings)
+        if not point.variant or point.changes["order_seed"] == 0
+    ]
+    return show("orders", stored(settings, made_up_runs(settings, by_order, asked, (0,))))
+
+
+def test_a_mean_over_orders_has_its_spread_and_the_papers_row(in_orders: Shown) -> None:
+    table = content(in_orders, "orders")
+    assert table.loc["Tent", ["E", "n"]].tolist() == ["35.00 ± 5.00", "3"]
+    assert table.loc["AdaBN", ["E", "gain", "the paper's E"]].tolist() == [
+        "40.00 ± 0.00",
+        "–",
+        "30.83",
+    ]
+    assert table.loc["Tent", ["gain", "first 5", "last 5"]].tolist() == ["+5.00"] * 3
+    slow = table.loc["Tent, a tenth of the rate"]
+    assert slow["E"] == "30.00 †" and slow["n"] == "1" and slow["the paper's E"] == "–"
+    assert table.loc["Cascade", "by domain, mean distance"] != "–"
+
+
+def test_methods_are_compared_in_the_same_order(in_orders: Shown) -> None:
+    table = content(in_orders, "orders-differences")
+    assert table.loc["Cascade − Tent"].tolist() == ["−25.00", "[−37.42, −12.58]", "–", "3"]
+    assert table.loc["Tent, a tenth of the rate − Tent"].tolist() == ["0.00", "–", "–", "1"]
+    assert "n = 1 seed, 3 orders." in in_orders.caption(in_orders.parts[0])
+    assert "seed 0's, seed 1's, seed 2's order" in in_orders.provenance
+
+
+def test_domains_stand_in_the_papers_order_whatever_the_streams(in_orders: Shown) -> None:
+    table = content(in_orders, "orders-by-domain")
+    assert list(table.columns[:15]) == list(style.SHORT.values())
+    figure = content(in_orders, "orders-figure")
+    assert [axes.get_title() for axes in figure.axes] == [
+        "AdaBN: 40.0, the paper 30.8",
+        "Tent: 35.0, the paper 35.7",
+        "Cascade: 10.0, the paper 23.0",
+    ]
+    tents = figure.axes[1].lines
+    assert [round(line.get_ydata()[0]) for line in tents[:4]] == [30, 35, 40, 35]
+    assert tents[4].get_ydata()[0] == pytest.approx(27.8, abs=0.1), "the paper's, gaussian_noise"
+
+
 def test_the_answer_says_which_rows_a_network_gives(shown: Show) -> None:
     found = updates.answer(shown("updates"))
     told = "* **Cascade** errs on 10.00 ± 0.00 %; the paper's row has 22.99 %; by domain they are"
@@ -679,7 +737,9 @@ def test_one_method_that_fails_leaves_the_others_colour() -> None:
         settings, made_up_runs(settings, world, points_of(settings, ["main_image"]), [0])
     )
     mesh = content(show("main_image", found), "image-stream").axes[0].collections[0]
-    assert mesh.get_clim() == pytest.approx((-5, 5)), "Tent's 70 points are beyond the end"
+    assert mesh.get_clim() == pytest.approx((-70, 70)), "Tent's 70 points are not clipped"
+    assert mesh.norm(5) - 0.5 == pytest.approx(0.5 - mesh.norm(-5))
+    assert mesh.norm(5) - 0.5 > 0.1, "the others' 5 points have a colour, too"
 
 
 def over_images(frame: pd.DataFrame) -> str:
@@ -812,6 +872,32 @@ def test_uncertainty(runs: Runs) -> None:
     ) == {0.75}
 
 
+def test_many_batches_are_drawn_in_ten_parts_of_a_domain() -> None:
+    positions = np.arange(0, 630, 10)
+    batches = pd.DataFrame(
+        {"step": np.repeat([0, 1], 63), "position": np.tile(positions, 2), "errors": 1}
+    )
+    drawn = uncertainty.in_bins(batches)
+    assert drawn.groupby("step")["position"].nunique().tolist() == [10, 10]
+    assert drawn["position"].iloc[0] == pytest.approx(positions[:7].mean())
+    assert drawn["position"].mean() == pytest.approx(positions.mean())
+    few = batches[batches["position"] < 100]
+    assert uncertainty.in_bins(few)["position"].tolist() == few["position"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("difference", "said"),
+    [
+        (intervals.Estimate(-1.0, -2.0, -0.5, 3), "less"),
+        (intervals.Estimate(1.0, 0.5, 2.0, 3), "more"),
+        (intervals.Estimate(1.0, -0.5, 2.0, 3), "undecided"),
+        (intervals.Estimate(1.0, np.nan, np.nan, 1), "–"),
+    ],
+)
+def test_a_difference_with_0_inside_is_undecided(difference: intervals.Estimate, said: str) -> None:
+    assert tables.errs(difference) == said
+
+
 def histories(**last: Any) -> pd.DataFrame:
     row = {"objective": "meta", "seed": 0, "classes": 10, "held_out_accuracy": 0.9, "seconds": 2.0}
     row |= {
@@ -910,19 +996,16 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
     )
     shown = EXHIBITS["whose_gain"].show(stored(SETTINGS, made))
     texts = [text.get_text() for text in content(shown, "whose-gain-figure").axes[0].texts]
-    assert texts[:3] == ["30.8", "30.0\n(−0.8)", "25.0\n(−5.0)"], (
+    assert texts[:3] == ["30.8\n(+5.8)", "30.0\n(+5.0)", "25.0"], (
         "seed 1 has no meta-learned network and stays out"
     )
-    assert texts[3:5] == ["15.0\n(−10.0)", "23.0\n(+8.0)"], (
-        "to the paper's row is what ours leave unexplained"
+    assert texts[3:] == ["15.0\n(−10.0)", "23.0\n(−2.0)", "25.0\n(0.0)", "35.7\n(+10.7)"], (
+        "all are held against AdaBN on the cascade's network"
     )
-    assert texts[5:] == ["25.0\n(0.0)", "35.7"], "Tent is held against AdaBN on its network"
-    bars = content(shown, "whose-gain-figure").axes[0].patches
-    ends = [(round(bar.get_y(), 1), round(bar.get_y() + bar.get_height(), 1)) for bar in bars]
-    assert ends[:5] == [(0, 30.8), (30.8, 30.0), (30.0, 25.0), (25.0, 15.0), (0, 23.0)], (
-        "a bar begins where one ended"
-    )
-    assert ends[5:] == [(25.0, 25.0), (0, 35.7)]
+    axes = content(shown, "whose-gain-figure").axes[0]
+    ends = [(bar.get_y(), round(bar.get_height(), 1)) for bar in axes.patches]
+    assert ends == [(0, value) for value in (30.8, 30.0, 25.0, 15.0, 23.0, 25.0, 35.7)]
+    assert axes.lines[0].get_ydata()[0] == pytest.approx(25)
     assert list(content(shown, "whose-gain").loc["AdaBN"]) == ["30.00", "25.00", "1"]
     size = {"test_size": SETTINGS.image.long_test_size}
     long = [
@@ -932,7 +1015,7 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
         stored(SETTINGS, made + made_up_runs(SETTINGS, by_seed, long, [1]))
     )
     texts = [text.get_text() for text in content(shown, "whose-gain-figure").axes[0].texts]
-    assert texts[:3] == ["30.8", "40.0\n(+9.2)", "30.0\n(−10.0)"], (
+    assert texts[:3] == ["30.8\n(+0.8)", "40.0\n(+10.0)", "30.0"], (
         "the long stream, where it was run"
     )
 

@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 import yaml
 
 from cascadetta_lib import __version__
 from study.settings import settings_from
+from study.tools import fill
 from study.workflow.arguments import parse
 from study.workflow.configuration import load_settings
 
@@ -32,6 +32,8 @@ PAGES = (
     "docs/extending.md",
     "docs/methods.md",
     "docs/profiles.md",
+    "docs/provenance.md",
+    "docs/choices.md",
 )
 
 
@@ -148,7 +150,8 @@ def test_an_example_that_names_a_file_works_in_its_place(
 
 def test_every_command_is_accepted(tmp_path: Path) -> None:
     known = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
-    asked = [arguments for arguments in commands("./run_all.sh") if arguments[:1] != ["test"]]
+    apart = (["test"], ["site"])
+    asked = [arguments for arguments in commands("./run_all.sh") if arguments[:1] not in apart]
     assert len(asked) > 10
     for arguments in asked:
         if any("sharp_tent" in argument for argument in arguments):
@@ -194,57 +197,81 @@ def test_what_a_page_links_to_is_there(page: str) -> None:
     assert not [link for link in links if "://" not in link and not (path.parent / link).exists()]
 
 
-def released(folder: str, exhibit: str) -> pd.DataFrame:
-    """A committed table of the authors' network on official pixels, by method."""
-    path = ROOT / "figures" / folder / f"cifar10_sample-{exhibit}.csv"
-    return pd.read_csv(path, index_col="method")
+@pytest.mark.parametrize("page", fill.pages(), ids=lambda page: page.name)
+def test_a_filled_page_is_what_its_template_and_the_tables_make(page: Path) -> None:
+    assert page.read_text(encoding="utf-8") == fill.pages()[page], (
+        "run ./run_all.sh python study/tools/fill.py"
+    )
 
 
-def tenths(value: str | float) -> str:
-    """A number of a committed table as README.md shows it; "–" stays."""
-    return value if value == "–" else f"{float(value):.1f}"
+@pytest.mark.parametrize(
+    "template", sorted(fill.TEMPLATES.glob("*.md")), ids=lambda path: path.stem
+)
+def test_no_number_of_a_template_is_typed(template: Path) -> None:
+    typed = re.sub(r"{[{%].*?[}%]}", "", template.read_text(encoding="utf-8"), flags=re.DOTALL)
+    rates_and_versions = r"0\.0+1|Sec\. \d\.\d|version \d\.\d\.\d"
+    assert not re.findall(r"\d+\.\d+", re.sub(rates_and_versions, "", typed))
 
 
-def test_the_table_of_the_released_network_is_the_measured_one() -> None:
-    measured = released("released-long", "released")
-    rows = {}
-    for line in README.splitlines():
-        if re.match(r"\| [^|]+ \| \d+\.\d", line):
-            name, *shown = line.strip("| ").split(" | ")
-            rows[name] = shown
-    slow = rows.pop("Tent, a tenth of the rate")
-    assert slow[:2] == [
-        tenths(released("released", f"tent-rates-{metric}").loc["Tent", "0.0001"])
-        for metric in "EA"
-    ]
-    assert len(rows) == 6
-    for name, shown in rows.items():
-        row = measured.loc[name]
-        wanted = [f"{tenths(row['E'])} {row['95 % of E, over images']}", tenths(row["A"])]
-        if name == "Cascade, same weights without θ_a":  # the paper has no such row
-            wanted += ["–", "–"]
-        else:
-            wanted += [tenths(row["the paper's E"]), tenths(row["the paper's A"])]
-        assert shown == wanted
+DIFFERENCES = """difference,difference of E (points),"95 %, over seeds","95 %, over test batches",n
+Tent − Cascade,−3.62,–,"[−4.22, −3.04]",1
+SAR − Cascade,−0.07,–,"[−0.39, 0.27]",1
+"Cascade, θ_m fixed − AdaBN",+1.25,–,"[0.50, 2.00]",1
+"""
+METRICS = """method,source,E,A
+Tent,ours,20.36 ± 1.25,81.08
+Tent,paper,35.67,–
+Cascade,ours,−0.01,76.87
+"""
 
 
-def test_the_findings_are_the_measured_ones() -> None:
-    long = released("released-long", "released")
-    slow = released("released", "tent-rates-E")
-    short = released("released", "source-statistics")
-    gain = long.loc["AdaBN", "E"] - long.loc["Cascade", "E"]
-    in_the_paper = long.loc["AdaBN", "the paper's E"] - long.loc["Cascade", "the paper's E"]
-    pairs = [
-        (long.loc["Cascade", "E"], long.loc["Cascade", "the paper's E"]),
-        (gain, in_the_paper),
-        (long.loc["Tent", "E"], long.loc["Cascade", "E"]),
-        (slow.loc["Tent", "0.0001"], long.loc["Cascade", "E"]),
-        (short.loc["N = 16", "E"], short.loc["Cascade", "E"]),
-    ]
-    findings = re.findall(r"^\d\. \*\*.*", README, flags=re.MULTILINE)
-    assert [re.findall(r"\d+\.\d", finding) for finding in findings] == [
-        [tenths(value) for value in pair] for pair in pairs
-    ]
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    """A folder with two tables as exhibits write them."""
+    (tmp_path / "d.csv").write_text(DIFFERENCES, encoding="utf-8")
+    (tmp_path / "m.csv").write_text(METRICS, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ("Tent", "Cascade", "Tent errs 3.6 points less than the cascade (3.0 to 4.2)"),
+        ("Cascade", "Tent", "the cascade errs 3.6 points more than Tent (3.0 to 4.2)"),
+        (
+            "SAR",
+            "Cascade",
+            "between SAR and the cascade it is undecided: +0.1 points (−0.3 to +0.4)",
+        ),
+        (
+            "Cascade, θ_m fixed",
+            "AdaBN",
+            "Cascade, θ_m fixed errs 1.2 points more than AdaBN (0.5 to 2.0)",
+        ),
+    ],
+)
+def test_a_sentence_says_who_errs_less_or_that_it_is_undecided(
+    tables: Path, first: str, second: str, said: str
+) -> None:
+    assert fill.Differences("d", folder=tables).compare(first, second) == said
+    either = fill.Differences("d", ["seeds", "test batches"], folder=tables)
+    assert either.compare(first, second) == said
+    unknown = fill.Differences("d", ["seeds"], folder=tables).compare(first, second)
+    assert unknown.endswith("(no interval)") and "undecided" not in unknown
+
+
+def test_numbers_are_found_by_row_and_column(tables: Path) -> None:
+    table = fill.Table("m", folder=tables)
+    assert table.at(("Tent", "ours"), "E") == "20.4"
+    assert table.less(("Tent", "ours"), ("Tent", "paper"), "E", sign=True) == "+15.3"
+    assert table.at(("Tent", "paper"), "A") == "–"
+    shown = table.show({"E": "E (%)"}, rows=table.ours(), head="images").splitlines()
+    assert shown[0] == "| images | E (%) |"
+    assert shown[2:] == ["| Tent | 20.4 ± 1.2 |", "| Cascade | 0.0 |"]
+    with pytest.raises(KeyError):
+        table.at(("Tent", "ours"), "F")
+    with pytest.raises(FileNotFoundError):
+        fill.Table("missing", folder=tables)
 
 
 @pytest.mark.parametrize(

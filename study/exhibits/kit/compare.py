@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -15,14 +16,14 @@ APART = (
 )
 
 
-def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[int]:
+def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[Any]:
     """Return the seeds that a table compares over: those that more than half of its rows have.
 
     keys: the columns whose values make a row (or a cell) of the table.
     """
     of_each = frame.groupby(list(keys), sort=False, dropna=False)["seed"].agg(set)
     counts = Counter(seed for seeds in of_each for seed in seeds)
-    return {int(seed) for seed, count in counts.items() if 2 * count > len(of_each)}
+    return {seed for seed, count in counts.items() if 2 * count > len(of_each)}
 
 
 def comparable(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from cascadetta_lib.data import DATASETS
 from study.exhibits.kit.runs import weights_of
+from study.requests import RunRequest
 from study.store import Run
 
 
@@ -87,7 +88,8 @@ def from_to(counts: Iterable[int]) -> str:
 
 def seeds_of(runs: Sequence[Run]) -> str:
     """`n = 3 seeds`, `n = 1–3 seeds` where some methods or settings have fewer, or `n = 1 network,
-    at 3 seeds` where several seeds ran on the same weights.
+    at 3 seeds` where several seeds ran on the same weights. Several orders of the stream are
+    counted besides.
     """
     same = {"checkpoint", "forward_transfer"}
     rows = [
@@ -103,9 +105,19 @@ def seeds_of(runs: Sequence[Run]) -> str:
     seeds = from_to(counts["seed"])
     networks = from_to(counts["network"])
     at_seeds = f"{seeds} seed{'' if seeds == '1' else 's'}"
+    orders = {run.request.order_seed for run in runs}
+    if len(orders) > 1:
+        at_seeds += f", {len(orders)} orders"
     if networks == seeds:
         return f"n = {at_seeds}"
     return f"n = {networks} network{'' if networks == '1' else 's'}, at {at_seeds}"
+
+
+def order_of(request: RunRequest) -> str:
+    """What the order of the examples is called: `stored`, a harder one's name, or by its seed."""
+    if request.order is None and request.order_seed is not None:
+        return f"seed {request.order_seed}'s"
+    return request.order or "stored"
 
 
 def network_of(run: Run) -> str:
@@ -144,7 +156,7 @@ def provenance(runs: Sequence[Run]) -> str:
         scaled = ", inputs x/255"
     sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
     batch = each_once(request.batch_size for request in requests)
-    order = each_once(request.order or "stored" for request in requests)
+    order = each_once(order_of(request) for request in requests)
     predict = each_once(request.predict for request in requests)
     rate = each_once(request.online_learning_rate for request in requests)
     seeds = each_once(sorted({run.seed for run in runs}))

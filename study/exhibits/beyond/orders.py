@@ -1,0 +1,210 @@
+"""Beyond the paper: one network over several orders of the images and of the domains."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cascadetta_lib.evaluation.metrics import online_errors
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.compare import by_order, cell, comparable, count
+from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.intervals import (
+    Estimate,
+    bootstrap,
+    interval_over_images,
+    interval_text,
+    paired,
+)
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.paper_numbers import paper_main
+from study.exhibits.kit.runs import Point, Runs, by_label
+from study.exhibits.kit.style import SHORT, colour, name_domains, panels
+from study.exhibits.kit.tables import by_domain, domains_table
+from study.settings import Settings
+
+SHOWN = ("adabn", "tent", "cascade")
+"""The panels of the figure, from left to right."""
+COMPARED = ("erm", "adabn", "source_prior", "tent", "tent_adam", "cascade", "cascade_same_weights")
+"""The rows of the table, from the top; those that learn come at a tenth of the rate, too."""
+SLOWER = ("tent", "tent_adam", "cascade", "cascade_same_weights")
+"""Methods that run at a tenth of the learning rate, too."""
+EDGE = 5
+"""Domains at the beginning and at the end of each stream that are compared."""
+
+
+@exhibit
+class Orders(Exhibit):
+    """A network along the long stream, with the images and the domains in several orders."""
+
+    name = "orders"
+    place = 139
+    label = "beyond: orders"
+    title = "Over orders of images and domains"
+    question = "Does a network give the paper's rows, whatever the order of the stream?"
+
+    def points(self, settings: Settings) -> list[Point]:
+        """These methods at each order of the profile, those that learn at a tenth of the rate, too.
+
+        With AdaBN comes the source prior, with the cascade its weights without θ_a.
+        """
+        asked = set(settings.image.methods)
+        if "adabn" in asked:
+            asked.add("source_prior")
+        if "cascade" in asked:
+            asked.add("cascade_same_weights")
+        methods = [name for name in COMPARED if name in asked]
+        rate = settings.image.online_learning_rate
+        points = []
+        for order in settings.image.long_order_seeds:
+            stream = {"test_size": settings.image.long_test_size, "forward_transfer": False}
+            if order is not None:  # Else in the profile's own order.
+                stream["order_seed"] = order
+            points += [Point(name, None, stream) for name in methods]
+            slow = stream | {"online_learning_rate": rate / 10}
+            points += [
+                Point(name, None, slow, variant="a tenth of the rate")
+                for name in SLOWER
+                if name in methods
+            ]
+        return points
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        frame = comparable(by_order(frame))
+        paper = paper_main(frame["run"].iloc[0])
+        note = (
+            "Each order draws the images and the domains anew; n counts orders. E and A are means "
+            "over orders, with one standard deviation. The interval over images is that of the "
+            "first order, given the network."
+        )
+        gain_note = (
+            f"Gains are AdaBN's E less the method's in the same order, in points: over all, the "
+            f"first {EDGE} and the last {EDGE} domains of each stream."
+        )
+        pairs_note = (
+            "In points of E. Over orders: Student, given the network. Over test batches: block "
+            "bootstrap on the first order that both have."
+        )
+        found: list[Part | str] = [
+            _figure(frame, paper),
+            Part("orders", orders_table(frame, paper), f"{note} {gain_note}"),
+        ]
+        differences = _differences(frame)
+        if len(differences):
+            found.append(Part("orders-differences", differences, pairs_note))
+        table = domains_table(frame)
+        heads = [head for head in SHORT.values() if head in table]
+        table = table[[*heads, *table.columns.difference(heads, sort=False)]]
+        return [*found, Part("orders-by-domain", table, "E (%) by domain, means over orders.")]
+
+
+def orders_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per label: E, A, what it gains on AdaBN, and the paper's E and A."""
+    labels = by_label(frame)
+    base = labels.get(METHODS["adabn"].label)
+    rows = {}
+    for label, each in labels.items():
+        theirs = paper.reindex(index=[label], columns=["E", "A"]).iloc[0]
+        low, high = interval_over_images(each[each["seed"] == each["seed"].min()])
+        overall, first, last = gains(each, base)
+        rows[label] = {
+            "E": cell(each, "E"),
+            "95 % of E, over images": interval_text(low, high),
+            "A": cell(each, "A"),
+            "gain": number(overall, sign=True),
+            f"first {EDGE}": number(first, sign=True),
+            f"last {EDGE}": number(last, sign=True),
+            "n": str(count(each)),
+            "by domain, mean distance": _distance(each, paper, label),
+            "the paper's E": number(theirs["E"]),
+            "the paper's A": number(theirs["A"]),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
+
+
+def gains(rows: pd.DataFrame, base: pd.DataFrame | None) -> tuple[float, float, float]:
+    """Return AdaBN's E less that of `rows`, in points: over all, the first and the last domains.
+
+    Means over the orders that both have; NaN where they share none, and of AdaBN itself.
+    """
+    if base is None or rows["method"].iloc[0] == "adabn":
+        return math.nan, math.nan, math.nan
+    both = rows.merge(base, on="seed")
+    if both.empty:
+        return math.nan, math.nan, math.nan
+    less = [
+        100 * (online_errors(other.batches) - online_errors(run.batches)).to_numpy()
+        for run, other in zip(both["run_x"], both["run_y"], strict=True)
+    ]
+    mean = np.mean(less, axis=0)
+    return mean.mean(), mean[:EDGE].mean(), mean[-EDGE:].mean()
+
+
+def _distance(rows: pd.DataFrame, paper: pd.DataFrame, label: str) -> str:
+    """The mean distance by domain from the paper's row of this label; a dash where it has none."""
+    if label not in paper.index:
+        return "–"
+    errors = by_domain(rows)
+    theirs = paper.loc[label].reindex(errors.index)
+    return number(np.nanmean(np.abs((errors - theirs).to_numpy(dtype=float))))
+
+
+def _differences(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return every label's E less that of each one before it, over the orders that both have."""
+    labels = by_label(frame)
+    rows = {}
+    for place, (label, each) in enumerate(labels.items()):
+        for other in list(labels)[:place]:
+            both = sorted(set(each["seed"]) & set(labels[other]["seed"]))
+            found = paired(labels[other], each)
+            batches = bootstrap(*(one[one["seed"].isin(both[:1])] for one in (labels[other], each)))
+            if found is not None and batches is not None:
+                rows[f"{label} − {other}"] = _row_of(found, batches)
+    columns = ["difference of E (points)", "95 %, over orders", "95 %, over test batches", "n"]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+    return table.rename_axis("difference")
+
+
+def _row_of(found: Estimate, batches: Estimate) -> dict[str, str]:
+    return {
+        "difference of E (points)": number(found.mean, sign=True),
+        "95 %, over orders": found.interval,
+        "95 %, over test batches": batches.interval,
+        "n": str(found.n),
+    }
+
+
+def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
+    """Draw a panel per method: our error by domain, a thin line per order, and the paper's row."""
+    labels = by_label(frame[frame["method"].isin(SHOWN) & (frame["variant"] == "")])
+    if not labels:
+        return "No figure without AdaBN, Tent or the cascade."
+    figure, grid = panels(len(labels), 2.9, columns=3, sharey=True)
+    for axes, (label, each) in zip(grid, labels.items(), strict=True):
+        look: dict[str, Any] = {"color": colour(each["method"].iloc[0])}
+        for _, order in each.groupby("seed"):
+            axes.plot(by_domain(order).reindex(list(SHORT)).to_numpy(), lw=0.7, alpha=0.6, **look)
+        mean = by_domain(each).reindex(list(SHORT))
+        axes.plot(mean.to_numpy(), marker="o", ms=3.5, lw=2, **look)
+        title = f"{label}: {number(each['E'].mean(), 1)}"
+        if label in paper.index:
+            theirs = paper.loc[label]
+            diamonds: dict[str, Any] = {
+                "mfc": "white",
+                "mec": "black",
+                "ms": 4.5,
+                "mew": 1.1,
+                "zorder": 4,
+            }
+            axes.plot(theirs.reindex(list(SHORT)).to_numpy(), "D", **diamonds)
+            title += f", the paper {number(theirs['E'], 1)}"
+        axes.set(title=title, ylim=(0, None))
+        name_domains(axes, list(SHORT))
+    grid[0].set_ylabel("online error (%)")
+    note = (
+        "Thick line: the mean over orders; thin lines: one order each, where there are several. "
+        "Diamonds: the paper's row, measured in one order, the one of the axis. "
+        "In the titles, E in percent."
+    )
+    return Part("orders-figure", figure, note)
