@@ -123,8 +123,8 @@ class Section(Protocol):
     )
     stream: str | tuple[str, ...] = Field(
         "instantaneous",
-        description="instantaneous, recurring or another name of streams.make_stream, or a list "
-        "such as [fog, 'snow:3']",
+        description="a name of docs/streams.md, such as instantaneous, or a list such as "
+        "[fog, 'snow:3']",
     )
     recurring_visits: int = Field(
         20, ge=2, le=1000, description="how often each domain comes on the recurring stream"

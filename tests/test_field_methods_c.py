@@ -1,9 +1,9 @@
 """T3A, NOTE, SHOT-IM, MEMO, CMF and PeTTA against their equations, worked out by hand, and against
 what their official code gives on one tiny network and one made-up stream.
 
-The official numbers were made by the authors' repositories (CMF's by the one that its authors'
-build on): matsuolab/T3A, TaesikGong/NOTE, tim-learn/SHOT, zhangmarvin/memo,
-mariodoebler/test-time-adaptation and hthieu166/petta.
+The official numbers were made by the code of matsuolab/T3A, TaesikGong/NOTE, tim-learn/SHOT,
+zhangmarvin/memo and hthieu166/petta; CMF's by that of mariodoebler/test-time-adaptation, which is
+based on its authors'.
 """
 
 import math

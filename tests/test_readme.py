@@ -31,6 +31,7 @@ PAGES = (
     "weights/README.md",
     "docs/extending.md",
     "docs/methods.md",
+    "docs/streams.md",
     "docs/profiles.md",
     "docs/provenance.md",
     "docs/choices.md",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cascadetta_lib.data.streams import (
+    STREAMS,
     Domain,
     Vocabulary,
     draw_order,
@@ -15,6 +16,7 @@ from cascadetta_lib.data.streams import (
     shuffle_examples,
 )
 from study.settings import load_profile
+from study.tools import streams_table
 
 IMAGES = Vocabulary(("fog", "snow"), ("spatter",), (1, 2, 3, 4, 5))
 SPEECH = Vocabulary(("pitch", "noise"), ("clean",), (1,))
@@ -39,6 +41,18 @@ def test_a_recurring_stream_comes_back_to_each_domain_in_one_order() -> None:
     assert len(section.image.domains) == 60 and len(set(section.image.domains)) == 15
     first = shuffled.domains[:15]
     assert shuffled.domains == first * 3 and first != section.image.domains[:15]
+
+
+def test_the_page_of_streams_is_that_of_the_code() -> None:
+    """If not: python -m study.tools.streams_table."""
+    assert streams_table.PAGE.read_text(encoding="utf-8") == streams_table.page()
+    for name in STREAMS:
+        assert make_stream(name, IMAGES)
+        if name.startswith("gradual"):
+            with pytest.raises(ValueError, match="no stream is named"):
+                make_stream(name, SPEECH)
+        else:
+            assert make_stream(name, SPEECH)
 
 
 def test_a_list_of_ones_own() -> None:

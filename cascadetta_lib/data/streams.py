@@ -27,6 +27,20 @@ RESET_EACH = "reset_each"
 """The stream at each of whose domains a method begins from the source again."""
 RECURRING = "recurring"
 """The stream whose domains come again and again."""
+STREAMS = {
+    "instantaneous": "every standard domain once, at one severity",
+    "mixed": "the same domains, all examples shuffled together",
+    "correlated": "the same domains, with each one's labels in runs",
+    "mixed_correlated": "the same domains together, with the labels of all in runs",
+    RESET_EACH: "the same domains, at each of which the method begins from the source again, as if "
+    "it knew where they change",
+    RECURRING: "the same domains again and again, round after round in one order: 20 rounds, as in "
+    "PeTTA and ReservoirTTA, unless something else is asked for",
+    "gradual": "every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next "
+    "(Sec. 6.1): 135 domains of 15; for images alone",
+    "gradual_correlated": "the gradual domains, with each one's labels in runs; for images alone",
+}
+"""The streams that have a name, and what comes in each."""
 
 GRADUAL_SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
@@ -57,24 +71,15 @@ class Vocabulary:
 def make_stream(
     stream: str | Sequence[str], vocabulary: Vocabulary, severity: int = 1, visits: int = 20
 ) -> list[Domain]:
-    """Return the domains of a stream: one of the names below, or a list such as ["fog", "snow:3"].
+    """Return the domains of a stream: one of STREAMS, or a list such as ["fog", "snow:3"].
 
-    instantaneous, mixed, correlated, mixed_correlated: every standard domain once, at `severity`.
-        They differ in the order of the examples (`Order`).
-    reset_each: the same domains, at each of which the method begins from the source again, as if it
-        knew where they change.
-    recurring: the same domains `visits` times, one round after the other: 300 domains of 15, as in
-        PeTTA and ReservoirTTA, which have 20 visits.
-    gradual, where there are severities: every standard domain through the severities 1 2 3 4 5 4 3
-        2 1 before the next (Sec. 6.1), which makes 135 domains of 15.
-    gradual_correlated: the same domains, with each one's labels in runs.
-    a list: a domain that names no severity has `severity`.
+    severity: that of domains for which the stream says none.
+    visits: the rounds of the recurring stream.
 
     Raises ValueError for anything else.
     """
     single = len(vocabulary.severities) == 1
-    names = ["instantaneous", "mixed", "correlated", "mixed_correlated", RESET_EACH, RECURRING]
-    names += [] if single else ["gradual", "gradual_correlated"]
+    names = [name for name in STREAMS if not (single and name.startswith("gradual"))]
     if isinstance(stream, str) and stream not in names:
         raise ValueError(
             f"no stream is named {stream!r}; {nearest(stream, names)}, or a list of domains"

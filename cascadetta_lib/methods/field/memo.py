@@ -33,7 +33,7 @@ class CountedAsOne(PriorStatistics):
 @METHODS.add("memo")
 class MEMO(WithCopies, WithStatistics):
     """For each example, one step on H(p̄), where p̄ is the mean prediction over 32 augmented copies
-    of it (Eq. 2 and 3); then it is predicted, and the network goes back to the source. All
+    of it; then it is predicted, and the network goes back to the source. All
     parameters of φ and θ_m are updated by plain SGD, in the release at a rate of 5e-3 for CIFAR-10
     and 2.5e-4 for ImageNet.
 

@@ -33,10 +33,10 @@ class InstanceAwareStatistics(MovingStatistics):
     where its own differ.
 
     With n pixels, ψ(u; λ) = sign(u)·max(|u| − λ, 0), and m and s² the example's own statistics:
-    μ + ψ(m − μ; k·√(σ²/n)) and max(σ² + ψ(s² − σ²; k·σ²·√(2/(n − 1))), 0) (Eq. 3 to 5). Where an
-    example has one value per channel there is nothing to correct. In training mode the batch's
-    statistics take the place of the moving ones, which take the batch in. Variances are those by
-    n − 1, as in the release.
+    μ + ψ(m − μ; k·√(σ²/n)) and max(σ² + ψ(s² − σ²; k·σ²·√(2/(n − 1))), 0). Where an example has
+    one value per channel there is nothing to correct. In training mode the batch's statistics take
+    the place of the moving ones, which take the batch in. Variances are those by n − 1, as in the
+    release.
     """
 
     def __torch_function__(
@@ -97,8 +97,8 @@ class NOTE(WithBank, WithStatistics):
     The settings are those of the release for CIFAR-10-C, whose rate is 1e-4. An example's class in
     the memory is the one predicted with its batch, in the release by itself, which is the same
     wherever 64 is a multiple of the batch size. The release's loss is this one divided by the
-    number of classes, of which Adam's steps do not depend. Its authors pre-train networks with
-    IABN, except for ImageNet; here IABN comes into the network at test time.
+    number of classes, on which Adam's steps do not depend. Its authors pre-train networks with
+    IABN; here IABN comes into the network at test time.
     """
 
     label = "NOTE"

@@ -15,7 +15,7 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 @METHODS.add("shot_im")
 class ShotIM(EntropyMethod):
-    """The mean entropy of the predictions less the entropy of their mean, H(p) − H(p̄) (Eq. 2), by
+    """The mean entropy of the predictions less the entropy of their mean, H(p) − H(p̄), by
     SGD with Nesterov momentum 0.9 and weight decay 1e-3, as in the release.
 
     The classifier, which SHOT calls the hypothesis, is fixed: θ_m in a Cascade, else the last

@@ -32,7 +32,7 @@ class Supports(NamedTuple):
 @METHODS.add("t3a")
 class T3A(ERM):
     """The logits are z_k = f(x)·c_k, where f(x) are the features of x and c_k, of length 1, has the
-    direction of the mean of the supports of class k, each of length 1 (Eq. 6).
+    direction of the mean of the supports of class k, each of length 1.
 
     The supports begin as the rows ω_k of the last linear layer, each of the class that this layer
     gives it. A batch is added before it is predicted, each example as a support of the class that

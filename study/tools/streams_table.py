@@ -1,0 +1,44 @@
+"""The streams that have a name, as docs/streams.md.
+
+python -m study.tools.streams_table
+"""
+
+from pathlib import Path
+
+from cascadetta_lib.data.streams import STREAMS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "streams.md"
+TEXT = """# Streams
+
+Written from the names in `data/streams.py` by `python -m study.tools.streams_table`.
+
+`image_stream`, `text_stream` and `speech_stream` take one of these names, or a list of domains \
+such as `[fog, 'snow:3']`.
+
+| stream | what comes |
+|---|---|
+{rows}
+
+`image_recurring_visits` is the number of rounds of the recurring stream. `image_dirichlet_delta` \
+says how long the runs of a label are. `image_order_seed` draws the order of the domains and of \
+the examples.
+
+With `image_on_alarm=reset` a method goes back to the source where it predicts few classes, and \
+with `image_on_alarm=stop` it learns nothing more from there on. The alarm hears predictions \
+alone ([`evaluation/alarm.py`](../cascadetta_lib/evaluation/alarm.py)).
+"""
+
+
+def page() -> str:
+    """Return docs/streams.md as a whole."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in STREAMS.items()]
+    return TEXT.format(rows="\n".join(rows))
+
+
+def main() -> None:
+    """Write docs/streams.md."""
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
