@@ -1,0 +1,114 @@
+"""How much of the spread over orders is rounding, from runs that were made twice:
+
+    ./run_all.sh python -m study.tools.rounding FOLDER OTHER
+
+FOLDER and OTHER hold packed runs (see runs_table.py) of the same requests, made on another number
+of threads or another kind of CPU. Sums are then added up in another order, so the last bit differs;
+nothing else does. Writes OTHER/rounding.md.
+"""
+
+import argparse
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.evaluation.metrics import average_accuracy, online_errors
+from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.numbers import number
+from study.exhibits.kit.rendering import markdown
+from study.store import Damaged, Run
+from study.tools.runs_table import FOLDER, read_packed, run_of
+
+PAGE = "rounding.md"
+LAST = 5
+VALUES = {"E": "E", "last": f"E of the last {LAST} domains", "A": "A"}
+TEXT = """# How much of the spread over orders is rounding
+
+Points. Spread over orders: the standard deviation of a value over orders of domains and examples.
+Rounding: what the standard deviation would be if rounding alone differed, the root of half the mean
+square of the differences between two runs of one request. Written by `study/tools/rounding.py`.
+
+Runs on {first}, and again on {second}.
+
+{table}
+"""
+
+
+def runs_of(folder: Path) -> dict[str, Run]:
+    """Return the packed runs of a folder by key."""
+    entries = read_packed(folder)
+    return {key: run_of(json.loads(one.line)) for key, one in entries.items() if one.kind == "runs"}
+
+
+def values_of(run: Run) -> dict[str, float]:
+    """Return the VALUES of a run in percent."""
+    errors = 100 * online_errors(run.batches)
+    return {
+        "E": float(errors.mean()),
+        "last": float(errors.iloc[-LAST:].mean()),
+        "A": 100 * average_accuracy(run.accuracies),
+    }
+
+
+def compared(first: dict[str, Run], second: dict[str, Run]) -> pd.DataFrame:
+    """Return a row per method and rate: the spread over orders, and that of rounding.
+
+    first, second: runs by key. The spread over orders is that of `first`. Raises ValueError where
+    the two have no request in common.
+    """
+    common = [key for key in first if key in second]
+    if not common:
+        raise ValueError("the two folders have no run of one request, data and code in common")
+    rows = []
+    for key, run in first.items():
+        request = run.request
+        row = {"method": METHODS[request.method].label, "rate": request.online_learning_rate}
+        values = values_of(run)
+        again = values_of(second[key]) if key in second else dict.fromkeys(values, math.nan)
+        row |= {f"{name} apart": values[name] - again[name] for name in values}
+        rows.append(row | values)
+    table = pd.DataFrame(rows)
+    found = []
+    for (method, rate), each in table.groupby(["method", "rate"], sort=False):
+        twice = each.dropna()
+        if twice.empty:
+            continue
+        row = {"method": method, "rate": f"{rate:g}", "orders": str(len(each))}
+        row["made twice"] = str(len(twice))
+        for name, label in VALUES.items():
+            rounding = math.sqrt(float(np.mean(twice[f"{name} apart"] ** 2)) / 2)
+            row[f"{label}, over orders"] = number(each[name].std())
+            row[f"{label}, rounding"] = number(rounding, 3)
+        found.append(row)
+    return pd.DataFrame(found).set_index("method")
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(
+        prog="rounding", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
+    parser.add_argument("other", type=Path)
+    asked = parser.parse_args()
+    try:
+        first = runs_of(asked.folder)
+        second = runs_of(asked.other)
+        table = compared(first, second)
+    except (Damaged, ValueError) as error:
+        parser.exit(2, f"rounding: {error}\n")
+    devices = [
+        ", ".join(sorted({run.provenance.device for run in runs.values()}))
+        for runs in (first, second)
+    ]
+    text = TEXT.format(first=devices[0], second=devices[1], table=markdown(table))
+    write_atomically(asked.other / PAGE, lambda file: file.write(text.encode()))
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
