@@ -268,13 +268,23 @@ def test_generated_domains_are_the_first_test_images_and_are_kept(
     assert torch.equal(fog.y, dataset.test.y[:7])
     (kept,) = (folder / "generated").rglob("*.npz")
     assert kept.name == "fog-3-7.npz" and kept.parent.name.startswith(dataset.fingerprint)
-    monkeypatch.setattr(images, "corrupt", None)  # making one now would be an error
+    monkeypatch.setattr(images, "corrupted_chunks", None)  # making one now would be an error
     assert torch.equal(load("npz", folder, test_size=7).domain("fog", 3).x, fog.x)
     with pytest.raises(TypeError):
         load("npz", folder, test_size=8).domain("fog", 3)
     monkeypatch.setattr(base, "code_version", lambda *modules: "other")
     with pytest.raises(TypeError):
         dataset.domain("fog", 3)
+
+
+def test_a_large_domain_is_read_from_the_disk_and_is_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = load("npz", folder, test_size=7).domain("fog", 3)
+    monkeypatch.setattr(images, "MOST_IN_MEMORY", 0)
+    large = load("npz", folder, test_size=7).domain("fog", 3)
+    assert torch.equal(large.x, expected.x) and torch.equal(large.y, expected.y)
+    assert [path.name for path in (folder / "generated").rglob("*.npy")] == ["fog-3-7.npy"]
 
 
 def test_a_dataset_without_source_images_has_no_held_out_corruptions(folder: Path) -> None:

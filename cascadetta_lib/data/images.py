@@ -8,9 +8,8 @@ in frost/.
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -128,15 +127,17 @@ class ImageDataset(Dataset):
         frost = "-photographs" if name == "frost" and self.photographs else ""
         title = f"{name}-{severity}-{len(clean.x)}{frost}"
         shape = tuple(clean.x.shape)
-        made = partial(corrupted_chunks, clean.x, name, severity, photographs=self.photographs)
+
+        def make() -> Iterator[np.ndarray]:
+            parts = corrupted_chunks(clean.x, name, severity, photographs=self.photographs)
+            return (part.cpu().numpy() for part in parts)
+
         if clean.x.numel() > MOST_IN_MEMORY:
-            corrupted = base.mapped_array(
-                folder / f"{title}.npy", shape, lambda: (part.cpu().numpy() for part in made())
-            )
+            corrupted = base.mapped_array(folder / f"{title}.npy", shape, make)
         else:
             corrupted = base.kept_array(
                 folder / f"{title}.npz",
-                lambda: torch.cat([clean.x[:0], *made()]).cpu().numpy(),
+                lambda: np.concatenate([clean.x[:0].cpu().numpy(), *make()]),
                 dtype="uint8",
                 shape=shape,
             )
