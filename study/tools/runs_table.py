@@ -34,6 +34,7 @@ import pandas as pd
 from pydantic import ValidationError
 
 from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.data.streams import MIXED
 from cascadetta_lib.evaluation.evaluator import ABOUT_PREDICTIONS
 from cascadetta_lib.evaluation.metrics import (
     Transfer,
@@ -171,7 +172,7 @@ def _last(run: Run, name: str) -> float:
 
 def _batches(run: Run) -> int:
     """How many batches the stream has. One of a mixed stream has a row for each of its domains."""
-    if run.request.order == "mixed":
+    if run.request.order in MIXED:
         return run.batches["position"].nunique()
     return len(run.batches)
 
@@ -212,8 +213,16 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
     ),
     "severities": ("of the corruptions", _severities),
     "order": (
-        "mixed or correlated; empty: domain by domain",
+        "of the examples, such as mixed or correlated; empty: domain by domain",
         lambda run: run.request.order,
+    ),
+    "reset_each": (
+        "whether the method begins each domain from the source",
+        lambda run: run.request.reset_each,
+    ),
+    "on_alarm": (
+        "what it does where its predictions collapse",
+        lambda run: run.request.on_alarm,
     ),
     "delta": ("δ of a correlated stream", lambda run: run.request.dirichlet_delta),
     "examples": ("of the whole stream", lambda run: int(run.batches["count"].sum())),
