@@ -10,6 +10,7 @@ import importlib.util
 import sys
 import types
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,13 @@ def _file_of(name: str) -> Path | None:
     return Path(file)
 
 
+def file_hash(path: Path) -> str:
+    """Hash one file: of Python its syntax tree without docstrings, of any other its bytes."""
+    return _hash_file(path, *_state_of(path))
+
+
 def _hash_files(paths: tuple[Path, ...]) -> str:
-    hashes = [_hash_file(path, *_state_of(path)) for path in paths]
+    hashes = [file_hash(path) for path in paths]
     return hashlib.sha256(" ".join(sorted(hashes)).encode()).hexdigest()[:16]
 
 
@@ -113,7 +119,8 @@ def _hash_file(path: Path, *state: int) -> str:
     """Hash one file; its state only says when to read it again."""
     content = path.read_bytes()
     if path.suffix == ".py":
-        content = "\n".join(_lines(ast.parse(content))).encode()
+        with suppress(SyntaxError):  # such as in a file that is being edited
+            content = "\n".join(_lines(ast.parse(content))).encode()
     return hashlib.sha256(content).hexdigest()
 
 

@@ -2,7 +2,7 @@
 RobustBench's network of CIFAR-10. Nothing that is read here can execute code."""
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from textwrap import shorten
@@ -100,6 +100,21 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
         raise NetworkError(f"{path} {fault}") from None
 
 
+def refuse_larger(
+    build: Callable[[], nn.Module], tensors: Mapping[str, Tensor], path: Path
+) -> None:
+    """NetworkError where a network has more parameters than its file has numbers. It is built
+    without its numbers, since a card or a single tensor can ask for one of many gigabytes."""
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in build().parameters())
+    held = sum(value.numel() for value in tensors.values())
+    if count > held:
+        raise NetworkError(
+            f"{path} does not fit the network that it should hold: that has {count:,} parameters, "
+            f"and the file {held:,} numbers"
+        )
+
+
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Give a network its weights. NetworkError unless the tensors are exactly its own, and
     finite."""
@@ -193,10 +208,14 @@ def load_robustbench(path: str | Path) -> Cascade:
         )
     except (KeyError, IndexError, TypeError, ValueError):
         raise NetworkError(f"{path} holds another network than {SOURCES['robustbench']}") from None
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # The first weights are drawn from the global generator, and replaced.
-        model = Cascade(WideResNet(6 * count + 4, widening), nn.Linear(features, classes), None)
+
+    def build() -> Cascade:
+        phi = WideResNet(6 * count + 4, widening)
+        return Cascade(phi, nn.Linear(features, classes), None)
+
+    refuse_larger(build, state, Path(path))
+    with torch.random.fork_rng(devices=[]):  # The first weights are drawn globally, and replaced.
+        model = build()
     own = {name.replace("convShortcut", "shortcut"): value for name, value in state.items()}
     load_into(model, _renamed(own, parts), Path(path))
     return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last).eval()

@@ -3,17 +3,20 @@
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.data.streams import MIXED
+from cascadetta_lib.data.streams import MIXED, Domain
+from cascadetta_lib.data.utterances import SpeechDataset
 from cascadetta_lib.evaluation.batch_variance import Layer, batch_variance
 from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods.checks import values_per_channel
 from cascadetta_lib.methods.source import source_examples
 from cascadetta_lib.training.objectives import Training
 from cascadetta_lib.training.pretrain import new_network
@@ -131,6 +134,7 @@ def check_all(context: Context) -> None:
     That is a network that is missing or does not fit, a method that cannot use its network, or too
     few data.
     """
+    single = _batch_of_one(context)
     for name in context.section.methods:
         request = run_request(context.settings, context.modality, name, None, context.brought)
         asked = request.checkpoint
@@ -141,7 +145,9 @@ def check_all(context: Context) -> None:
         else:
             model = find_checkpoint(context, asked.objective).model
         source = source_examples(METHODS[name], context.dataset, most=2)
-        build_method(request, model, context.dataset, source)
+        method = build_method(request, model, context.dataset, source)
+        if single:
+            _check_single(context, method, single)
     place = context.section.weights
     if not place.trained_here and not context.brought:
         seed = context.settings.seed
@@ -153,9 +159,7 @@ def check_all(context: Context) -> None:
 
 
 def check_data(context: Context) -> None:
-    """Raise ValueError where there are too few examples to train on, or where a batch of text has
-    one.
-    """
+    """Raise ValueError where there are too few examples to train on or to hold out."""
     dataset = context.dataset
     prefix = f"{context.modality}_"
     size = context.section.part(Training).training_batch_size
@@ -167,26 +171,54 @@ def check_data(context: Context) -> None:
         )
     if context.trains and len(dataset.train.y.unique()) < 2:
         raise ValueError(f"{dataset.name}: all source examples are of one class")
-    single = _batch_of_one(context) if context.modality == "text" else None
-    if single:
+    if context.trains and context.modality == "text" and len(dataset.held_out.y) == 1:
         raise ValueError(
-            f"{single} ends in a batch of one, which has no variance for BatchNorm; another "
-            f"{prefix}batch_size, {prefix}test_size or {prefix}held_out_fraction helps"
+            "the held-out set has one text, which has no variance for BatchNorm; another "
+            f"{prefix}held_out_fraction helps"
         )
 
 
-def _batch_of_one(context: Context) -> str | None:
-    """Name the domain or part whose last batch is a single text; None if there is none.
+class Single(NamedTuple):
+    """A domain, or the mixed stream, whose last batch is a single example."""
 
-    A text is a vector, and a single vector has no variance.
+    name: str
+    examples: int
+    domain: Domain
+
+
+def _batch_of_one(context: Context) -> Single | None:
+    """Return the first domain whose last batch is a single example; None if there is none."""
+    domains = context.section.domains
+    counts = {domain: _examples_in(context.dataset, domain) for domain in domains}
+    sizes = [Single(domain.name, counts[domain], domain) for domain in domains]
+    if context.section.protocol["order"] in MIXED:
+        sizes = [Single("the mixed stream", sum(counts[each] for each in domains), domains[-1])]
+    size = batch_size(context.settings, context.modality)
+    return next((single for single in sizes if single.examples % size == 1), None)
+
+
+def _examples_in(dataset: Dataset, domain: Domain) -> int:
+    """Return how many examples a domain has. Images and sounds are not made for that."""
+    if not isinstance(dataset, ImageDataset | SpeechDataset):
+        return len(dataset.domain(*domain).y)
+    held_out = domain.name in HELD_OUT_CORRUPTIONS
+    clean = dataset.held_out if held_out else dataset.test
+    return len(clean.y[: dataset.options.test_size])
+
+
+def _check_single(context: Context, method: Method, single: Single) -> None:
+    """Raise ValueError where a method cannot predict a single example, as where a BatchNorm has one
+    value per channel.
     """
     dataset = context.dataset
-    sizes = [(domain.name, len(dataset.domain(*domain).y)) for domain in context.section.domains]
-    if context.section.protocol["order"] in MIXED:
-        sizes = [("the mixed stream", sum(size for _, size in sizes))]
-    for name, size in sizes:
-        if size % batch_size(context.settings, context.modality) == 1:
-            return f"{name} with {size} examples"
-    if context.trains and len(dataset.held_out.y) == 1:
-        return "the held-out set"
-    return None
+    examples = dataset.test if isinstance(dataset, ImageDataset) else dataset.plain_held_out
+    x = dataset.prepare(examples.x[:1])
+    prefix = f"{context.modality}_"
+    try:
+        with values_per_channel(method.label, 1):
+            method.predict(x)
+    except ValueError as error:
+        raise ValueError(
+            f"{single.name} with {single.examples} examples ends in a batch of one; another "
+            f"{prefix}batch_size or {prefix}test_size helps ({error})"
+        ) from None

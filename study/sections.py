@@ -5,9 +5,11 @@ The defaults are those of the profile `paper`. `flat_name` makes the name of a f
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
+import torch
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -35,7 +37,13 @@ from cascadetta_lib.data.utterances import SpeechOptions
 from cascadetta_lib.evaluation.evaluator import OnAlarm
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import OptimizerName
-from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
+from cascadetta_lib.models import (
+    ImageNetwork,
+    Network,
+    SpeechNetwork,
+    TextNetwork,
+    build_network,
+)
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, Training
 from study import ROOT
@@ -50,6 +58,19 @@ NETWORKS: dict[Modality, type[BaseModel]] = {
     "text": TextNetwork,
     "speech": SpeechNetwork,
 }
+
+
+MOST_PARAMETERS = 500_000_000
+"""Of a network that is trained here: 2 GB. The paper's largest, a ResNet-34, has 21 million."""
+
+
+@cache
+def _parameters_of(network: BaseModel) -> int:
+    """The parameters of a network of two classes, counted without making them."""
+    assert isinstance(network, Network)
+    with torch.device("meta"):
+        built = build_network(network, classes=2, inputs=1, seed=0)
+    return sum(parameter.numel() for parameter in built.parameters())
 
 
 class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
@@ -208,6 +229,18 @@ class Section(Protocol):
     def _stream(cls, stream: str | tuple[str, ...], info: ValidationInfo) -> str | tuple[str, ...]:
         make_stream(stream, _vocabulary(info.data.get("dataset", ()), cls.modality))
         return stream
+
+    @model_validator(mode="after")
+    def _size(self) -> Self:
+        network = self.part(NETWORKS[self.modality])
+        count = _parameters_of(network)
+        if count > MOST_PARAMETERS:
+            asked = network.model_dump(exclude_defaults=True)
+            values = " and ".join(f"network_{name} = {value}" for name, value in asked.items())
+            raise ValueError(
+                f"{values} make a network of {count:,} parameters; allowed are {MOST_PARAMETERS:,}"
+            )
+        return self
 
     @property
     def protocol(self) -> dict[str, Any]:

@@ -11,10 +11,11 @@ import hashlib
 import reprlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import pandas as pd
 import torch
@@ -37,7 +38,13 @@ from cascadetta_lib.models.normalization import (
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import OBJECTIVES, KnownTraining
 from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
-from study.published_networks import NetworkError, check_file, load_into, load_published
+from study.published_networks import (
+    NetworkError,
+    check_file,
+    load_into,
+    load_published,
+    refuse_larger,
+)
 from study.settings import absolute
 from study.weights_name import PUBLISHED, WeightsName
 
@@ -60,6 +67,7 @@ its training.
 """
 
 
+Built = TypeVar("Built", bound=nn.Module)
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
@@ -135,8 +143,8 @@ def find(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> B
             )
         # It may well be meant: a network can be measured on images of another kind.
         warnings.warn(f"networks trained on {described.data} meet {dataset.source}", stacklevel=2)
-    built = new_network(dataset, described.network, described.objective, seed)
-    _load_content(built, content, path)
+    build = partial(new_network, dataset, described.network, described.objective, seed)
+    built = _built_with(build, content, path)
     sample = dataset.plain_held_out.take(slice(SAMPLE))
     if fingerprint([*sample]) == described.sample_fingerprint:  # else its data are not at hand
         built = built.to(sample.y.device)
@@ -173,7 +181,8 @@ def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascad
     """
     path, card, content = _read_shipped(WeightsName.parse(folder), name, seed)
     kind = OBJECTIVES[card.objective]
-    model = build_network(
+    build = partial(
+        build_network,
         card.network,
         classes=card.classes,
         inputs=card.input_shape[0],
@@ -183,8 +192,7 @@ def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascad
         auxiliary=kind.auxiliary,
         seed=seed,
     )
-    _load_content(model, content, path)
-    return model.eval()
+    return _built_with(build, content, path).eval()
 
 
 def _read_shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Card, bytes]:
@@ -199,12 +207,16 @@ def _read_shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path
     return path, card, content
 
 
-def _load_content(model: nn.Module, content: bytes, path: Path) -> None:
-    """Give a network the weights in `content`, which is that of the safetensors file `path`."""
+def _built_with(build: Callable[[], Built], content: bytes, path: Path) -> Built:
+    """A network with the weights in `content`, which is that of the safetensors file `path`."""
     try:
-        load_into(model, load(content), path)
+        tensors = load(content)
     except SafetensorError as error:
         raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
+    refuse_larger(build, tensors, path)
+    model = build()
+    load_into(model, tensors, path)
+    return model
 
 
 def _asked_options(dataset: Dataset) -> dict[str, Any]:
@@ -444,18 +456,25 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
     model = copy.deepcopy(brought.model).to(x.device).eval()
     try:
         with torch.no_grad():
-            logits = as_outputs(model(x)).main
+            outputs = as_outputs(model(x))
     except (
         Exception
     ) as error:  # A foreign module may raise anything; torchvision's transformers use assert.
         raise NetworkError(
             f"{brought.origin} cannot take inputs of shape {tuple(x.shape)}: {error!r}"
         ) from None
+    logits = outputs.main
     if logits.shape != (len(x), dataset.classes):
         shape = (
             f"{brought.origin} returns logits of shape {tuple(logits.shape)} for {len(x)} examples"
         )
         raise NetworkError(f"{shape}; {dataset.name} has {dataset.classes} classes")
+    for name, each in (("logits", logits), ("auxiliary logits", outputs.auxiliary)):
+        if each is not None and not each.amax(1).isfinite().all():
+            raise NetworkError(
+                f"{brought.origin} returns {name} that are not finite; allowed are numbers, and −∞ "
+                "for classes that are masked, before θ_a for none"
+            )
     return model
 
 

@@ -40,6 +40,8 @@ STILL = {"erm", "lame", "t3a", "adabn", "source_prior", "tema"}
 """Methods that never update."""
 LEARN_ALL = {"cotta", "memo", "shot_im"}
 """Methods that update more than scales and shifts, and so need none."""
+READ_THETA_A = CASCADES - {"cascade_no_auxiliary", "cascade_same_weights"}
+"""Methods whose loss is that of θ_a's output."""
 LEARN_SCALES = set(METHODS) - STILL - LEARN_ALL - {"ttt"}
 """Methods that update scales and shifts."""
 ALWAYS_MOVE = {"tent", "tent_adam", "cotta", "rpl", "cascade", "cascade_no_auxiliary"}
@@ -183,6 +185,7 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
     "under no_grad": Frozen,
     "1 × 1 pixels": ToOnePixel,
     "−∞": Trunk,
+    "−∞ before θ_a": Trunk,
     "−0.0": negative_zeros,
     "float64": Trunk,
     "float16": Trunk,
@@ -196,6 +199,8 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+TOLD_BY_A_BATCH = ("under no_grad", "loses a parameter", "−∞ before θ_a")
+"""Networks of which only a forward pass tells what is wrong."""
 OTHER_NORMS = ("GroupNorm", "LayerNorm", "InstanceNorm")
 
 
@@ -217,6 +222,8 @@ def refusal(kind: str, name: str) -> str | None:
         return "pass the nn.Module that was scripted"
     if name == "ttt":
         return "use tent"
+    if kind == "−∞ before θ_a" and name in READ_THETA_A:
+        return "z holds −∞, of which θ_a makes no numbers; mask classes after θ_a"
     if name in ("erm", "lame", "t3a"):
         return "use adabn" if kind == "no running statistics" else None
     if kind == "no normalisation" and name not in LEARN_ALL:
@@ -248,11 +255,13 @@ def build(kind: str, name: str) -> nn.Module:
     """The network, with running statistics of its own; a cascade for the methods that need one."""
     torch.manual_seed(0)
     trunk = TRUNKS[kind]()
-    head = Masked(CHANNELS) if kind == "−∞" else nn.Linear(CHANNELS, CLASSES)
+    head = Masked(CHANNELS) if kind.startswith("−∞") else nn.Linear(CHANNELS, CLASSES)
     model: nn.Module = nn.Sequential(trunk, head)
     if name in CASCADES:
-        head = nn.Linear(CHANNELS, CLASSES)
-        theta_a = Masked(CLASSES) if kind == "−∞" else nn.Linear(CLASSES, CLASSES)
+        masked = kind == "−∞ before θ_a"
+        head = Masked(CHANNELS) if masked else nn.Linear(CHANNELS, CLASSES)
+        classes = CLASSES + 2 if masked else CLASSES
+        theta_a = Masked(classes) if kind == "−∞" else nn.Linear(classes, CLASSES)
         without = name == "cascade_no_auxiliary"
         model = Cascade(trunk, head, None if without else theta_a)
     with torch.no_grad():
@@ -315,7 +324,7 @@ def check_before_any_step(kind: str, name: str) -> None:
         method = make(name, build(kind, name), kind, **options)
         found = method.predict(x).main
     if name in ("lame", "t3a"):
-        assert found.shape == (8, CLASSES + 2 * (kind == "−∞"))
+        assert found.shape == (8, CLASSES + 2 * kind.startswith("−∞"))
     else:
         assert torch.allclose(found, untouched(kind, name, x), atol=tolerance), (
             "as the network itself"
@@ -367,7 +376,7 @@ def test_a_network_runs_right_or_is_refused(kind: str, name: str) -> None:
     with pytest.raises(ValueError) as refused:
         method = make(name, build(kind, name), kind)
         # What only a forward pass can tell is told by the first update.
-        assert kind in ("under no_grad", "loses a parameter"), "refused before any batch"
+        assert kind in TOLD_BY_A_BATCH, "refused before any batch"
         method(batch(kind, 8))
     message = str(refused.value)
     assert words in message and message.startswith(f"{METHODS[name].label}")

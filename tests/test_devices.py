@@ -31,6 +31,8 @@ from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.data.utterances import SpeechOptions, make_speech_dataset
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.losses import rotate_randomly
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.cascade import CascadeMethod
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.training import theorem
@@ -41,6 +43,12 @@ BUDGET = {"cotta": (1, 0), "rotta": (1, 1), "petta": (1, 0), "note": (1, 0)}
 """Results read and copies from the host in a step of a method; none for all others. CoTTA asks
 whether its anchor is sure. RoTTA's memory takes one example after the other, by classes and
 entropies, and gives their ages to the loss; so does PeTTA's without ages, and NOTE's by classes."""
+CHECKED = {
+    name
+    for name, method in METHODS.items()
+    if issubclass(method, CascadeMethod) and method.uses_auxiliary
+}
+"""Methods that ask in their first step whether θ_a can read z: one result more, or two if not."""
 EPOCH_READS = 3
 """Results read in an epoch of pre-training: its losses, the held-out accuracy and, with two losses,
 diagnostics.
@@ -312,9 +320,11 @@ def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: f
     x = made_up(modality).to(META)
     with Waits():
         method = make(name, modality, copies=COPIES[modality], predict=order, source=x)
-    for _ in range(2):
+    for first in (True, False):
         with Waits(answer) as waits:
             logits = method(x)
+        if first and name in CHECKED:
+            waits.reads -= 1 if answer else 2
         assert logits.device == META and logits.shape == (8, NETWORKS[modality][1]["classes"])
         asks_nothing = name == "cotta" and COPIES[modality] is None
         assert (waits.reads, waits.copies) == ((0, 0) if asks_nothing else BUDGET.get(name, (0, 0)))

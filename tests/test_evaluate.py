@@ -21,7 +21,13 @@ from cascadetta_lib.evaluation.metrics import (
     online_errors,
 )
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.models import ImageNetwork, Outputs, batch_norm_parameters, build_network
+from cascadetta_lib.models import (
+    Cascade,
+    ImageNetwork,
+    Outputs,
+    batch_norm_parameters,
+    build_network,
+)
 from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.training.objectives import OBJECTIVES
 
@@ -474,6 +480,15 @@ def test_masked_classes_are_finite_enough(dataset: ImageDataset) -> None:
     for name in ("erm", "tent"):
         batches = Evaluator(METHODS[name](OnePixel()), dataset, STREAM, 11).run().batches
         assert batches["entropy_main"].between(0, np.log(3)).all(), name
+
+
+def test_logits_that_theta_a_cannot_read_are_an_error(dataset: ImageDataset) -> None:
+    """θ_a makes NaN of a z of −∞, also where only its records would be wrong."""
+    network = OnePixel()
+    cascade = Cascade(network, nn.Identity(), nn.Linear(4, 4))
+    for name in ("erm", "tent", "cascade_same_weights"):
+        with pytest.raises(ValueError, match="auxiliary logits not finite on fog:5, batch 1 of 2"):
+            Evaluator(METHODS[name](cascade), dataset, STREAM, 11).run()
 
 
 def test_a_network_without_finite_logits_is_not_told_to_learn_more_slowly(

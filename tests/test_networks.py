@@ -3,8 +3,6 @@ caller's.
 """
 
 import hashlib
-import json
-import math
 import os
 import pickle
 import re
@@ -18,8 +16,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import CLASSES, LONGEST_MESSAGE, PATIENCE, real_data, same
-from safetensors.torch import load_file, save
+from conftest import LONGEST_MESSAGE, PATIENCE, real_data, same
+from safetensors.torch import load_file
 from torch import nn
 
 from cascadetta_lib.data import load_dataset
@@ -173,132 +171,6 @@ def test_networks_of_other_data_are_not_packed_beside(
         match=r"meta-3.safetensors learned from .*, not from digits \(5,000 MNIST digits",
     ):
         study_of("quick")
-
-
-WIDER = TINY.model_copy(update={"width": 8}).model_dump()
-FOREIGN = save({f"layer{number}.weight": torch.ones(1) for number in range(50)})
-
-
-def _change_card(path: Path, **values: object) -> None:
-    card = path.with_suffix(".json")
-    card.write_text(json.dumps(json.loads(card.read_text()) | values))
-
-
-def _forget(path: Path, name: str) -> None:
-    card = path.with_suffix(".json")
-    card.write_text(
-        json.dumps(
-            {key: value for key, value in json.loads(card.read_text()).items() if key != name}
-        )
-    )
-
-
-def _hide(path: Path, content: bytes) -> None:
-    """Another content, which the card says is right."""
-    path.write_bytes(content)
-    _change_card(path, weights_sha256=hashlib.sha256(content).hexdigest())
-
-
-def in_half_precision(path: Path) -> bytes:
-    """The file's tensors, those of real numbers in float16."""
-    tensors = load_file(path)
-    return save({name: x.half() if x.is_floating_point() else x for name, x in tensors.items()})
-
-
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (
-            lambda path: path.write_bytes(path.read_bytes()[:-10]),
-            ["SHA-256", "its card says", "damaged"],
-        ),
-        (lambda path: _hide(path, path.read_bytes()[:-10]), ["no whole safetensors file"]),
-        (lambda path: _change_card(path, network=WIDER), ["does not fit the network"]),
-        (lambda path: _hide(path, FOREIGN), ["does not fit the network", "Unexpected", "[...]"]),
-        (lambda path: _change_card(path, classes=10), ["has 10 classes", f"has {CLASSES} classes"]),
-        (
-            lambda path: _change_card(path, options={"input_scaling": "unit"}),
-            ["'unit'", "'symmetric'"],
-        ),
-        (
-            lambda path: _change_card(path, options={}),
-            ["input_scaling = None, not 'symmetric': its card does not say"],
-        ),
-        (
-            lambda path: _change_card(path, sample_errors=9),
-            ["errs on ", "by its card (of another?) on 9"],
-        ),
-        (
-            lambda path: _change_card(path, clean_error=math.nan),
-            ["clean_error = nan", "finite number"],
-        ),
-        (
-            lambda path: _change_card(path, clean_error=-5),
-            ["clean_error = -5", "greater than or equal to 0"],
-        ),
-        (
-            lambda path: _hide(path, in_half_precision(path)),
-            [" as torch.float16, and the network has it as torch.float32"],
-        ),
-        (lambda path: _change_card(path, seed=4), ["is by its card meta-4"]),
-        (lambda path: _change_card(path, objective="erm"), ["is by its card erm-3"]),
-        (
-            lambda path: path.with_suffix(".csv").write_text(""),
-            ["meta-3.csv is no table of epochs"],
-        ),
-        (
-            lambda path: path.with_suffix(".csv").write_text("<html>"),
-            ["meta-3.csv is no table of epochs"],
-        ),
-        (lambda path: path.with_suffix(".json").unlink(), ["has no card meta-3.json"]),
-        (
-            lambda path: path.with_suffix(".json").write_text("{"),
-            ["card of a network: its text = b'{': Invalid JSON"],
-        ),
-        (
-            lambda path: _change_card(path, seed="x"),
-            ["seed = 'x': Input should be a valid integer"],
-        ),
-        (
-            lambda path: _change_card(path, licence="MIT"),
-            ["licence = 'MIT': Extra inputs are not permitted"],
-        ),
-        (
-            lambda path: _change_card(path, network=WIDER | {"depth": 27}),
-            ["network.ImageNetwork.depth = 27", "6n + 2"],
-        ),
-        (
-            lambda path: _change_card(path, network=WIDER | {"foo": 1}),
-            ["network.ImageNetwork.foo = 1: Extra inputs"],
-        ),
-        (
-            lambda path: _forget(path, "training"),
-            ["is no card of a network: training: Field required"],
-        ),
-        (
-            lambda path: _hide(
-                path,
-                save(
-                    {
-                        name: torch.full_like(x, math.nan) if x.is_floating_point() else x
-                        for name, x in load_file(path).items()
-                    }
-                ),
-            ),
-            ["holds values in", "that are no finite numbers"],
-        ),
-        (lambda path: path.unlink(), ["no network meta-3", "There: none"]),
-    ],
-)
-def test_a_spoilt_network_is_refused_in_one_sentence(
-    folder: Path, dataset: ImageDataset, spoil, words
-) -> None:
-    spoil(folder / "meta-3.safetensors")
-    with pytest.raises(NetworkError) as error:
-        networks.find(WeightsName.parse(str(folder)), "meta", 3, dataset)
-    message = str(error.value)
-    assert all(word in message for word in words) and "\n" not in message
-    assert len(message.replace(str(folder.parent), "")) <= LONGEST_MESSAGE
 
 
 @pytest.mark.parametrize(

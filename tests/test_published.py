@@ -2,7 +2,6 @@
 refused.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -171,73 +170,6 @@ def test_classes_must_be_those_of_the_file(file: Path, dataset: object, tmp_path
     other = write(tmp_path / "other.pt", made_up_state(classes=10))
     with pytest.raises(NetworkError, match=f"has 10 classes .* has {CLASSES} classes"):
         networks.find(WeightsName.parse(f"robustbench:{other}"), "meta", 0, dataset)  # type: ignore[arg-type]
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-5000])
-
-
-def without(name: str) -> Callable[[Path], object]:
-    return lambda path: write(
-        path, {key: value for key, value in made_up_state().items() if key != name}
-    )
-
-
-PAGE = b"\n <!DOCTYPE html><html><head><title>Google Drive - Virus scan warning</title>"
-WITH_NORMALISATION = made_up_state() | {
-    "mu": torch.zeros(1, 3, 1, 1),
-    "sigma": torch.ones(1, 3, 1, 1),
-}
-
-
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        (
-            lambda path: path.unlink(),
-            "there is no such file; it is RobustBench's CIFAR-10 network Standard",
-        ),
-        (
-            lambda path: path.write_bytes(PAGE),
-            "is a web page, not weights: download the file again",
-        ),
-        (cut, "is cut short after "),
-        (lambda path: cut(write(path, made_up_state(), legacy=True)), "is cut short after "),
-        (lambda path: path.write_bytes(b""), "is cut short after 0 bytes"),
-        (
-            lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n" * 99),
-            "holds no weights under 'state_dict'",
-        ),
-        (
-            lambda path: torch.save({"net": made_up_state()}, path),
-            "holds no weights under 'state_dict'",
-        ),
-        (
-            lambda path: write(path, {"a": torch.ones(2)}),
-            "holds another network than RobustBench's",
-        ),
-        (without("fc.weight"), "holds another network than RobustBench's"),
-        (without("block2.layer.1.bn2.bias"), "does not fit the network"),
-        (
-            lambda path: write(path, WITH_NORMALISATION),
-            "does not fit the network that it should hold: Unexpected",
-        ),
-    ],
-)
-def test_a_file_that_is_not_it_is_refused_in_one_sentence(
-    file: Path, tmp_path: Path, spoil: Callable[[Path], object], words: str
-) -> None:
-    spoil(file)
-    dataset = make_blobs(tmp_path, held_out_fraction=0.2, input_scaling="unit")
-    with pytest.raises(NetworkError) as refused:
-        networks.find(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset)
-    message = str(refused.value)
-    assert (
-        words in message
-        and str(file) in message
-        and "\n" not in message
-        and "weights_only" not in message
-    )
 
 
 def test_a_file_that_changes_is_another_network(file: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import LONGEST_MESSAGE
 
 from cascadetta_lib.data import OPTIONS
 from cascadetta_lib.models import ImageNetwork
@@ -66,96 +65,6 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
     assert settings.image.part(ImageNetwork).depth == flat(settings)["image_network_depth"]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "parts"),
-    [
-        ("image_epoch", 3, ["image_epoch", "--set", "did you mean 'image_training_epochs'"]),
-        ("sed", 3, ["'sed'", "did you mean 'seed'"]),
-        (7, 3, ["7 (from --set) is no parameter"]),
-        ("image_training_epochs", "many", ["image_training_epochs = 'many'", "--set", "integer"]),
-        ("image_training_epochs", 0, ["image_training_epochs = 0", "greater than or equal to 1"]),
-        ("image_training_epochs", True, ["image_training_epochs = True", "a number"]),
-        ("image_crop_and_flip", "perhaps", ["image_crop_and_flip = 'perhaps'"]),
-        ("image_training_epochs", {"a": 1}, ["image_training_epochs = {'a': 1}", "a list"]),
-        ("image_training_iterations", 10, ["image_…", "one of the two"]),
-        ("image_network_depth", 27, ["image_network_depth = 27", "6n + 2"]),
-        ("image_network_depth", 6_000_000_002, ["image_network_depth", "less than"]),
-        *(
-            ("image_network_width", width, [f"image_network_width = {width}"])
-            for width in (1, 10**9)
-        ),
-        ("image_training_schedule", "cosine", ["image_training_schedule = 'cosine'", "ttt_steps"]),
-        ("image_training_batch_size", 3, ["image_training_batch_size = 3"]),
-        ("image_train_size", 1, ["image_train_size = 1"]),
-        ("image_test_size", 0, ["image_test_size = 0"]),
-        ("speech_held_out_fraction", 1.0, ["speech_held_out_fraction = 1.0", "less than 1"]),
-        ("text_held_out_fraction", float("nan"), ["text_held_out_fraction = nan", "finite"]),
-        (
-            "image_training_learning_rate",
-            float("inf"),
-            ["image_training_learning_rate = inf", "finite"],
-        ),
-        ("image_ablation_learning_rates", [float("nan")], ["image_ablation_learning_rates = nan"]),
-        ("image_online_learning_rate", float("inf"), ["finite"]),
-        ("image_ablation_batch_sizes", [8, 8], ["different"]),
-        ("image_ablation_batch_sizes", [0], ["image_ablation_batch_sizes = 0"]),
-        ("image_severity", 6, ["image_severity = 6"]),
-        ("image_methods", ["tnet"], ["tnet", "did you mean 'tent'"]),
-        ("image_methods", ["erm", "erm"], ["different"]),
-        (
-            "image_methods",
-            "erm",
-            [
-                "image_methods = 'erm' (from --set): Input should be a list, such as [a, b] "
-                "(test-time methods)"
-            ],
-        ),
-        ("text_objectives", ["ttt"], ["ttt is no pre-training for text; allowed are", "meta"]),
-        ("image_methods", [], ["image_methods"]),
-        ("image_dataset", "cifar11", ["cifar11", "did you mean 'cifar10'"]),
-        ("image_dataset", "npz", ["npz:FOLDER"]),
-        ("image_dataset", [], ["image_dataset = []"]),
-        *(
-            ("image_dataset", f"npz:{folder}", ["cannot be a folder"])
-            for folder in ("~nosuchuser/pets", "a\0b")
-        ),
-        ("image_stream", ["foog"], ["foog", "did you mean 'fog'"]),
-        ("image_stream", [], ["empty"]),
-        ("image_predict", "afterwards", ["image_predict = 'afterwards'", "did you mean 'after'"]),
-        ("seeds", [1, 1], ["different"]),
-        ("seeds", [-1], ["greater than or equal to 0"]),
-        ("seed", 2**64, ["less than"]),
-        ("profile", "a/b", ["profile = 'a/b'", "folder"]),
-        ("profile", "runs", ["runs", "taken"]),
-        ("results_folder", "~nosuchuser/x", ["results_folder"]),
-        ("results_folder", "a\0b", ["NUL"]),
-        ("text_dataset", "cifar10", ["no text dataset", "amazon"]),
-        ("text_methods", ["ttt"], ["ttt is no method for text", "'tent'"]),
-        ("text_batch_size", 1, ["no variance"]),
-        ("text_stream", ["dvds"], ["did you mean 'dvd'"]),
-        ("text_stream", ["dvd:2"], ["only the corruptions of images have a severity"]),
-        *(("text_network_hidden", hidden, ["text_network_hidden"]) for hidden in ([], [8, 0])),
-        ("speech_stream", "gradual", ["speech_stream = 'gradual'"]),
-        (
-            "text_stream",
-            "correlatd",
-            ["instantaneous, mixed, correlated", "did you mean 'correlated'"],
-        ),
-        ("image_dirichlet_delta", 0, ["image_dirichlet_delta = 0", "greater than 0"]),
-        ("image_order_seed", -1, ["image_order_seed = -1", "greater than or equal to 0"]),
-        ("speech_dataset", "synthetic_speech:folder", ["allowed is synthetic_speech"]),
-    ],
-)
-def test_a_bad_value_is_named_with_what_is_allowed_and_where_it_came_from(
-    name: Any, value: Any, parts: list[str]
-) -> None:
-    with pytest.raises(SettingsError) as error:
-        load_profile("quick", {name: value})
-    message = str(error.value)
-    assert all(part in message for part in parts), message
-    assert len(message) <= LONGEST_MESSAGE and "\n" not in message
-
-
 def test_a_value_that_a_caller_gave_comes_from_the_call() -> None:
     with pytest.raises(SettingsError, match=r"image_severity = 9 \(from the call\)"):
         make_settings({"image_severity": 9})
@@ -206,29 +115,6 @@ def test_a_notebook_takes_from_its_profile_what_its_cell_leaves_open() -> None:
     image = settings_from(injected).image
     assert (image.epochs, image.test_size) == (2, None), "null counts where a parameter can be null"
     assert settings_from({}) == load_profile("quick")
-
-
-WRONG_NAMES = [
-    "image_epoch",
-    "text_epochz",
-    "sed",
-    "profil",
-    "result_folder",
-    "imag_epochs",
-    "Image_epochs",
-    "txt_hidden",
-    "severity",  # as `Study.varied` takes it
-    "methods",
-    "sevrity",
-    "batch",
-    "_seed",
-]
-
-
-@pytest.mark.parametrize("name", WRONG_NAMES)
-def test_a_misspelled_name_in_a_notebook_is_refused(name: str) -> None:
-    with pytest.raises(SettingsError, match=f"{name}.*is no parameter; .*did you mean"):
-        settings_from({"profile": "quick", name: 9})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import soundfile
 import torch
 import torchaudio
 from audiomentations import ApplyImpulseResponse, Gain, HighPassFilter
-from conftest import LONGEST_MESSAGE, real_data, seeded
+from conftest import real_data, seeded
 from torch import Tensor
 
 from cascadetta_lib.augment import audio
@@ -520,56 +520,6 @@ def test_only_the_archives_own_lists_are_called_by_its_name(words: Path, tmp_pat
     dataset = load(tmp_path, f"speech_commands:{sample}")
     assert dataset.source.startswith("Speech Commands v0.01, 300 utterances of 30 words")
     assert not dataset.recognised, "300 are not all"
-
-
-def only_one_word(folder: Path) -> None:
-    for word in WORDS[1:]:
-        shutil.rmtree(folder / word)
-
-
-def all_listed(folder: Path) -> None:
-    with (folder / TEST_LIST).open("a") as file:
-        file.writelines(f"stop/{path.name}\n" for path in (folder / "stop").iterdir())
-
-
-FAULTS: list[tuple[Callable[[Path], object], type[Exception], str]] = [
-    (only_one_word, ValueError, "found words in 1 folders.*allowed are 2 words or more"),
-    (
-        lambda folder: (folder / TEST_LIST).write_text("bed/1.wav"),
-        ValueError,
-        "testing_list.txt names 0 of 30",
-    ),
-    (
-        lambda folder: (folder / TEST_LIST).write_text("stop/0.wav", "utf-16"),
-        ValueError,
-        "testing_list.txt: the line .* names no file",
-    ),
-    (
-        lambda folder: (folder / HELD_OUT_LIST).write_text(""),
-        ValueError,
-        r"validation_list.txt 0; allowed",
-    ),
-    (lambda folder: (folder / TEST_LIST).unlink(), DataMissing, r"lacks testing_list\.txt"),
-    (lambda folder: shutil.rmtree(folder / NOISE), DataMissing, "lacks _background_noise_"),
-    (
-        lambda folder: (folder / NOISE / "hiss.wav").write_bytes(b"x"),
-        ValueError,
-        "0 seconds of _background_noise_",
-    ),
-    (all_listed, ValueError, "allowed are 1 or more that leave some of each word"),
-]
-
-
-@pytest.mark.parametrize(("damage", "error", "message"), FAULTS)
-@pytest.mark.filterwarnings("ignore:.*left out")
-def test_faults(
-    words: Path, tmp_path: Path, damage: Callable[[Path], object], error: Any, message: str
-) -> None:
-    damage(words)
-    for name in ("speech_commands", f"speech_commands:{words}"):
-        with pytest.raises(error, match=message) as caught:
-            load(tmp_path, name)
-    assert len(str(caught.value).replace(str(tmp_path), "")) <= LONGEST_MESSAGE
 
 
 def test_a_missing_and_a_packed_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

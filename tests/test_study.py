@@ -16,6 +16,7 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.evaluation.evaluator import Evaluation, Evaluator
 from cascadetta_lib.evaluation.metrics import average_accuracy, forward_transfer
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.models import Cascade
 from cascadetta_lib.training.objectives import Training
 from study import checkpoints as checkpoints_module
 from study import runs as runs_module
@@ -387,6 +388,13 @@ def own_network(classes: int) -> nn.Module:
     return nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, classes))
 
 
+class Masking(nn.Module):
+    """Masks the last class."""
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        return torch.cat([z[:, :-1], torch.full_like(z[:, -1:], -torch.inf)], 1)
+
+
 def test_a_network_of_other_classes_or_inputs_is_refused_before_it_runs(study: Study) -> None:
     reason = r"mine:\w+ returns logits of shape \(2, 3\) for 2 examples; digits has 10 classes"
     with pytest.raises(NetworkError, match=reason):
@@ -396,6 +404,36 @@ def test_a_network_of_other_classes_or_inputs_is_refused_before_it_runs(study: S
     ):
         study.bring(nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 10)), "mine").run("erm")
     assert not list(study.store.folder.glob("runs/*/entry.json"))
+
+
+def test_a_last_batch_of_one_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    """Where a network ends at one pixel, a BatchNorm has no statistics of a single image."""
+    changes = {"image_test_size": 9, "image_methods": ["erm", "adabn"]}
+    one_pixel = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(4), nn.Flatten()
+    )
+    one_pixel.append(nn.Linear(4, 10))
+    study = Study(settings_in(tmp_path, **changes)).bring(one_pixel, "mine")
+    told = r"fog with 9 examples ends in a batch of one; another image_batch_size .* \(AdaBN: "
+    with pytest.raises(ValueError, match=told):
+        study.check()
+    with pytest.raises(ValueError, match="the mixed stream with 165 examples ends in a batch of"):
+        study.varied(stream="mixed", test_size=11, batch_size=4).check()
+    for fits in ({"methods": ["erm"]}, {"test_size": 10}, {"batch_size": 9}):
+        study.varied(**fits).check()
+    Study(settings_in(tmp_path, **changes)).bring(own_network(10), "mine").check()
+    assert not list(tmp_path.glob("data/generated/*/snow-*")), "no domain is made for it"
+
+
+def test_a_network_of_no_numbers_is_refused_before_it_runs(study: Study) -> None:
+    nan = own_network(10)
+    nn.init.constant_(nan.get_parameter("2.bias"), torch.nan)
+    with pytest.raises(NetworkError, match=r"mine:\w+ returns logits that are not finite"):
+        study.bring(nan, "mine").check()
+    theta_m = nn.Sequential(own_network(10), Masking())
+    masked = Cascade(nn.Identity(), theta_m, nn.Linear(10, 10))
+    with pytest.raises(NetworkError, match=r"mine:\w+ returns auxiliary logits that are not"):
+        study.bring(masked, "mine").check()
 
 
 def test_a_module_of_ones_own_is_a_network_of_the_study(
@@ -457,64 +495,6 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
 
 
 # ---------------------------------------------------------------- what is refused before the traini
-
-
-@pytest.mark.parametrize(
-    ("modality", "changes", "error", "message"),
-    [
-        (
-            "image",
-            {"image_training_batch_size": 50},
-            ValueError,
-            "image_training_batch_size = 50.*42 source examples",
-        ),
-        (
-            "image",
-            {"image_held_out_fraction": 0.999},
-            ValueError,
-            "held_out_fraction = 0.999.*none is left",
-        ),
-        ("image", {"image_weights": "nowhere"}, ValueError, "nowhere"),
-        (
-            "image",
-            {"image_dataset": ["digits", "cifar10"]},
-            SettingsError,
-            "one is needed here, such as digits",
-        ),
-        (
-            "image",
-            {"image_statistics_memory": 8, "image_methods": ["adabn", "tema"]},
-            ValueError,
-            "takes no memory = 8",
-        ),
-        (
-            *(
-                "image",
-                {
-                    "image_statistics_memory": 8,
-                    "image_predict": "before",
-                    "image_methods": ["adabn", "cotta"],
-                },
-            ),
-            *(ValueError, "memory needs predict='after'"),
-        ),
-        (
-            "text",
-            {"text_test_size": 33},
-            ValueError,
-            "dvd with 33 examples ends in a batch of one.*text_batch_size",
-        ),
-    ],
-)
-def test_what_could_only_fail_later_is_refused_first(
-    tmp_path: Path,
-    modality: Modality,
-    changes: dict[str, Any],
-    error: type[Exception],
-    message: str,
-) -> None:
-    with pytest.raises(error, match=message):
-        Study(settings_in(tmp_path, **changes), modality).check()
 
 
 def test_a_method_that_needs_the_source_is_refused_where_there_is_none(tmp_path: Path) -> None:

@@ -414,16 +414,12 @@ def test_labelled_reviews(tmp_path: Path, own_synonyms: None, kitchen: str) -> N
         assert ("positive" in data.texts[index]) == bool(data.train.y[index])
 
 
-def test_unlabeled_reviews_are_the_test_sets(
-    tmp_path: Path, own_synonyms: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unlabeled_reviews_are_the_test_sets(tmp_path: Path, own_synonyms: None) -> None:
     name = f"amazon:{write_raw(tmp_path / 'mine', unlabeled=True)}"
     data = load(name, tmp_path)
     assert data.name == DatasetName.parse(name).key and len(data.domain("dvd").x) == 15
     assert int(data.domain("dvd").y.sum()) == 6, "4 and 5 stars of 5"
     assert data.domain_source == "the archive's unlabeled.review files, whole" and not data.official
-    monkeypatch.setattr(amazon, "SIZES", {SOURCE_DOMAIN: 20, **dict.fromkeys(DOMAINS, 15)})
-    assert load(name, tmp_path).official and not load(name, tmp_path, test_size=5).official
     (tmp_path / "mine" / "dvd" / "unlabeled.review").unlink()
     part = load(name, tmp_path)
     assert not part.official and part.domain_source.startswith("labelled reviews of dvd,")
@@ -563,27 +559,6 @@ def test_counts_keep_the_columns_of_their_files(tmp_path: Path) -> None:
         assert torch.equal(split.y, (features[:, 4999].long() - 1) % 2)
     assert torch.equal(data.randomise(data.train.x, seeded()), data.train.x)
     assert data.augmented_texts(0, 2, seeded()) == [("no EDA", "2 of 5,000 features")] * 2
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("1 5000:1", "columns 0..4999"),
-        ("1 3:x", "columns 0..4999"),
-        ("1 3:inf", "not finite"),
-        ("1 3:-1", "below 0"),
-        ("2 3:1", r"labels \[-1.0, 1.0, 2.0\]; allowed are −1 and \+1"),
-    ],
-)
-def test_faults_of_counts(tmp_path: Path, line: str, message: str) -> None:
-    write_counts(tmp_path / "amazon_svmlight", dvd=line)
-    with pytest.raises(ValueError, match=rf"dvd_test\.svmlight.*{message}"):
-        load_counts(tmp_path)
-    with pytest.raises(ValueError, match="vocabulary_size = 50: allowed is 5000"):
-        load_counts(tmp_path, vocabulary_size=50)
-    (tmp_path / "amazon_svmlight" / "kitchen_test.svmlight").unlink()
-    with pytest.raises(DataMissing, match="lacks kitchen_test.svmlight"):
-        load_counts(tmp_path)
 
 
 def test_real_counts(tmp_path: Path) -> None:

@@ -442,8 +442,15 @@ def test_other_exhibits_or_library_or_another_format_of_the_store_are_other_jobs
     for folder in ("study/exhibits", "cascadetta_lib/methods", "cascadetta_lib/evaluation"):
         (tmp_path / folder).mkdir(parents=True)
         before = texts(tmp_path)
-        (tmp_path / folder / "mine.py").write_text("1")
-        assert not texts(tmp_path) & (before | first | other)
+        mine = tmp_path / folder / "mine.py"
+        mine.write_text("x = 1")
+        now = texts(tmp_path)
+        assert not now & (before | first | other)
+        mine.write_text('"""What it is for."""\nx = 1  # a comment')
+        assert texts(tmp_path) == now
+        for text in ("x = 2", "x = "):
+            mine.write_text(text)
+            assert not texts(tmp_path) & now, "another value, or no Python yet"
 
 
 def test_a_report_since_which_a_run_has_come_is_made_again(tmp_path: Path) -> None:

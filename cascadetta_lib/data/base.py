@@ -245,6 +245,11 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_text_atomically(path: Path, text: str) -> None:
+    """Write a text as UTF-8 in the manner of `write_atomically`."""
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
 def set_aside(path: Path, reason: str) -> None:
     """Keep a damaged file or folder as PATH.damaged-1, or the next number that is free, and warn of
     it.

@@ -15,11 +15,11 @@ from cascadetta_lib.data.base import DataMissing, Split, contents_hash
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.images import (
-    Archive,
     ImageDataset,
     ImageOptions,
     channels_first,
     find_corruptions,
+    make_archive,
     make_image_dataset,
 )
 from cascadetta_lib.data.npz import read_images
@@ -79,18 +79,20 @@ def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
         class_names, train, test = _read_archive(title, reader, options.folder)
     url, known_hash = CORRUPTED[title]
     contents = [f"{stem}.npy" for stem in ("labels", *CORRUPTIONS)]
+
+    def describe(place: Path) -> str:
+        return contents_hash(place, [place / name for name in contents])
+
     corrupted = find_corruptions(
-        f"{title}-C", [url], options.folder, known_hash, "2.9 GB", contents
+        f"{title}-C", [url], options.folder, known_hash, "2.9 GB", contents, describe
     )
     archive = None
     if corrupted:
         for corruption in CORRUPTIONS:
             # One that was cut short would else be noticed after hours of training.
             read_cifar_c(corrupted, len(test.y), corruption, severity=1, count=1)
-        archive = Archive(
-            partial(read_cifar_c, corrupted, len(test.y)),
-            contents_hash(corrupted, [corrupted / name for name in contents]),
-        )
+        read = partial(read_cifar_c, corrupted, len(test.y))
+        archive = make_archive(read, corrupted, known_hash, describe(corrupted))
     return make_image_dataset(
         name=reader.__name__.lower(),
         source=source,

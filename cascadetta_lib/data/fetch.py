@@ -11,13 +11,13 @@ import shutil
 import sys
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pooch
 from filelock import FileLock
 
-from cascadetta_lib.data.base import DataMissing
+from cascadetta_lib.data.base import DataMissing, write_text_atomically
 
 
 def fetch(
@@ -28,6 +28,7 @@ def fetch(
     size: str,
     unpack: str,
     contents: Sequence[str] = (),
+    describe: Callable[[Path], str] | None = None,
 ) -> Path:
     """The path of an unpacked archive inside `folder`.
 
@@ -41,6 +42,8 @@ def fetch(
     in words.
     unpack: the folder that the file unpacks to. It holds that folder, or only what belongs into it.
     contents: paths without which the unpacked folder is not accepted.
+    describe: a hash of what is in an unpacked folder. That of an archive with the known hash is
+    recorded, for `is_as_unpacked`.
 
     Raises DataMissing, which says what to put where, if the data cannot be had, are incomplete or
     are not safe.
@@ -60,7 +63,13 @@ def fetch(
                     _download(urls, archive, known_hash or recorded)
                     _unpack(archive, place)
                     if not (known_hash or recorded):
-                        record.write_text(f"{pooch.file_hash(str(archive))}  {archive.name}\n")
+                        write_text_atomically(
+                            record, f"{pooch.file_hash(str(archive))}  {archive.name}\n"
+                        )
+                    if known_hash and describe:
+                        write_text_atomically(
+                            _record_of(place), f"{known_hash} {describe(place)}\n"
+                        )
         if absent := [part for part in contents if not (place / part).exists()]:
             raise DataMissing(f"{place} lacks {', '.join(absent)}; complete or remove that folder")
     except DataMissing as error:
@@ -74,6 +83,21 @@ def fetch(
             "parameter data_folder names another data folder."
         ) from error
     return place
+
+
+def is_as_unpacked(place: Path, known_hash: str, description: str) -> bool:
+    """Whether `fetch` unpacked a folder from the archive with that hash, and the folder's
+    `description` is still what it was then.
+    """
+    try:
+        return _record_of(place).read_text().split() == [known_hash, description]
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _record_of(place: Path) -> Path:
+    """The file that tells what `fetch` unpacked to `place`."""
+    return place.with_name(f".{place.name}.unpacked")
 
 
 def _download(urls: Sequence[str], path: Path, known_hash: str | None) -> None:

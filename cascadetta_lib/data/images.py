@@ -32,7 +32,7 @@ from cascadetta_lib.data.corruptions import (
     corrupted_chunks,
 )
 from cascadetta_lib.data.corruptions.photographs import Photographs, read_photographs
-from cascadetta_lib.data.fetch import fetch
+from cascadetta_lib.data.fetch import fetch, is_as_unpacked
 from cascadetta_lib.data.streams import Vocabulary
 
 SCALINGS = {"symmetric": (0.5, 0.5), "unit": (0.0, 1.0)}
@@ -50,10 +50,12 @@ class Archive:
 
     read: read(corruption, severity, count) gives the first `count` images of a domain (None: all).
     sha256: over the contents of all its files, so that other pixels are other data.
+    recognised: whether these are the contents of the published archive.
     """
 
     read: Callable[[str, int, int | None], Split]
     sha256: str
+    recognised: bool
 
 
 class ImageOptions(Options):
@@ -233,9 +235,10 @@ def domains_of(
     not the original one.
     """
     if archive is not None:
+        told = f"{title} archive" if archive.recognised else f"unknown files in place of {title}"
         return {
-            "origin": "archive",
-            "domain_source": f"{title} archive, SHA-256 {archive.sha256[:16]}",
+            "origin": "archive" if archive.recognised else "other",
+            "domain_source": f"{told}, SHA-256 {archive.sha256[:16]}",
             "archive": archive,
         }
     photographs = read_photographs(Path(options.folder).expanduser() / "frost")
@@ -255,6 +258,7 @@ def find_corruptions(
     known_hash: str,
     size: str,
     contents: Sequence[str],
+    describe: Callable[[Path], str],
 ) -> Path | None:
     """Find the -C archive `name` in the data folder, unpacked or as the file that was downloaded.
 
@@ -274,10 +278,29 @@ def find_corruptions(
             )
         return None
     try:
-        return fetch(name, urls, folder, known_hash, size, unpack=name, contents=contents)
+        return fetch(name, urls, folder, known_hash, size, name, contents, describe)
     except DataMissing as error:
         warnings.warn(f"{error} Until then the corruptions are generated.", stacklevel=2)
         return None
+
+
+def make_archive(
+    read: Callable[[str, int, int | None], Split], place: Path, known_hash: str, sha256: str
+) -> Archive:
+    """Make the archive in the folder `place`.
+
+    It is recognised where it was unpacked by `fetch` from a file with the known hash, because of a
+    folder alone nobody has published a hash. Else a warning says what would do.
+    """
+    recognised = is_as_unpacked(place, known_hash, sha256)
+    if not recognised:
+        warnings.warn(
+            f"{place}: nothing shows that these files are those of the {place.name} archive, so "
+            "the numbers do not compare with the paper's. Put the archive itself "
+            f"({known_hash}) beside that folder and remove the folder: it is checked and unpacked",
+            stacklevel=2,
+        )
+    return Archive(read, sha256, recognised)
 
 
 def channels_first(images: np.ndarray) -> Tensor:

@@ -21,11 +21,11 @@ from cascadetta_lib.data.base import DataMissing, Split, contents_hash, kept_arr
 from cascadetta_lib.data.corruptions import CORRUPTIONS, SEVERITIES
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.images import (
-    Archive,
     ImageDataset,
     ImageOptions,
     channels_first,
     find_corruptions,
+    make_archive,
     make_image_dataset,
 )
 
@@ -57,8 +57,14 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
     train = Split(torch.from_numpy(clean["train_x"]), torch.from_numpy(clean["train_y"]))
     test = Split(torch.from_numpy(clean["test_x"]), torch.from_numpy(clean["test_y"]))
     domains = [f"{corruption}/{severity}" for corruption in CORRUPTIONS for severity in SEVERITIES]
+
+    def describe(place: Path) -> str:
+        return contents_hash(
+            place, [path for domain in domains for path in _images_of(place / domain)]
+        )
+
     corrupted = find_corruptions(
-        "Tiny-ImageNet-C", CORRUPTED_URLS, folder, CORRUPTED_HASH, "1.8 GB", domains
+        "Tiny-ImageNet-C", CORRUPTED_URLS, folder, CORRUPTED_HASH, "1.8 GB", domains, describe
     )
     archive = None
     if corrupted:
@@ -66,9 +72,8 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
         for corruption in CORRUPTIONS:
             # An incomplete one would else be noticed after hours of training.
             _read_domain(corrupted, whole, corruption, severity=SEVERITIES[-1], count=1)
-        files = [path for domain in domains for path in _images_of(corrupted / domain)]
         read = partial(_read_domain, corrupted, whole)
-        archive = Archive(read, contents_hash(corrupted, files))
+        archive = make_archive(read, corrupted, CORRUPTED_HASH, describe(corrupted))
     recognised = contents == KNOWN
     told = "a whole copy recognised by its files" if recognised else "files that are not the known"
     return make_image_dataset(

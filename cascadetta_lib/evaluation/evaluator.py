@@ -35,7 +35,7 @@ from cascadetta_lib.evaluation.alarm import LEAST, Alarm, classes_predicted
 from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
-from cascadetta_lib.methods.checks import values_per_channel
+from cascadetta_lib.methods.checks import MASK_AFTER, values_per_channel
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.progress import progress
@@ -130,7 +130,8 @@ class Evaluator:
         transfer: also measure what F needs, if the method adapts and the domains have an order.
 
         Raises ValueError where the last batch of a domain is too small for the network, before it
-        starts; and where the method predicts logits that are NaN, +∞, or −∞ for every class.
+        starts; and where the logits of a prediction, or those of θ_a, are NaN, +∞, or −∞ for every
+        class.
         """
         method = self.method
         is_mixed = self.order in MIXED
@@ -272,6 +273,7 @@ class Evaluator:
             with torch.no_grad():
                 # A network may mask classes by −∞, but never all of them.
                 finite = z.amax(1).isfinite().all()
+                readable = finite if a is None else a.amax(1).isfinite().all()
                 wrong = z.argmax(1) != y[now]
                 moved = self._distance()
                 level = self._alarm(z) if alarmed else z.new_full((), math.nan)
@@ -279,7 +281,7 @@ class Evaluator:
                 insides = groups[start : start + self.batch_size].split(counts.tolist())
                 for place, inside in zip(places, insides, strict=True):
                     part = Outputs(z[inside], None if a is None else a[inside])
-                    values = [wrong[inside].sum(), finite, *moved, level]
+                    values = [wrong[inside].sum(), finite, readable, *moved, level]
                     values += [classes_predicted(part.main), *describe(part).values()]
                     results.append(torch.stack([value.float() for value in values]))
                     found.append((int(place), start, len(inside), len(inside) / len(here)))
@@ -289,12 +291,15 @@ class Evaluator:
         seconds = (time.perf_counter() - began) / len(starts)
         records: list[tuple[int, Record]] = []
         for (place, start, count, share), values in zip(found, read, strict=True):
-            errors, finite, normalization, others, level_then, classes, *about = values
-            if not finite:
+            errors, finite, readable, normalization, others, level_then, classes, *about = values
+            if not (finite and readable):
                 name = stretch[0] if len(stretch) == 1 else "the mixed stream"
                 where = f"{name}, batch {start // self.batch_size + 1} of {len(starts)}"
+                which = "auxiliary logits" if finite else "logits"
                 cause = "lower the learning rate" if self.method.adapts else "look at the network"
-                raise ValueError(f"{self.method.label}: logits not finite on {where}; {cause}")
+                if finite:
+                    cause = MASK_AFTER
+                raise ValueError(f"{self.method.label}: {which} not finite on {where}; {cause}")
             described = dict.fromkeys(ABOUT_PREDICTIONS, math.nan) | dict(
                 zip(ABOUT_PREDICTIONS, about, strict=False)
             )

@@ -5,7 +5,7 @@ output. θ_a stays fixed.
 from torch import Tensor, nn
 
 from cascadetta_lib.losses import information_loss
-from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods import METHODS, checks
 from cascadetta_lib.methods.entropy import EntropyMethod
 from cascadetta_lib.models import Cascade, Outputs
 
@@ -40,6 +40,8 @@ class CascadeMethod(EntropyMethod):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
+        if self.uses_auxiliary and not self._stepped:
+            checks.require_readable_logits(self.label, outputs)
         logits = outputs.auxiliary if self.uses_auxiliary else outputs.main
         return information_loss(logits, self.diversity), outputs
 

@@ -8,7 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.models import NORMALIZATION, batch_norms, normalization_parameters
+from cascadetta_lib.models import (
+    NORMALIZATION,
+    Outputs,
+    batch_norms,
+    normalization_parameters,
+)
 from cascadetta_lib.models.remembered_statistics import statistics_of
 from cascadetta_lib.registry import nearest
 
@@ -132,6 +137,19 @@ def require_reached_scales(label: str, model: nn.Module) -> None:
     """Refuse a model where no gradient has reached a scale or shift that is to be updated."""
     scales = [one for one in normalization_parameters(model) if one.requires_grad]
     require_gradient(label, not scales or any(scale.grad is not None for scale in scales))
+
+
+MASK_AFTER = "mask classes after θ_a, or leave θ_a out (auxiliary_classifier=None)"
+"""What would do where θ_a cannot read z."""
+
+
+def require_readable_logits(label: str, outputs: Outputs) -> None:
+    """Refuse main logits of −∞ of which θ_a makes no numbers."""
+    main, auxiliary = outputs
+    if auxiliary is None or auxiliary.amax(1).isfinite().all():
+        return
+    if main.isneginf().any():
+        raise ValueError(f"{label}: z holds −∞, of which θ_a makes no numbers; {MASK_AFTER}")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 import pandas as pd
 
+from cascadetta_lib.data.base import write_text_atomically
 from study.exhibits.kit.rendering import markdown
 from study.exhibits.verdicts.claims import CLAIMS, Claim, Reading
 from study.exhibits.verdicts.weighing import weigh
@@ -125,14 +126,13 @@ def main() -> None:
         rows.append(row_of(by_name[name], asked.folder, asked.data))
         print(rows[-1], file=sys.stderr, flush=True)
     table = pd.DataFrame(rows).set_index("claim")
-    PAGE.parent.mkdir(exist_ok=True)
     text = TEXT.format(
         table=markdown(table),
         trials=TRIALS,
         data=asked.data,
         folder=Path(os.path.relpath(asked.folder, ROOT)).as_posix(),
     )
-    PAGE.write_text(text, encoding="utf-8")
+    write_text_atomically(PAGE, text)
 
 
 TEXT = """# How likely a verdict is

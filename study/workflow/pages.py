@@ -5,7 +5,6 @@ pages.py NOTEBOOK … PAGE …     as many pages as notebooks
 
 import base64
 import re
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -107,19 +106,20 @@ def write_html(notebook: Path, output: Path) -> None:
     )
     head += f"<title>{output.stem}</title><style>{style}</style>"
     page = f'<html lang="en"><head>{head}</head>\n<body><nav>{nav}</nav>\n{body}</body></html>\n'
-    output.write_text(f"<!doctype html>\n{page}", encoding="utf-8")
+    _write(output, f"<!doctype html>\n{page}".encode())
 
 
 def write_markdown(notebook: Path, output: Path) -> None:
     """The executed notebook as Markdown that GitHub shows, code, tables, formulas and all; its
-    images are files in a folder of the page's name. Both replace what was there."""
+    images are files in a folder of the page's name, which holds nothing else. Each file replaces
+    an earlier one only when it is whole."""
     images = output.with_suffix("")
-    shutil.rmtree(images, ignore_errors=True)
-    images.mkdir(parents=True)
+    written: list[Path] = []
 
     def as_file(image: re.Match[str]) -> str:
-        path = images / f"{len(list(images.iterdir())) + 1}.png"
-        path.write_bytes(base64.b64decode(image[1]))
+        path = images / f"{len(written) + 1}.png"
+        _write(path, base64.b64decode(image[1]))
+        written.append(path)
         return f'src="{quote(images.name)}/{path.name}"'
 
     content = read(notebook)
@@ -136,7 +136,20 @@ def write_markdown(notebook: Path, output: Path) -> None:
                     r"\n\s*", "\n", page
                 )  # an empty line or a deep indent would end HTML
     text, _ = MarkdownExporter(**PLAIN).from_notebook_node(content)
-    output.write_text(without_paths(text), encoding="utf-8")
+    _write(output, without_paths(text).encode())
+    for path in images.glob("*"):
+        if path not in written:
+            path.unlink()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that has its name only when it is whole. The library's `write_atomically` does
+    more, and importing it takes longer than all pages.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(content)
+    part.replace(path)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from cascadetta_lib.code import file_hash
 from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
@@ -100,13 +101,15 @@ def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
 
 
 def code_of_results(root: Path = ROOT) -> bytes:
-    """Return the text of everything in RESULTS_DEPEND_ON."""
+    """Return what identifies everything in RESULTS_DEPEND_ON. Comments and docstrings of Python
+    count for nothing, as in the keys of results.
+    """
     files: list[Path] = []
     for name in RESULTS_DEPEND_ON:
         place = root / name
         found = [place] if place.is_file() else place.rglob("[!.]*.*")
         files += [path for path in found if path.suffix != ".pyc"]
-    return b"".join(path.read_bytes() for path in sorted(files))
+    return "\n".join(file_hash(path) for path in sorted(files)).encode()
 
 
 def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dict[str, Job]:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import pandas as pd
 
 from cascadetta_lib.data import DatasetName
-from cascadetta_lib.data.base import Modality
+from cascadetta_lib.data.base import Modality, write_text_atomically
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import Estimate
 from study.exhibits.kit.networks import not_held_out
@@ -292,7 +292,5 @@ def save(judgements: Sequence[Judgement], settings: Settings) -> None:
     text += (
         f"What must hold before a verdict on the paper is spoken:\n\n{markdown(gates(settings))}\n"
     )
-    folder = settings.figures_path
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "verdicts.md").write_text(text, encoding="utf-8")
-    table.to_csv(folder / "verdicts.csv")
+    write_text_atomically(settings.figures_path / "verdicts.md", text)
+    write_text_atomically(settings.figures_path / "verdicts.csv", table.to_csv())
