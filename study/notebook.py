@@ -14,6 +14,7 @@ from cascadetta_lib.data.base import Modality
 from study import other_clone
 from study.exhibits import EXHIBITS
 from study.exhibits.kit import style
+from study.papermill_arguments import check_arguments, command_of_parent
 from study.settings import Settings, SettingsError, settings_from
 from study.study import Study
 
@@ -44,6 +45,7 @@ def check(variables: Mapping[str, Any]) -> Settings:
     told = other_clone()
     if told:
         raise SettingsError(told)
+    check_arguments(command_of_parent())
     style.set_style()
     return settings_from(variables)
 

@@ -1,6 +1,7 @@
 """The notebooks: what stands in them, and one of them run by hand as a user would."""
 
 import ast
+import base64
 import io
 import json
 import os
@@ -13,10 +14,12 @@ from typing import Any
 
 import nbformat
 import pytest
+from conftest import LONGEST_MESSAGE
 
 from study import exhibits
 from study.exhibits import EXHIBITS
-from study.settings import PARAMETERS, SettingsError, load_profile, settings_from
+from study.papermill_arguments import check_arguments
+from study.settings import PARAMETERS, PROFILES, SettingsError, load_profile, settings_from
 from study.study import Study
 from study.workflow.notebooks import code_cells, declared_exhibits, read_parameters
 
@@ -209,6 +212,49 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
     assert len(entries) == 5, "two methods, and three other steps of the cascade"
     requests = [json.loads((entry / "entry.json").read_text())["request"] for entry in entries]
     assert {request["checkpoint"]["training"]["iterations"] for request in requests} == {20}
+
+
+IN_BASE64 = base64.b64encode(b"seed: 010").decode()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["-y", "seed: 010"], "seed = 010 (from papermill's -y): papermill reads it as 8"),
+        (["-yseed: 010"], "papermill reads it as 8"),
+        (["--parameters_yaml=seed: 010"], "papermill reads it as 8"),
+        (["-b", IN_BASE64], "seed = 010 (from papermill's -b)"),
+        (["-f", "mine.yaml"], "image_test_size = 1:30 (from papermill's -f mine.yaml)"),
+        (["-p", "seed", "010"], "papermill reads it as 10"),
+        (["-p", "image_test_size", "1_000"], "papermill reads it as 1000"),
+        (["-y", "image_test_size: 1_000"], "papermill reads it as 1000"),
+        (["-y", "image_test_size: 0b11"], "papermill reads it as 3"),
+        (["-y", "seeds: [1, 010]"], "seeds = [1, 010]"),
+        (["-y", "image_crop_and_flip: no"], "reads it as False, and a profile is read by YAML 1.2"),
+        (["-y", "image_crop_and_flip: on"], "allowed is true"),
+        (["-y", "image_stream: 2026-01-31"], "datetime.date(2026, 1, 31)"),
+    ],
+    ids=str,
+)
+def test_what_papermill_reads_otherwise_than_a_profile_is_refused(
+    given: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("seed: 3\nimage_test_size: 1:30\n")
+    for command in (["/x/bin/papermill"], ["/x/python", "-m", "papermill"], ["py", "/x/papermill"]):
+        with pytest.raises(SettingsError) as error:
+            check_arguments([*command, "in.ipynb", "out.ipynb", *given])
+        assert told in str(error.value) and len(str(error.value)) <= LONGEST_MESSAGE
+    check_arguments(["/x/jupyter", "lab", *given])
+
+
+def test_what_papermill_reads_alike_is_taken() -> None:
+    values = "{seed: 8, image_severity: 3, image_training_learning_rate: 1e-3, image_test_size: ~}"
+    given = ["-y", values, "-p", "seed", "-3", "-p", "image_predict", "before", "-p", "x", "1e-3"]
+    profiles = [part for path in PROFILES.glob("*.yaml") for part in ("-f", str(path))]
+    check_arguments(["papermill", "in.ipynb", "out.ipynb", *given, *profiles, "--cwd", "."])
+    check_arguments(["papermill", "in.ipynb", "out.ipynb", "-p", "alone"])
+    check_arguments([])
 
 
 @each_notebook

@@ -42,7 +42,7 @@ FLOORS = (
     {"study.exhibits.beyond"},
     {"study.exhibits.verdicts"},
     {"study.exhibits"},
-    {"study.again", "study.notebook", "study.workflow", "study.tools"},
+    {"study.again", "study.papermill_arguments", "study.notebook", "study.workflow", "study.tools"},
 )
 """The rooms of the library and of the study, from the ground up."""
 
