@@ -83,6 +83,9 @@ def _are_alike(theirs: Any, ours: Any) -> bool:
     """Whether two readings have one meaning. A text of theirs is read once more by the settings."""
     if isinstance(theirs, str):
         return True
+    if isinstance(ours, str) and not isinstance(theirs, bool):
+        with suppress(ValueError):  # such as 1_000, which the settings read alike
+            return float(ours) == theirs
     if isinstance(theirs, list) and isinstance(ours, list):
         return all(map(_are_alike, theirs, ours))
     return type(theirs) is type(ours) and theirs == ours

@@ -301,6 +301,25 @@ for _tag, _first, _pattern in (
 Yaml12.add_constructor("tag:yaml.org,2002:int", Yaml12.construct_integer)
 
 
+class Yaml12Dumper(yaml.SafeDumper):
+    """Writes texts so that both versions of YAML read them as texts: PyYAML leaves 1e5 without
+    quotes, which is a number by 1.2."""
+
+    yaml_implicit_resolvers = {
+        first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, []), *resolvers]
+        for first, resolvers in Yaml12.yaml_implicit_resolvers.items()
+    } | {
+        first: resolvers
+        for first, resolvers in yaml.SafeDumper.yaml_implicit_resolvers.items()
+        if first not in Yaml12.yaml_implicit_resolvers
+    }
+
+
+def dump_yaml(values: Any) -> str:
+    """Return plain values as a YAML text, from which `parse_yaml` reads them again."""
+    return yaml.dump(values, Dumper=Yaml12Dumper, sort_keys=False)
+
+
 def parse_yaml(text: str) -> Any:
     """Read a YAML text. ValueError where it is none, or where it says one name twice."""
     try:

@@ -226,8 +226,6 @@ IN_BASE64 = base64.b64encode(b"seed: 010").decode()
         (["-b", IN_BASE64], "seed = 010 (from papermill's -b)"),
         (["-f", "mine.yaml"], "image_test_size = 1:30 (from papermill's -f mine.yaml)"),
         (["-p", "seed", "010"], "papermill reads it as 10"),
-        (["-p", "image_test_size", "1_000"], "papermill reads it as 1000"),
-        (["-y", "image_test_size: 1_000"], "papermill reads it as 1000"),
         (["-y", "image_test_size: 0b11"], "papermill reads it as 3"),
         (["-y", "seeds: [1, 010]"], "seeds = [1, 010]"),
         (["-y", "image_crop_and_flip: no"], "reads it as False, and a profile is read by YAML 1.2"),
@@ -251,6 +249,7 @@ def test_what_papermill_reads_otherwise_than_a_profile_is_refused(
 def test_what_papermill_reads_alike_is_taken() -> None:
     values = "{seed: 8, image_severity: 3, image_training_learning_rate: 1e-3, image_test_size: ~}"
     given = ["-y", values, "-p", "seed", "-3", "-p", "image_predict", "before", "-p", "x", "1e-3"]
+    given += ["-p", "image_test_size", "1_000", "-y", "image_test_size: 1_000"]
     profiles = [part for path in PROFILES.glob("*.yaml") for part in ("-f", str(path))]
     check_arguments(["papermill", "in.ipynb", "out.ipynb", *given, *profiles, "--cwd", "."])
     check_arguments(["papermill", "in.ipynb", "out.ipynb", "-p", "alone"])

@@ -5,14 +5,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.streams import Vocabulary, draw_order, make_stream
-from cascadetta_lib.evaluation.metrics import mean_online_error
+from cascadetta_lib.evaluation.metrics import (
+    average_accuracy,
+    forward_transfer,
+    mean_online_error,
+)
+from cascadetta_lib.losses import entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
-from study.settings import flat, make_settings
+from study.settings import dump_yaml, flat, make_settings, parse_yaml
 
 settings.register_profile(
     "here", max_examples=30, deadline=None, derandomize=True
@@ -65,6 +71,66 @@ def test_every_order_has_each_example_once(labels: list[int], delta: float, seed
     for order in (None, "mixed", "correlated"):
         places = draw_order(order, np.array(labels), delta, np.random.default_rng(seed))  # type: ignore[arg-type]
         assert sorted(places) == list(range(len(labels)))
+
+
+PLAIN = (
+    some.text("0123456789eExXo_.+-:ntfaluy~ #", max_size=8)
+    | some.text(max_size=12)
+    | some.integers()
+    | some.floats(allow_nan=False)
+    | some.booleans()
+    | some.none()
+)
+
+
+@settings(max_examples=300)
+@given(PLAIN)
+def test_what_is_written_as_yaml_is_read_as_it_was(value: Any) -> None:
+    """Also a text that looks like a number in one of YAML's versions, such as 1e5 or 010."""
+    read = parse_yaml(dump_yaml({"alone": value, "in a list": [value]}))
+    assert read == {"alone": value, "in a list": [value]}
+    assert type(read["alone"]) is type(value)
+
+
+LOGITS = some.floats(-1e4, 1e4, width=32) | some.just(-np.inf)
+
+
+@given(some.lists(some.lists(LOGITS, min_size=3, max_size=3), min_size=1, max_size=5))
+def test_entropies_are_those_of_probabilities(rows: list[list[float]]) -> None:
+    """Between 0 and ln C, and that of a mean at least the mean of theirs, whatever is masked."""
+    logits = torch.tensor([[0.0, *row] for row in rows], requires_grad=True)
+    own = entropy(logits)
+    assert ((own >= 0) & (own <= np.log(4) + 1e-5)).all()
+    assert own.mean() - 1e-4 <= entropy_of_mean(logits) <= np.log(4) + 1e-4
+    (own.mean() + entropy_of_mean(logits)).backward()
+    assert logits.grad is not None and logits.grad.isfinite().all()
+
+
+measured = some.lists(some.floats(0, 1), min_size=8, max_size=8)
+
+
+@given(measured, some.permutations(range(12)))
+def test_the_order_of_the_rows_says_nothing(values: list[float], order: list[int]) -> None:
+    """A and F by hand from three domains, and the same of the rows in any order."""
+    after = dict(zip([(0, 3), (1, 2), (1, 3), (2, 3)], values, strict=False))
+    alone = {1: values[4], 2: values[5]}
+    source = {1: values[6], 2: values[7]}
+    rows = [(0, "stream", 1, 0.5), (0, "source", 0, 0.5), (0, "alone", 0, 0.5)]
+    rows += [(step, "stream", passed, value) for (step, passed), value in after.items()]
+    rows += [(step, "alone", 0, value) for step, value in alone.items()]
+    rows += [(step, "source", 0, value) for step, value in source.items()]
+    rows.append((1, "stream", 1, 0.25))  # before the stream reached it
+    table = pd.DataFrame(rows, columns=["step", "kind", "after", "accuracy"])
+    table = table.iloc[order]
+    assert average_accuracy(table) == pytest.approx((after[0, 3] + after[1, 3] + after[2, 3]) / 3)
+    by_hand = {
+        "paper": (after[1, 2] - alone[1] + after[2, 3] - alone[2]) / 2,
+        "final": (after[1, 3] - alone[1] + after[2, 3] - alone[2]) / 2,
+        "unadapted": (after[1, 3] - source[1] + after[2, 3] - source[2]) / 2,
+    }
+    for definition, expected in by_hand.items():
+        found = forward_transfer(table, definition)  # type: ignore[arg-type]
+        assert found == pytest.approx(expected, abs=1e-12), definition
 
 
 rows = some.lists(

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from cascadetta_lib.code import file_hash
 from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import write_atomically
@@ -26,7 +24,7 @@ from cascadetta_lib.training.objectives import OBJECTIVES
 from study import ROOT
 from study import weights as networks
 from study.requests import STORE_FORMAT
-from study.settings import Settings, flat
+from study.settings import Settings, dump_yaml, flat
 from study.weights_name import WeightsName
 from study.workflow.arguments import notebooks_in
 from study.workflow.notebooks import Notebook, read_notebook
@@ -193,7 +191,7 @@ def write_plan(
     known = dict(data)
     if plan.exists():  # a dry run reads no data, and a run of a few notebooks only theirs
         known = json.loads(plan.read_text(encoding="utf-8")).get("data", {}) | known
-    text = yaml.safe_dump(flat(settings), sort_keys=False, allow_unicode=True)
+    text = dump_yaml(flat(settings))
     write_atomically(profile, lambda file: file.write(text.encode()))
     planned = {}
     for job in jobs.values():
