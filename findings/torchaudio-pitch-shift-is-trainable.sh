@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # torchaudio 2.11.0 with torch 2.11.0: transforms.PitchShift has a parameter that is trained. Expected:
-# no parameters, as Resample, Speed and MelSpectrogram have none. Seen: its resampling filter is an
-# nn.Parameter with requires_grad, made at the first call: 80,760,000 numbers for 4 semitones at
-# 16 kHz. In an nn.Sequential before a classifier, an optimiser of the network's parameters
-# moves it: after ten steps of AdamW an octave comes out otherwise by more than a tenth.
+# no parameters, as Resample and Speed have none. Seen: its resampling filter is an nn.Parameter with
+# requires_grad, made at the first call: 80,760,000 numbers for 4 semitones at 16 kHz. In an
+# nn.Sequential before a classifier, an optimiser of the network's parameters moves it: after ten
+# steps of AdamW a shift by an octave comes out otherwise by 3 %.
 # Limits: tried on a CPU. Where the field meets it: an augmentation inside a network also counts
 # among the parameters that a method adapts, resets, averages or saves.
 set -euo pipefail
@@ -36,5 +36,5 @@ for _ in range(10):
     optimizer.step()
 change = (octave(sounds) - before).norm() / before.norm()
 print(f"after ten steps the same shift differs by {change:.0%}")
-assert change > 0.1
+assert 0.01 < change < 0.1
 CODE
