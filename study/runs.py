@@ -183,16 +183,15 @@ class Single(NamedTuple):
 
     name: str
     examples: int
-    domain: Domain
 
 
 def _batch_of_one(context: Context) -> Single | None:
     """Return the first domain whose last batch is a single example; None if there is none."""
     domains = context.section.domains
     counts = {domain: _examples_in(context.dataset, domain) for domain in domains}
-    sizes = [Single(domain.name, counts[domain], domain) for domain in domains]
+    sizes = [Single(domain.name, counts[domain]) for domain in domains]
     if context.section.protocol["order"] in MIXED:
-        sizes = [Single("the mixed stream", sum(counts[each] for each in domains), domains[-1])]
+        sizes = [Single("the mixed stream", sum(counts[each] for each in domains))]
     size = batch_size(context.settings, context.modality)
     return next((single for single in sizes if single.examples % size == 1), None)
 
