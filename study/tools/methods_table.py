@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.data.base import write_text_atomically
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.copies import WithCopies
 from cascadetta_lib.models import Cascade, ImageNetwork, build_network
@@ -166,7 +167,7 @@ A dash is the method's own value.
 
 def main() -> None:
     """Write docs/methods.md."""
-    PAGE.write_text(page(), encoding="utf-8")
+    write_text_atomically(PAGE, page())
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ python -m study.tools.streams_table
 
 from pathlib import Path
 
+from cascadetta_lib.data.base import write_text_atomically
 from cascadetta_lib.data.streams import STREAMS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "streams.md"
@@ -37,7 +38,7 @@ def page() -> str:
 
 def main() -> None:
     """Write docs/streams.md."""
-    PAGE.write_text(page(), encoding="utf-8")
+    write_text_atomically(PAGE, page())
 
 
 if __name__ == "__main__":
