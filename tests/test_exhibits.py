@@ -604,6 +604,22 @@ def test_numbers_of_the_paper_on_another_dataset(shown: Show) -> None:
     )
 
 
+def test_the_figure_of_the_stream_marks_where_the_alarm_rings() -> None:
+    settings = quick(image_methods=("adabn", "tent", "cascade"))
+    levels = [0.9] * 15
+    levels[3] = 0.2
+
+    def ringing_once(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        return Numbers((4, 4), levels=levels if method == "tent" else (0.9,))
+
+    points = points_of(settings, ["main_image"])
+    found = show("main_image", stored(settings, made_up_runs(settings, ringing_once, points, (0,))))
+    (part,) = [part for part in found.parts if part.name == "image-stream"]
+    assert isinstance(part.content, Figure) and "×: the alarm" in part.note
+    marks = [line.get_xydata().tolist() for line in part.content.axes[0].lines]
+    assert marks == [[[3.5, 0.85]]], "the fourth domain, in the first row"
+
+
 def test_who_is_ahead_of_erm_after_the_last_round() -> None:
     """Tent errs on one more of ten images in each round, and starts ahead."""
     settings = quick(image_methods=("erm", "adabn", "tent"), image_recurring_visits=4)

@@ -11,6 +11,7 @@ from cascadetta_lib.evaluation.metrics import online_errors
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import gradual_points
+from study.exhibits.kit.ringing import has_alarm, ringing
 from study.exhibits.kit.runs import Point, Runs, points_for, reduced
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
 from study.settings import Settings
@@ -43,7 +44,7 @@ class CollapseAlarm(Exhibit):
         return [*points_for(methods, [*several, slow]), *gradual]
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        heard = frame[["alarm_level" in run.batches for run in frame["run"]]]
+        heard = frame[frame["run"].map(has_alarm)]
         if heard.empty:
             return ["None of these runs has recorded the level of the alarm."]
         judged = pd.DataFrame([judge(row, heard) for row in heard.to_dict("records")])
@@ -69,13 +70,13 @@ def judge(row: Mapping[Any, Any], frame: pd.DataFrame) -> dict[str, Any]:
     collapsed = None
     if len(erm) and row["method"] != "erm":
         collapsed = _last_error(run) - _last_error(erm["run"].iloc[0]) >= WORSE
-    ringing = (run.batches["alarm_level"] < LEAST).to_numpy()
+    rings = ringing(run).to_numpy()
     return {
         "stream": row["stream"],
         "label": row["label"],
         "collapsed": collapsed,
-        "rang": bool(ringing.any()),
-        "after": 100 * ringing.argmax() / len(ringing) if ringing.any() else None,
+        "rang": bool(rings.any()),
+        "after": 100 * rings.argmax() / len(rings) if rings.any() else None,
     }
 
 
@@ -114,8 +115,8 @@ def _figure(heard: pd.DataFrame) -> Part:
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
     draw_lines(axes, drawn, "step", "alarm_level")
     axes.axhline(LEAST, color="0.3", lw=1, ls=":")
-    ringing = drawn[drawn["alarm_level"] < LEAST]
-    axes.plot(ringing["step"], ringing["alarm_level"], "x", color="black", ms=4, label="rings")
+    rings = drawn[drawn["alarm_level"] < LEAST]
+    axes.plot(rings["step"], rings["alarm_level"], "x", color="black", ms=4, label="rings")
     axes.set(xlabel="domain of the stream", ylabel="lowest level in the domain", ylim=(0, 1.03))
     legend(figure)
     stream = first["stream"].iloc[0]

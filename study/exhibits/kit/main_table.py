@@ -1,10 +1,12 @@
 """The main study of a modality: E, A, F and the error in every domain, ours beside the paper's."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.colors import AsinhNorm
 
 from cascadetta_lib.methods import METHODS
@@ -12,6 +14,7 @@ from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part
 from study.exhibits.kit.heads import ENTROPIES, HEADS, entropy_figure
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
+from study.exhibits.kit.ringing import ringing_steps
 from study.exhibits.kit.runs import Point, Runs, by_label, main_points
 from study.exhibits.kit.style import WIDTH, name_domains, reading, typeset
 from study.exhibits.kit.tables import (
@@ -58,6 +61,20 @@ def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
     return Part(name, entropy_figure(runs), note, runs)
 
 
+def _draw_alarms(axes: Axes, rows: Sequence[pd.DataFrame]) -> bool:
+    """Mark the cells of a heat map of domains in which the alarm rings, for runs of each row; say
+    whether there are any.
+    """
+    places = [
+        (step + 0.5, row + 0.85)
+        for row, each in enumerate(rows)
+        for step in sorted(set[int]().union(*map(ringing_steps, each["run"])))
+    ]
+    for x, y in places:
+        axes.plot(x, y, "x", color="black", ms=4)
+    return bool(places)
+
+
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     """What each adapting method adds to AdaBN's online error in every domain, the mean over the
     seeds of both.
@@ -91,6 +108,7 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     other = {label for label in added.index if set(labels[label]["objective"]) != network}
     names = [typeset(label) + (" *" if label in other else "") for label in added.index]
     axes.set_yticks(axes.get_yticks(), names, rotation=0)
+    rang = _draw_alarms(axes, [labels[label] for label in added.index])
     title = "online error less AdaBN's (points)"
     if other:
         title += "; *: on another network than AdaBN"
@@ -102,6 +120,8 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     )
     if other:
         note += " *: on another network than AdaBN; the difference is the network's, too."
+    if rang:
+        note += " ×: the alarm for collapse rings in this domain."
     note += f" Only methods that adapt are shown. E of AdaBN: {number(base['E'].mean())} %."
     shown = pd.concat([base, *(labels[label] for label in added.index)])
     return Part(name, figure, note, list(shown["run"]))

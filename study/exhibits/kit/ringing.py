@@ -1,0 +1,23 @@
+"""Where the alarm for collapse rang along a run."""
+
+import pandas as pd
+
+from cascadetta_lib.evaluation.alarm import LEAST
+from study.store import Run
+
+
+def has_alarm(run: Run) -> bool:
+    """Whether the level of the alarm was recorded, which earlier runs have not."""
+    return "alarm_level" in run.batches
+
+
+def ringing(run: Run) -> pd.Series:
+    """Return for each batch of a run whether the alarm rings, False where that is not known."""
+    if not has_alarm(run):
+        return pd.Series(False, run.batches.index)
+    return run.batches["alarm_level"] < LEAST
+
+
+def ringing_steps(run: Run) -> set[int]:
+    """Return the places in the stream of the domains in which the alarm rings."""
+    return {int(step) for step in run.batches["step"][ringing(run)]}
