@@ -1031,7 +1031,7 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
         stored(SETTINGS, made + made_up_runs(SETTINGS, by_seed, long, [1]))
     )
     texts = [text.get_text() for text in content(shown, "whose-gain-figure").axes[0].texts]
-    assert texts[:3] == ["30.8\n(+0.8)", "40.0\n(+10.0)", "30.0"], (
+    assert texts[:3] == ["30.8\n(−9.2)", "40.0", "30.0\n(−10.0)"], (
         "the long stream, where it was run"
     )
 
