@@ -1,11 +1,11 @@
 """Image corruptions, which make the -C streams from clean images: `corrupt(images, "fog", 5)`.
 
 Each corruption is one function (images, draws, parameters of the severity) -> images, on float32
-images (N, 3, H, H) in [0, 1], which its result may leave; parameters.yaml holds the parameters. The
-operations are written anew, by batch, and a test compares them with statistics of the original
-code. Frost is mixed in from the original's photographs where they are given, and else from a
-made-up texture. Images of 64×64 and 224×224 pixels are coded as JPEG at the end, since
-Tiny-ImageNet-C and ImageNet-C consist of such files.
+images (N, 3, H, H) in [0, 1], which its result may leave; those in `digital.ON_GREY_LEVELS` work on
+uint8. parameters.yaml holds the parameters. The operations are written anew, by batch, and a test
+compares them with statistics of the original code. Frost is mixed in from the original's
+photographs where they are given, and else from a made-up texture. Images of 64×64 and 224×224
+pixels are coded as JPEG at the end, since Tiny-ImageNet-C and ImageNet-C consist of such files.
 """
 
 from collections.abc import Iterator
@@ -75,9 +75,12 @@ def corrupted_chunks(
         apply = partial(weather.frost_from_photographs, photographs=photographs[shape[-1]])
     draws = Draws(seed, corruption, severity, images.device)
     for chunk in images.split(CHUNKS[shape[-1]]):
-        made = truncate(apply(chunk.float() / 255, draws, *parameters))
+        if apply in digital.ON_GREY_LEVELS:
+            made = apply(chunk, draws, *parameters)
+        else:
+            made = truncate(apply(chunk.float() / 255, draws, *parameters))
         if shape[-1] in FILES:
-            made = truncate(digital.jpeg_compression(made.float() / 255, draws, FILE_QUALITY))
+            made = digital.jpeg_compression(made, draws, FILE_QUALITY)
         yield made
 
 

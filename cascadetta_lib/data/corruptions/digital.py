@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cascadetta_lib.data.corruptions.common import Draws, gaussian, truncate
+from cascadetta_lib.data.corruptions.common import Draws, gaussian
 
 
 def contrast(x: Tensor, draws: Draws, factor: float) -> Tensor:
@@ -66,19 +66,19 @@ def elastic_transform(
     )
 
 
-def pixelate(x: Tensor, draws: Draws, factor: float) -> Tensor:
+def pixelate(levels: Tensor, draws: Draws, factor: float) -> Tensor:
     """Shrink to `factor`, at least a quarter, and enlarge again, each time by the mean of what a
-    pixel covers, with the rounding of Pillow's BOX.
+    pixel covers, with the rounding of Pillow's BOX. Takes and returns grey levels.
 
     A pixel of the small image is the mean of one to four neighbours on each axis, rounded to a
     whole grey level, halves up, first across the columns. Enlarged, it is repeated.
     """
-    side = x.shape[-1]
-    weights = _covered(side, int(side * factor)).to(x.device)
+    side = levels.shape[-1]
+    weights = _covered(side, int(side * factor)).to(levels.device)
     # Sums of halves and quarters of whole numbers are exact in float32, and those of thirds are
-    # never near a half.
-    across = (truncate(x).float() @ weights.T).add_(0.5).floor_()
-    return (weights @ across).add_(0.5).floor_().div_(255)
+    # never near a half. They are positive, so the conversion to whole numbers rounds down.
+    across = (levels.float() @ weights.T).add_(0.5).floor_()
+    return (weights @ across).add_(0.5).to(torch.uint8)
 
 
 @cache
@@ -107,20 +107,23 @@ def _inside(before: int, after: int) -> np.ndarray:
     return (distance > -half) & (distance <= half)
 
 
-def jpeg_compression(x: Tensor, draws: Draws, quality: int) -> Tensor:
-    """Code as JPEG and decode, on the CPU.
+def jpeg_compression(levels: Tensor, draws: Draws, quality: int) -> Tensor:
+    """Code as JPEG and decode, on the CPU. Takes and returns grey levels.
 
     torchvision's libjpeg-turbo gives the bytes of Pillow's, with colours at half the resolution,
     in a third of the time.
     """
     from torchvision.io import decode_jpeg, encode_jpeg  # takes seconds
 
-    levels = truncate(x).cpu()
     if not len(levels):
-        return x
+        return levels
     with warnings.catch_warnings():
         # torchvision wants to leave coding to TorchCodec some day; requirements.txt pins it.
         warnings.simplefilter("ignore", DeprecationWarning)
-        coded = encode_jpeg(list(levels), quality=quality)
+        coded = encode_jpeg(list(levels.cpu()), quality=quality)
         decoded = torch.stack(decode_jpeg(coded))
-    return decoded.to(x.device).float() / 255
+    return decoded.to(levels.device)
+
+
+ON_GREY_LEVELS = (pixelate, jpeg_compression)
+"""The corruptions that take and return grey levels, uint8. All others take and return floats."""
