@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import make_sure, same, seeded
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from cascadetta_lib.augment.image import cotta_copies, crop_and_flip
 from cascadetta_lib.data.base import Modality
@@ -298,6 +299,18 @@ def test_a_method_can_be_made_inside_inference_mode(name: str, images: Tensor) -
         first = [method(x) for x in (images, images)]
     method.reset()
     assert all(torch.equal(method(images), z) for z in first)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].steps_alike])
+def test_steps_that_are_said_to_be_alike_take_the_same_work(name: str, images: Tensor) -> None:
+    """Whatever the batches hold: the cost of such a method is that of its first step."""
+    method = make(name)
+    work = []
+    for x in (images, torch.zeros_like(images), -images, images + torch.rand(images.shape)):
+        with FlopCounterMode(display=False) as counter:
+            method.step(x)
+        work.append(counter.get_total_flops())
+    assert len(set(work)) == 1
 
 
 @pytest.mark.parametrize("name", list(METHODS))

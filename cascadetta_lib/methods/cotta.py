@@ -34,6 +34,7 @@ class CoTTA(WithCopies, WithMemory):
 
     label = "CoTTA"
     ends_with_batch = False
+    steps_alike = False
     make_optimizer = torch.optim.Adam
 
     def configure_model(self) -> None:

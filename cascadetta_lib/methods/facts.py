@@ -14,6 +14,7 @@ class Facts:
     objective: the pre-training that it starts from.
     objective_elsewhere: the same, per modality where it differs.
     adapts: whether it ever updates.
+    steps_alike: whether every step takes the same work, whatever the batches hold.
     modalities: those that it is defined for.
     needs_source: whether it needs source examples.
     """
@@ -22,6 +23,7 @@ class Facts:
     objective: ClassVar[str] = "meta"
     objective_elsewhere: ClassVar[Mapping[Modality, str]] = {}
     adapts: ClassVar[bool] = True
+    steps_alike: ClassVar[bool] = True
     modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
     needs_source: ClassVar[bool] = False
 

@@ -83,6 +83,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
     """
 
     label = "RoTTA"
+    steps_alike = False
     modalities = ("image", "speech")
     make_optimizer = torch.optim.Adam
     bank_size = MEMORY
