@@ -212,7 +212,12 @@ class Store:
         _sync(path.parent)
 
     def runs(self, wanted: Callable[[RunRequest], bool] = lambda request: True) -> Iterator[Run]:
-        """Yield every whole run whose request is `wanted`, in the order of their keys.
+        """Yield every whole run whose request is `wanted`; see `read_runs`."""
+        return self.read_runs(lambda folder: read_run(folder, wanted))
+
+    def read_runs(self, read: Callable[[Path], Run | None]) -> Iterator[Run]:
+        """Yield what `read` returns of the folder of each run, except None, in the order of their
+        keys.
 
         A damaged run is left out with a warning, and one of another version without.
         """
@@ -220,13 +225,14 @@ class Store:
             if "." in path.name:  # unfinished, or set aside
                 continue
             try:
-                entry = read_entry(path)
-                if isinstance(entry.request, RunRequest) and wanted(entry.request):
-                    yield load_run(entry)
+                run = read(path)
             except OtherVersion:
                 continue
             except (Damaged, OSError) as error:
                 warnings.warn(f"{path} is left out: {error}", stacklevel=2)
+                continue
+            if run is not None:
+                yield run
 
     def remember_data(self, request: CheckpointRequest, data: tuple[str, str]) -> None:
         """Note which data the dataset's name and options mean now.
@@ -353,6 +359,16 @@ def load_run(entry: Entry) -> Run:
     batches = _read_table(entry.folder / "batches.csv", BATCH_COLUMNS)
     accuracies = _read_table(entry.folder / "accuracies.csv", ACCURACY_COLUMNS)
     return Run(entry.request, batches, accuracies, entry.provenance)
+
+
+def read_run(folder: Path, wanted: Callable[[RunRequest], bool]) -> Run | None:
+    """Return the run in `folder`, or None where its request is not `wanted`. Raises Damaged or
+    OtherVersion.
+    """
+    entry = read_entry(folder)
+    if not isinstance(entry.request, RunRequest) or not wanted(entry.request):
+        return None
+    return load_run(entry)
 
 
 def _read_table(path: Path, columns: set[str]) -> pd.DataFrame:

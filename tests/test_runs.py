@@ -22,7 +22,7 @@ from study.exhibits.kit.intervals import (
     paired,
 )
 from study.exhibits.kit.rendering import seeds_of
-from study.exhibits.kit.runs import Point, Runs, is_current, main_points, points_for, weights_of
+from study.exhibits.kit.runs import Point, Runs, main_points, points_for, weights_of
 from study.exhibits.kit.tables import errors_less, metrics_by_label
 from study.provenance import NetworkOrigin
 from study.requests import code_of_run
@@ -364,7 +364,7 @@ def frame_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
             "method": run.method,
             "seed": run.seed,
             "network": weights_of(run),
-            "current": is_current(run),
+            "current": Runs(SETTINGS).is_current(run),
             "E": mean_error(run),
             **dict.fromkeys(("A", "F", "F_final", "F_unadapted"), 1.0),
             "run": run,

@@ -220,8 +220,15 @@ def write_plan(
     ]
 
 
-def unfinished(command: list[str], jobs: Iterable[str]) -> list[str]:
-    """Return the jobs that would run, according to Snakemake. `--dry-run` lists them as to do."""
+def unfinished(command: list[str], jobs: Iterable[str], folder: Path) -> list[str]:
+    """Return the jobs that would run, according to Snakemake. `--dry-run` lists them as to do.
+
+    folder: the results of the profile. Where none of the notebooks is there, all jobs would run,
+    and Snakemake, which takes a second, is not asked.
+    """
+    names = list(jobs)
+    if not any((folder / "notebooks" / f"{name}.ipynb").exists() for name in names):
+        return names
     listed = subprocess.run([*command, "--dry-run", "--summary"], capture_output=True, text=True)
     if listed.returncode:
         raise Refusal(f"Snakemake failed\n{listed.stderr}{listed.stdout}", FAILED)
@@ -230,4 +237,4 @@ def unfinished(command: list[str], jobs: Iterable[str]) -> list[str]:
         for line in listed.stdout.splitlines()
         if line.endswith("\tno update")
     ]
-    return [name for name in jobs if f"notebooks/{name}.ipynb" not in done]
+    return [name for name in names if f"notebooks/{name}.ipynb" not in done]

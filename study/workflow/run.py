@@ -212,7 +212,7 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
     again = _again(options, jobs, folder, settings.results_path / "runs")
     if options.dry_run:
         place(options, settings, caller)
-        left = unfinished([*write_plan(settings, jobs, folder, {}), *again], jobs)
+        left = unfinished([*write_plan(settings, jobs, folder, {}), *again], jobs, folder)
         for name in jobs:
             print("to do " if name in left else "done  ", name)
         print(f"\n{stored(settings.results_path)}", flush=True)

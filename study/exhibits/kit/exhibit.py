@@ -20,6 +20,7 @@ from cascadetta_lib.registry import Registry
 from study.exhibits.kit import rendering
 from study.exhibits.kit.compare import APART, has_dagger
 from study.exhibits.kit.folder import ReportFolder
+from study.exhibits.kit.growing import table_that_grows
 from study.exhibits.kit.latex import latex_table
 from study.exhibits.kit.rendering import (
     banner_html,
@@ -30,7 +31,7 @@ from study.exhibits.kit.rendering import (
     to_html,
     to_markdown,
 )
-from study.exhibits.kit.runs import Point, Runs, check_labels
+from study.exhibits.kit.runs import Point, Runs, cheap_first, check_labels
 from study.settings import Settings
 from study.store import Run
 from study.study import Study
@@ -109,8 +110,13 @@ class Exhibit(ABC):
         """Say whether it is made on a dataset of that title."""
         return dataset not in LESS_IN_THE_PAPER or dataset in self.elsewhere
 
+    def so_far(self, study: Study, made: Sequence[Run]) -> pd.DataFrame | None:
+        """Return a table of the runs that are there while the others are being made, or None."""
+        return None
+
     def make(self, study: Study) -> list[Run]:
-        """Make the runs that it lacks at the study's seed.
+        """Make the runs that it lacks at the study's seed, those of CoTTA last. A notebook shows
+        the table `so_far` meanwhile.
 
         Raises ValueError where two methods have one label, and where it compares several networks
         and the study has one that was brought.
@@ -124,20 +130,23 @@ class Exhibit(ABC):
             return []
         points = self.points(study.settings)
         check_labels(points)
-        made = []
-        for point in progress(points, self.title, len(points)):
-            varied = study.varied(**point.changes)
-            try:
-                varied.request(point.method, point.objective)
-            except NetworkError:  # None for this pre-training and seed; `show` says it is missing.
-                continue
-            try:
-                made.append(varied.run(point.method, point.objective))
-            except ValueError as error:
-                # Not every method works on every network of somebody's own.
-                if not study.brought or isinstance(error, NetworkError):
-                    raise
-                warnings.warn(f"{point.label} is left out: {error}", stacklevel=2)
+        made: list[Run] = []
+        with table_that_grows() as tell:
+            for point in progress(cheap_first(points), self.title, len(points)):
+                varied = study.varied(**point.changes)
+                try:
+                    varied.request(point.method, point.objective)
+                except NetworkError:  # None for this pre-training and seed; `show` says so.
+                    continue
+                try:
+                    made.append(varied.run(point.method, point.objective))
+                except ValueError as error:
+                    # Not every method works on every network of somebody's own.
+                    if not study.brought or isinstance(error, NetworkError):
+                        raise
+                    warnings.warn(f"{point.label} is left out: {error}", stacklevel=2)
+                else:
+                    tell(lambda: self.so_far(study, made))
         return made
 
     def show(self, runs: Runs) -> "Shown":

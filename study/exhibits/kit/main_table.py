@@ -25,6 +25,8 @@ from study.exhibits.kit.tables import (
     metrics_table,
 )
 from study.settings import Settings
+from study.store import Run
+from study.study import Study
 
 
 class MainTable(Exhibit):
@@ -34,6 +36,11 @@ class MainTable(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         return main_points(settings, self.modality)
+
+    def so_far(self, study: Study, made: Sequence[Run]) -> pd.DataFrame:
+        """E, A and F, a row for each method that has run."""
+        frame = Runs.of(study, made).frame(self.points(study.settings))
+        return metrics_table(frame, paper_main(frame["run"].iloc[0]))
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         name = self.modality

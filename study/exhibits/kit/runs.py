@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ from cascadetta_lib.evaluation.metrics import (
     mean_online_error,
 )
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.copies import WithCopies
 from study import weights as networks
 from study.requests import RunRequest, code_of_run
 from study.settings import Settings
-from study.store import CHECKSUMS, Run, Store
+from study.store import CHECKSUMS, Run, read_run
 from study.study import Study
 from study.weights_name import WeightsName
 
@@ -86,6 +87,13 @@ def main_points(settings: Settings, modality: Modality) -> list[Point]:
     return points_for(getattr(settings, modality).methods)
 
 
+def cheap_first(points: Sequence[Point]) -> list[Point]:
+    """Return points in the order in which to make them. Methods that predict augmented copies of
+    each example come last, because a step of CoTTA takes as long as ten of the others.
+    """
+    return sorted(points, key=lambda point: issubclass(METHODS[point.method], WithCopies))
+
+
 def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
     """Return the changes that every ablation on images makes, and `changes`.
 
@@ -126,16 +134,25 @@ class Runs:
         self.study = Study(self.settings, modality)
         self.dataset_name = self.study.dataset_name
         self._metrics: dict[RunRequest, dict[str, float]] = {}
+        self._codes: dict[tuple[str, bool], str | None] = {}
+
+    @classmethod
+    def of(cls, study: Study, made: Iterable[Run]) -> "Runs":
+        """Return these runs of a study, whatever else is stored."""
+        runs = cls(study.settings, study.modality)
+        runs.study = study
+        runs.stored = list(made)
+        return runs
 
     @cached_property
     def stored(self) -> list[Run]:
         """Every run of this dataset in the store."""
-        folder = self.study.store.folder
-        entries = tuple(
-            (path.parent.name, path.read_bytes())
-            for path in sorted((folder / "runs").glob(f"*/{CHECKSUMS}"))
-        )
-        return list(_read(folder, entries, self.modality, self.dataset_name.key))
+        dataset = self.dataset_name.key
+
+        def read(folder: Path) -> Run | None:
+            return _read(folder, (folder / CHECKSUMS).read_bytes(), self.modality, dataset)
+
+        return list(self.study.store.read_runs(read))
 
     def frame(self, points: Sequence[Point], seeds: Iterable[int] | None = None) -> pd.DataFrame:
         """Return a row per stored run, by point and seed. Its columns:
@@ -161,7 +178,7 @@ class Runs:
                     "objective": run.request.checkpoint.objective,
                     "seed": run.seed,
                     "network": weights_of(run),
-                    "current": is_current(run),
+                    "current": self.is_current(run),
                     **point.changes,
                     **self._measured(run),
                     "run": run,
@@ -227,7 +244,7 @@ class Runs:
                 f"**Several states of the code stand under one name:** {left_out} runs of an "
                 f"earlier code of {names} are stored and not shown."
             )
-        old = {run.method for run in shown if code(run) is not None and not is_current(run)}
+        old = {run.method for run in shown if code(run) is not None and not self.is_current(run)}
         if old:
             names = ", ".join(sorted(METHODS[method].label for method in old))
             lines.append(f"Made by an earlier state of the method's file than today's: {names}.")
@@ -260,6 +277,14 @@ class Runs:
                 found.append(history.assign(**named, classes=classes))
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
+    def is_current(self, run: Run) -> bool:
+        """Say whether today's code of the method made a run. The code is hashed once per method."""
+        kind = _coded(run)
+        if kind not in self._codes:
+            known = run.method in set(METHODS)
+            self._codes[kind] = code_of_run(run.request) if known else None
+        return self._codes[kind] is not None and code(run) == self._codes[kind]
+
     @cached_property
     def _by_request(self) -> dict[RunRequest, Run]:
         """The stored runs of the data and the code shown, by their request."""
@@ -277,7 +302,7 @@ class Runs:
             run for run in ordered if _data(run) == last_data[str(run.request.checkpoint.options)]
         ]
         codes = {_coded(run): code(run) for run in on_data}
-        codes |= {_coded(run): code(run) for run in on_data if is_current(run)}
+        codes |= {_coded(run): code(run) for run in on_data if self.is_current(run)}
         return {run.request: run for run in on_data if code(run) == codes[_coded(run)]}
 
     @property
@@ -360,25 +385,18 @@ def _coded(run: Run) -> tuple[str, bool]:
     return run.method, run.request.checkpoint.weights == "train"
 
 
-def is_current(run: Run) -> bool:
-    """Say whether today's code of the method made a run."""
-    return run.method in set(METHODS) and code(run) == code_of_run(run.request)
+@cache
+def _read(folder: Path, checksums: bytes, modality: Modality, dataset: str) -> Run | None:
+    """Return the run in `folder`, or None where it is of another dataset.
 
-
-@lru_cache(maxsize=4)
-def _read(
-    folder: Path, entries: tuple[tuple[str, bytes], ...], modality: Modality, dataset: str
-) -> list[Run]:
-    """Return the runs of a dataset in a store.
-
-    entries: names and checksums of what the store holds. Where they have changed, it is read again.
+    A process reads a run once, as long as the entry has these checksums.
     """
-    wanted = (modality, dataset)
-    return list(
-        Store(folder).runs(
-            lambda asked: (asked.checkpoint.modality, asked.checkpoint.dataset) == wanted
-        )
-    )
+
+    def wanted(request: RunRequest) -> bool:
+        asked = request.checkpoint
+        return (asked.modality, asked.dataset) == (modality, dataset)
+
+    return read_run(folder, wanted)
 
 
 def _data(run: Run) -> tuple[str, str]:

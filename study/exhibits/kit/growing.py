@@ -1,0 +1,39 @@
+"""A table that grows in a notebook while its runs are being made."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pandas as pd
+from IPython import get_ipython
+from IPython.display import HTML, DisplayHandle
+
+from study.exhibits.kit.rendering import table_html
+
+MakeTable = Callable[[], pd.DataFrame | None]
+
+
+@contextmanager
+def table_that_grows() -> Iterator[Callable[[MakeTable], None]]:
+    """Give a function that makes a table and shows it in place of the one that it showed before.
+
+    At the end the table is taken away, because the exhibit itself follows. Nothing is made where
+    nobody watches: outside of a notebook, and where run_all.sh executes it.
+    """
+    place = DisplayHandle()
+    shown = []
+
+    def show(make: MakeTable) -> None:
+        if get_ipython() is None or os.environ.get("CASCADETTA_HEADLESS") == "1":
+            return
+        table = make()
+        if table is not None:
+            put = place.update if shown else place.display
+            put(HTML(table_html(table)))
+            shown.append(table)
+
+    try:
+        yield show
+    finally:
+        if shown:
+            place.update(HTML(""))
