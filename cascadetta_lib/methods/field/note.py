@@ -102,6 +102,7 @@ class NOTE(WithBank, WithStatistics):
     """
 
     label = "NOTE"
+    steps_alike = False
     make_optimizer = torch.optim.Adam
     bank_size = MEMORY
     kept: list[int]

@@ -44,6 +44,7 @@ class T3A(ERM):
     """
 
     label = "T3A"
+    steps_alike = False
     has_state = True
     features: Tensor | None
     entropies: Tensor | None

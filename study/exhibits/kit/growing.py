@@ -21,7 +21,7 @@ def table_that_grows() -> Iterator[Callable[[MakeTable], None]]:
     nobody watches: outside of a notebook, and where run_all.sh executes it.
     """
     place = DisplayHandle()
-    shown = []
+    shown: list[pd.DataFrame] = []
 
     def show(make: MakeTable) -> None:
         if get_ipython() is None or os.environ.get("CASCADETTA_HEADLESS") == "1":
