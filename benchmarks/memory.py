@@ -5,8 +5,9 @@ both. The peak is that of the process, less what it had before the work began.
 """
 
 import argparse
-import gc
 import resource
+import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -78,10 +79,12 @@ def stream() -> None:
 def report(seeds: int) -> None:
     """Every exhibit on images of the profile `quick`, from made-up runs of 1,005 batches each."""
     with tempfile.TemporaryDirectory() as folder:
-        changes = {"results_folder": folder, "seeds": list(range(seeds))}
-        settings = load_profile("quick", changes)
-        fill(settings)
-        gc.collect()
+        # By another process, so that this one has not had the runs' memory before.
+        subprocess.run(
+            [sys.executable, __file__, "fill", "--folder", folder, "--seeds", str(seeds)],
+            check=True,
+        )
+        settings = settings_in(folder, seeds)
         before = now()
         show_all(settings)
         peak = growth(before)
@@ -89,6 +92,11 @@ def report(seeds: int) -> None:
     tables = [table for run in runs for table in (run.batches, run.accuracies)]
     held = sum(int(table.memory_usage(deep=True).sum()) for table in tables)
     tell(f"report of {len(runs):,} runs", peak, held)
+
+
+def settings_in(folder: str, seeds: int) -> Settings:
+    """The profile `quick` at so many seeds, with its results in `folder`."""
+    return load_profile("quick", {"results_folder": folder, "seeds": list(range(seeds))})
 
 
 def fill(settings: Settings) -> None:
@@ -123,11 +131,14 @@ def tell(what: str, peak: float, held: int) -> None:
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["stream", "report"])
+    parser.add_argument("what", choices=["stream", "report", "fill"])
+    parser.add_argument("--folder", help="the results folder to fill with made-up runs")
     parser.add_argument("--seeds", type=int, default=8, help="of the report's runs")
     asked = parser.parse_args()
     if asked.what == "stream":
         stream()
+    elif asked.what == "fill":
+        fill(settings_in(asked.folder, asked.seeds))
     else:
         report(asked.seeds)
 

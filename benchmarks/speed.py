@@ -5,6 +5,8 @@ CIFAR-10 column.
 else one CPU thread. Every line was measured in this run, but the column's time, which is computed
 from the others.
 `--only training --before CHECKOUT` times another build's steps of pre-training in turn with ours.
+`--only waits` prints what a user waits for, each beside its target: commands, the first table of a
+notebook, `quick`, all tests, two corruptions and peak memory.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from benchmarks import waits
 from cascadetta_lib.augment.image import augmix, cotta_copies
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.corruptions import CORRUPTIONS, corrupt
@@ -341,7 +344,11 @@ def main() -> None:
     """Print everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    parser.add_argument("--only", choices=["training"], help="the steps of pre-training alone")
+    parser.add_argument(
+        "--only",
+        choices=["training", "waits"],
+        help="the steps of pre-training alone, or what a user waits for",
+    )
     parser.add_argument(
         "--before", type=Path, metavar="CHECKOUT", help="time its steps of pre-training as well"
     )
@@ -349,6 +356,9 @@ def main() -> None:
     device = choose_device(asked.device)
     made = provenance(device, 0)
     print(f"{made['device']}; torch {torch.__version__}; code {made['code_revision']}", flush=True)
+    if asked.only == "waits":
+        print_waits()
+        return
     training_steps(device, asked.before)
     text_meta_step(device)
     if asked.only == "training":
@@ -356,6 +366,13 @@ def main() -> None:
     adapted = {name: cost(name, device) for name in METHODS}
     augmentations(device, adapted["cotta"][0])
     column(training(device), adapted)
+    print_waits()
+
+
+def print_waits() -> None:
+    """Print what a user waits for beside its target."""
+    for line in waits.rows():
+        print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,8 @@ def made_up_run(
     }
     made |= provenance
     if isinstance(made["network"], dict):
-        made["network"] = NetworkOrigin(**{"origin": "made up by a test"} | made["network"])
+        facts: dict[str, Any] = {"origin": "made up by a test"} | made["network"]
+        made["network"] = NetworkOrigin(**facts)
     return Run(request, pd.DataFrame(batches), pd.DataFrame(rows), Provenance(**made))
 
 
