@@ -22,7 +22,7 @@ from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import ImageNetwork, build_network
 
 BATCH = 32
-FACTORS = (1, 2, 4, 8)
+FACTORS = (1, 2, 4)
 ROUNDS = 3
 """Each case is measured so often, and the least counts."""
 SMALLEST = {"batches of a domain": 2, "domains": 2, "methods": 1, "seeds": 1}
