@@ -32,7 +32,6 @@ from cascadetta_lib.data.utterances import SpeechOptions, make_speech_dataset
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.losses import rotate_randomly
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.cascade import CascadeMethod
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.training import theorem
@@ -43,11 +42,7 @@ BUDGET = {"cotta": (1, 0), "rotta": (1, 1), "petta": (1, 0), "note": (1, 0)}
 """Results read and copies from the host in a step of a method; none for all others. CoTTA asks
 whether its anchor is sure. RoTTA's memory takes one example after the other, by classes and
 entropies, and gives their ages to the loss; so does PeTTA's without ages, and NOTE's by classes."""
-CHECKED = {
-    name
-    for name, method in METHODS.items()
-    if issubclass(method, CascadeMethod) and method.uses_auxiliary
-}
+CHECKED = {name for name in METHODS if getattr(METHODS[name], "uses_auxiliary", False)}
 """Methods that ask in their first step whether θ_a can read z: one result more, or two if not."""
 EPOCH_READS = 3
 """Results read in an epoch of pre-training: its losses, the held-out accuracy and, with two losses,
