@@ -660,7 +660,7 @@ def test_the_alarm_is_judged_by_who_collapsed() -> None:
     table = content(show("alarm", stored(settings, made)), "alarm")
     assert table.loc["recurring"].tolist() == ["3", "2", "1", "1", "1", "AdaBN", "75"]
     assert table.loc["correlated"].tolist() == ["3", "0", "0", "0", "0", "–", "–"]
-    assert set(table.index) == {"recurring", "correlated", "gradual_correlated", "gradual"}
+    assert set(table.index) == {"recurring", "correlated", "gradual_correlated"}
 
 
 def test_without_levels_of_the_alarm_nothing_is_said_of_it(runs: Runs) -> None:

@@ -10,7 +10,6 @@ from cascadetta_lib.evaluation.alarm import LEAST
 from cascadetta_lib.evaluation.metrics import online_errors
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.points import gradual_points
 from study.exhibits.kit.ringing import has_alarm, ringing
 from study.exhibits.kit.runs import Point, Runs, points_for, reduced
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
@@ -35,13 +34,12 @@ class CollapseAlarm(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Runs of other exhibits, too: `recurring`, `wild`, `streams` and `gradual`."""
+        """Runs of other exhibits, too: `recurring`, `wild` and `streams`."""
         methods = [name for name in settings.image.methods if name not in LEFT_OUT]
         size = settings.image.gradual_test_size
         slow = reduced(settings, stream="gradual_correlated", test_size=size)
         several = [reduced(settings, stream=name) for name in ("recurring", "correlated")]
-        gradual = [point for point in gradual_points(settings) if point.method in methods]
-        return [*points_for(methods, [*several, slow]), *gradual]
+        return points_for(methods, [*several, slow])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         heard = frame[frame["run"].map(has_alarm)]
