@@ -43,6 +43,12 @@ def test_every_module_of_the_library_has_a_place(tmp_path: Path) -> None:
     assert {module for module in modules if f"automodule:: {module}\n" not in said} == set()
 
 
+def test_every_page_of_docs_is_in_the_contents() -> None:
+    contents = (ROOT / "docs" / "site" / "contents.md").read_text(encoding="utf-8").split()
+    pages = {f"docs/{path.stem}" for path in (ROOT / "docs").glob("*.md")}
+    assert pages - set(contents) == set()
+
+
 class Links(HTMLParser):
     """What a page links to, what it shows, and the anchors that it has."""
 
