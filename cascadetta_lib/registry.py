@@ -4,6 +4,7 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 Entry = TypeVar("Entry")
@@ -42,6 +43,17 @@ class Registry(Iterable[str], Generic[Entry]):
             return entry
 
         return register
+
+    @contextmanager
+    def replaced(self, name: str, entry: Entry) -> Iterator[None]:
+        """Let `name` mean `entry` inside `with`, and what it meant before afterwards."""
+        before = dict(self._loaded())
+        self._entries[name] = entry
+        try:
+            yield
+        finally:
+            self._entries.clear()
+            self._entries.update(before)
 
     def _loaded(self) -> dict[str, Entry]:
         if self.package is not None:

@@ -6,7 +6,8 @@ import copy
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_dataset
-from cascadetta_lib.methods import cotta
-from cascadetta_lib.methods.field import memo, note, rotta, sar
+from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import as_outputs
 
 CLASSES = 4
@@ -103,14 +103,23 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 @pytest.fixture
-def small_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_updates() -> Iterator[None]:
     """CoTTA and MEMO average over two copies, RoTTA and NOTE update after every eight examples, and
     SAR keeps what it learns, which it would take back on networks as sure as those of the tests."""
-    monkeypatch.setattr(cotta, "COPIES", 2)
-    monkeypatch.setattr(memo, "COPIES", 2)
-    monkeypatch.setattr(rotta, "UPDATE_EVERY", 8)
-    monkeypatch.setattr(note, "UPDATE_EVERY", 8)
-    monkeypatch.setattr(sar, "COLLAPSED", 0.0)
+    with ExitStack() as changed:
+        for name in ("cotta", "memo"):
+            changed.enter_context(with_constants(name, copy_count=2))
+        for name in ("rotta", "petta", "note"):
+            changed.enter_context(with_constants(name, update_every=8))
+        changed.enter_context(with_constants("sar", collapsed=0.0))
+        yield
+
+
+def with_constants(name: str, **constants: object) -> AbstractContextManager[None]:
+    """Let a method have other constants inside `with`: a subclass takes its place."""
+    kind = METHODS[name]
+    own = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+    return METHODS.replaced(name, type(kind.__name__, (kind,), own | constants))
 
 
 @pytest.fixture
@@ -121,6 +130,11 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
         raise socket.gaierror("tests are offline")
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def written(folder: Path) -> dict[Path, int]:
+    """When each file inside a folder was last written, to see that none is made again."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
 def real_data(name: str) -> Path:

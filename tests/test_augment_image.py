@@ -198,7 +198,7 @@ def test_each_part_of_a_cotta_copy(
     pictures: Tensor, changes: dict[str, float], expected: Any
 ) -> None:
     x = pictures.float() / 255
-    found = module._cotta_copy(x, unchanged(**changes), [0, 1, 2, 3, 4], False)
+    found = module.cotta_copy(x, unchanged(**changes), [0, 1, 2, 3, 4], False)
     assert torch.allclose(found, expected(x), atol=1e-5)
 
 
@@ -209,9 +209,7 @@ def test_the_hue_of_every_kind_of_colour_is_turned_as_by_torchvision(turns: floa
     """
     levels = torch.linspace(0, 1, 5)
     colours = torch.cartesian_prod(levels, levels, levels).T.reshape(1, 3, 5, 25)
-    assert torch.allclose(
-        module._turn_hue(colours, turns), TF.adjust_hue(colours, turns), atol=1e-6
-    )
+    assert torch.allclose(module.turn_hue(colours, turns), TF.adjust_hue(colours, turns), atol=1e-6)
 
 
 @pytest.mark.parametrize("mirror", [False, True])
@@ -225,18 +223,18 @@ def test_a_cotta_copy_moves_as_by_the_release(pictures: Tensor, mirror: bool) ->
     moved = TF.affine(padded, 13.0, [-3, 2], 0.93, [0.0], TF.InterpolationMode.BILINEAR)
     expected = TF.center_crop(TF.gaussian_blur(moved, [5, 5], [0.4, 0.4]), [32, 32])
     expected = TF.hflip(expected) if mirror else expected
-    found = module._cotta_copy(x, drawn, [], mirror)
+    found = module.cotta_copy(x, drawn, [], mirror)
     assert torch.allclose(found[..., 2:-2, 2:-2], expected[..., 2:-2, 2:-2], atol=1e-5)
 
 
 def test_the_order_of_cotta_s_colours_counts(pictures: Tensor) -> None:
     x = pictures.float() / 255
     drawn = unchanged(brightness=0.6, gamma=0.7)
-    brightness_first = module._cotta_copy(x, drawn, [0, 1, 2, 3, 4], False)
+    brightness_first = module.cotta_copy(x, drawn, [0, 1, 2, 3, 4], False)
     assert torch.allclose(
         brightness_first, TF.adjust_gamma(TF.adjust_brightness(x, 0.6), 0.7), atol=1e-4
     )
-    gamma_first = module._cotta_copy(x, drawn, [4, 1, 2, 3, 0], False)
+    gamma_first = module.cotta_copy(x, drawn, [4, 1, 2, 3, 0], False)
     assert torch.allclose(
         gamma_first, TF.adjust_brightness(TF.adjust_gamma(x, 0.7), 0.6), atol=1e-4
     )

@@ -382,14 +382,10 @@ def test_a_pre_training_waits_once_an_epoch(
     assert (waits.reads, waits.copies) == (reads, order_and_network), "none of them in the step"
 
 
-def test_the_theorem_is_checked_on_another_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_theorem_is_checked_on_another_device(tmp_path: Path) -> None:
     small = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3072, 4))
     model = Cascade(small, torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).to(META)
-    monkeypatch.setattr(theorem, "ITERATIONS", 1)
+    dataset = make_dataset("image", tmp_path, "meta")
     with Waits():
-        found = theorem.check_theorem(
-            model, make_dataset("image", tmp_path, "meta"), Training(), seed=0
-        )
+        found = theorem.check_theorem(model, dataset, Training(), seed=0, iterations=1)
     assert len(found) == 8

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import with_constants
 from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.methods.field import rdumb
+from cascadetta_lib.methods.field.rdumb import RDumb
 from cascadetta_lib.methods.source import WithSource, source_examples
 
 RATE = 0.1
@@ -160,12 +161,10 @@ def test_eata_adds_the_weighted_distance_from_the_source() -> None:
     )
 
 
-def test_rdumb_starts_anew_before_every_update_that_follows_so_many(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert rdumb.UPDATES == 1000
-    monkeypatch.setattr(rdumb, "UPDATES", 3)
-    method = make("rdumb")
+def test_rdumb_starts_anew_before_every_update_that_follows_so_many() -> None:
+    assert RDumb.reset_every == 1000
+    with with_constants("rdumb", reset_every=3):
+        method = make("rdumb")
     other = make("eta")
     x = rows(0, 1, 3)
     once, *_, thrice = [other(x) for _ in range(3)]

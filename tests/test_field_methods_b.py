@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import with_constants
 from test_field_methods_a import entropy, softmax
 from torch import Tensor, nn
 
-from cascadetta_lib.methods import METHODS, Method, cotta
-from cascadetta_lib.methods.field import lame, roid, rotta
+from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods.field import lame, roid
 from cascadetta_lib.methods.field.rotta import Example, place_for
 from cascadetta_lib.models import Cascade
 
@@ -67,7 +68,7 @@ def normalised(x: Tensor, centre: Tensor, variance: Tensor, norm: nn.BatchNorm1d
 
 
 @pytest.mark.parametrize("sure", [True, False])
-def test_cotta_step_written_by_hand(sure: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cotta_step_written_by_hand(sure: bool) -> None:
     """Where the anchor is sure, the target is the teacher's on x; else the mean of its logits over
     the copies.
     """
@@ -75,9 +76,8 @@ def test_cotta_step_written_by_hand(sure: bool, monkeypatch: pytest.MonkeyPatch)
     def two_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
         yield from (x.flip(1), x.square())[:count]
 
-    monkeypatch.setattr(cotta, "COPIES", 2)
-    monkeypatch.setattr(cotta, "RESTORE_PROBABILITY", 0.0)
-    method = make("cotta", copies=two_copies, predict="before", optimizer="sgd")
+    with with_constants("cotta", copy_count=2, restore_probability=0.0):
+        method = make("cotta", copies=two_copies, predict="before", optimizer="sgd")
     x = numbers(8)
     (method.anchor if sure else method.teacher).last.weight.data *= 20
     student = Small()
@@ -259,9 +259,9 @@ def replayed(stream: list[tuple[int, float]], classes: int) -> list[tuple[int, f
     return sorted((label, one[0], int(one[1])) for label, each in lists.items() for one in each)
 
 
-def test_rotta_memory_after_a_long_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rotta, "UPDATE_EVERY", 10**9)
-    method = make("rotta")
+def test_rotta_memory_after_a_long_stream() -> None:
+    with with_constants("rotta", update_every=10**9):
+        method = make("rotta")
     batches = [numbers(count, seed) for seed, count in enumerate((30, 50, 1, 70, 64, 300))]
     stream: list[tuple[int, float]] = []
     for x in batches:

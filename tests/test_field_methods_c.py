@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import seeded
+from conftest import seeded, with_constants
 from test_field_methods_a import entropy, softmax
 from torch import Tensor, nn
 
@@ -226,22 +226,22 @@ def test_memo_gives_what_its_release_gives(monkeypatch: pytest.MonkeyPatch) -> N
         return by_n(self, mean, variance * (36 * count) / (36 * count - 1), count)
 
     monkeypatch.setattr(memo.CountedAsOne, "blend", by_n_less_1)
-    assert memo.COPIES == 32
+    assert memo.MEMO.copy_count == 32
     z = make("memo", 0.1, copies=brighter)(pictures(3, 0.53))
     released = [-6.851133, -3.748341, -3.761708, -11.55661, -5.823657, -3.454043]
     released += [-6.073136, -5.074641, -4.025928]
     assert near(z, released)
 
 
-def test_memo_step_written_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memo_step_written_by_hand() -> None:
     """On a network whose statistics are those of no batch."""
-    monkeypatch.setattr(memo, "COPIES", 3)
     network = nn.Sequential(nn.Flatten(), nn.Linear(108, 3))
     with torch.no_grad():
         network[1].weight.copy_(waves(3, 108, step=0.3, scale=0.2))
     weight = network[1].weight.detach().double().numpy()
     bias = network[1].bias.detach().double().numpy()
-    method = METHODS["memo"](network, learning_rate=0.5, copies=brighter)
+    with with_constants("memo", copy_count=3):
+        method = METHODS["memo"](network, learning_rate=0.5, copies=brighter)
     x = pictures(2, 0.31)
     found = method(x)
     for image, z in zip(x.double().numpy().reshape(2, -1), found, strict=True):

@@ -98,9 +98,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     method = helper.parent / "method_of_a_test.py"
     method.write_text(METHOD)
     monkeypatch.syspath_prepend(helper.parent)
-    monkeypatch.setitem(METHODS._entries, "mine", importlib.import_module("method_of_a_test").Mine)
     data = write_npz(tmp_path / "pets")
-    yield World(tmp_path / "results", data, Plain(), helper, method)
+    with METHODS.replaced("mine", importlib.import_module("method_of_a_test").Mine):
+        yield World(tmp_path / "results", data, Plain(), helper, method)
     sys.modules.pop("method_of_a_test", None)
 
 
@@ -278,8 +278,8 @@ def test_a_method_of_a_notebooks_cell_counts_by_what_it_does(
         exec(text, vars(cell))
         kind = vars(cell)["Mine"]
         assert issubclass(kind, Tent)
-        monkeypatch.setitem(METHODS._entries, "mine", kind)
-        return code_of("mine")
+        with METHODS.replaced("mine", kind):
+            return code_of("mine")
 
     assert (code(CELL) != code(CELL.replace(old, new) if old else CELL)) == another
 

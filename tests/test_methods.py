@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import make_sure, same, seeded
+from conftest import make_sure, same, seeded, with_constants
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from cascadetta_lib.augment.image import cotta_copies, crop_and_flip
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.losses import entropy
-from cascadetta_lib.methods import METHODS, Method, cotta
+from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import (
     Cascade,
     ImageNetwork,
@@ -30,7 +30,7 @@ from cascadetta_lib.models.remembered_statistics import (
 from cascadetta_lib.training.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.usefixtures("small_updates")
-COPIES = cotta.COPIES
+COPIES = METHODS["cotta"].copy_count  # type: ignore[attr-defined]
 NETWORKS: dict[Modality, tuple[Network, dict[str, int]]] = {
     "image": (ImageNetwork(depth=8, width=4), {"classes": 4}),
     "text": (TextNetwork(hidden=(12, 6)), {"classes": 2, "inputs": 20}),
@@ -494,23 +494,21 @@ def test_cotta_teacher_is_the_moving_average_and_some_weights_are_restored(image
     assert abs(restored - expected) < 5 * expected**0.5
 
 
-def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(
-    images: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cotta_averages_over_copies_only_where_the_anchor_is_unsure(images: Tensor) -> None:
     calls: list[int] = []
 
     def counted(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
         calls.append(count)
         return cotta_copies(x, count, generator, value_range=(-1.0, 1.0))
 
-    monkeypatch.setattr(cotta, "COPIES", COPIES)
-    expected = make("cotta")(images)
-    assert torch.equal(make("cotta", copies=counted)(images), expected), (
-        "without copies of one's own: for images"
-    )
+    with with_constants("cotta", copy_count=COPIES):
+        expected = make("cotta")(images)
+        assert torch.equal(make("cotta", copies=counted)(images), expected), (
+            "without copies of one's own: for images"
+        )
     assert calls == [COPIES] == [32]
-    monkeypatch.setattr(cotta, "CONFIDENCE", 0.0)
-    make("cotta", copies=counted)(images)
+    with with_constants("cotta", confidence=0.0):
+        make("cotta", copies=counted)(images)
     assert calls == [32]
 
 

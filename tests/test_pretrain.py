@@ -3,7 +3,7 @@ and diagnostics.
 """
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,12 @@ from pydantic import ValidationError
 from test_meta import smooth_network
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from cascadetta_lib.data.base import Split, write_atomically
+from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.losses import entropy, entropy_of_mean, rotate_randomly
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
-from cascadetta_lib.training import pretrain as module
 from cascadetta_lib.training.learning_rate import learning_rate_at
 from cascadetta_lib.training.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
 from cascadetta_lib.training.objectives import (
@@ -35,6 +35,7 @@ from cascadetta_lib.training.pretrain import (
     diagnose,
     held_out_accuracy,
     kept_epoch,
+    make_optimizer,
     new_network,
     pretrain,
     set_gradients,
@@ -50,6 +51,64 @@ BY_ITERATIONS = {"epochs": None, "iterations": 10, "optimizer": "adam", "schedul
 def dataset(dataset: ImageDataset) -> ImageDataset:
     """Its classes are a matter of left and right, which a flip would mix up."""
     return replace(dataset, options=dataset.options.model_copy(update={"crop_and_flip": False}))
+
+
+@dataclass(kw_only=True)
+class Recorded(ImageDataset):
+    """The stored images of every batch are added to `seen`."""
+
+    seen: list[Tensor]
+
+    def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        self.seen.append(x)
+        return x
+
+
+@dataclass(kw_only=True)
+class Killed(ImageDataset):
+    """A training ends as by a kill once it has had so many batches."""
+
+    batches_left: int
+
+    def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        if not self.batches_left:
+            raise KeyboardInterrupt
+        self.batches_left -= 1
+        return super().weak_augment(x, generator)
+
+
+@dataclass(kw_only=True)
+class WatchingAutocast(ImageDataset):
+    """Whether a batch is augmented under autocast is added to `seen`."""
+
+    seen: list[bool]
+
+    def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        self.seen.append(torch.is_autocast_enabled("cpu"))
+        return super().weak_augment(x, generator)
+
+
+class Blanked(ImageDataset):
+    """Randomised images are black."""
+
+    def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        return torch.zeros_like(x)
+
+    def prepare(self, x: Tensor) -> Tensor:
+        return x.float()
+
+
+class OfVectors(ImageDataset):
+    """Networks are told of vectors of 20 numbers in two classes."""
+
+    @property
+    def network_facts(self) -> dict[str, Any]:
+        return {"classes": 2, "inputs": 20}
+
+
+def of_kind(kind: type[ImageDataset], dataset: ImageDataset, **more: Any) -> ImageDataset:
+    """The dataset as one of a subclass."""
+    return kind(**{each.name: getattr(dataset, each.name) for each in fields(dataset)}, **more)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -98,28 +157,24 @@ def test_the_gradient_of_every_objective_is_that_of_its_loss_written_out(
 
 
 def test_a_training_has_the_rates_of_its_schedule_and_an_order_for_each_seed_and_epoch(
-    dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
+    dataset: ImageDataset,
 ) -> None:
     """Two epochs of four batches, at rates that fall linearly from 0.05 to 0."""
-    make = module.make_optimizer
-    augment = augmented_batch
+    seen: list[Tensor] = []
     rates: list[float] = []
-    places: list[int] = []
-
-    def make_recorded(*given: Any) -> torch.optim.Optimizer:
-        optimizer = make(*given)
-        optimizer.register_step_pre_hook(lambda each, *_: rates.append(each.param_groups[0]["lr"]))
-        return optimizer
-
-    def augment_recorded(dataset: ImageDataset, indices: Tensor, *given: Any) -> Split:
-        places.extend(indices.tolist())
-        return augment(dataset, indices, *given)
-
-    monkeypatch.setattr(module, "make_optimizer", make_recorded)
-    monkeypatch.setattr(module, "augmented_batch", augment_recorded)
-    for seed in (0, 1):
-        pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"epochs": 2}), seed=seed)
+    recorded = of_kind(Recorded, dataset, seen=seen)
+    hook = register_optimizer_step_pre_hook(
+        lambda optimizer, *_: rates.append(optimizer.param_groups[0]["lr"])
+    )
+    try:
+        for seed in (0, 1):
+            pretrain(recorded, TINY, "erm", SHORT.model_copy(update={"epochs": 2}), seed=seed)
+    finally:
+        hook.remove()
     assert rates == pytest.approx([0.05 * (1 - step / 8) for step in range(8)] * 2)
+    stored = dataset.train.x.flatten(1)
+    images = torch.cat(seen).flatten(1)
+    places = [int((stored == image).all(1).nonzero()) for image in images]
     epochs = [tuple(places[start : start + 64]) for start in range(0, 256, 64)]
     assert len(set(epochs)) == 4 and all(sorted(epoch) == list(range(64)) for epoch in epochs)
 
@@ -129,7 +184,7 @@ def test_a_training_has_the_rates_of_its_schedule_and_an_order_for_each_seed_and
 )
 def test_the_optimiser_has_the_settings_of_the_training(name: str, more: dict[str, Any]) -> None:
     training = SHORT.model_copy(update={"optimizer": name, "weight_decay": 5e-4})
-    settings = module.make_optimizer(build_network(TINY, classes=4, seed=0), training).defaults
+    settings = make_optimizer(build_network(TINY, classes=4, seed=0), training).defaults
     expected = {"lr": 0.05, "weight_decay": 5e-4} | more
     assert {key: settings[key] for key in expected} == expected
 
@@ -160,20 +215,6 @@ def test_every_objective_learns(objective: str, dataset: ImageDataset) -> None:
     assert accuracy == kept_epoch(history)["held_out_accuracy"]
 
 
-def kill_after(saves: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write the state after every epoch, and end as by a kill after that many."""
-    done = []
-
-    def write(path: Path, content: Any) -> None:
-        write_atomically(path, content)
-        done.append(path)
-        if len(done) == saves:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "SAVE_SECONDS", 0)
-    monkeypatch.setattr(module, "write_atomically", write)
-
-
 @pytest.mark.parametrize(
     ("objective", "changes", "saves"), [("meta", {}, 1), ("ttt", {}, 2), ("meta", BY_ITERATIONS, 2)]
 )
@@ -183,9 +224,9 @@ def test_resumed_training_ends_in_the_same_weights(
     training = SHORT.model_copy(update=changes)
     state_file = tmp_path / "training.pt"
     whole, history = pretrain(dataset, TINY, objective, training, seed=3)
-    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
-        kill_after(saves, patch)
-        pretrain(dataset, TINY, objective, training, seed=3, state_file=state_file)
+    killed = of_kind(Killed, dataset, batches_left=4 * saves)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(killed, TINY, objective, training, seed=3, state_file=state_file, save_seconds=0)
     resumed, resumed_history = pretrain(
         dataset, TINY, objective, training, seed=3, state_file=state_file
     )
@@ -196,44 +237,21 @@ def test_resumed_training_ends_in_the_same_weights(
     assert len(history) == 3
 
 
-@pytest.mark.parametrize(("seconds", "written"), [(3600, 0), (1.5, 2), (0, 4)])
+@pytest.mark.parametrize(("seconds", "epochs"), [(3600, 0), (0, 3)])
 def test_the_state_is_written_once_the_seconds_have_passed(
-    seconds: float,
-    written: int,
-    dataset: ImageDataset,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    seconds: float, epochs: int, dataset: ImageDataset, tmp_path: Path
 ) -> None:
-    """Four epochs, and a clock that goes on by a second whenever an epoch has ended."""
-    epochs = []
-    saves = []
-
-    def measure(*args: object, **options: object) -> float:
-        epochs.append(0.5)
-        return 0.5
-
-    monkeypatch.setattr(module, "SAVE_SECONDS", seconds)
-    monkeypatch.setattr(module, "held_out_accuracy", measure)
-    monkeypatch.setattr(module.time, "monotonic", lambda: len(epochs))
-    monkeypatch.setattr(module, "write_atomically", lambda path, write: saves.append(path))
-    training = SHORT.model_copy(update={"epochs": 4})
-    pretrain(dataset, TINY, "erm", training, seed=0, state_file=tmp_path / "training.pt")
-    assert len(saves) == written
+    state_file = tmp_path / "training.pt"
+    pretrain(dataset, TINY, "erm", SHORT, seed=0, state_file=state_file, save_seconds=seconds)
+    written = torch.load(state_file, weights_only=True)["history"] if state_file.exists() else []
+    assert len(written) == epochs
 
 
 def test_a_damaged_state_is_set_aside(dataset: ImageDataset, tmp_path: Path) -> None:
     state_file = tmp_path / "training.pt"
     whole = pretrain(dataset, TINY, "erm", SHORT, seed=0)[0]
-    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
-        kill_after(1, patch)
-        pretrain(
-            dataset,
-            TINY.model_copy(update={"width": 6}),
-            "erm",
-            SHORT,
-            seed=0,
-            state_file=state_file,
-        )
+    wider = TINY.model_copy(update={"width": 6})
+    pretrain(dataset, wider, "erm", SHORT, seed=0, state_file=state_file, save_seconds=0)
     of_another_network = state_file.read_bytes()
     for number, damaged in enumerate((of_another_network, of_another_network[:2000], b""), 1):
         state_file.write_bytes(damaged)
@@ -262,10 +280,11 @@ def test_progress_counts_batches(
     "objective", [name for name, kind in OBJECTIVES.items() if not kind.parallel and kind.auxiliary]
 )
 def test_a_supervised_theta_a_of_one_layer_begins_as_the_identity(
-    objective: str, dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
+    objective: str, dataset: ImageDataset
 ) -> None:
-    monkeypatch.setattr(type(dataset), "network_facts", {"classes": 2, "inputs": 20})
-    outputs = new_network(dataset, TextNetwork(hidden=(8,)), objective, seed=0)(torch.rand(4, 20))
+    of_vectors = of_kind(OfVectors, dataset)
+    model = new_network(of_vectors, TextNetwork(hidden=(8,)), objective, seed=0)
+    outputs = model(torch.rand(4, 20))
     assert torch.equal(outputs.auxiliary, outputs.main) == OBJECTIVES[objective].supervised
 
 
@@ -364,32 +383,25 @@ def test_diagnostics_tell_a_collapsed_head(dataset: ImageDataset) -> None:
     ],
 )
 def test_what_of_a_batch_is_randomised(
-    objective: str, blank: list[bool], dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
+    objective: str, blank: list[bool], dataset: ImageDataset
 ) -> None:
     """Nothing, all, or all of it beside the batch as it is."""
-    monkeypatch.setattr(type(dataset), "randomise", lambda self, x, generator: torch.zeros_like(x))
-    monkeypatch.setattr(type(dataset), "prepare", lambda self, x: x.float())
-    generator = torch.Generator().manual_seed(0)
-    seen: Tensor = augmented_batch(dataset, torch.arange(8), OBJECTIVES[objective], generator).x
+    blanked = of_kind(Blanked, dataset)
+    seen = augmented_batch(blanked, torch.arange(8), OBJECTIVES[objective], seeded()).x
     assert [not image.any() for image in seen] == blank
 
 
 @pytest.mark.parametrize("objective", ["erm", "meta"])
 def test_bfloat16_is_for_the_network_of_objectives_without_a_second_order(
-    objective: str, dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
+    objective: str, dataset: ImageDataset
 ) -> None:
     """And not for its inputs: an affine map in bfloat16 would move the image by a part of a
     pixel."""
-    seen = []
-    augment = augmented_batch
-    monkeypatch.setattr(
-        module,
-        "augmented_batch",
-        lambda *a: seen.append(torch.is_autocast_enabled("cpu")) or augment(*a),
-    )
+    seen: list[bool] = []
+    watched = of_kind(WatchingAutocast, dataset, seen=seen)
     full, rounded = (
         pretrain(
-            dataset,
+            watched,
             TINY,
             objective,
             SHORT.model_copy(update={"epochs": 1, "precision": precision}),

@@ -76,12 +76,8 @@ def test_a_row_is_a_run_with_its_numbers(runs: Runs) -> None:
 def test_a_change_is_a_column_and_part_of_what_is_found(runs: Runs) -> None:
     small = Point("tent", None, {"batch_size": 5}, "batch 5")
     assert runs.frame([small]).empty and "batch_size" in runs.frame([small])
-    runs.stored = [
-        *runs.stored,
-        made_up_run(runs.study.varied(batch_size=5), "tent", Numbers((1, 1))),
-    ]
-    runs.__dict__.pop("_by_request", None)
-    found = runs.frame([small])
+    more = made_up_run(runs.study.varied(batch_size=5), "tent", Numbers((1, 1)))
+    found = stored(SETTINGS, [*runs.stored, more]).frame([small])
     assert found["batch_size"].tolist() == [5] and found["E"].tolist() == pytest.approx([10])
 
 

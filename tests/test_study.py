@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import write_npz
+from conftest import same, write_npz
 from torch import nn
 
 from cascadetta_lib.data.base import Modality
@@ -18,6 +19,8 @@ from cascadetta_lib.evaluation.metrics import average_accuracy, forward_transfer
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.training.objectives import Training
+from cascadetta_lib.training.pretrain import pretrain
+from cascadetta_lib.training.theorem import check_theorem
 from study import checkpoints as checkpoints_module
 from study import runs as runs_module
 from study.exhibits.kit.networks import not_held_out
@@ -56,18 +59,12 @@ def settings_in(folder: Path, **changes: Any) -> Settings:
     )
 
 
-def never(*_: Any, **__: Any) -> None:
-    raise AssertionError("made again")
-
-
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     return Study(settings_in(tmp_path))
 
 
-def test_a_run_is_made_once_and_carries_its_provenance(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_made_once_and_carries_its_provenance(study: Study) -> None:
     first = study.run("cascade")
     provenance = first.provenance
     assert provenance.profile == "quick" and "digits" in provenance.data_source
@@ -77,18 +74,15 @@ def test_a_run_is_made_once_and_carries_its_provenance(
     assert provenance.unit == "images"
     assert first.request == study.request("cascade")
 
-    monkeypatch.setattr(runs_module, "Evaluator", never)
-    monkeypatch.setattr(checkpoints_module, "pretrain", never)
     again = Study(study.settings).run("cascade")
+    assert again.provenance == provenance, "it was not made again"
     pd.testing.assert_frame_equal(first.batches, again.batches)
     (stored,) = study.store.runs()
     assert stored.request == first.request
     assert study.store.history(stored) is not None
 
 
-def test_a_run_with_transfer_serves_a_request_without(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_transfer_serves_a_request_without(study: Study) -> None:
     without = study.varied(forward_transfer=False).run("cascade")
     made = study.run("cascade")
     columns = ["step", "position", "errors", "count"]
@@ -99,8 +93,8 @@ def test_a_run_with_transfer_serves_a_request_without(
         and forward_transfer(without.accuracies) is None
     )
 
-    monkeypatch.setattr(runs_module, "Evaluator", never)
-    assert study.varied(forward_transfer=False).run("cascade").request == made.request
+    served = study.varied(forward_transfer=False).run("cascade")
+    assert (served.request, served.provenance) == (made.request, made.provenance)
     point = Point("cascade", None, {"forward_transfer": False})
     assert Runs(study.settings).frame([point])["run"].item().request == made.request
 
@@ -257,11 +251,11 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
             )
             return super().run(transfer=transfer)
 
-    monkeypatch.setitem(METHODS._entries, "tent", RecordedTent)
     monkeypatch.setattr(runs_module, "Evaluator", RecordedEvaluator)
     plain = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
     own = {"batch_size": 5, "stream": "correlated", "dirichlet_delta": 2.5, "test_size": 10}
-    study.bring(plain, "mine").varied(**told, **own).at_seed(4).run("tent")
+    with METHODS.replaced("tent", RecordedTent):
+        study.bring(plain, "mine").varied(**told, **own).at_seed(4).run("tent")
     stream, *how = seen.pop("evaluator")
     assert len(stream) == 15 and how == [5, "correlated", 2.5, 4, 9, False]
     expected = {
@@ -288,7 +282,7 @@ def test_a_killed_training_goes_on_in_the_store(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = checkpoints_module.save_model
-    monkeypatch.setattr("cascadetta_lib.training.pretrain.SAVE_SECONDS", 0)
+    monkeypatch.setattr(checkpoints_module, "pretrain", partial(pretrain, save_seconds=0))
     monkeypatch.setattr(
         checkpoints_module, "save_model", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
     )
@@ -308,18 +302,12 @@ def test_a_killed_training_goes_on_in_the_store(
     assert not list(study.store.folder.glob("checkpoints/*/.training.pt"))
 
 
-def test_the_stored_network_is_the_trained_one(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained = []
-    real = checkpoints_module.pretrain
-    monkeypatch.setattr(
-        checkpoints_module, "pretrain", lambda *given: trained.append(real(*given)) or trained[-1]
-    )
-    stored = study.checkpoint("meta").model.state_dict()
-    assert all(
-        torch.equal(value, stored[name]) for name, value in trained[0][0].state_dict().items()
-    )
+def test_the_stored_network_is_the_trained_one(study: Study) -> None:
+    stored = study.checkpoint("meta")
+    asked = stored.request
+    assert asked.network and asked.training
+    trained, _ = pretrain(study.dataset, asked.network, "meta", asked.training, asked.seed)
+    assert same(trained.state_dict(), stored.model.state_dict())
 
 
 def test_a_variation_is_a_run_of_its_own_and_checked(study: Study) -> None:
@@ -353,32 +341,28 @@ def packed(study: Study, folder: Path, **card: Any) -> Study:
 
 
 def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
-    study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    study: Study, tmp_path: Path
 ) -> None:
-    brought = packed(study, tmp_path / "nets", training=Training(epochs=1, entropy_weight=0.7))
-    monkeypatch.setattr(
-        checkpoints_module,
-        "check_theorem",
-        lambda model, dataset, training, seed: {"λ": training.entropy_weight},
-    )
-    assert brought.theorem("meta") == {"λ": 0.7}
+    training = Training(epochs=1, entropy_weight=0.7)
+    brought = packed(study, tmp_path / "nets", training=training)
+    model = brought.checkpoint("meta").model
+    assert isinstance(model, Cascade)
+    expected = check_theorem(model, brought.dataset, training, seed=0)
+    assert brought.theorem("meta") == pytest.approx(expected)
     with pytest.raises(
         ValueError, match="needs a cascade and the α, β and λ of its training, not mine:"
     ):
         study.bring(study.checkpoint("meta").model, "mine").theorem("meta")
 
 
-def test_theorem_1_is_checked_once_for_a_network(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_theorem_1_is_checked_once_for_a_network(study: Study) -> None:
     run = study.run("cascade")
     assert study.store.theorem(run) is None
-    monkeypatch.setattr(
-        checkpoints_module, "check_theorem", lambda *arguments: {"error_as_printed": 0.25}
-    )
-    assert study.theorem("meta") == {"error_as_printed": 0.25}
-    monkeypatch.setattr(checkpoints_module, "check_theorem", never)
-    assert study.theorem("meta") == study.store.theorem(run) == {"error_as_printed": 0.25}
+    found = study.theorem("meta")
+    [entry] = (study.store.folder / "theorem").glob("[0-9a-f]*")
+    made = entry.stat().st_mtime_ns
+    assert study.theorem("meta") == study.store.theorem(run) == found
+    assert entry.stat().st_mtime_ns == made, "it was not made again"
 
 
 # ---------------------------------------------------------------- networks that are not trained her
@@ -436,10 +420,7 @@ def test_a_network_of_no_numbers_is_refused_before_it_runs(study: Study) -> None
         study.bring(masked, "mine").check()
 
 
-def test_a_module_of_ones_own_is_a_network_of_the_study(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoints_module, "pretrain", never)
+def test_a_module_of_ones_own_is_a_network_of_the_study(study: Study) -> None:
     torch.manual_seed(0)
     own = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10)
@@ -455,6 +436,7 @@ def test_a_module_of_ones_own_is_a_network_of_the_study(
         and checkpoint.training is None
     )
     network = run.provenance.network
+    assert not list((study.store.folder / "checkpoints").glob("*")), "nothing was trained"
     assert network is not None and network.sha256 is not None
     assert network.sha256.startswith(checkpoint.weights.partition(":")[2])
     assert all(torch.equal(value, weights[name]) for name, value in own.state_dict().items()), (
@@ -473,8 +455,8 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
         run.request.checkpoint.weights.startswith("folder:")
         and run.request.checkpoint.training is None
     )
-    for same in (study, Study(settings_in(tmp_path / "from nothing"))):  # same seed, same numbers
-        again = same.run("cascade").batches.drop(columns="seconds")
+    for each in (study, Study(settings_in(tmp_path / "from nothing"))):  # same seed, same numbers
+        again = each.run("cascade").batches.drop(columns="seconds")
         pd.testing.assert_frame_equal(run.batches.drop(columns="seconds"), again)
     assert other.store.history(run) is None and not_held_out(run) == ""
     card = (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import real_data, seeded
+from conftest import real_data, seeded, written
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -309,7 +309,7 @@ def test_msda_is_fitted_on_the_training_text_alone(
     assert not torch.allclose(data.bank, mapped[1], atol=1e-2)
 
 
-def test_features_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_are_kept(tmp_path: Path) -> None:
     first = small_dataset(tmp_path / "one")
     assert torch.equal(first.bank, small_dataset(tmp_path / "two").bank)
     other = small_dataset(tmp_path / "one", msda_layers=0)
@@ -318,11 +318,10 @@ def test_features_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert first.fingerprint != different.fingerprint and not torch.equal(
         first.bank, different.bank
     )
-    monkeypatch.setattr(
-        reviews, "_features", lambda *arguments: pytest.fail("the features were there")
-    )
+    before = written(tmp_path)
     assert torch.equal(first.bank, small_dataset(tmp_path / "one").bank)
     assert torch.equal(other.bank, small_dataset(tmp_path / "one", msda_layers=0).bank)
+    assert written(tmp_path) == before, "they were not made again"
 
 
 # The composed reviews

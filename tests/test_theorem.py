@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from conftest import seeded
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
@@ -22,10 +23,7 @@ from cascadetta_lib.training.meta import (
 from cascadetta_lib.training.objectives import Half, Training
 
 
-def test_decompositions_and_curvatures_are_those_of_the_whole_hessian(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(theorem, "ITERATIONS", 3000)
+def test_decompositions_and_curvatures_are_those_of_the_whole_hessian() -> None:
     model = build_network(TextNetwork(hidden=(5,)), classes=2, inputs=4, seed=0).double()
     assert isinstance(model, Cascade)
     torch.manual_seed(0)
@@ -70,9 +68,9 @@ def test_decompositions_and_curvatures_are_those_of_the_whole_hessian(
         hessian = torch.autograd.functional.hessian(loss, flatten(parameters.values()))[:psi, :psi]
         spectrum = torch.linalg.eigvalsh(hessian)
         before = {name: value.clone() for name, value in model.state_dict().items()}
-        found = theorem._check(model, problem, 0.5, torch.Generator().manual_seed(0))
-        monkeypatch.setattr(theorem, "ITERATIONS", 1)  # of this one, the errors alone are looked at
-        equal = theorem._check(model, problem, 0.05, torch.Generator().manual_seed(0))
+        found = theorem.check_problem(model, problem, 0.5, seeded(), iterations=3000)
+        # Of this one, the errors alone are looked at.
+        equal = theorem.check_problem(model, problem, 0.05, seeded(), iterations=1)
         assert found["error_as_printed"] == pytest.approx(by_hand(0.05, 0.5)[1], rel=1e-6)
         assert found["error_moved_point"] == pytest.approx(by_hand(0.5, 0.5)[0], rel=1e-6)
     assert found["largest_curvature"] == pytest.approx(spectrum[-1].item(), rel=1e-3)

@@ -202,13 +202,13 @@ def cotta_copies(
     for drawn, order, mirror in zip(
         values.tolist(), orders.tolist(), mirrored.tolist(), strict=True
     ):
-        copy = _cotta_copy(images, dict(zip(COTTA_RANGES, drawn, strict=True)), order, mirror)
+        copy = cotta_copy(images, dict(zip(COTTA_RANGES, drawn, strict=True)), order, mirror)
         noise = torch.randn(x.shape, generator=generator, device=x.device)
         copy = copy.add_(noise, alpha=NOISE).clamp_(0, 1)
         yield copy.mul_(white - black).add_(black)
 
 
-def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bool) -> Tensor:
+def cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bool) -> Tensor:
     """Colours in the drawn order, then an affine map that repeats the image's edge, then blur; x is
     in [0, 1].
     """
@@ -216,7 +216,7 @@ def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bo
 
     for name in (list(COTTA_RANGES)[index] for index in order):
         # torchvision's hue takes three times as long as ours, and a GPU would be waited for.
-        change = _turn_hue if name == "hue" else getattr(transforms, f"adjust_{name}")
+        change = turn_hue if name == "hue" else getattr(transforms, f"adjust_{name}")
         x = change(x, drawn[name])
     (height, width), device = x.shape[2:], x.device
     # Where each pixel comes from, in pixels from the centre; moved by whole pixels, as by
@@ -248,7 +248,7 @@ def _cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bo
     return blurred.view_as(x)
 
 
-def _turn_hue(x: Tensor, turns: float) -> Tensor:
+def turn_hue(x: Tensor, turns: float) -> Tensor:
     """Turn the hue of HSV by at most a sixth. At fixed value and saturation, a channel is the least
     one of its pixel plus the span of the three times a trapezoid of the hue, which is counted in
     sixths of the circle."""

@@ -3,6 +3,7 @@ random restoring.
 """
 
 import copy
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +16,6 @@ from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 TEACHER_MOMENTUM = 0.999
-CONFIDENCE = 0.92
-"""Where the anchor's mean confidence is below this, the target is averaged over augmented copies.
-"""
-COPIES = 32
-RESTORE_PROBABILITY = 0.01
 
 
 @METHODS.add("cotta")
@@ -36,6 +32,10 @@ class CoTTA(WithCopies, WithMemory):
     ends_with_batch = False
     steps_alike = False
     make_optimizer = torch.optim.Adam
+    copy_count: ClassVar[int] = 32
+    confidence: ClassVar[float] = 0.92
+    """Where the anchor's mean confidence is below this, the target is averaged over copies."""
+    restore_probability: ClassVar[float] = 0.01
 
     def configure_model(self) -> None:
         super().configure_model()
@@ -64,12 +64,11 @@ class CoTTA(WithCopies, WithMemory):
         on_x = as_outputs(self.teacher(x))
         if copies is None:
             return on_x
-        if as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= CONFIDENCE:
+        if as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= self.confidence:
             return on_x
         # Each copy is a forward pass of its own, normalised by its own batch statistics.
-        logits = [
-            as_outputs(self.teacher(copied)).main for copied in copies(x, COPIES, self.generator)
-        ]
+        copied = copies(x, self.copy_count, self.generator)
+        logits = [as_outputs(self.teacher(each)).main for each in copied]
         return Outputs(torch.stack(logits).mean(0), on_x.auxiliary)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
@@ -83,5 +82,5 @@ class CoTTA(WithCopies, WithMemory):
             for student, teacher, source in self.triples:
                 teacher.lerp_(student, 1 - TEACHER_MOMENTUM)
                 draw = torch.rand(student.shape, generator=generator, device=student.device)
-                student.copy_(torch.where(draw < RESTORE_PROBABILITY, source, student))
+                student.copy_(torch.where(draw < self.restore_probability, source, student))
         return outputs

@@ -40,11 +40,6 @@ from cascadetta_lib.training.objectives import (
     training_for,
 )
 
-SAVE_SECONDS = 20
-"""Seconds between two writings of a training's state. Written after each epoch of text, it would
-take a tenth of the time.
-"""
-
 
 def pretrain(
     dataset: Dataset,
@@ -54,6 +49,7 @@ def pretrain(
     seed: int,
     state_file: Path | None = None,
     code_revision: str = "unknown",
+    save_seconds: float = 20,
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
     """Train a network for `objective`. Return it as of its best epoch by held-out accuracy, and the
     history: a row per epoch.
@@ -70,7 +66,8 @@ def pretrain(
     seconds.
     code_revision: the caller's.
 
-    state_file: written after an epoch, at most every SAVE_SECONDS. A later call with it goes on
+    state_file: written after an epoch, at most every `save_seconds`, because the state of a text
+        network takes a tenth as long to write as an epoch to train. A later call with it goes on
     from there and ends in the same weights (bit for bit on a CPU), because every draw depends only
     on the seed and the epoch. A damaged file is set aside with a warning.
 
@@ -102,7 +99,16 @@ def pretrain(
             set_aside(
                 state_file, f"{state_file} cannot be used ({str(error).partition(chr(10))[0]})"
             )
-            return pretrain(dataset, network, objective, training, seed, state_file, code_revision)
+            return pretrain(
+                dataset,
+                network,
+                objective,
+                training,
+                seed,
+                state_file,
+                code_revision,
+                save_seconds,
+            )
     batches = count // size
     iterations = training.iterations or (training.epochs or 0) * batches
     done = len(history)
@@ -156,7 +162,7 @@ def pretrain(
         )
         if accuracy == max(earlier["held_out_accuracy"] for earlier in history):
             best = {name: value.detach().clone() for name, value in model.state_dict().items()}
-        if state_file is not None and time.monotonic() - saved >= SAVE_SECONDS:
+        if state_file is not None and time.monotonic() - saved >= save_seconds:
             state = {
                 "model": model.state_dict(),
                 "optimizer": optimizer.state_dict(),

@@ -27,12 +27,11 @@ from cascadetta_lib.training.meta import (
 )
 from cascadetta_lib.training.objectives import PAPER, Training, self_supervised_loss
 
-ITERATIONS = 10  # of the power iteration, at either end of the spectrum
 EXAMPLES = 64  # of the source, half of them meta-train
 
 
 def check_theorem(
-    model: Cascade, dataset: Dataset, training: Training, seed: int
+    model: Cascade, dataset: Dataset, training: Training, seed: int, iterations: int = 10
 ) -> dict[str, float]:
     """Errors of the decompositions, and curvatures, of a pre-trained network on randomised source
     examples.
@@ -46,6 +45,8 @@ def check_theorem(
     curvature_along_gradient: of H at ψ along the gradient at ψ′. smallest_curvature,
     largest_curvature: the extreme Rayleigh quotients that power iteration finds; one below 0 by
     more than rounding refutes the assumption on H.
+
+    iterations: of the power iteration, at either end of the spectrum.
     """
     generator = torch.Generator().manual_seed(seed)
     x, y = dataset.train.take(torch.randperm(len(dataset.train.y), generator=generator)[:EXAMPLES])
@@ -61,15 +62,20 @@ def check_theorem(
         training.entropy_weight,
     )
     with batch_statistics(network):
-        return _check(network, problem, training.learning_rate, generator)
+        return check_problem(network, problem, training.learning_rate, generator, iterations)
 
 
-def _check(
-    network: Cascade, problem: MetaProblem, beta: float, generator: torch.Generator
+def check_problem(
+    network: Cascade,
+    problem: MetaProblem,
+    beta: float,
+    generator: torch.Generator,
+    iterations: int,
 ) -> dict[str, float]:
+    """What `check_theorem` finds for one batch at the learning rate β, under batch statistics."""
     found, direction = _errors(network, problem, beta)
     equal, _ = _errors(network, replace(problem, inner_learning_rate=beta), beta)
-    curvatures = _curvatures(network, problem, direction, generator)
+    curvatures = _curvatures(network, problem, direction, generator, iterations)
     return {
         "error_chain_rule": found["chain_rule"],
         "error_as_printed": found["as_printed"],
@@ -105,7 +111,11 @@ def _errors(network: Cascade, problem: MetaProblem, beta: float) -> tuple[dict[s
 
 
 def _curvatures(
-    network: Cascade, problem: MetaProblem, direction: Tensor, generator: torch.Generator
+    network: Cascade,
+    problem: MetaProblem,
+    direction: Tensor,
+    generator: torch.Generator,
+    iterations: int,
 ) -> list[float]:
     """Curvatures of the inner loss at ψ: along `direction`, and on power iteration's way to the
     spectrum's ends.
@@ -123,7 +133,7 @@ def _curvatures(
         # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its
         # largest size.
         direction = torch.randn(len(direction), generator=generator).to(direction)
-        for _ in range(ITERATIONS):
+        for _ in range(iterations):
             direction = F.normalize(measure(direction) - shift * direction, dim=0)
         shift = seen[-1]
     return seen

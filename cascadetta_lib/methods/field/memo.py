@@ -3,6 +3,7 @@ augmented copies.
 """
 
 from functools import partial
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +16,6 @@ from cascadetta_lib.methods.memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms
 from cascadetta_lib.models.remembered_statistics import PriorStatistics
 
-COPIES = 32
-"""In the release for CIFAR-10; 64 for ImageNet."""
 PRIOR = 16
 """The examples that the source's statistics count as, in the release for ImageNet."""
 
@@ -48,6 +47,8 @@ class MEMO(WithCopies, WithStatistics):
     modalities = ("image", "speech")
     make_optimizer = torch.optim.SGD
     image_copies = staticmethod(augmix_copies)
+    copy_count: ClassVar[int] = 32
+    """As in the release for CIFAR-10; 64 for ImageNet."""
 
     def configure_model(self) -> None:
         if self.copies is None:
@@ -72,7 +73,7 @@ class MEMO(WithCopies, WithStatistics):
         before = self.predict(x) if self.prediction_time == "before" else None
         copies = self.copies_of(x)
         assert copies is not None
-        copied = torch.cat(list(copies(x, COPIES, self.generator)))
+        copied = torch.cat(list(copies(x, self.copy_count, self.generator)))
         return entropy_of_mean(as_outputs(self.model(copied)).main), before
 
     def adapt_and_predict(self, x: Tensor) -> Outputs:

@@ -5,7 +5,7 @@ memory balanced by predicted classes, against labels that come in runs.
 import math
 from collections import Counter
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,6 @@ from cascadetta_lib.models.batch_norm import BatchNorm
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
 
 MEMORY = 64
-UPDATE_EVERY = 64
-"""Examples."""
 K = 4.0
 """By how many standard errors an image's statistics must differ before they count."""
 MOMENTUM = 0.01
@@ -103,6 +101,8 @@ class NOTE(WithBank, WithStatistics):
 
     label = "NOTE"
     steps_alike = False
+    update_every: ClassVar[int] = 64
+    """Examples from one update to the next."""
     make_optimizer = torch.optim.Adam
     bank_size = MEMORY
     kept: list[int]
@@ -131,7 +131,7 @@ class NOTE(WithBank, WithStatistics):
             self.met[label] += 1
             self.keep(example, label, place_for(label, self.kept, self.met, self.generator))
             self.arrived += 1
-            if self.arrived % UPDATE_EVERY == 0:
+            if self.arrived % self.update_every == 0:
                 self.learn()
         return outputs
 

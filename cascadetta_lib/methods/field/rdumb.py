@@ -1,13 +1,12 @@
 """RDumb (Press et al. 2023): ETA, which starts from the source again and again."""
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.field.eata import ETA
 from cascadetta_lib.models import Outputs
-
-UPDATES = 1000
-"""Between one reset and the next, in the paper and its release."""
 
 
 @METHODS.add("rdumb")
@@ -19,9 +18,11 @@ class RDumb(ETA):
     """
 
     label = "RDumb"
+    reset_every: ClassVar[int] = 1000
+    """Updates from one reset to the next, in the paper and its release."""
 
     def update(self, x: Tensor) -> Outputs | None:
-        if self.updates == UPDATES:
+        if self.updates == self.reset_every:
             self.reset()
         self.updates += 1
         return super().update(x)

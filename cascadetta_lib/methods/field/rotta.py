@@ -6,7 +6,7 @@ import copy
 import math
 from collections import Counter
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from cascadetta_lib.models.remembered_statistics import MovingStatistics, statis
 
 # examples
 MEMORY = 64
-UPDATE_EVERY = 64
 # what age and uncertainty count for, where an example has to leave the memory
 LAMBDA_T = 1.0
 LAMBDA_U = 1.0
@@ -84,6 +83,8 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
 
     label = "RoTTA"
     steps_alike = False
+    update_every: ClassVar[int] = 64
+    """Examples from one update to the next."""
     modalities = ("image", "speech")
     make_optimizer = torch.optim.Adam
     bank_size = MEMORY
@@ -138,7 +139,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         outputs = self.predict(x)
         for example, known in zip(x, self.described(outputs.main), strict=True):
             self.take_in(example, known)
-            if self.arrived % UPDATE_EVERY == 0:
+            if self.arrived % self.update_every == 0:
                 self.learn(NU)
         return outputs
 

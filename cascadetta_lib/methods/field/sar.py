@@ -3,6 +3,7 @@ weights.
 """
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +17,6 @@ from cascadetta_lib.models import Outputs, as_outputs, call_with
 
 RADIUS = 0.05
 """ρ, the length of the ascent (Eq. 4)."""
-COLLAPSED = 0.2
-"""The weights are taken back where the moving mean of the entropy is below this, in nats."""
 
 
 @METHODS.add("sar")
@@ -36,6 +35,8 @@ class SAR(Tent):
     """
 
     label = "SAR"
+    collapsed: ClassVar[float] = 0.2
+    """The weights are taken back where the moving mean of the entropy is below this, in nats."""
     ends_with_batch = False
     mean_entropy: Tensor
 
@@ -72,7 +73,7 @@ class SAR(Tent):
     def update(self, x: Tensor) -> Outputs | None:
         outputs = super().update(x)
         assert self.optimizer is not None
-        collapsed = (self.mean_entropy > 0) & (self.mean_entropy < COLLAPSED)
+        collapsed = (self.mean_entropy > 0) & (self.mean_entropy < self.collapsed)
         source = self.source_state.values
         for name, value in self.adapted.items():
             value.copy_(torch.where(collapsed, source[f"model.{name}"].to(value), value))
