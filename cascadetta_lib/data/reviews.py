@@ -183,7 +183,6 @@ def make_text_dataset(
     device = options.device
     stored = zip([own, *others], parts, strict=True)
     splits = [Split(places.to(device), part.labels.to(device)) for places, part in stored]
-    tested = splits[1].take(slice(options.test_size))
 
     examples = [part for texts, labels in everything for part in (_as_bytes(texts), labels)]
     identity = fingerprint([_as_bytes([synonyms.name]), *examples, *(order.x for order in orders)])
@@ -200,18 +199,17 @@ def make_text_dataset(
         / f"text-{choice}.npz"
     )
     bank = kept_array(path, lambda: _features(parts, synonyms, options))
-    return TextDataset(
+    return _assemble(
+        everything,
+        splits,
+        options,
+        recognised,
         source=f"{source}, EDA with synonyms from {synonyms.name}",
         fingerprint=identity,
-        origin="archive" if recognised else "other",
-        recognised=recognised and _whole(everything, options),
+        names=(source_name, *target_names),
         class_names=class_names,
-        train=splits[0],
-        held_out=splits[1],
-        options=options,
         bank=torch.from_numpy(bank).to(device),
         versions=versions.to(device),
-        domains=dict(zip((source_name, *target_names), [tested, *splits[2:]], strict=True)),
         texts=list(parts[0].texts),
         synonyms=synonyms,
         **fields,
@@ -262,23 +260,47 @@ def make_counts_dataset(
         for array in (part.counts.indptr, part.counts.indices, part.counts.data)
     ]
     labels = [part.labels for part in everything]
-    return TextDataset(
+    return _assemble(
+        everything,
+        splits,
+        options,
+        recognised,
         source=source,
         fingerprint=fingerprint([*tensors, *labels, *(order.x for order in orders)]),
-        origin="archive" if recognised else "other",
-        recognised=recognised and _whole(everything, options),
-        class_names=("negative", "positive"),
-        train=splits[0],
-        held_out=splits[1],
-        options=options,
         bank=bank.to(options.device),
         versions=rows[:, None],
-        domains={
-            SOURCE_DOMAIN: splits[1].take(slice(options.test_size)),
-            **dict(zip(DOMAINS, splits[2:], strict=True)),
-        },
         texts=[f"{row.nnz} of {row.shape[1]:,} features" for row in parts[0].counts],
         synonyms=Synonyms(lambda word: (), NO_WORDS),
+        **fields,
+    )
+
+
+def _assemble(
+    everything: Sequence[Reviews | Counts],
+    splits: Sequence[Split],
+    options: TextOptions,
+    recognised: bool,
+    *,
+    names: Sequence[str] = (SOURCE_DOMAIN, *DOMAINS),
+    class_names: tuple[str, ...] = ("negative", "positive"),
+    **fields: Any,
+) -> TextDataset:
+    """Put a dataset together.
+
+    everything: what there is of the source and of each target domain. splits: the rows of the
+        training and the held-out part of the source, then those of each target domain. names: of
+        the domains, the source's first.
+    """
+    train, held_out, *targets = splits
+    tested = held_out.take(slice(options.test_size))
+    return TextDataset(
+        origin="archive" if recognised else "other",
+        recognised=recognised and _whole(everything, options),
+        class_names=class_names,
+        train=train,
+        held_out=held_out,
+        options=options,
+        domains=dict(zip(names, [tested, *targets], strict=True)),
         **fields,
     )
 
