@@ -3,6 +3,7 @@ worked out by hand, and what is no verdict.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -485,15 +486,19 @@ def test_a_fall_is_between_the_halves_of_the_domains(
     assert math.isnan(VALUES["error_fall"](stored(settings, [whole]), whole)), "a single batch"
 
 
-def test_a_saturated_auxiliary_classifier_has_no_curvature_to_compare(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Flat(Store):
+    """A store in which no network's inner loss is curved."""
+
+    def theorem(self, run: Run) -> Mapping[str, Any]:
+        return {"smallest_curvature": 0.0, "largest_curvature": 0.0}
+
+
+def test_a_saturated_auxiliary_classifier_has_no_curvature_to_compare() -> None:
     settings = quick()
     run = made_up_run(Study(settings), "cascade", Numbers([4]))
-    monkeypatch.setattr(
-        Store, "theorem", lambda store, run: {"smallest_curvature": 0.0, "largest_curvature": 0.0}
-    )
-    assert math.isnan(VALUES["least_curvature"](stored(settings, [run]), run))
+    runs = stored(settings, [run])
+    runs.study.store = Flat(runs.study.store.folder)
+    assert math.isnan(VALUES["least_curvature"](runs, run))
 
 
 def test_on_the_authors_network_the_interval_is_over_orders_and_images(

@@ -134,8 +134,15 @@ def test_conditions(runs: Runs) -> None:
     assert row.tolist() == ["35.00", "25.00", "30.00"] and cells.loc["λ = 0", "E, rate 0.01"] == "–"
 
 
-def test_conditions_whose_trainings_are_gone(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Store, "history", lambda store, run: None)
+class Forgetful(Store):
+    """A store that has no trainings."""
+
+    def history(self, run: Run) -> None:
+        return None
+
+
+def test_conditions_whose_trainings_are_gone(runs: Runs) -> None:
+    runs.study.store = Forgetful(runs.study.store.folder)
     assert (
         "The trainings of these networks are not on record."
         in EXHIBITS["conditions"].show(runs).lines

@@ -13,7 +13,7 @@ from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import Domain, draw_order, shuffle_examples
 from cascadetta_lib.evaluation import evaluator as evaluator_module
 from cascadetta_lib.evaluation.alarm import LEAST, Alarm
-from cascadetta_lib.evaluation.evaluator import Evaluator
+from cascadetta_lib.evaluation.evaluator import Evaluator, Stretch
 from cascadetta_lib.evaluation.metrics import (
     average_accuracy,
     forward_transfer,
@@ -429,22 +429,23 @@ def test_forward_transfer_by_hand() -> None:
         )
 
 
-def test_what_never_changes_is_asked_once(
-    dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_never_changes_is_asked_once(dataset: ImageDataset) -> None:
     """The accuracies of AdaBN are those of its online predictions; a memory, which changes, is
     measured.
     """
     asked: list[Domain] = []
-    monkeypatch.setattr(
-        Evaluator, "accuracies", lambda self, stretch: asked.extend(stretch) or {0: 0.5}
-    )
-    result = evaluate("adabn", dataset)
+
+    class Watched(Evaluator):
+        def accuracies(self, stretch: Stretch) -> dict[int, float]:
+            asked.extend(stretch)
+            return {0: 0.5}
+
+    result = Watched(make("adabn"), dataset, STREAM, BATCH).run()
     assert not asked
     assert 1 - result.accuracies["accuracy"][0] == pytest.approx(
         online_errors(result.batches).iloc[0]
     )
-    Evaluator(make("adabn", memory=8), dataset, STREAM, BATCH).run()
+    Watched(make("adabn", memory=8), dataset, STREAM, BATCH).run()
     assert asked == STREAM
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.augment.image import augmix_copies
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.methods.field import cmf, memo, note, t3a
+from cascadetta_lib.methods.field import cmf, memo, note
 from cascadetta_lib.models import as_outputs
 
 
@@ -74,18 +74,18 @@ def near(found: Tensor, expected: list[float], tolerance: float = 2e-5) -> bool:
 # ---------------------------------------------------------------- T3A
 
 
-def test_t3a_gives_what_its_release_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(t3a, "SUPPORTS", 5)
-    method = METHODS["t3a"](tiny())
+def test_t3a_gives_what_its_release_gives() -> None:
+    with with_constants("t3a", most_supports=5):
+        method = METHODS["t3a"](tiny())
     z = [method(pictures(12, step)) for step in STREAM[:3]][-1]
     released = [2.09654, 2.186912, 2.509898, 3.56726, 3.508546, 4.35392]
     released += [5.121942, 4.47687, 5.827646, 3.110994, 1.491211, 2.769284]
     assert near(z[:4], released)
 
 
-def test_t3a_by_lists_of_supports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(t3a, "SUPPORTS", 3)
-    method = METHODS["t3a"](tiny())
+def test_t3a_by_lists_of_supports() -> None:
+    with with_constants("t3a", most_supports=3):
+        method = METHODS["t3a"](tiny())
     features = tiny()[:5]
     weight, bias = (value.detach().double().numpy() for value in tiny()[5].parameters())
     lists: dict[int, list[tuple[float, np.ndarray]]] = {0: [], 1: [], 2: []}
@@ -286,10 +286,10 @@ noise, which hides the filter on so small a network, and at one that shows it.""
 
 
 @pytest.mark.parametrize("adapted", RELEASED_CMF)
-def test_cmf_gives_what_its_release_gives(adapted: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cmf, "ADAPTED", adapted)
+def test_cmf_gives_what_its_release_gives(adapted: int) -> None:
     scale, shift, hidden, variance = RELEASED_CMF[adapted]
-    method = make("cmf", 0.05, copies=None)
+    with with_constants("cmf", released_parameters=adapted):
+        method = make("cmf", 0.05, copies=None)
     for _ in range(2):  # and the same after a reset
         method.reset()
         for step in STREAM:

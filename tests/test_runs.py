@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import with_constants
 from made_up_runs import Numbers, made_up_run, quick, stored
 
-from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import (
     Estimate,
@@ -378,12 +378,13 @@ def test_equal_differences_have_no_spread_known() -> None:
     assert math.isnan(found.low) and found.interval == "no spread known" and found.n == 3
 
 
-def test_two_methods_with_one_label_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(METHODS["eata"], "label", "Tent")
-    with pytest.raises(SettingsError, match=r"tent and eata have the same label 'Tent'"):
-        quick(image_methods=("tent", "eata"))
-    with pytest.raises(ValueError, match=r"tent and eata have the same label 'Tent'"):
-        stored(SETTINGS, []).frame(points_for(["tent", "eata"]))
+def test_two_methods_with_one_label_are_refused() -> None:
+    told = r"tent and eata have the same label 'Tent'"
+    with with_constants("eata", label="Tent"):
+        with pytest.raises(SettingsError, match=told):
+            quick(image_methods=("tent", "eata"))
+        with pytest.raises(ValueError, match=told):
+            stored(SETTINGS, []).frame(points_for(["tent", "eata"]))
 
 
 @pytest.mark.parametrize(

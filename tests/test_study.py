@@ -281,14 +281,14 @@ def test_null_is_the_papers_batch_size_and_ttt_has_its_own_recipe(tmp_path: Path
 def test_a_killed_training_goes_on_in_the_store(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = checkpoints_module.save_model
     monkeypatch.setattr(checkpoints_module, "pretrain", partial(pretrain, save_seconds=0))
-    monkeypatch.setattr(
-        checkpoints_module, "save_model", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
-    )
-    with pytest.raises(KeyboardInterrupt):
+
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patched:
+        patched.setattr(checkpoints_module, "save_model", killed)
         study.checkpoint("meta")
-    monkeypatch.setattr(checkpoints_module, "save_model", real)
     (part,) = study.store.folder.glob("checkpoints/*.part")
     state = torch.load(part / ".training.pt", weights_only=True)
     state["history"] = [row | {"code_revision": "earlier"} for row in state["history"]]

@@ -2,6 +2,8 @@
 follows, in place of the source's.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
@@ -14,8 +16,9 @@ ALPHA = 0.99
 GAMMA = 0.99
 """What the updated weights keep of themselves; the rest is the hidden model's."""
 NOISE = 0.005
-"""The variance q of a step for this many adapted parameters, to which it is proportional."""
-ADAPTED = 38_400
+"""The variance q of a step for as many adapted parameters as in the release, to whose number it is
+proportional.
+"""
 LEAST = 0.89
 """The least that the hidden model keeps of itself in the correction."""
 SETTLED = 0.9999
@@ -38,6 +41,8 @@ class CMF(ROID):
     """
 
     label = "CMF"
+    released_parameters: ClassVar[int] = 38_400
+    """How many parameters are adapted in the release for CIFAR-10."""
     hidden: Tensor
     variance: float
 
@@ -48,7 +53,7 @@ class CMF(ROID):
     @torch.no_grad()
     def draw_back(self) -> None:
         parameters = self.adapted_parameters()
-        noise = NOISE * len(self.anchor) / ADAPTED
+        noise = NOISE * len(self.anchor) / self.released_parameters
         self.hidden.lerp_(self.anchor, 1 - ALPHA)
         self.variance = ALPHA**2 * self.variance + noise
         kept = max((1 - noise) / (self.variance + 1 - noise), LEAST)

@@ -2,7 +2,7 @@
 by means of features that it was sure of.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,10 +13,6 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.features import FeatureReader, Reading
 from cascadetta_lib.methods.unadapted import ERM
 from cascadetta_lib.models import Outputs
-
-SUPPORTS = 100
-"""M, the supports that a class keeps: those of lowest entropy. The release chooses it from 1, 5,
-20, 50, 100 and all, by held-out accuracy."""
 
 
 class Supports(NamedTuple):
@@ -45,6 +41,10 @@ class T3A(ERM):
 
     label = "T3A"
     steps_alike = False
+    most_supports: ClassVar[int] = 100
+    """M, the supports that a class keeps: those of lowest entropy. The release chooses it from 1,
+    5, 20, 50, 100 and all, by held-out accuracy.
+    """
     has_state = True
     features: Tensor | None
     entropies: Tensor | None
@@ -62,8 +62,8 @@ class T3A(ERM):
             return Supports(self.features, self.entropies)
         rows = reading.layer.weight
         free = Supports(
-            rows.new_zeros(len(rows), SUPPORTS, rows.shape[1]),
-            rows.new_full((len(rows), SUPPORTS), torch.inf),
+            rows.new_zeros(len(rows), self.most_supports, rows.shape[1]),
+            rows.new_full((len(rows), self.most_supports), torch.inf),
         )
         return added(free, rows, reading.layer(rows))
 
