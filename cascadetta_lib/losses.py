@@ -1,6 +1,4 @@
-"""What the objectives and the methods minimise and report: entropies of predictions, and TTT's
-rotation task.
-"""
+"""Losses: entropies of predictions, and TTT's rotation task."""
 
 import math
 
@@ -12,7 +10,7 @@ from cascadetta_lib.models import Outputs
 
 
 def log_probabilities(logits: Tensor) -> Tensor:
-    """ln softmax(logits), (B, C) → (B, C), with −10,000 in the place of −∞.
+    """Return ln softmax(logits), (B, C) → (B, C), with −10,000 in the place of −∞.
 
     So a class that a network masks by −∞ adds 0 to an entropy, not 0·(−∞): exp(−10,000) is 0 too.
     """
@@ -21,14 +19,14 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Shannon entropy of softmax(logits) in nats: (B, C) → (B,)."""
+    """Return the Shannon entropy of softmax(logits) in nats: (B, C) → (B,)."""
     log_p = log_probabilities(logits)
     return -(log_p.exp() * log_p).sum(1)
 
 
 def entropy_of_mean(logits: Tensor) -> Tensor:
-    """Entropy of the mean of softmax(logits) over the batch, (B, C) → a scalar in nats: 0 where all
-    have one class.
+    """Return the entropy of the mean of softmax(logits) over the batch, (B, C) → a scalar in
+    nats: 0 where all have one class.
     """
     # By logarithms, since the gradient of −p·ln p is infinite at p = 0, where the mean of a
     # collapsed head rounds to.
@@ -37,8 +35,9 @@ def entropy_of_mean(logits: Tensor) -> Tensor:
 
 
 def averaging(chosen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Weights (B,) for a mean over the chosen ones of B examples, bool (B,): they sum to 1, or to 0
-    where none is chosen. They have the dtype of the values, or float32 where that is less precise.
+    """Return weights (B,) for a mean over the chosen ones of B examples, bool (B,): they sum to 1,
+    or to 0 where none is chosen. They have the dtype of the values, or float32 where that is less
+    precise.
 
     Weights take the place of a boolean index, whose size would have to be read from the device.
     """
@@ -46,8 +45,8 @@ def averaging(chosen: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def information_loss(logits: Tensor, diversity: float) -> Tensor:
-    """Mean entropy less `diversity` times the entropy of the mean prediction: logits (B, C) → a
-    scalar in nats.
+    """Return the mean entropy less `diversity` times the entropy of the mean prediction: logits
+    (B, C) → a scalar in nats.
 
     0 is the paper's entropy; 1 is the negative mutual information of x and the predicted class,
     which predicting one class for every x does not minimise.
@@ -57,9 +56,9 @@ def information_loss(logits: Tensor, diversity: float) -> Tensor:
 
 
 def describe(outputs: Outputs) -> dict[str, Tensor]:
-    """What one batch tells of θ_m and θ_a, as scalars: the mean entropy of z and of a and that of
-    a's mean prediction, in nats, and their agreement, the share with argmax a = argmax z. Without
-    θ_a the last three are missing.
+    """Describe θ_m and θ_a on a batch by scalars: the mean entropies of z and of a and the entropy
+    of a's mean prediction, in nats, and their agreement, the share of examples with argmax a =
+    argmax z. Without θ_a the last three are missing.
 
     A collapsed θ_a has entropy_auxiliary and entropy_of_mean_auxiliary near 0 and agreement near
     1/C.
@@ -83,7 +82,7 @@ def rotate_randomly(x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tens
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Logits of half precision in float32, which a loss is computed in; float32 and float64 as they
+    """Return logits of half precision in float32, in which losses are computed, and others as they
     are.
     """
     return logits.to(torch.promote_types(logits.dtype, torch.float32))

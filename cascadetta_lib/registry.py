@@ -11,8 +11,8 @@ Entry = TypeVar("Entry")
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str:
-    """For an error message: what is allowed, of many names the nearest few, and which one `value`
-    may have meant.
+    """Say, for an error message, which names are allowed and which one `value` may have meant. Of
+    many names only the nearest few are listed.
     """
     allowed = list(allowed)
     close = difflib.get_close_matches(value.lower(), allowed, n=1, cutoff=0.5)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 
 def generator_for(x: Tensor, generator: torch.Generator) -> torch.Generator:
-    """The generator of draws on the device of x: `generator` itself on its own, else one whose seed
-    it draws.
+    """Return the generator of draws on the device of x: `generator` itself on its own, else one
+    whose seed it draws.
     """
     if generator.device.type == x.device.type:
         return generator

@@ -67,8 +67,8 @@ def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float
 
 
 def high_pass(waveforms: Tensor, cutoff: Tensor, order: Tensor) -> Tensor:
-    """Butterworth high-pass filter of waveforms (N, L) with `cutoff` (N,) in Hz and `order` (N,), 2
-    to 4.
+    """Filter waveforms (N, L) by a Butterworth high-pass with `cutoff` (N,) in Hz and `order` (N,),
+    2 to 4.
 
     The result is that of scipy.signal.sosfilt with a filter that has settled on the first sample,
     which is how audiomentations calls it. It is computed in the frequency domain as H = 1/B(1/s),

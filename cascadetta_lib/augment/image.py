@@ -28,8 +28,8 @@ PADDING = 4
 def augmix(
     images: Tensor, generator: torch.Generator, *, severity: float, shared: bool = False
 ) -> Tensor:
-    """AugMix on uint8 images (N, 3, H, W): (1 − m)·x + m·Σ_k w_k·chain_k(x), w ~ Dirichlet(1), m ~
-    Beta(1, 1).
+    """Apply AugMix to uint8 images (N, 3, H, W): (1 − m)·x + m·Σ_k w_k·chain_k(x), w ~
+    Dirichlet(1), m ~ Beta(1, 1).
 
     severity: the level of an operation is uniform between 0.1 and the severity, on a scale on which
         10 is the strongest. AugMix's own severity is 3, and that of the paper's release −1. shared:
@@ -122,8 +122,8 @@ def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def take_pixels(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """The pixels of x (N, C, H, W) at `rows` and `columns`, int64, which together broadcast to (N,
-    H', W').
+    """Return the pixels of x (N, C, H, W) at `rows` and `columns`, int64, which together broadcast
+    to (N, H', W').
     """
     places = rows * x.shape[3] + columns
     taken = x.flatten(2).gather(2, places.flatten(1)[:, None].expand(-1, x.shape[1], -1))
@@ -131,8 +131,9 @@ def take_pixels(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def crop_and_flip(x: Tensor, generator: torch.Generator, *, black: float = 0) -> Tensor:
-    """A random crop of each image of x (N, C, H, W), padded by PADDING pixels of value `black`, to
-    its own size, and with probability 0.5 its mirror image; any dtype."""
+    """Crop each image of x (N, C, H, W) at random to its own size, after padding it by PADDING
+    pixels of value `black`, and mirror it with probability 0.5. Any dtype.
+    """
     count, _, height, width = x.shape
     device = x.device
     generator = generator_for(x, generator)

@@ -46,9 +46,10 @@ each .zip file.
 
 @dataset("amazon", "text", folder="may")
 def load_amazon(argument: str, options: TextOptions) -> Dataset:
-    """The raw reviews in the folder `argument`, or in sorted_data_acl of the data folder,
+    """Load the raw reviews in the folder `argument`, or in sorted_data_acl of the data folder,
     downloaded if need be. DataMissing where a file is missing, ValueError where one holds no
-    reviews."""
+    reviews.
+    """
     folder = Path(argument).expanduser()
     if (
         not argument
@@ -88,7 +89,7 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
 
 
 def _files(folder: Path, domain: str) -> list[Path]:
-    """The files of a domain's reviews."""
+    """Return the files of a domain's reviews."""
     place = folder / domain
     if domain == "kitchen" and not place.is_dir():
         place = folder / "kitchen_&_housewares"
@@ -106,8 +107,9 @@ def _files(folder: Path, domain: str) -> list[Path]:
 
 
 def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
-    """The reviews of some files, and the number of those that are skipped, which have no word or no
-    rating. ValueError for a file without a usable review."""
+    """Return the reviews of some files, and the number of those that are skipped, which have no
+    word or no rating. ValueError for a file without a usable review.
+    """
     texts = list[str]()
     labels = list[int]()
     skipped = 0
@@ -134,16 +136,19 @@ def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
 
 
 def _field(review: str, tag: str) -> str:
-    """What stands between a tag and its closing one, or the end of the review; nothing where the
-    tag is missing. HTML's entities are resolved, and control characters become spaces."""
+    """Return the text between a tag and its closing one, or up to the end of the review. It is
+    empty where the tag is missing. HTML's entities are resolved, and control characters become
+    spaces.
+    """
     inside = review.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].partition("</review>")[0]
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", html.unescape(inside).replace("’", "'")).strip()
 
 
 def wordnet_synonyms(data_folder: str) -> FindSynonyms:
-    """A function from a word to its synonyms in alphabetical order; a stop word has none. It opens
-    WordNet, which takes seconds, or downloads it at the first question, because features that are
-    kept need none."""
+    """Return a function from a word to its synonyms in alphabetical order; a stop word has none. It
+    opens WordNet, which takes seconds, or downloads it at the first question, because features that
+    are kept need none.
+    """
     folder = Path(data_folder).expanduser().resolve() / "nltk_data"
 
     @cache

@@ -65,8 +65,8 @@ def load_amazon_counts(argument: str, options: TextOptions) -> Dataset:
 
 
 def read_counts(path: Path) -> Counts:
-    """The counts, float32 CSR (N, 5000), and labels, int64 (N,), of one file. ValueError where it
-    is not as it must be.
+    """Return the counts, float32 CSR (N, 5000), and labels, int64 (N,), of one file. ValueError
+    where it is not as it must be.
     """
     from sklearn.datasets import load_svmlight_file
 

@@ -1,4 +1,4 @@
-"""What a dataset is: one labelled source domain and named target domains.
+"""The base of all datasets: one labelled source domain and named target domains.
 
 `Split.x` holds the *stored* form of the examples (of images, uint8). `weak_augment` and `randomise`
 map a stored form to a stored form, and `prepare` maps it to the network's input.
@@ -44,13 +44,15 @@ CHECKSUM = "sha256"
 
 
 class DataMissing(Exception):
-    """Data are not there and cannot be fetched. The message says which, where from, and where to
-    put them.
+    """Raised where data are not there and cannot be fetched. The message says which, where from,
+    and where to put them.
     """
 
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """How a dataset is cut and served. A modality adds its own fields in a subclass."""
+    """The options by which a dataset is cut and served. A modality adds its own fields in a
+    subclass.
+    """
 
     folder: str = Field("data", description="the data folder")
     device: str = Field("cpu", description="where the examples are kept: cpu or cuda")
@@ -88,7 +90,7 @@ class Dataset(ABC):
 
     unit: what the examples are, in the plural.
     vocabulary: the target domains that a stream may name.
-    name: see `cascadetta_lib.data.identity`.
+    name: see `DatasetName.key`.
     source: where the data come from, in words; it is printed beside every number.
     domain_source: the same of the target domains.
     fingerprint: hash of all training and test examples, part of every key in the store.
@@ -143,19 +145,18 @@ class Dataset(ABC):
 
     @abstractmethod
     def domain(self, name: str, severity: int) -> Split:
-        """The examples of one target domain. Adaptation does not see their labels; these only serve
-        to measure.
-        """
+        """Return the examples of a target domain. Their labels only serve to measure."""
 
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """The augmentation that every objective trains with: for images crop and flip, where the
-        options say so; else none, because the paper augments text and speech in no other way than
-        by domain randomisation."""
+        """Apply the augmentation that every objective trains with. Images are cropped and flipped
+        where the options say so. Text and speech stay as they are, because the paper augments them
+        by domain randomisation alone.
+        """
         return x
 
     @abstractmethod
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Domain randomisation in stored form, π ~ Ψ of Sec. 4.2."""
+        """Apply domain randomisation to examples in stored form, π ~ Ψ of Sec. 4.2."""
 
     @abstractmethod
     def prepare(self, x: Tensor) -> Tensor:
@@ -170,7 +171,7 @@ class Dataset(ABC):
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> str:
-    """SHA-256 over shapes, dtypes and bytes of `tensors`, cut to 16 hexadecimal digits."""
+    """Hash shapes, dtypes and bytes of `tensors`: 16 hexadecimal digits of SHA-256."""
     digest = hashlib.sha256()
     for tensor in tensors:
         array = tensor.detach().cpu().contiguous().numpy()
@@ -213,7 +214,7 @@ def split_source(
 
 
 def _bytes_of(x: Tensor) -> list[bytes]:
-    """The bytes of each example of x (N, ...)."""
+    """Return the bytes of each example of x (N, ...)."""
     return [example.tobytes() for example in x.cpu().numpy()]
 
 
@@ -260,8 +261,8 @@ def set_aside(path: Path, reason: str) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an .npz file, without unpickling anything. ValueError where the file cannot be
-    read.
+    """Return all arrays of an .npz file, without unpickling anything. ValueError where the file
+    cannot be read.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -273,8 +274,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays that an earlier call kept in the .npz file `path`, or those that `make` returns
-    and that are kept from then on, with a warning where they cannot be.
+    """Return the arrays that an earlier call kept in the .npz file `path`, or those that `make`
+    returns and that are kept from then on, with a warning where they cannot be.
 
     The file holds a SHA-256 of its own place and of the arrays. A file that is damaged, or that
     holds anything else than what was kept under this name, is set aside and made again.
@@ -320,7 +321,9 @@ def kept_array(
 
 
 def _checksum(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of the last two parts of `path` and of names, dtypes, shapes and bytes of arrays."""
+    """Hash, by SHA-256, the last two parts of `path` and of names, dtypes, shapes and bytes of
+    arrays.
+    """
     digest = hashlib.sha256(f"{path.parent.name}/{path.name}".encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -360,7 +363,9 @@ def mapped_array(
 
 
 def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
-    """SHA-256 over the places in `folder` and the bytes of the files `paths`, in their order."""
+    """Hash, by SHA-256, the places in `folder` and the bytes of the files `paths`, in their
+    order.
+    """
 
     def hashed(path: Path) -> str:
         with path.open("rb") as file:
@@ -375,9 +380,9 @@ def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
 
 
 def code_version(*modules: str) -> str:
-    """A hash of the source of `modules` (of all files of a package), as 8 hexadecimal digits. It is
-    part of the name under which what they make is kept, so that nothing is reused that their
-    earlier code has made."""
+    """Hash the source of `modules` (of all files of a package): 8 hexadecimal digits. Kept files
+    have it in their names, so that a change of the code makes them anew.
+    """
     paths = [Path(str(sys.modules[name].__file__)) for name in modules]
     files = [
         sorted(path.parent.glob("[!.]*.*")) if path.stem == "__init__" else [path] for path in paths

@@ -113,7 +113,7 @@ dataset("cifar100", "image")(lambda _, options: load_cifar("CIFAR-100", options)
 def _read_archive(
     title: str, reader: Any, data_folder: str
 ) -> tuple[tuple[str, ...], Split, Split]:
-    """Class names, training and test images of the public archive, downloaded if need be."""
+    """Return class names, training and test images of the public archive, downloaded if need be."""
     unpacked = fetch(
         title, [reader.url], data_folder, f"md5:{reader.tgz_md5}", "170 MB", reader.base_folder
     )
@@ -132,7 +132,7 @@ def _read_archive(
 
 
 def _read_copy(folder: Path) -> tuple[Split, Split]:
-    """Training and test images of the whole copy of CIFAR-100 in `folder`."""
+    """Return training and test images of the whole copy of CIFAR-100 in `folder`."""
     splits = {name: read_images(folder / f"{name}.npz") for name in COPY}
     for name, split in splits.items():
         found = unordered_fingerprint(split)
@@ -146,7 +146,9 @@ def _read_copy(folder: Path) -> tuple[Split, Split]:
 
 
 def unordered_fingerprint(split: Split) -> str:
-    """A hash of all pairs of image and label, whatever order they are in: 16 hexadecimal digits."""
+    """Return a hash of all pairs of image and label, whatever order they are in: 16 hexadecimal
+    digits.
+    """
     pairs = sorted(
         f"{label} {hashlib.sha256(image.data).hexdigest()}"
         for image, label in zip(split.x.numpy(), split.y.tolist(), strict=True)
@@ -157,8 +159,8 @@ def unordered_fingerprint(split: Split) -> str:
 def read_cifar_c(
     folder: Path, size: int, corruption: str, severity: int, count: int | None
 ) -> Split:
-    """The first `count` images of a domain, from an array that holds `size` images of each of the
-    five severities.
+    """Return the first `count` images of a domain, from an array that holds `size` images of each
+    of the five severities.
     """
     try:  # the arrays stay on the disk until rows of them are read
         images, labels = (

@@ -1,5 +1,4 @@
-"""How a public file or archive gets into the data folder: `fetch` finds, downloads, checks and
-unpacks it.
+"""Public files and archives for the data folder: `fetch` finds, downloads, checks and unpacks it.
 
 Only what is whole is used: pooch renames a download after it has checked its hash, and an archive
 is unpacked beside its place and renamed when all of it is there. A lock keeps several jobs from
@@ -30,7 +29,7 @@ def fetch(
     contents: Sequence[str] = (),
     describe: Callable[[Path], str] | None = None,
 ) -> Path:
-    """The path of an unpacked archive inside `folder`.
+    """Return the path of an unpacked archive inside `folder`.
 
     It is used if it is there. Otherwise the archive is unpacked, and downloaded if it is not in
     `folder` either.

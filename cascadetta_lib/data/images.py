@@ -1,4 +1,4 @@
-"""What all image datasets share: clean images and corrupted domains, kept as uint8 (N, 3, H, W) on
+"""The base of the image datasets: clean images and corrupted domains, kept as uint8 (N, 3, H, W) on
 the device.
 
 The corrupted images come from the dataset's -C archive where there is one, and otherwise from
@@ -59,7 +59,9 @@ class Archive:
 
 
 class ImageOptions(Options):
-    """How images are augmented and scaled. The defaults are those of the profile `paper`."""
+    """The options by which images are augmented and scaled. The defaults are those of the profile
+    `paper`.
+    """
 
     input_scaling: Literal["symmetric", "unit"] = Field(
         "symmetric", description="(x/255 − 0.5)/0.5, or x/255"
@@ -105,8 +107,8 @@ class ImageDataset(Dataset):
         return {"classes": self.classes, "architecture": self.architecture}
 
     def domain(self, name: str, severity: int) -> Split:
-        """The first `options.test_size` images under a corruption of severity 1..5; ValueError for
-        any other.
+        """Return the first `options.test_size` images under a corruption of severity 1..5;
+        ValueError for any other.
 
         HELD_OUT_CORRUPTIONS are applied to the held-out source images, so that what is chosen by
         them has not seen the test images. What is generated is kept in the data folder.

@@ -32,7 +32,7 @@ def fit_msda(x: Tensor, *, layers: int, probability: float) -> list[Tensor]:
 
 
 def apply_msda(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """The examples x, float32 (N, D), and the h of each layer, of the same shape."""
+    """Return the examples x, float32 (N, D), and the h of each layer, of the same shape."""
     outputs = [x]
     for weight in weights:
         outputs.append(torch.addmm(weight[:, -1], outputs[-1], weight[:, :-1].T).tanh_())

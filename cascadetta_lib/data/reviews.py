@@ -1,4 +1,4 @@
-"""What all text datasets share: reviews of one source and three target domains, kept as a table of
+"""The base of the text datasets: reviews of one source and three target domains, kept as a table of
 features.
 
 The stored form of a review is its row, an int64, which `prepare` looks up. Each EDA version of a
@@ -41,8 +41,9 @@ CHUNK = 4096  # rows that mSDA maps at a time
 
 
 class TextOptions(Options):
-    """How text becomes features. The defaults are the paper's values, where the paper gives
-    them."""
+    """The options by which text becomes features. The defaults are the paper's values, where the
+    paper gives them.
+    """
 
     synthetic_shift: float = Field(
         0.5, ge=0, le=1, description="reviews: share of opinions in a domain's own words"
@@ -75,9 +76,9 @@ class Reviews(NamedTuple):
 
 
 def mixed_places(labels: Tensor, seed: int) -> Split:
-    """The places of reviews in a mixed order, and their labels. A domain has a seed of its own:
-    files hold one class after the other, so with one for all, the batches of all domains would have
-    the same labels.
+    """Return the places of reviews in a mixed order, and their labels. A domain has a seed of its
+    own: files hold one class after the other, so with one for all, the batches of all domains would
+    have the same labels.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     return Split(order, labels[order])
@@ -116,8 +117,9 @@ class TextDataset(Dataset):
         return {"classes": self.classes, "inputs": self.bank.shape[1]}
 
     def domain(self, name: str, severity: int = 1) -> Split:
-        """The first `options.test_size` reviews of a target domain in a fixed mixed order, or of
-        the held-out source reviews. Text has no severities."""
+        """Return the first `options.test_size` reviews of a target domain in a fixed mixed order,
+        or of the held-out source reviews. Text has no severities.
+        """
         return self.domains[name]
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -155,8 +157,8 @@ def make_text_dataset(
     class_names: tuple[str, ...] = ("negative", "positive"),
     **fields: Any,
 ) -> TextDataset:
-    """The dataset of all reviews of the source (`train`) and of the target domains, cut as the
-    options say.
+    """Make the dataset of all reviews of the source (`train`) and of the target domains, cut as
+    the options say.
 
     recognised: whether the reviews are the paper's; the dataset is recognised if, besides, none of
     them is cut away. fields: name, domain_source and compare_with of `TextDataset`.
@@ -319,8 +321,9 @@ def _as_bytes(texts: Iterable[str]) -> Tensor:
 
 
 def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions) -> np.ndarray:
-    """The features of all rows: those of `parts[0]`, of its EDA versions, and of the other
-    parts."""
+    """Return the features of all rows: those of `parts[0]`, of its EDA versions, and of the other
+    parts.
+    """
     generator = torch.Generator().manual_seed(EDA_SEED)
     versions = [
         " ".join(eda(words(text), options.eda_strength, generator, synonyms.find)[1])
@@ -333,8 +336,8 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions
 
 
 def _with_msda(counts: Any, fitted_rows: int, options: TextOptions) -> np.ndarray:
-    """Counts (CSR) as dense features and, beside them, their mSDA, which is fitted on the first
-    rows.
+    """Return counts (CSR) as dense features and, beside them, their mSDA, which is fitted on the
+    first rows.
     """
     if not options.msda_layers:
         return counts.toarray()
@@ -353,8 +356,8 @@ def _with_msda(counts: Any, fitted_rows: int, options: TextOptions) -> np.ndarra
 
 
 def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any:
-    """Counts (float32 CSR) of the `size` most frequent unigrams and bigrams of `fitted` in these
-    and in `others`.
+    """Return counts (float32 CSR) of the `size` most frequent unigrams and bigrams of `fitted` in
+    these and in `others`.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 

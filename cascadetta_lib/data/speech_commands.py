@@ -64,8 +64,8 @@ WHOLE = (30, 64_721)  # words and utterances of the archive
 
 @dataset("speech_commands", "speech", folder="may")
 def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
-    """The words in the folder `argument` or, downloaded if need be, in SpeechCommands of the data
-    folder.
+    """Load the words in the folder `argument` or, downloaded if need be, in SpeechCommands of the
+    data folder.
 
     DataMissing if lists or background noise are missing, ValueError if what is there cannot be
     used."""
@@ -214,8 +214,9 @@ def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
 
 
 def read_recording(path: Path) -> np.ndarray | None:
-    """The samples of a file as int16 (L,) at 16 kHz, of one channel. None if it cannot be read,
-    holds no numbers or has a sampling rate that no recorder has."""
+    """Return the samples of a file as int16 (L,) at 16 kHz, of one channel. None if it cannot be
+    read, holds no numbers or has a sampling rate that no recorder has.
+    """
     import soundfile
     from torchaudio.functional import resample
 

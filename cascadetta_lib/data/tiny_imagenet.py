@@ -110,7 +110,8 @@ class Clean(NamedTuple):
 
 
 def list_clean(folder: Path) -> Clean:
-    """All files of the unpacked archive. A label is the place of a class in the sorted WordNet ids.
+    """Return all files of the unpacked archive. A label is the place of a class in the sorted
+    WordNet ids.
 
     DataMissing where files are missing.
     """
@@ -154,7 +155,7 @@ def _read_clean(listed: Clean) -> dict[str, np.ndarray]:
 
 
 def _images_of(place: Path) -> list[Path]:
-    """The images of one domain of the -C archive, class by class."""
+    """Return the images of one domain of the -C archive, class by class."""
     return sorted(place.glob("*/*.JPEG"))
 
 
@@ -184,8 +185,8 @@ def _read_domain(
 
 
 def _decode(paths: Iterable[str | Path]) -> np.ndarray:
-    """The images as uint8 (N, 3, H, W). Several threads read them, since decoding releases Python's
-    lock.
+    """Return the images as uint8 (N, 3, H, W). Several threads read them, since decoding releases
+    Python's lock.
     """
 
     def decode(path: str | Path) -> np.ndarray:

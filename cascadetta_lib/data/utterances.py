@@ -1,4 +1,4 @@
-"""What all speech datasets share: one-second utterances, the log-mel spectrograms that the network
+"""The base of the speech datasets: one-second utterances, the log-mel spectrograms that the network
 sees, five domains.
 
 An utterance is stored as int16 (16000,), one second at 16 kHz, on the device. Domains and
@@ -54,7 +54,7 @@ DOMAINS = tuple(RANGES)
 
 
 class SpeechOptions(Options):
-    """How speech is augmented; the default is audiomentations', as in the paper."""
+    """The options of speech augmentation. The default is audiomentations', as in the paper."""
 
     augmentation_probability: float = Field(
         0.5, ge=0, le=1, description="probability of each training augmentation"
@@ -86,8 +86,9 @@ class SpeechDataset(Dataset):
         return Split(log_mel(self.held_out.x), self.held_out.y)
 
     def domain(self, name: str, severity: int = 1) -> Split:
-        """The first `options.test_size` test utterances in a domain, or unchanged as `clean`:
-        spectrograms, float32 (N, 1, 32, 32) in dB. Speech has no severities."""
+        """Return the first `options.test_size` test utterances in a domain, or unchanged as
+        `clean`: spectrograms, float32 (N, 1, 32, 32) in dB. Speech has no severities.
+        """
         test = self.test.take(slice(self.options.test_size))
         if name == SOURCE_DOMAIN:
             return Split(log_mel(test.x), test.y)
@@ -110,8 +111,8 @@ class SpeechDataset(Dataset):
         return to_device(Split(torch.from_numpy(kept), test.y), self.options.device)
 
     def example(self, name: str, index: int) -> Tensor:
-        """A test utterance, clean or in a domain of waveforms, to listen to: float32 (16000,),
-        clipped to [−1, 1].
+        """Return a test utterance, clean or in a domain of waveforms, to listen to: float32
+        (16000,), clipped to [−1, 1].
         """
         waveform = as_float(self.test.x[index])
         if name != SOURCE_DOMAIN:
@@ -119,8 +120,8 @@ class SpeechDataset(Dataset):
         return waveform.clamp(-1, 1).cpu()
 
     def _drawn(self, name: str, part: slice) -> tuple[Tensor, Tensor, Tensor]:
-        """A part of the test utterances and, for each of them, the domain's value and a second of
-        noise.
+        """Return a part of the test utterances and, for each of them, the domain's value and a
+        second of noise.
         """
         # Domains have seeds of their own. With one for all, an utterance of low pitch would be one
         # of little noise. The draw is for all utterances, so that an utterance meets the same one
@@ -165,7 +166,8 @@ def make_speech_dataset(
     recognised: bool = False,
     **fields: Any,
 ) -> SpeechDataset:
-    """The dataset of all its utterances (int16 (N, 16000), on the CPU), cut as the options say.
+    """Make the dataset of all its utterances (int16 (N, 16000), on the CPU), cut as the options
+    say.
 
     held_out: the data's own validation split, which is used whole, so that no fraction is set
     aside. noise: seconds of background noise, int16 (K, 16000).
@@ -201,8 +203,8 @@ def as_int16(waveforms: Tensor) -> Tensor:
 
 
 def log_mel(waveforms: Tensor) -> Tensor:
-    """Log-mel spectrograms of waveforms (N, 16000), int16 or float in [−1, 1]: float32 (N, 1, 32,
-    32) in dB.
+    """Return log-mel spectrograms of waveforms (N, 16000), int16 or float in [−1, 1]: float32 (N,
+    1, 32, 32) in dB.
 
     The result is that of librosa's `power_to_db(melspectrogram(..., n_fft=2048, hop_length=512,
     n_mels=32), ref=np.max)`: power in Slaney's mel bands, in dB relative to the utterance's own
@@ -269,7 +271,7 @@ def _frames_at(frames: Tensor, position: Tensor) -> Tensor:
 
 
 def change_waveforms(name: str, waveforms: Tensor, value: Tensor, noise: Tensor) -> Tensor:
-    """The waveforms themselves, in the domain amplitude, pitch or noise: (N, 16000).
+    """Return the waveforms themselves, in the domain amplitude, pitch or noise: (N, 16000).
 
     amplitude: not clipped, as in the public recipe. It hardly changes `log_mel`, which is relative
         to the utterance's own maximum, so this domain is as good as no shift, whatever the paper's

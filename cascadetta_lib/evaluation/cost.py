@@ -1,4 +1,4 @@
-"""What a method costs: the work of a step, and what it keeps beside the network."""
+"""Measure what a method costs: the work of a step, and the memory beside the network."""
 
 from collections.abc import Sequence
 
@@ -51,6 +51,6 @@ def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list
 
 
 def _tensors(module: torch.nn.Module) -> dict[int, Tensor]:
-    """The tensors of a module's state by their identity."""
+    """Return the tensors of a module's state by their identity."""
     state = module.state_dict(keep_vars=True).values()
     return {id(value): value for value in state if isinstance(value, Tensor)}

@@ -1,4 +1,4 @@
-"""How far a method has moved what it adapts: what tells a small step from no step."""
+"""Measure how far a method has moved what it adapts, to tell a small step from no step."""
 
 from typing import NamedTuple
 

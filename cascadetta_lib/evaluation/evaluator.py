@@ -46,7 +46,7 @@ ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxil
 
 
 class Evaluation(NamedTuple):
-    """What a method did on a stream.
+    """The record of a method on a stream.
 
     batches: a row per batch; of a mixed stream, a row per domain in a batch. Its columns:
 

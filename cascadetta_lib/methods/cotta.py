@@ -57,8 +57,8 @@ class CoTTA(WithCopies, WithMemory):
 
     @torch.no_grad()
     def target(self, x: Tensor) -> Outputs:
-        """The teacher's logits: on x where the anchor is sure, else their mean over augmented
-        copies.
+        """Return the teacher's logits: on x where the anchor is sure, else their mean over
+        augmented copies.
         """
         copies = self.copies_of(x)
         on_x = as_outputs(self.teacher(x))

@@ -1,4 +1,4 @@
-"""What a study must know of a method before it is made."""
+"""The class attributes of a method, which a study reads before it makes one."""
 
 from collections.abc import Mapping
 from typing import ClassVar

@@ -10,7 +10,7 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 
 class Reading(NamedTuple):
-    """What a forward pass gave: `outputs`, the features (B, D), and the layer that took them."""
+    """The result of a forward pass: `outputs`, features (B, D), and the layer that took them."""
 
     outputs: Outputs
     features: Tensor

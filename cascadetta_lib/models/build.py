@@ -1,4 +1,4 @@
-"""What a network is made from: its configuration per modality, and a fresh network from a seed."""
+"""Networks from their configuration, per modality, and a seed."""
 
 from typing import Annotated, Literal
 

@@ -23,15 +23,16 @@ class Outputs(NamedTuple):
     auxiliary: Tensor | None
 
     def detached(self) -> "Outputs":
-        """The same without a gradient."""
+        """Return the same logits without a gradient."""
         auxiliary = None if self.auxiliary is None else self.auxiliary.detach()
         return Outputs(self.main.detach(), auxiliary)
 
 
 def as_outputs(result: Any) -> Outputs:
-    """What a model returned, as Outputs. A network of somebody's own may return its logits (B, C),
-    an object with the attribute `logits`, or a tuple whose first element they are; TypeError for
-    anything else."""
+    """Return what a model returned as Outputs. A network of somebody's own may return its logits
+    (B, C), an object with the attribute `logits`, or a tuple whose first element they are;
+    TypeError for anything else.
+    """
     if isinstance(result, Outputs):
         return result
     logits = getattr(result, "logits", result)

@@ -163,7 +163,7 @@ def statistics_of(module: nn.Module) -> Iterator[RememberedStatistics]:
 
 @contextmanager
 def keep_statistics(module: nn.Module) -> Iterator[None]:
-    """Inside, predictions may be remembered; on leaving all is as before."""
+    """Undo, on leaving `with`, what predictions inside it have made a module remember."""
     kept = [(given, given.mean.clone(), given.variance.clone()) for given in statistics_of(module)]
     try:
         yield
@@ -174,7 +174,7 @@ def keep_statistics(module: nn.Module) -> Iterator[None]:
 
 
 def _is_compiled(module: nn.Module) -> bool:
-    """Whether torch.compile made the module, or compiled it in place."""
+    """Return whether torch.compile made the module, or compiled it in place."""
     return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
 
 

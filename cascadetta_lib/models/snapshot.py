@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Snapshot:
-    """What a module holds now. `restore` writes it back into the same tensors.
+    """A copy of a module's state. `restore` writes it back into the same tensors.
 
     values: copies of the entries of its state_dict, by name.
     """

@@ -1,5 +1,4 @@
-"""What a network is pre-trained for: the objectives, the losses that they are made of, and the
-training's settings.
+"""The objectives of pre-training, their losses, and the settings of a training.
 
 Every objective has a supervised loss, the cross-entropy of z, and most have a self-supervised one:
 the entropy of a (of z where there is no θ_a), or the rotation task of TTT. Algorithm 1 (meta.py)
@@ -20,9 +19,10 @@ from cascadetta_lib.models import Parallel
 
 
 class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """How to train, for a number of epochs or of iterations. SGD has Nesterov momentum 0.9
-    (appendix). The defaults are the reading of the paper for images that can reach its ERM and
-    AdaBN rows: the release's."""
+    """The settings of a training, for a number of epochs or of iterations. SGD has Nesterov
+    momentum 0.9 (appendix). The defaults are the reading of the paper for images that can reach its
+    ERM and AdaBN rows: the release's.
+    """
 
     epochs: int | None = Field(
         75, ge=1, description="passes over the source; null where the iterations are counted"
@@ -140,7 +140,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def training_for(objective: str, training: Training) -> Training:
-    """`training` with what `objective` trains by instead."""
+    """Return `training` with the settings that `objective` replaces."""
     return training.model_copy(update=dict(OBJECTIVES[objective].recipe))
 
 
@@ -163,9 +163,10 @@ PAPER = Objective()  # the paper's losses
 
 
 def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tensor, Tensor]:
-    """The supervised loss of one half by the objective `kind` (cross-entropy of z, and what the
-    objective adds), and the self-supervised one (mean entropy of a, of z without θ_a, or rotation);
-    scalars in nats."""
+    """Return the supervised loss of one half by the objective `kind` (cross-entropy of z, and what
+    the objective adds), and the self-supervised one (mean entropy of a, of z without θ_a, or
+    rotation); scalars in nats.
+    """
     outputs = model(half.x)
     z = at_least_float32(outputs.main)
     a = outputs.auxiliary
@@ -183,8 +184,8 @@ def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tenso
 
 
 def self_supervised_loss(model: nn.Module, half: Half, kind: Objective = PAPER) -> Tensor:
-    """The self-supervised loss alone; for the rotation task, nothing but the rotated images meets
-    the network.
+    """Return the self-supervised loss alone; for the rotation task, nothing but the rotated images
+    meets the network.
     """
     return (
         losses(model, half, kind)[1]

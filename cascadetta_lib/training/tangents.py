@@ -22,7 +22,9 @@ Moment = tuple[int, int]
 
 
 class UnknownFunctionError(Exception):
-    """The way to the loss has something whose tangent is not known here; the message says what."""
+    """Raised where the way to the loss has a function whose tangent is not known; the message names
+    it.
+    """
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class Tape(TorchFunctionMode):
         return output
 
     def derivative(self, loss: Tensor, along: Mapping[Tensor, Tensor]) -> Tensor:
-        """The derivative of a recorded loss, a scalar, when each parameter θ in `along` moves in
-        its direction θ̇: Σ ⟨∂L/∂θ, θ̇⟩, a scalar that can be differentiated once more.
+        """Return the derivative of a recorded loss, a scalar, when each parameter θ in `along`
+        moves in its direction θ̇: Σ ⟨∂L/∂θ, θ̇⟩, a scalar that can be differentiated once more.
 
         Raises UnknownFunctionError where a function between the parameters and the loss has no
         rule, where a tensor was made by none that was recorded, and where a value that a rule needs
@@ -76,7 +78,7 @@ class Tape(TorchFunctionMode):
         return tangents.get(_moment(loss), torch.zeros_like(loss))
 
     def _on_the_way_to(self, loss: Tensor) -> list[Call]:
-        """The calls that the loss depends on, in their order."""
+        """Return the calls that the loss depends on, in their order."""
         made = {call.result for call in self.calls}
         needed = {_moment(loss)}
         found = list[Call]()
@@ -96,7 +98,7 @@ def _moment(x: Tensor) -> Moment:
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:
-    """The tensors in arguments, which may be nested."""
+    """Return the tensors in arguments, which may be nested."""
     if isinstance(tree, Tensor):
         yield tree
     elif isinstance(tree, dict):
@@ -115,7 +117,7 @@ Known = Mapping[int, Tensor]
 
 
 def _tangent(call: Call, known: Known) -> Tensor:
-    """The tangent of the call's output, by the rule of its function."""
+    """Return the tangent of the call's output, by the rule of its function."""
     rule = RULES.get(call.function)
     arguments = {id(x) for x in (*call.args, *call.kwargs.values())}
     if rule is None or not known.keys() <= arguments:
@@ -132,7 +134,7 @@ def _must_be_unchanged(call: Call, *tensors: Tensor | None) -> None:
 
 
 def _linear(call: Call, known: Known) -> Tensor:
-    """A function that is linear in its first argument and has no other tensor."""
+    """The tangent of a function that is linear in its first argument and has no other tensor."""
     x, *rest = call.args
     if known.keys() != {id(x)} or call.kwargs.get("value"):  # padding by another value than 0
         raise UnknownFunctionError(f"{_name(call)} is not linear as it was called")
@@ -158,7 +160,7 @@ def _masked_fill(call: Call, known: Known) -> Tensor:
 
 
 def _affine(call: Call, known: Known) -> Tensor:
-    """A convolution or a linear layer, W x + b: its tangent is W ẋ + Ẇ x + ḃ."""
+    """The tangent of a convolution or a linear layer, W x + b: W ẋ + Ẇ x + ḃ."""
     x, weight, *rest = call.args
     bias = (rest or [call.kwargs.get("bias")])[0]
     options = rest[1:]
@@ -227,7 +229,7 @@ def _by_double_backward(call: Call, known: Known) -> Tensor:
 
 
 def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance (by n) of each channel of x (B, C, …): two tensors (C,)."""
+    """Return mean and variance (by n) of each channel of x (B, C, …): two tensors (C,)."""
     if x.device.type == "cpu":
         # One pass over x, where var_mean takes several for channels that lie last in memory.
         mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
@@ -311,7 +313,9 @@ def _combination(constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def _named(*names: str) -> list[Callable[..., Any]]:
-    """The functions of torch and the methods of Tensor of these names, as far as there are any."""
+    """Return the functions of torch and the methods of Tensor of these names, as far as there are
+    any.
+    """
     places = (torch, Tensor)
     return [getattr(place, name) for name in names for place in places if hasattr(place, name)]
 

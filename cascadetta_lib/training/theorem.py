@@ -33,8 +33,8 @@ EXAMPLES = 64  # of the source, half of them meta-train
 def check_theorem(
     model: Cascade, dataset: Dataset, training: Training, seed: int, iterations: int = 10
 ) -> dict[str, float]:
-    """Errors of the decompositions, and curvatures, of a pre-trained network on randomised source
-    examples.
+    """Return errors of the decompositions, and curvatures, of a pre-trained network on randomised
+    source examples.
 
     Each error is the distance from the exact meta-gradient as a share of the latter's norm (1e-6 is
     rounding). error_chain_rule: with α and H at ψ. error_as_printed: with β and H at ψ′, over θ_a
@@ -72,7 +72,7 @@ def check_problem(
     generator: torch.Generator,
     iterations: int,
 ) -> dict[str, float]:
-    """What `check_theorem` finds for one batch at the learning rate β, under batch statistics."""
+    """Return what `check_theorem` finds for one batch at the learning rate β."""
     found, direction = _errors(network, problem, beta)
     equal, _ = _errors(network, replace(problem, inner_learning_rate=beta), beta)
     curvatures = _curvatures(network, problem, direction, generator, iterations)
@@ -89,7 +89,9 @@ def check_problem(
 
 
 def _errors(network: Cascade, problem: MetaProblem, beta: float) -> tuple[dict[str, float], Tensor]:
-    """The errors of the decompositions for one α, and the gradient of the outer loss at ψ′ on ψ."""
+    """Return the errors of the decompositions for one α, and the gradient of the outer loss at ψ′
+    on ψ.
+    """
     exact = flatten(exact_meta_gradient(network, problem)[1].values())
     alpha = problem.inner_learning_rate
     moved = copy.deepcopy(network)
@@ -117,8 +119,8 @@ def _curvatures(
     generator: torch.Generator,
     iterations: int,
 ) -> list[float]:
-    """Curvatures of the inner loss at ψ: along `direction`, and on power iteration's way to the
-    spectrum's ends.
+    """Return curvatures of the inner loss at ψ: along `direction`, and on power iteration's way to
+    the spectrum's ends.
     """
 
     def measure(direction: Tensor) -> Tensor:
@@ -140,15 +142,16 @@ def _curvatures(
 
 
 def _psi(network: Cascade) -> list[nn.Parameter]:
-    """The parameters of φ and θ_m, which come before those of θ_a."""
+    """Return the parameters of φ and θ_m, which come before those of θ_a."""
     return [*network.feature_extractor.parameters(), *network.main_classifier.parameters()]
 
 
 def _hessian_times(
     network: Cascade, problem: MetaProblem, direction: Tensor, along: Sequence[nn.Parameter]
 ) -> Tensor:
-    """H·direction, all rows, by double backward: `direction` is a change of the parameters `along`,
-    and H the Hessian of the inner loss of `network`."""
+    """Return H·direction, all rows, by double backward: `direction` is a change of the parameters
+    `along`, and H the Hessian of the inner loss of `network`.
+    """
     first = torch.autograd.grad(
         self_supervised_loss(network, problem.meta_train), along, create_graph=True
     )

@@ -1,4 +1,4 @@
-"""What the corruptions share: their draws, and the blurs and zooms that several of them use."""
+"""The parts that corruptions share: their draws, blurs and zooms."""
 
 import hashlib
 import math

@@ -60,14 +60,16 @@ def read_photographs(folder: Path) -> Photographs | None:
 
 
 def _decode(path: Path) -> Tensor:
-    """The picture in a file, uint8 (3, H, W)."""
+    """Return the picture in a file, uint8 (3, H, W)."""
     with Image.open(path) as picture:
         pixels = np.array(picture.convert("RGB"))
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
 def _scale(picture: Tensor, scale: float) -> Tensor:
-    """The picture at `scale`, bilinearly and without a filter against aliasing, as OpenCV does."""
+    """Return the picture at `scale`, bilinearly and without a filter against aliasing, as OpenCV
+    does.
+    """
     scaled = functional.interpolate(
         picture[None].double(), scale_factor=scale, mode="bilinear", align_corners=False
     )

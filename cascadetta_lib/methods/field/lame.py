@@ -42,8 +42,9 @@ class LAME(ERM):
 
 
 def smoothed(z: Tensor, features: Tensor) -> Tensor:
-    """Logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the fixed
-    point of y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the release iterates."""
+    """Map logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the
+    fixed point of y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the release iterates.
+    """
     directions = F.normalize(at_least_float32(features), dim=1)
     log_p = at_least_float32(z).log_softmax(1)
     cosines = (directions @ directions.T).fill_diagonal_(-torch.inf)

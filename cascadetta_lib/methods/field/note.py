@@ -154,8 +154,8 @@ class NOTE(WithBank, WithStatistics):
 def place_for(
     label: int, kept: list[int], met: Counter[int], generator: torch.Generator
 ) -> int | None:
-    """The place that an example of a class takes in the memory of classes `kept`, len(kept) where
-    it is added, None where it is not taken: prediction-balanced reservoir sampling.
+    """Return the place that an example of a class takes in the memory of classes `kept`, len(kept)
+    where it is added, None where it is not taken: prediction-balanced reservoir sampling.
 
     In a full memory it replaces a random one of a random largest class. Where its own is among the
     largest, it replaces a random one of its own with the probability that reservoir sampling has:

@@ -127,8 +127,9 @@ def symmetric_cross_entropy(z: Tensor, other: Tensor) -> Tensor:
 
 
 def corrected_by_prior(z: Tensor) -> Tensor:
-    """Logits z (B, C) of predictions p → those of p_c · π_c, where π is the batch's mean p, drawn
-    to the uniform distribution: (π + γ) / (1 + γC) with γ = max(1/B, 1/C) / max_c π_c."""
+    """Map logits z (B, C) of predictions p → those of p_c · π_c, where π is the batch's mean p,
+    drawn to the uniform distribution: (π + γ) / (1 + γC) with γ = max(1/B, 1/C) / max_c π_c.
+    """
     prior = z.softmax(1).mean(0)
     examples, classes = z.shape
     gamma = max(1 / examples, 1 / classes) / prior.amax()

@@ -43,8 +43,8 @@ class Example(NamedTuple):
 
 
 def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
-    """The place that an example takes in the memory `kept`, len(kept) where it is added, None where
-    it is not taken.
+    """Return the place that an example takes in the memory `kept`, len(kept) where it is added,
+    None where it is not taken.
 
     It is added where neither its class has its share of the memory nor the memory is full. Else it
     replaces, in its own class or in the largest, the one of highest λ_t·sigmoid(age/64) +

@@ -16,7 +16,7 @@ from cascadetta_lib.models import Outputs
 
 
 class Supports(NamedTuple):
-    """What the templates are means of.
+    """The features that the templates are means of.
 
     features: (C, M, D), each of length 1. entropies: (C, M), infinite where the place is free.
     """
