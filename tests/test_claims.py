@@ -124,7 +124,30 @@ def contrary(method: str, objective: str, changes: dict[str, Any], seed: int) ->
     )
 
 
-def all_judged(world: World, *, right: bool, patch: pytest.MonkeyPatch) -> dict[str, Judgement]:
+def nothing_forbids(*asked: object) -> str:
+    return ""
+
+
+class MadeUp(Store):
+    """A store that has made-up trainings and checks of Theorem 1 for every network."""
+
+    right: bool
+
+    def history(self, run: Run) -> pd.DataFrame:
+        asked = run.request.checkpoint
+        cosine = 0.5 if (asked.objective == "meta") == self.right else 0.1
+        cosine += crc32(f"{asked.objective}{run.seed}".encode()) % 10 / 1000
+        agreement = (0.9 if self.right else 0.1) + run.seed / 1000
+        row = {"epoch": 1, "held_out_accuracy": 0.9}
+        return pd.DataFrame([row | {"gradient_cosine": cosine, "agreement": agreement}])
+
+    def theorem(self, run: Run) -> Mapping[str, Any]:
+        check = {"error_moved_point": (1e-6 if self.right else 0.1) * (1 + run.seed / 10)}
+        check |= {"error_first_order_equal_rates": 1e-3, "largest_curvature": 1.0}
+        return check | {"smallest_curvature": 0.1 if self.right else -0.1}
+
+
+def all_judged(world: World, *, right: bool) -> dict[str, Judgement]:
     """Every claim, judged on runs of a world that are taken for runs in the paper's regime."""
     every = {
         "ablation_batch_sizes": [128, 64, 32, 16],
@@ -138,39 +161,26 @@ def all_judged(world: World, *, right: bool, patch: pytest.MonkeyPatch) -> dict[
     made += made_up_runs(settings, world, points_of(settings, ["comparison"]), SEEDS)
     of_field = settings.vary("image", {"methods": read_profile("field")[0]["image_methods"]})
     made += made_up_runs(of_field, world, points_of(of_field, ["field"]), SEEDS)
-    history = {"epoch": 1, "held_out_accuracy": 0.9}
-
-    def aligned(store: Store, run: Run) -> pd.DataFrame:
-        cosine = 0.5 if (run.request.checkpoint.objective == "meta") == right else 0.1
-        cosine += crc32(f"{run.request.checkpoint.objective}{run.seed}".encode()) % 10 / 1000
-        agreement = (0.9 if right else 0.1) + run.seed / 1000
-        return pd.DataFrame([history | {"gradient_cosine": cosine, "agreement": agreement}])
-
-    def checked(store: Store, run: Run) -> dict[str, float]:
-        check = {"error_moved_point": (1e-6 if right else 0.1) * (1 + run.seed / 10)}
-        check |= {"error_first_order_equal_rates": 1e-3, "largest_curvature": 1.0}
-        return check | {"smallest_curvature": 0.1 if right else -0.1}
-
-    patch.setattr(Store, "history", aligned)
-    patch.setattr(Store, "theorem", checked)
-    patch.setattr(verdicts, "hindrance_of", lambda claim, reading, runs, evidence: "")
     runs = {"image": stored(settings, made), "field": stored(of_field, made)}
     for modality in ("text", "speech"):
         points = points_of(settings, [f"main_{modality}"])
         main = made_up_runs(settings, world, points, SEEDS, modality)  # type: ignore[arg-type]
         runs[modality] = stored(settings, main, modality)  # type: ignore[arg-type]
+    for each in runs.values():
+        store = MadeUp(each.study.store.folder)
+        store.right = right
+        each.study.store = store
     found = {}
     for claim in CLAIMS:
         on = runs.get(claim.exhibit) or runs[EXHIBITS[claim.exhibit].modality]
-        found[claim.identifier] = judge(claim, on)
+        found[claim.identifier] = judge(claim, on, nothing_forbids)
     return found
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["right", "wrong"])
 def judged(request: pytest.FixtureRequest) -> tuple[bool, dict[str, Judgement]]:
     world = claimed if request.param else contrary
-    with pytest.MonkeyPatch.context() as patch:
-        return request.param, all_judged(world, right=request.param, patch=patch)
+    return request.param, all_judged(world, right=request.param)
 
 
 BAD_OF_THE_CASCADE = {"tiny-transfer", "c100-cotta", "tiny-cotta"}
@@ -369,19 +379,17 @@ def test_one_network_is_enough_for_a_claim_that_one_refutes() -> None:
     assert found == ["1 of 3 seeds", "regime: data: a stand-in, which tests the machinery alone"]
 
 
-def test_speed_is_judged_by_counted_work_whatever_the_machine_and_its_load(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_speed_is_judged_by_counted_work_whatever_the_machine_and_its_load() -> None:
     study = Study(settings := quick(image_methods=["cotta", "cascade"]))
     cotta = made_up_run(study, "cotta", Numbers(seconds=1.0, work=36.0))
     made = [cotta, made_up_run(study, "cascade", Numbers(seconds=50.0), device="a GPU")]
     runs = stored(settings, made)
     reading = BY_NAME["speed"].readings[0]
     assert measure(reading, runs).parts.to_dict("list") == {"CoTTA / Cascade": [12.0]}
-    monkeypatch.setattr(verdicts, "hindrance_of", lambda *asked: "")
-    found = judge(BY_NAME["speed"], runs)
+    found = judge(BY_NAME["speed"], runs, nothing_forbids)
     assert found.outcome == "supported" and "counted" in found.reason
-    assert judge(only("speed", bound=12.5), runs).outcome == "contradicted"
+    slower = judge(only("speed", bound=12.5), runs, nothing_forbids)
+    assert slower.outcome == "contradicted"
 
 
 def test_seeds_that_share_one_network_are_no_three_seeds() -> None:
@@ -521,13 +529,13 @@ def test_ttt_has_no_network_of_the_authors_and_is_left_out_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     released_everywhere(monkeypatch)
-    monkeypatch.setattr(verdicts, "hindrance_of", lambda *asked: "")
     runs = on_the_authors_network(range(5))
-    found = judge(only("c10-error", rivals=("AdaBN", "TTT", "Tent")), runs)
+    claim = only("c10-error", rivals=("AdaBN", "TTT", "Tent"))
+    found = judge(claim, runs, nothing_forbids)
     assert (found.outcome, found.tier) == ("supported", AUTHORS)
     assert found.reason == "without TTT, whose network was not released"
     assert found.findings[0].part == "Tent" and found.findings[0].estimate is not None
-    alone = judge(BY_NAME["batch-ttt"], runs)
+    alone = judge(BY_NAME["batch-ttt"], runs, nothing_forbids)
     assert (alone.outcome, alone.reason) == (
         "not tested",
         "missing: a released network for TTT",

@@ -2,7 +2,7 @@
 tested and why. VERDICTS.md states the rules.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -87,11 +87,12 @@ class Judgement:
         return "; ".join(str(each) for each in self.findings if each.estimate) or "–"
 
 
-def judge_reading(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> Finding:
+def judge_reading(
+    claim: Claim, reading: Reading, runs: Runs, evidence: Evidence, hindrance: str
+) -> Finding:
     """Return the outcome of a reading whose statistic was measured."""
     on_authors = tier_of(runs) == AUTHORS
     over = "orders" if on_authors else "seeds"
-    hindrance = hindrance_of(claim, reading, runs, evidence)
     if reading.then in EXACT:
         found = _exact(reading, evidence.parts, over)
     else:
@@ -153,27 +154,6 @@ def _named(finding: Finding, several: bool) -> str:
     return finding.reason
 
 
-def judge(claim: Claim, runs: Runs) -> Judgement:
-    """The verdict on a claim from the runs of one dataset."""
-    findings: list[Finding] = []
-    weights: list[str] = []
-    sizes: list[int] = []
-    for reading in claim.readings:
-        try:
-            evidence = measure(reading, runs)
-        except NotTestedError as missing:
-            findings.append(Finding(reading, "not tested", f"missing: {missing}"))
-            continue
-        findings.append(judge_reading(claim, reading, runs, evidence))
-        for run in evidence.used:
-            weights.append(run.request.checkpoint.weights_kind)
-            sizes.append(int(run.batches.groupby("step")["count"].sum().min()))
-    outcome, reason = outcome_of(findings)
-    networks = f"{each_once(weights)}; {min(sizes):,} a domain" if sizes else ""
-    dataset = runs.dataset_name
-    return Judgement(claim, dataset, tier_of(runs), outcome, reason, tuple(findings), networks)
-
-
 def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> str:
     """Say what forbids a verdict, whatever the number is; for the paper's claims also another
     regime.
@@ -213,6 +193,35 @@ def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence)
     lacks = hindrance_of_runs(claim, evidence.used, tier_of(runs))
     lacks = lacks or hindrance_of_study(claim.dataset, runs, tier_of(runs))
     return f"regime: {lacks}" if lacks else ""
+
+
+def judge(
+    claim: Claim,
+    runs: Runs,
+    hindrance: Callable[[Claim, Reading, Runs, Evidence], str] = hindrance_of,
+) -> Judgement:
+    """Return the verdict on a claim from the runs of one dataset.
+
+    hindrance: says what forbids a verdict; empty where nothing does.
+    """
+    findings: list[Finding] = []
+    weights: list[str] = []
+    sizes: list[int] = []
+    for reading in claim.readings:
+        try:
+            evidence = measure(reading, runs)
+        except NotTestedError as missing:
+            findings.append(Finding(reading, "not tested", f"missing: {missing}"))
+            continue
+        forbids = hindrance(claim, reading, runs, evidence)
+        findings.append(judge_reading(claim, reading, runs, evidence, forbids))
+        for run in evidence.used:
+            weights.append(run.request.checkpoint.weights_kind)
+            sizes.append(int(run.batches.groupby("step")["count"].sum().min()))
+    outcome, reason = outcome_of(findings)
+    networks = f"{each_once(weights)}; {min(sizes):,} a domain" if sizes else ""
+    dataset = runs.dataset_name
+    return Judgement(claim, dataset, tier_of(runs), outcome, reason, tuple(findings), networks)
 
 
 def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
