@@ -33,8 +33,8 @@ KNOWN_SHA256 = {"release": RELEASE_SHA256, "efficientnet_lite0": EFFICIENTNET_SH
 EFFICIENTNET_NORMALIZATION = (127 / 255, 128 / 255)
 """Mean and deviation of x/255: its training saw (x − 127)/128."""
 SERVES_AS = ("erm", "meta")
-"""The pre-trainings that a published network may stand for: `meta`, from which most methods start,
-and `erm`.
+"""The pre-trainings that a published network may take the place of. Most methods start from
+`meta`, and ERM from `erm`.
 """
 
 

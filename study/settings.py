@@ -403,7 +403,7 @@ def _names_bound_by(cells: Sequence[str]) -> set[str]:
 
 
 def _is_parameter(line: ast.stmt) -> bool:
-    """Whether a statement is `name = VALUE` with a plain value."""
+    """Return whether a statement is `name = VALUE` with a plain value."""
     if not isinstance(line, ast.Assign | ast.AnnAssign) or line.value is None:
         return False
     try:

@@ -62,9 +62,7 @@ SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {
     "text": FITTED,
     "speech": (),
 }
-"""The options of a dataset by which a network sees it; it means something only where they are as in
-its training.
-"""
+"""The options of a dataset that shape the network's inputs. They must be those of its training."""
 
 
 Built = TypeVar("Built", bound=nn.Module)
@@ -334,12 +332,11 @@ def _clean_errors(
 
 
 def bring(model: nn.Module, name: str) -> Brought:
-    """A module of the caller's as a network of the study.
+    """Take a module of the caller's as a network of the study.
 
-    What stands for it is a hash of its weights and buffers, of its text, `repr(model)`, of the
-    plain attributes of its modules, and of the code of classes that torch does not define. What
-    shows in none of these, such as a list that `forward` reads, is for the caller to tell by
-    another name.
+    Its key is a hash of its weights and buffers, of its text, `repr(model)`, of the plain
+    attributes of its modules, and of the code of classes that torch does not define. Where two
+    modules differ in none of these, but in a list that `forward` reads, say, give them two names.
     """
     digest = hashlib.sha256(repr(model).encode())
     for key, module in model.named_modules():
@@ -374,8 +371,9 @@ def _code_of_class(kind: type) -> str:
 
 
 def origin(weights: WeightsName, objective: str, seed: int) -> str:
-    """What stands for the network of `weights`; a copy of a shipped one and its card is that one.
-    Reads no data.
+    """Return the key of the network that `weights` has, such as `shipped:1a2b3c4d5e6f`.
+
+    A copy of a shipped network with its card has the shipped one's key. No data are read.
     """
     if weights.published:
         digest = check_file(weights.kind, absolute(weights.place), objective)

@@ -43,7 +43,7 @@ class WithMemory(WithStatistics):
         0 takes the batch's alone, and None the method's own, of these two. The paper has none.
 
     Class attributes: `memory_statistics` makes a layer's statistics; `ends_with_batch` says whether
-    the last forward pass of an update is that of the batch as it is, which a memory takes in.
+    an update ends with a forward pass of the plain batch, the one that a memory takes in.
     """
 
     memory: int = 0

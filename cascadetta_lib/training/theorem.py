@@ -38,9 +38,9 @@ def check_theorem(
 
     Each error is the distance from the exact meta-gradient as a share of the latter's norm (1e-6 is
     rounding). error_chain_rule: with α and H at ψ. error_as_printed: with β and H at ψ′, over θ_a
-    as well. error_first_order: without H. That α is not β is our choice of a ratio, and most of the
-    error as printed; so also at α = β: error_moved_point, with H at ψ′ in place of ψ, beside
-    error_first_order_equal_rates, without H.
+    as well. error_first_order: without H. Most of the error as printed comes from our choice of
+    α ≠ β. So two errors are measured at α = β as well: error_moved_point, with H at ψ′ in place of
+    ψ, and error_first_order_equal_rates, without H.
 
     curvature_along_gradient: of H at ψ along the gradient at ψ′. smallest_curvature,
     largest_curvature: the extreme Rayleigh quotients that power iteration finds; one below 0 by

@@ -19,7 +19,7 @@ def main_exhibits(shown: Sequence[Shown]) -> list[Shown]:
 
 
 def compares(shown: Sequence[Shown]) -> bool:
-    """Whether any run is on data that compare with the paper's.
+    """Return whether any run is on data that compare with the paper's.
 
     Where none is, no gate, finding or verdict is shown.
     """
@@ -87,14 +87,14 @@ def findings(shown: Sequence[Shown]) -> list[str]:
 
 
 def _networks(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Whether two methods ran on networks of two pre-trainings, as the end of a bracket."""
+    """Return whether two methods ran on networks of two pre-trainings, as the end of a bracket."""
     if set(first["objective"]) == set(second["objective"]):
         return ""
     return "; on networks of two pre-trainings"
 
 
 def _decided(lead: Estimate) -> str:
-    """Whether a lead is more than its spread; undecided without an interval."""
+    """Return whether a lead is more than its spread; undecided without an interval."""
     return "decided" if lead.low > 0 else "undecided"
 
 

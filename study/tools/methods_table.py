@@ -52,7 +52,7 @@ def networks() -> dict[str, nn.Module]:
 
 
 def works(method: type[Method], network: nn.Module, source: Tensor | None) -> bool:
-    """Whether the method predicts a batch of images with the network."""
+    """Return whether the method predicts a batch of images with the network."""
     side = SIDE if source is None else source.shape[-1]
     try:
         method(network, source=source)(torch.rand(8, 3, side, side))

@@ -72,7 +72,7 @@ class Job:
     stands_on: tuple[Any, ...] = ()
 
     def comes_before(self, other: "Job", first_seed: int) -> bool:
-        """Whether `other` needs what this job makes."""
+        """Return whether `other` needs what this job makes."""
         if other.report:
             return True
         if self.notebook == PRETRAIN and other.notebook not in (PRETRAIN, ABLATIONS):

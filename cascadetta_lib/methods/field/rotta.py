@@ -109,9 +109,10 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         return as_outputs(self.teacher(x))
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        """Cross-entropy of the student on a copy of the memory x to the teacher on x itself, which
-        counts for the less the older an example is. Both take their batch into their moving
-        statistics."""
+        """Return the cross-entropy of the student on a copy of the memory x to the teacher on x.
+
+        Older examples weigh less. Both take their batch into their moving statistics.
+        """
         student = as_outputs(self.model(self.copy_of(x)))
         target = self.target(x).softmax(1)
         timeliness = x.new_tensor(

@@ -82,5 +82,5 @@ def count(rows: pd.DataFrame) -> int:
 
 
 def has_dagger(table: pd.DataFrame) -> bool:
-    """Whether a table of text marks a value as not to be compared."""
+    """Return whether a table of text marks a value as not to be compared."""
     return bool(table.map(lambda text: DAGGER in str(text)).any(axis=None))

@@ -171,7 +171,8 @@ def provenance(runs: Sequence[Run]) -> str:
 
 
 def stand_in(run: Run) -> bool:
-    """Whether a run is on data that stand in for the paper's, so that its numbers do not compare.
+    """Return whether a run is on data that stand in for the paper's, so that its numbers do not
+    compare.
 
     So are embedded data, and images of one's own.
     """

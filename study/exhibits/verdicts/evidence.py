@@ -105,7 +105,7 @@ class Evidence:
 
 
 def tier_of(runs: Runs) -> Tier:
-    """Whether the networks behind `runs` are the authors' own one or ours."""
+    """Say whether the networks behind `runs` are the authors' or ours."""
     return AUTHORS if runs.study.section.weights.kind == "release" else OURS
 
 
