@@ -268,7 +268,7 @@ def test_memo_copies_are_those_of_one_image_each() -> None:
 
 
 RELEASED_CMF = {
-    cmf.ADAPTED: (
+    cmf.CMF.released_parameters: (
         [1.044111, 0.980871, 0.886335, 1.432124],
         [0.095295, -0.338621, 0.325268, -0.053601],
         [1.234998, 1.168403, 0.700193, 1.2381],
