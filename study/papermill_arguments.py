@@ -28,6 +28,8 @@ def check_arguments(arguments: Sequence[str]) -> None:
     if "papermill" not in names:
         return
     for place, name, text, theirs in _values(arguments):
+        if isinstance(theirs, str):  # The settings read a text once more.
+            continue
         with suppress(ValueError):
             if _are_alike(theirs, parse_yaml(text)):
                 continue
@@ -80,7 +82,7 @@ def _number(text: str) -> str | int | float:
 
 
 def _are_alike(theirs: Any, ours: Any) -> bool:
-    """Whether two readings have one meaning. A text of theirs is read once more by the settings."""
+    """Whether two readings have one meaning; a text in a list of theirs is read once more."""
     if isinstance(theirs, str):
         return True
     if isinstance(ours, str) and not isinstance(theirs, bool):

@@ -250,6 +250,7 @@ def test_what_papermill_reads_alike_is_taken() -> None:
     values = "{seed: 8, image_severity: 3, image_training_learning_rate: 1e-3, image_test_size: ~}"
     given = ["-y", values, "-p", "seed", "-3", "-p", "image_predict", "before", "-p", "x", "1e-3"]
     given += ["-p", "image_test_size", "1_000", "-y", "image_test_size: 1_000"]
+    given += ["-p", "profile", "*a: [", "-p", "results_folder", "/a: b"]  # no YAML, but texts
     profiles = [part for path in PROFILES.glob("*.yaml") for part in ("-f", str(path))]
     check_arguments(["papermill", "in.ipynb", "out.ipynb", *given, *profiles, "--cwd", "."])
     check_arguments(["papermill", "in.ipynb", "out.ipynb", "-p", "alone"])
