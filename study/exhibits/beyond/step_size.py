@@ -9,7 +9,7 @@ from study.exhibits.kit.compare import by_order, cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.intervals import over_seeds
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.points import long_at_rates
+from study.exhibits.kit.points import long_in_each_order
 from study.exhibits.kit.runs import Point, Runs
 from study.exhibits.kit.style import legend, line_of, panels
 from study.exhibits.kit.tables import errors_less
@@ -41,12 +41,7 @@ class StepSize(Exhibit):
         if "cascade" in methods:
             methods.append("cascade_same_weights")
         names = [ADABN] + [name for name in COMPARED if name in methods]
-        orders = settings.image.long_order_seeds
-        if orders == (None,):  # in the profile's own order
-            return long_at_rates(settings, names)
-        return [
-            point for order in orders for point in long_at_rates(settings, names, order_seed=order)
-        ]
+        return long_in_each_order(settings, names)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         frame = by_order(frame)

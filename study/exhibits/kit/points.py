@@ -71,6 +71,14 @@ def long_at_rates(settings: Settings, names: Sequence[str], **changes: Any) -> l
     return [point for name in names for point in at_rates(settings, name, changes)]
 
 
+def long_in_each_order(settings: Settings, names: Sequence[str]) -> list[Point]:
+    """Return `long_at_rates` in each order of domains and examples that the profile names."""
+    orders = settings.image.long_order_seeds
+    if orders == (None,):  # in the profile's own order
+        return long_at_rates(settings, names)
+    return [point for order in orders for point in long_at_rates(settings, names, order_seed=order)]
+
+
 def meta_learning_points(settings: Settings) -> list[Point]:
     """Return methods on networks with and without meta-learning, at each batch size."""
     return [
