@@ -55,7 +55,10 @@ def stream() -> None:
     """A stream of 15 domains of 10,000 images in batches of 32, by Tent on a network so small that
     its activations do not count.
     """
-    archive = Archive(lambda name, severity, count: random_split(IMAGES, severity), "made up")
+
+    def read(name: str, severity: int, count: int | None) -> Split:
+        return random_split(IMAGES, severity)
+
     dataset = make_image_dataset(
         name="random pixels",
         source="drawn",
@@ -64,7 +67,7 @@ def stream() -> None:
         train=random_split(200, 0),
         test=random_split(200, 1),
         options=ImageOptions(),
-        archive=archive,
+        archive=Archive(read, "made up", recognised=False),
     )
     network = nn.Sequential(nn.AvgPool2d(8), nn.Flatten(), nn.BatchNorm1d(48), nn.Linear(48, 10))
     tent = METHODS["tent"](network)
