@@ -70,7 +70,8 @@ def _values(arguments: Sequence[str]) -> Iterator[tuple[str, str, str, Any]]:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 written = text[value.start_mark.index : value.end_mark.index]
-                yield place, key.value, written, yaml.safe_load(written)
+                with suppress(yaml.YAMLError):  # of an alias, which means nothing alone
+                    yield place, key.value, written, yaml.safe_load(written)
 
 
 def _number(text: str) -> str | int | float:

@@ -251,6 +251,7 @@ def test_what_papermill_reads_alike_is_taken() -> None:
     given = ["-y", values, "-p", "seed", "-3", "-p", "image_predict", "before", "-p", "x", "1e-3"]
     given += ["-p", "image_test_size", "1_000", "-y", "image_test_size: 1_000"]
     given += ["-p", "profile", "*a: [", "-p", "results_folder", "/a: b"]  # no YAML, but texts
+    given += ["-y", "{image_dirichlet_delta: &a 1, image_ablation_batch_sizes: [8, *a]}"]
     profiles = [part for path in PROFILES.glob("*.yaml") for part in ("-f", str(path))]
     check_arguments(["papermill", "in.ipynb", "out.ipynb", *given, *profiles, "--cwd", "."])
     check_arguments(["papermill", "in.ipynb", "out.ipynb", "-p", "alone"])
