@@ -153,7 +153,7 @@ class Exhibit(ABC):
         """Return the exhibit, made from stored runs alone."""
         dataset = runs.dataset_name.title
         if not self.made_on(dataset):
-            return Shown(self, dataset, ["Not made on this dataset, as in the paper."])
+            return Shown(self, dataset, ["Not made on this dataset."])
         points = self.points(runs.settings)
         seeds = self.seeds(runs.settings)
         frame = runs.frame(points, seeds if self.once else None)
