@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import real_data
+from made_up_runs import Numbers, made_up_runs, stored
 from PIL import Image
 
 from cascadetta_lib.data import load_dataset
@@ -14,6 +15,7 @@ from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.models import batch_norms
 from study import published_networks
+from study.exhibits import EXHIBITS
 from study.published_networks import NetworkError, load_efficientnet, load_published
 from study.settings import load_profile
 
@@ -68,3 +70,33 @@ def test_the_profile_asks_for_methods_that_need_no_source() -> None:
     image = load_profile("imagenet").image
     assert image.input_scaling == "unit" and str(image.weights).startswith("efficientnet_lite0:")
     assert len(image.domains) == 15 and "eata" not in image.methods
+
+
+def test_the_exhibit_asks_for_each_method_at_the_rates_and_batch_sizes_of_the_profile() -> None:
+    points = EXHIBITS["imagenet"].points(load_profile("imagenet"))
+    asked = [
+        (point.method, point.changes["batch_size"], point.changes["online_learning_rate"])
+        for point in points
+    ]
+    assert len(asked) == len(set(asked)) == 2 * (4 + 5 * 2), "five of the nine methods learn"
+    assert ("tent", 16, 0.00025) in asked and ("erm", 64, 0.001) in asked
+    assert EXHIBITS["imagenet"].points(load_profile("quick")) == []
+
+
+def test_the_exhibit_shows_a_table_for_each_batch_size() -> None:
+    values = {"image_weights": "train", "image_methods": ["adabn", "tent"]}
+    settings = load_profile("imagenet", values)
+    exhibit = EXHIBITS["imagenet"]
+
+    def numbers(method: str, objective: str, changes: dict[str, float], seed: int) -> Numbers:
+        return Numbers((4 if changes.get("online_learning_rate") == 0.00025 else 6, 0))
+
+    made = made_up_runs(settings, numbers, exhibit.points(settings), (0,))
+    shown = exhibit.show(stored(settings, made))
+    for size in (64, 16):
+        [part] = [part for part in shown.parts if part.name == f"imagenet-{size}"]
+        table = part.content
+        assert "no benchmark" in part.note and list(table.columns) == ["0.00025", "0.001", "n"]
+        assert set(table.index) == {"AdaBN", "Tent"}
+        assert table.loc["Tent", "0.00025"].startswith("20.0")
+        assert table.loc["Tent", "0.001"].startswith("30.0")

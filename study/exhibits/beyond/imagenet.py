@@ -9,6 +9,10 @@ from study.exhibits.kit.sweep import sweep_table
 from study.settings import Settings
 
 DATASET = "imagenet_sample"
+NO_BENCHMARK = (
+    "A method that never learns has one rate. The images are perhaps training images, one a class, "
+    "so levels are no benchmark; differences between methods on the same images are what counts."
+)
 
 
 @exhibit
@@ -38,12 +42,9 @@ class ImageNet(Exhibit):
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        parts: list[Part | str] = [
-            "The images are perhaps training images of ImageNet, one a class: the level of an "
-            "error is no benchmark. Differences between methods on the same images are what counts."
-        ]
-        for size, rows in frame.groupby("batch_size", sort=False):
-            table = sweep_table(rows, "online_learning_rate")
-            note = f"E (%) by learning rate, batches of {size}. ERM, AdaBN and LAME have no rate."
-            parts.append(Part(f"imagenet-{size}", table, note))
+        over = "online_learning_rate"
+        parts: list[Part | str] = []
+        for size, rows in frame.sort_values(over, kind="stable").groupby("batch_size"):
+            note = f"E (%) by learning rate, batches of {size}. {NO_BENCHMARK}"
+            parts.append(Part(f"imagenet-{size}", sweep_table(rows, over), note))
         return parts
