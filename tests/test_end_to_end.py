@@ -17,6 +17,7 @@ from study.exhibits.kit.rendering import to_html
 ROOT = Path(__file__).resolve().parents[1]
 NOT_SHOWN = {
     "standard": "made-up digits stand beside no published number",
+    "imagenet": "it is made of a sample of ImageNet alone",
 }
 """The exhibits that the profile `quick` cannot show, and why. All others are in its report, with no
 run missing.
