@@ -22,7 +22,7 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 from benchmarks.speed import pictures
 from cascadetta_lib import METHODS, evaluate
-from cascadetta_lib.data.base import Split
+from cascadetta_lib.data.base import Split, write_text_atomically
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_dataset
 from cascadetta_lib.data.streams import Domain
@@ -204,7 +204,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         text = measured(size, device, folder)
     if asked.output:
-        asked.output.write_text(text, encoding="utf-8")
+        write_text_atomically(asked.output, text)
 
 
 def measured(size: Size, device: str, folder: str) -> str:

@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.speed import pictures
 from cascadetta_lib import METHODS, evaluate
-from cascadetta_lib.data.base import Split
+from cascadetta_lib.data.base import Split, write_atomically
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.images import Archive, ImageDataset, ImageOptions, make_image_dataset
 from cascadetta_lib.data.streams import Domain
@@ -78,7 +78,7 @@ def main(path: Path) -> None:
     axes.set_yticks(FACTORS, [f"{factor}×" for factor in FACTORS])
     axes.set(xlabel="that much more of one thing", ylabel="seconds of CPU (E, A and F)")
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=110)
+    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ ALLOWED = {
     "study/runs.py: make": "in such a folder of the store",
     "study/checkpoints.py: make": "in such a folder of the store",
     "study/tools/runs_table.py: make": "in such a folder of the store",
+    "benchmarks/memory.py: make": "in such a folder of the store",
     "study/tools/site.py: stage": "the site's sources, which each building writes anew",
     "study/tools/site.py: write_notebooks": "the same",
     "study/tools/site.py: write_api": "the same",
