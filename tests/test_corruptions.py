@@ -354,7 +354,7 @@ def test_mild_operations_leave_constant_images_alone() -> None:
             made_images(2, 48),
             "fog",
             1,
-            r"\(2, 3, 48, 48\): allowed is .* \(N, 3, 32, 32\) or \(N, 3, 64, 64\)$",
+            r"\(2, 3, 48, 48\): allowed is .* or \(N, 3, 224, 224\)$",
         ),
         (made_images(2, 32).permute(0, 2, 3, 1), "fog", 1, r"\(2, 32, 32, 3\): allowed is"),
         *(
