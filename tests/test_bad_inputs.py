@@ -875,7 +875,7 @@ BAD_INPUTS = [
         "a kind of weights that is none",
         images(write_images(), "image_weights=releas:x.pth"),
         2,
-        ("weights = 'releas:", "did you mean 'release:FILE'"),
+        ("releas:x.pth", "did you mean 'release:FILE'"),
     ),
     BadInput(
         "a release that is nowhere",
