@@ -563,11 +563,10 @@ def test_whether_an_interval_holds_the_papers_row(
 def test_a_published_network_on_other_images_has_no_row_of_the_papers(
     dataset: str, fingerprint: str, weights: str, compares: bool
 ) -> None:
-    request = SimpleNamespace(
-        checkpoint=SimpleNamespace(dataset=dataset, weights=weights), batch_size=32
-    )
-    made_by = SimpleNamespace(compare_with="CIFAR-10-C", fingerprint=fingerprint)
-    run: Any = SimpleNamespace(request=request, provenance=made_by)
+    made = made_up_run(Study(SETTINGS), "tent", Numbers(), fingerprint=fingerprint)
+    brought = {"dataset": dataset, "weights": weights}
+    checkpoint = made.request.checkpoint.model_copy(update=brought)
+    run = replace(made, request=made.request.model_copy(update={"checkpoint": checkpoint}))
     assert paper_values("tab:main-result", run).empty != compares
 
 
