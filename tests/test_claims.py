@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 import pytest
-from made_up_runs import Numbers, World, made_up_run, made_up_runs, points_of, quick, stored
+from made_up_runs import Numbers, World, keep, made_up_run, made_up_runs, points_of, quick, stored
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import EXHIBITS, Exhibit, Shown
@@ -759,12 +759,10 @@ def test_the_field_meets_the_streams_on_one_network() -> None:
     assert rivals == {METHODS["cascade"].objective}
 
 
-def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = main_runs().stored
+def test_stand_ins_give_no_verdict(tmp_path: Path) -> None:
     settings = quick(results_folder=str(tmp_path), image_methods=OF_IMAGES)
-    monkeypatch.setattr(
-        Store, "runs", lambda store, wanted: (run for run in runs if wanted(run.request))
-    )
+    for run in main_runs().stored:
+        keep(Store(tmp_path), run)
     judgements = judge_all(settings)
     assert len(judgements) == len(CLAIMS)
     assert {each.outcome for each in judgements} == {"not tested"}
@@ -790,14 +788,12 @@ def test_stand_ins_give_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("methods", [("erm",), ("erm", "adabn", "tent")])
 def test_methods_without_the_cascade_leave_its_claims_without_a_verdict(
-    methods: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    methods: tuple[str, ...], tmp_path: Path
 ) -> None:
     """An exhibit that has no runs at all then has no column of severities or batch sizes either."""
     settings = quick(results_folder=str(tmp_path), image_methods=methods)
-    runs = main_runs().stored
-    monkeypatch.setattr(
-        Store, "runs", lambda store, wanted: (run for run in runs if wanted(run.request))
-    )
+    for run in main_runs().stored:
+        keep(Store(tmp_path), run)
     judgements = judge_all(settings)
     assert len(judgements) == len(CLAIMS)
     assert {each.outcome for each in judgements} == {"not tested"}
