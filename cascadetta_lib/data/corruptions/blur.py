@@ -71,12 +71,13 @@ def replaced_from(read: Tensor, reach: int) -> Tensor:
     read = read.flatten(1)
     reader = torch.arange(size * size, device=read.device).expand(count, -1)
     found = read
-    while True:
+    for _ in range(size * size):  # No chain is longer, since each step goes on to a later place.
         earlier = (found > reader) & inside.gather(1, found)
         if not earlier.any():
-            return found.view(count, size, size)
+            break
         reader = torch.where(earlier, found, reader)
         found = torch.where(earlier, read.gather(1, found), found)
+    return found.view(count, size, size)
 
 
 def motion_blur(x: Tensor, draws: Draws, radius: int, sigma: float) -> Tensor:
