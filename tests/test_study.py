@@ -225,6 +225,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
         "predict": "before",
         "forward_transfer": False,
         "order_seed": 9,
+        "on_alarm": "stop",
     }  # all of them, and none as by default
     assert told == {
         name: told[name]
@@ -247,6 +248,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
                 self.dirichlet_delta,
                 self.seed,
                 self.order_seed,
+                self.on_alarm,
                 transfer,
             )
             return super().run(transfer=transfer)
@@ -257,7 +259,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
     with METHODS.replaced("tent", RecordedTent):
         study.bring(plain, "mine").varied(**told, **own).at_seed(4).run("tent")
     stream, *how = seen.pop("evaluator")
-    assert len(stream) == 15 and how == [5, "correlated", 2.5, 4, 9, False]
+    assert len(stream) == 15 and how == [5, "correlated", 2.5, 4, 9, "stop", False]
     expected = {
         "learning_rate": 0.02,
         "diversity": 0.5,
