@@ -147,7 +147,8 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
     assert f"kernel {sys.executable}" in study.output(JOBS[0]).read_text()
     # What is not in the cell reaches the notebook as well, also what its own modality does not
     # need.
-    assert f"folder {ROOT} of quick epochs 2 150" in study.output(JOBS[1]).read_text()
+    lengths = f"{values['image_training_epochs']} {values['text_training_iterations']}"
+    assert f"folder {ROOT} of quick epochs {lengths}" in study.output(JOBS[1]).read_text()
     page = (study.quick / "report.html").read_text()
     assert "data:image/png;base64" in page and "secret" not in page
     for job in JOBS:  # the page of a notebook has its code, and the report links to it
@@ -156,7 +157,7 @@ def test_a_study_from_the_first_run_to_a_failure_and_on(
             job == "10_report"
         )
     assert (
-        "folder . of quick epochs 2 150"
+        f"folder . of quick epochs {lengths}"
         in (study.folder / "kept" / "02_adapt_image.md").read_text()
     )
     assert not list(study.quick.rglob("*.partial*"))
