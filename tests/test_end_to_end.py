@@ -17,11 +17,13 @@ from study.exhibits.kit.rendering import to_html
 ROOT = Path(__file__).resolve().parents[1]
 NOT_SHOWN = {
     "standard": "made-up digits stand beside no published number",
-    "imagenet": "it is made of a sample of ImageNet alone",
+    "tent_row": "the paper has no row of Tent on digits",
 }
 """The exhibits that the profile `quick` cannot show, and why. All others are in its report, with no
 run missing.
 """
+ELSEWHERE = {"imagenet"}
+"""The exhibits that are made on other data alone, which the report does not count."""
 
 
 def test_quick_makes_the_report(tmp_path: Path) -> None:
@@ -66,10 +68,11 @@ def test_quick_makes_the_report(tmp_path: Path) -> None:
     missing = re.search(
         r"<summary>(\d+) of (\d+) exhibits, and why</summary>(.*?)</details>", report, re.DOTALL
     )
-    assert missing and (int(missing[1]), int(missing[2])) == (len(NOT_SHOWN), len(list(EXHIBITS)))
+    counted = set(EXHIBITS) - ELSEWHERE
+    assert missing and (int(missing[1]), int(missing[2])) == (len(NOT_SHOWN), len(counted))
     told = unescape(missing[3])
     for name in NOT_SHOWN:
-        assert to_html(EXHIBITS[name].title) in told, name
+        assert unescape(to_html(EXHIBITS[name].title)) in told, name
     assert "Not the paper's data." in unescape(report)
     assert "The paper's exhibits" in report and "</td>" in report
     for path in (results / "notebooks").glob("*.ipynb"):
