@@ -359,8 +359,9 @@ def test_the_evaluator_waits_once_a_domain(
     with Waits() as waits:
         result = evaluator.run()
     held = 1 if order else 2
-    assert len(result.batches) >= 4 and waits.reads == passes + held, (
-        "the results, and each domain's labels"
+    checked = name in CHECKED
+    assert len(result.batches) >= 4 and waits.reads == passes + held + checked, (
+        "the results, each domain's labels, and once whether θ_a can read z"
     )
     assert waits.copies == passes + held + len(stream), (
         "which examples a batch has, their order, the images"
