@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from benchmarks.speed import pictures
+from benchmarks.speed import of_pictures
 from cascadetta_lib import METHODS, evaluate
-from cascadetta_lib.data.base import Split, write_text_atomically
+from cascadetta_lib.data.base import write_text_atomically
 from cascadetta_lib.data.corruptions import CORRUPTIONS
-from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_dataset
+from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import Method
@@ -209,16 +209,7 @@ def main() -> None:
 
 def measured(size: Size, device: str, folder: str) -> str:
     """Measure everything, print each table when it is there, and return all. folder: for data."""
-    split = Split(pictures(size.images), torch.arange(size.images) % 10)
-    data = make_image_dataset(
-        name="pictures",
-        source="drawn",
-        compare_with=None,
-        class_names=tuple("abcdefghij"),
-        train=split,
-        test=split,
-        options=ImageOptions(device=device, folder=folder),
-    )
+    data = of_pictures(size.images, ImageOptions(device=device, folder=folder))
     made = provenance(device, 0)
     parts = [f"{made['device']}; torch {torch.__version__}; code {made['code_revision']}"]
     for head, rows in (

@@ -13,11 +13,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 
-from benchmarks.speed import pictures
+from benchmarks.speed import of_pictures, pictures
 from cascadetta_lib import METHODS, evaluate
 from cascadetta_lib.data.base import Split, write_atomically
 from cascadetta_lib.data.corruptions import CORRUPTIONS
-from cascadetta_lib.data.images import Archive, ImageDataset, ImageOptions, make_image_dataset
+from cascadetta_lib.data.images import Archive, ImageDataset, ImageOptions
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import ImageNetwork, build_network
 
@@ -32,16 +32,8 @@ SMALLEST = {"batches of a domain": 2, "domains": 2, "methods": 1, "seeds": 1}
 def made_of(images: int) -> ImageDataset:
     """Pictures, of which every domain has `images`."""
     split = Split(pictures(images), torch.arange(images) % 10)
-    return make_image_dataset(
-        name="pictures",
-        source="drawn",
-        compare_with=None,
-        class_names=tuple("abcdefghij"),
-        train=split,
-        test=split,
-        options=ImageOptions(),
-        archive=Archive(lambda name, severity, count: split, "made up", recognised=False),
-    )
+    archive = Archive(lambda name, severity, count: split, "made up", recognised=False)
+    return of_pictures(images, ImageOptions(), archive)
 
 
 def seconds(case: dict[str, int]) -> float:

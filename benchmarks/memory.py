@@ -9,8 +9,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -24,10 +22,9 @@ from cascadetta_lib.data.images import Archive, ImageOptions, make_image_dataset
 from cascadetta_lib.data.streams import Domain
 from study.exhibits import EXHIBITS, show_all
 from study.exhibits.kit.runs import Runs
-from study.requests import code_of_run
 from study.settings import Settings, load_profile
-from study.store import Made, Run, Store
-from tests.made_up_runs import Numbers, made_up_runs, points_of
+from study.store import Store
+from tests.made_up_runs import Numbers, keep, made_up_runs, points_of
 
 IMAGES = 10_000
 """Images of a domain, as in CIFAR-10-C."""
@@ -111,19 +108,6 @@ def fill(settings: Settings) -> None:
         points = points_of(settings, [name])
         for run in made_up_runs(settings, lambda *_: shown, points, settings.seeds):
             keep(store, run)
-
-
-def keep(store: Store, run: Run) -> None:
-    """Store a run as if it had been made now."""
-    code = code_of_run(run.request)
-
-    def make(folder: Path) -> Made:
-        run.batches.to_csv(folder / "batches.csv", index=False)
-        run.accuracies.to_csv(folder / "accuracies.csv", index=False)
-        return Made(replace(run.provenance, code=code))
-
-    content = (run.provenance.fingerprint, run.provenance.domain_source, code)
-    store.make_once("runs", run.request, content, make)
 
 
 def tell(what: str, peak: float, held: int) -> None:

@@ -30,7 +30,7 @@ from benchmarks import waits
 from cascadetta_lib.augment.image import augmix, cotta_copies
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.corruptions import CORRUPTIONS, corrupt
-from cascadetta_lib.data.images import ImageOptions, make_image_dataset
+from cascadetta_lib.data.images import Archive, ImageDataset, ImageOptions, make_image_dataset
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
@@ -88,6 +88,21 @@ def pictures(count: int) -> Tensor:
     )
 
 
+def of_pictures(count: int, options: ImageOptions, archive: Archive | None = None) -> ImageDataset:
+    """A dataset of so many pictures, which are trained on and tested on."""
+    split = Split(pictures(count), torch.arange(count) % 10)
+    return make_image_dataset(
+        name="pictures",
+        source="drawn",
+        compare_with=None,
+        class_names=tuple(str(label) for label in range(10)),
+        train=split,
+        test=split,
+        options=options,
+        archive=archive,
+    )
+
+
 def prepared(count: int, device: str) -> Tensor:
     """The pictures as a network's input."""
     return (pictures(count).to(device).float() / 127.5 - 1).contiguous(
@@ -98,19 +113,8 @@ def prepared(count: int, device: str) -> Tensor:
 def training(device: str) -> dict[str, float]:
     """Source images a second of each objective in float32, augmentation and held-out evaluation
     included; both precisions are printed."""
-    split = Split(pictures(900), torch.arange(900) % 10)
     found = {}
-    names = tuple(str(label) for label in range(10))
-    options = ImageOptions(device=device, held_out_fraction=1 / 9)
-    dataset = make_image_dataset(
-        name="pictures",
-        source="drawn",
-        compare_with=None,
-        class_names=names,
-        train=split,
-        test=split,
-        options=options,
-    )
+    dataset = of_pictures(900, ImageOptions(device=device, held_out_fraction=1 / 9))
     for objective in OBJECTIVES:
         rates = {}
         for precision in ("float32", "bfloat16"):

@@ -116,6 +116,17 @@ World = Callable[[str, str, dict[str, Any], int], Numbers]
 """world(method, objective, changes, seed) → what that point's run shows."""
 
 
+def on_cifar10(folder: Path, **changes: Any) -> Settings:
+    """Settings of `quick` for runs in `folder` that are made up as if on CIFAR-10."""
+    own: dict[str, Any] = {
+        "results_folder": str(folder),
+        "image_dataset": "cifar10",
+        "image_methods": ("erm", "adabn", "tent", "cotta", "cascade"),
+        "image_batch_size": 32,
+    }
+    return quick(**(own | changes))
+
+
 def points_of(settings: Settings, names: Iterable[str]) -> list[Point]:
     """What these exhibits ask for."""
     return [point for name in names for point in EXHIBITS[name].points(settings)]

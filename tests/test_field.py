@@ -1,5 +1,6 @@
 """The field: rates chosen on the source, one line a method, and what a step costs."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset
@@ -138,6 +139,11 @@ def test_cost_counts_passes_and_what_is_kept(images: Tensor) -> None:
     )
     assert torch.equal(tent(images), before), "the method is as it was made"
     assert cost(METHODS["cotta"](model, copies=None), [images])["memory"] > 2, "teacher and anchor"
+
+
+def test_the_work_of_a_network_without_a_product_is_not_known(images: Tensor) -> None:
+    network = nn.Sequential(nn.BatchNorm2d(3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    assert math.isnan(cost(METHODS["tent"](network), [images])["work"])
 
 
 def test_what_happens_in_some_steps_alone_is_in_the_cost(dataset: ImageDataset) -> None:

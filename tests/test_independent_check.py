@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from independent_check import check_report, main
-from made_up_runs import Numbers, content, keep, made_up_runs, points_of, quick, stored
+from made_up_runs import Numbers, content, keep, made_up_runs, on_cifar10, points_of, stored
 
 from study.exhibits import EXHIBITS
 from study.exhibits.kit.exhibit import save_all
@@ -32,14 +32,8 @@ KEPT = "cifar10-"
 
 
 def settings_in(folder: Path) -> Settings:
-    return quick(
-        results_folder=str(folder),
-        image_dataset="cifar10",
-        image_methods=("erm", "adabn", "tent", "cotta", "cascade"),
-        image_batch_size=32,
-        image_ablation_batch_sizes=(128, 64, 32, 16),
-        seeds=(0, 1, 2),
-    )
+    sizes = (128, 64, 32, 16)
+    return on_cifar10(folder, image_ablation_batch_sizes=sizes, seeds=(0, 1, 2))
 
 
 def drawn(run: Run) -> Run:

@@ -15,7 +15,7 @@ mpl.use("Agg")
 import numpy as np
 import pandas as pd
 import pytest
-from made_up_runs import Numbers, keep, made_up_runs, points_of, quick
+from made_up_runs import Numbers, keep, made_up_runs, on_cifar10, points_of
 
 from study.exhibits import EXHIBITS
 from study.exhibits.kit.runs import Runs
@@ -28,13 +28,7 @@ DRAWN = ("main_image", "step_size", "uncertainty", "theorem")
 
 
 def settings_in(folder: Path) -> Settings:
-    return quick(
-        results_folder=str(folder),
-        image_dataset="cifar10",
-        image_methods=("erm", "adabn", "tent", "cotta", "cascade"),
-        image_batch_size=32,
-        seeds=(0, 1),
-    )
+    return on_cifar10(folder, seeds=(0, 1))
 
 
 def drawn_from(run: Run) -> Run:

@@ -1,5 +1,6 @@
 """Measure what a method costs: the work of a step, and the memory beside the network."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -18,7 +19,8 @@ def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
     batch is taken, because counting a step takes longer than the step.
 
     work: floating-point operations of a step over those of one forward pass of the network: 1 where
-        nothing is adapted (LAME adds a little), 3 for Tent, which goes forward, backward, forward.
+        nothing is adapted (LAME adds a little), 3 for Tent, which goes forward, backward, forward;
+        NaN for a network without a convolution or a matrix product.
     memory: the numbers that it keeps beside the network, the optimiser's too, over those of the
         network; not the weights that `reset` goes back to.
     """
@@ -37,7 +39,8 @@ def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
         for state in method.optimizer.state.values():
             kept += [value for value in state.values() if isinstance(value, Tensor)]
     method.reset()
-    work = step.get_total_flops() / forward.get_total_flops()
+    once = forward.get_total_flops()
+    work = step.get_total_flops() / once if once else math.nan
     size = sum(value.numel() for value in network.values())
     return {"work": work, "memory": sum(value.numel() for value in kept) / size}
 

@@ -13,7 +13,7 @@ from cascadetta_lib.augment import generator_for
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.copies import WithCopies
 from cascadetta_lib.methods.memory import WithMemory
-from cascadetta_lib.models import Outputs, as_outputs
+from cascadetta_lib.models import Outputs, as_outputs, parameters_of_z
 
 TEACHER_MOMENTUM = 0.999
 
@@ -47,9 +47,7 @@ class CoTTA(WithCopies, WithMemory):
         self.triples = [triple for triple in triples if triple[0].requires_grad]
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        theta_a = getattr(self.model, "auxiliary_classifier", None)
-        apart = set() if theta_a is None else set(theta_a.parameters())
-        return [parameter for parameter in self.model.parameters() if parameter not in apart]
+        return parameters_of_z(self.model)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:

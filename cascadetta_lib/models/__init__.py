@@ -15,7 +15,7 @@ from cascadetta_lib.models.build import (
     TextNetwork,
     build_network,
 )
-from cascadetta_lib.models.cascade import Cascade, Outputs, Parallel, as_outputs
+from cascadetta_lib.models.cascade import Cascade, Outputs, Parallel, as_outputs, parameters_of_z
 from cascadetta_lib.models.functional import call_with
 from cascadetta_lib.models.normalization import NORMALIZATIONS, normalized
 
@@ -37,5 +37,6 @@ __all__ = [
     "call_with",
     "normalization_parameters",
     "normalized",
+    "parameters_of_z",
     "use_batch_statistics",
 ]

@@ -46,6 +46,13 @@ def as_outputs(result: Any) -> Outputs:
     return Outputs(logits, None)
 
 
+def parameters_of_z(model: nn.Module) -> list[nn.Parameter]:
+    """Return all parameters of a network but those of θ_a, which takes no part in z."""
+    theta_a = getattr(model, "auxiliary_classifier", None)
+    apart = set() if theta_a is None else set(theta_a.parameters())
+    return [parameter for parameter in model.parameters() if parameter not in apart]
+
+
 class Cascade(nn.Module):
     """φ → θ_m → θ_a in a row. Input (B, …); output z (B, C) and a (B, C), a None without θ_a.
 

@@ -2,7 +2,8 @@
 
 A layer is never replaced, since a subclass may hold more than the normalisation, such as an
 activation. Its own forward runs; only the call of `torch.nn.functional.batch_norm` inside it is
-answered with other statistics, in training mode. In evaluation mode nothing changes.
+answered with other statistics, in training mode. In evaluation mode nothing changes, except in a
+subclass that says so.
 
     RememberedStatistics   the batch, blended with about N earlier examples
     MovingStatistics       moving averages of the mean and of the variance
@@ -15,7 +16,7 @@ and of the source prior build, are by n − 1.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,9 @@ class RememberedStatistics(TorchFunctionMode):
     examples, whatever n is. With N = 0 these are the statistics of the batch alone. Raises
     ValueError for a layer without running statistics.
     """
+
+    in_evaluation: ClassVar[bool] = False
+    """Whether it also answers in evaluation mode."""
 
     def __init__(self, norm: BatchNorm, examples: int) -> None:
         super().__init__()
@@ -60,11 +64,11 @@ class RememberedStatistics(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if function is F.batch_norm and self.norm.training:
-            return self.normalise(*args, **(kwargs or {}))
+        if function is F.batch_norm and (self.norm.training or self.in_evaluation):
+            return self.answer(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
 
-    def normalise(
+    def answer(
         self,
         x: Tensor,
         running_mean: Tensor | None,
@@ -74,6 +78,12 @@ class RememberedStatistics(TorchFunctionMode):
         training: bool = False,
         momentum: float = 0.1,
         eps: float = 1e-5,
+    ) -> Tensor:
+        """Return what takes the place of `torch.nn.functional.batch_norm` with these arguments."""
+        return self.normalise(x, weight, bias, eps)
+
+    def normalise(
+        self, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> Tensor:
         """Normalise x (B, C, …) by the blend; the gradient flows through the batch's part of it."""
         dimensions = [0, *range(2, x.ndim)]

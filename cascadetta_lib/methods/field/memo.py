@@ -13,7 +13,7 @@ from cascadetta_lib.losses import entropy_of_mean
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.copies import WithCopies
 from cascadetta_lib.methods.memory import WithStatistics
-from cascadetta_lib.models import Outputs, as_outputs, batch_norms
+from cascadetta_lib.models import Outputs, as_outputs, batch_norms, parameters_of_z
 from cascadetta_lib.models.remembered_statistics import PriorStatistics
 
 PRIOR = 16
@@ -61,9 +61,7 @@ class MEMO(WithCopies, WithStatistics):
         self.pairs = [(value, value.detach().clone()) for value in self.adapted_parameters()]
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        theta_a = getattr(self.model, "auxiliary_classifier", None)
-        apart = set() if theta_a is None else set(theta_a.parameters())
-        return [parameter for parameter in self.model.parameters() if parameter not in apart]
+        return parameters_of_z(self.model)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:

@@ -5,11 +5,10 @@ memory balanced by predicted classes, against labels that come in runs.
 import math
 from collections import Counter
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
@@ -37,23 +36,10 @@ class InstanceAwareStatistics(MovingStatistics):
     release.
     """
 
-    def __torch_function__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function is F.batch_norm:
-            return self.normalise(*args, **(kwargs or {}))
-        return function(*args, **(kwargs or {}))
+    in_evaluation = True
 
     def normalise(
-        self,
-        x: Tensor,
-        running_mean: Tensor | None,
-        running_var: Tensor | None,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
+        self, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> Tensor:
         exact = x.to(self.mean.dtype)
         shape = (-1,) + (1,) * (x.ndim - 2)

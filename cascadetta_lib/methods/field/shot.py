@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cascadetta_lib.losses import information_loss
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.entropy import EntropyMethod
-from cascadetta_lib.models import Outputs, as_outputs
+from cascadetta_lib.models import Outputs, as_outputs, parameters_of_z
 
 
 @METHODS.add("shot_im")
@@ -49,10 +49,7 @@ class ShotIM(EntropyMethod):
             linear = [child for child in self.model.modules() if isinstance(child, nn.Linear)]
             classifier = linear[-1]
         fixed = {*classifier.parameters()}
-        theta_a = getattr(self.model, "auxiliary_classifier", None)
-        if theta_a is not None:
-            fixed |= {*theta_a.parameters()}
-        return [parameter for parameter in self.model.parameters() if parameter not in fixed]
+        return [parameter for parameter in parameters_of_z(self.model) if parameter not in fixed]
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))

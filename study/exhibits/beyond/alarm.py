@@ -10,13 +10,12 @@ from cascadetta_lib.evaluation.alarm import LEAST
 from cascadetta_lib.evaluation.metrics import online_errors
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
+from study.exhibits.kit.points import MANY_COPIES, methods_without
 from study.exhibits.kit.ringing import has_alarm, ringing
 from study.exhibits.kit.runs import Point, Runs, points_for, reduced
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
 from study.settings import Settings
 
-LEFT_OUT = ("cotta", "memo")
-"""Methods whose many copies of each image take too long on so long a stream."""
 WORSE = 10.0
 """A run has collapsed where it errs by so many points more than ERM on the last fifth of its
 domains.
@@ -35,7 +34,7 @@ class CollapseAlarm(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         """Runs of other exhibits, too: `recurring`, `wild` and `streams`."""
-        methods = [name for name in settings.image.methods if name not in LEFT_OUT]
+        methods = methods_without(settings, MANY_COPIES)
         size = settings.image.gradual_test_size
         slow = reduced(settings, stream="gradual_correlated", test_size=size)
         several = [reduced(settings, stream=name) for name in ("recurring", "correlated")]

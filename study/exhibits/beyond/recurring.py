@@ -11,13 +11,12 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
+from study.exhibits.kit.points import MANY_COPIES, methods_without
 from study.exhibits.kit.runs import Point, Runs, by_label, points_for, reduced
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
 from study.settings import Settings
 
 ERM = METHODS["erm"].label
-LEFT_OUT = ("cotta", "memo")
-"""Methods whose many copies of each image take too long on so long a stream."""
 
 
 @exhibit
@@ -29,7 +28,7 @@ class Recurring(Exhibit):
     question = "Who is still ahead of ERM when every domain has come back many times?"
 
     def points(self, settings: Settings) -> list[Point]:
-        methods = [name for name in settings.image.methods if name not in LEFT_OUT]
+        methods = methods_without(settings, MANY_COPIES)
         return points_for(methods, [reduced(settings, stream="recurring")])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

@@ -14,6 +14,7 @@ from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
 from study.exhibits.kit.intervals import images_at, paired
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
+from study.exhibits.kit.points import methods_without
 from study.exhibits.kit.rendering import warning
 from study.exhibits.kit.runs import Point, Runs, by_label, points_for
 from study.exhibits.kit.style import WIDTH, legend, line_of, name_domains
@@ -41,7 +42,7 @@ class Updates(Exhibit):
         """Also the cascade without θ_a, if ours was trained so, and with the optimiser that makes
         Tent drift.
         """
-        methods = [name for name in settings.image.methods if name not in LEFT_OUT]
+        methods = methods_without(settings, LEFT_OUT)
         changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
         if "cascade" not in methods:
             return points_for(methods, [changes])

@@ -4,6 +4,7 @@ import pandas as pd
 
 from cascadetta_lib.data.streams import RESET_EACH
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.points import methods_without
 from study.exhibits.kit.runs import Point, Runs, points_for, reduced
 from study.exhibits.kit.sweep import sweep_table
 from study.settings import Settings
@@ -25,7 +26,7 @@ class Wild(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        methods = [name for name in settings.image.methods if name not in LEFT_OUT]
+        methods = methods_without(settings, LEFT_OUT)
         several = [reduced(settings, stream=name) for name in STREAMS]
         several[1]["test_size"] = settings.image.gradual_test_size
         return points_for(methods, several)

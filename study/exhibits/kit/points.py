@@ -14,6 +14,8 @@ WITHOUT_META = {
 }
 PRIORS = (8, 16, 32, 64, 128)
 """How many examples the source counts against the batch."""
+MANY_COPIES = ("cotta", "memo")
+"""Methods whose many copies of each image take too long on a stream of many rounds."""
 TRAININGS = {
     "adabn": WITHOUT_META,
     "ttt": {"no meta": "ttt", "meta": "meta_ttt"},
@@ -27,6 +29,11 @@ time, so its error is that of the network alone.
 def adapting(settings: Settings) -> list[str]:
     """Return the profile's methods on images that learn at test time, and AdaBN."""
     return [name for name in settings.image.methods if name == "adabn" or METHODS[name].adapts]
+
+
+def methods_without(settings: Settings, names: Sequence[str]) -> list[str]:
+    """Return the profile's methods on images but these."""
+    return [name for name in settings.image.methods if name not in names]
 
 
 def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
