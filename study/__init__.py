@@ -6,6 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, where relative folders in a profile start."""
+STORE_FORMAT = 7
+"""Part of every key. Raise it when the form or the meaning of an entry changes."""
 
 
 def other_clone() -> str:

@@ -17,13 +17,11 @@ from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.models import Network
 from cascadetta_lib.training.objectives import KnownTraining, Training, training_for
-from study import weights
+from study import STORE_FORMAT, weights
 from study.sections import NETWORKS, Protocol
 from study.settings import Settings, SettingsError
 from study.weights_name import PUBLISHED
 
-STORE_FORMAT = 7
-"""Part of every key. Raise it when the form or the meaning of an entry changes."""
 DATA_MODULES: dict[Modality, str] = {
     "image": "cascadetta_lib.data.images",
     "text": "cascadetta_lib.data.reviews",

@@ -19,6 +19,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from torch.overrides import TorchFunctionMode
 
 from cascadetta_lib.data import OPTIONS, VOCABULARIES, DatasetName
 from cascadetta_lib.data.base import Modality, Options
@@ -34,7 +35,7 @@ from cascadetta_lib.data.streams import (
     shuffle_domains,
 )
 from cascadetta_lib.data.utterances import SpeechOptions
-from cascadetta_lib.evaluation.evaluator import OnAlarm
+from cascadetta_lib.evaluation.alarm import OnAlarm
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import OptimizerName
 from cascadetta_lib.models import (
@@ -64,11 +65,24 @@ MOST_PARAMETERS = 500_000_000
 """Of a network that is trained here: 2 GB. The paper's largest, a ResNet-34, has 21 million."""
 
 
+class _Undrawn(TorchFunctionMode):
+    """Leave weights on the device meta undrawn: to draw what has no values there, PyTorch imports
+    its compiler, which takes longer than all other imports together.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function is torch.Tensor.normal_:
+            return args[0]
+        return function(*args, **(kwargs or {}))
+
+
 @cache
 def _parameters_of(network: BaseModel) -> int:
     """The parameters of a network of two classes, counted without making them."""
     assert isinstance(network, Network)
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         built = build_network(network, classes=2, inputs=1, seed=0)
     return sum(parameter.numel() for parameter in built.parameters())
 

@@ -28,9 +28,9 @@ from pydantic import ValidationError
 
 from cascadetta_lib.data.base import set_aside, write_atomically
 from cascadetta_lib.evaluation.batch_variance import Layer
+from study import STORE_FORMAT
 from study.provenance import Provenance
 from study.requests import (
-    STORE_FORMAT,
     CheckpointRequest,
     Request,
     RunRequest,

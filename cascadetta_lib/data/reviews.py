@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy  # it imports scipy.sparse when that is first used
 import torch
 from pydantic import Field
-from scipy.sparse import vstack
 from torch import Tensor
 
 from cascadetta_lib.augment import generator_for
@@ -254,7 +254,7 @@ def make_counts_dataset(
         Split(own, part.labels.to(options.device))
         for own, part in zip(rows.split([len(part.labels) for part in parts]), parts, strict=True)
     ]
-    counts = vstack([part.counts for part in parts], format="csr")
+    counts = scipy.sparse.vstack([part.counts for part in parts], format="csr")
     bank = torch.from_numpy(_with_msda(counts, len(fitted.y), options))
     tensors = [
         torch.from_numpy(array)
@@ -366,4 +366,4 @@ def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any
     # The vectorizer's own max_features breaks ties as the machine's sort does; here the alphabet
     # decides.
     frequent = np.sort(np.argsort(-np.asarray(counts.sum(0)).ravel(), kind="stable")[:size])
-    return vstack([counts, vectorizer.transform(others)], format="csr")[:, frequent]
+    return scipy.sparse.vstack([counts, vectorizer.transform(others)], format="csr")[:, frequent]

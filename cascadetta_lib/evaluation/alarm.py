@@ -9,6 +9,7 @@ for x in batches:
 """
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ WINDOW = 256
 """About how many of the last examples the mean prediction is of."""
 LEAST = 0.5
 """The alarm rings below this level. It was set before any stream was looked at."""
+OnAlarm = Literal["reset", "stop"]
+"""What is done when it rings: go back to the source, or learn nothing more."""
 
 
 class Alarm:

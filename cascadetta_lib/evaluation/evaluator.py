@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ from torch import Tensor
 
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import MIXED, Domain, Order, draw_order, shuffle_examples
-from cascadetta_lib.evaluation.alarm import LEAST, Alarm, classes_predicted
+from cascadetta_lib.evaluation.alarm import LEAST, Alarm, OnAlarm, classes_predicted
 from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
@@ -41,7 +41,6 @@ from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.progress import progress
 
 Record = dict[str, Any]
-OnAlarm = Literal["reset", "stop"]
 ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement")
 
 

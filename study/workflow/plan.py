@@ -21,9 +21,7 @@ from cascadetta_lib.code import file_hash
 from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
-from study import ROOT
-from study import weights as networks
-from study.requests import STORE_FORMAT
+from study import ROOT, STORE_FORMAT
 from study.settings import Settings, dump_yaml, flat
 from study.weights_name import WeightsName
 from study.workflow.arguments import notebooks_in
@@ -91,6 +89,10 @@ def file_of(value: object) -> str:
 
 def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
     """Return the identifiers of all networks that `weights` has at these seeds. Reads no data."""
+    if weights.trained_here:
+        return []
+    from study import weights as networks  # here, because its import takes half a second
+
     found = []
     for objective, seed in itertools.product(OBJECTIVES, seeds):
         with suppress(networks.NetworkError):

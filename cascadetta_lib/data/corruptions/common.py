@@ -5,8 +5,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy  # it imports scipy.ndimage when that is first used
 import torch
-from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 from torch.nn import functional
 
@@ -47,7 +47,10 @@ def gaussian(x: Tensor, sigma: float, truncate: float = 4.0, border: str = "near
     """Gaussian blur over the last two axes, which are equally long; the arguments are those of
     scipy.
     """
-    blurred = gaussian_filter1d(np.eye(x.shape[-1]), sigma, axis=0, mode=border, truncate=truncate)
+    unblurred = np.eye(x.shape[-1])
+    blurred = scipy.ndimage.gaussian_filter1d(
+        unblurred, sigma, axis=0, mode=border, truncate=truncate
+    )
     matrix = torch.from_numpy(blurred).float().to(x.device)
     return matrix @ (x @ matrix.T)
 
