@@ -52,8 +52,8 @@ def controls(study: Study) -> Any:
             options=[(METHODS[name].label, name) for name in adapting or section.methods]
         ),
         "online_learning_rate": ipywidgets.Dropdown(
-            options=sorted({*RATES, section.online_learning_rate}),
-            value=section.online_learning_rate,
+            options=sorted({*RATES, section.online.online_learning_rate}),
+            value=section.online.online_learning_rate,
             description="rate",
         ),
         "batch_size": ipywidgets.Dropdown(

@@ -11,14 +11,14 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from cascadetta_lib.code import code_hash
-from cascadetta_lib.data import OPTIONS, DatasetName
-from cascadetta_lib.data.base import NOT_TRAINED_ON, Modality, Options
+from cascadetta_lib.data import DatasetName
+from cascadetta_lib.data.base import NOT_TRAINED_ON, Modality
 from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.models import Network
-from cascadetta_lib.training.objectives import KnownTraining, Training, training_for
+from cascadetta_lib.training.objectives import KnownTraining, training_for
 from study import STORE_FORMAT, weights
-from study.sections import NETWORKS, Protocol
+from study.sections import Protocol
 from study.settings import Settings, SettingsError
 from study.weights_name import PUBLISHED
 
@@ -165,13 +165,13 @@ def checkpoint_request(
         origin = weights.origin(section.weights, objective, settings.seed)
     else:
         origin = "train"
-        network = section.part(NETWORKS[modality])
-        asked = training_for(objective, section.part(Training))
+        network = section.network
+        asked = training_for(objective, section.training)
         training = KnownTraining.model_validate(asked)
     return CheckpointRequest(
         modality=modality,
         dataset=single_dataset(settings, modality).key,
-        options=section.part(OPTIONS[modality]).model_dump(exclude=NOT_TRAINED_ON),
+        options=section.data.model_dump(exclude=NOT_TRAINED_ON),
         objective=objective,
         weights=origin,
         network=network,
@@ -196,7 +196,7 @@ def run_request(
         method=method,
         stream=tuple(section.domains),
         batch_size=batch_size(settings, modality),
-        test_size=section.part(Options).test_size,
+        test_size=section.data.test_size,
     )
 
 

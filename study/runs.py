@@ -18,7 +18,6 @@ from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.checks import values_per_channel
 from cascadetta_lib.methods.source import source_examples
-from cascadetta_lib.training.objectives import Training
 from cascadetta_lib.training.pretrain import new_network
 from study import weights
 from study.checkpoints import Context, find_checkpoint
@@ -162,7 +161,7 @@ def check_data(context: Context) -> None:
     """Raise ValueError where there are too few examples to train on or to hold out."""
     dataset = context.dataset
     prefix = f"{context.modality}_"
-    size = context.section.part(Training).training_batch_size
+    size = context.section.training.training_batch_size
     count = len(dataset.train.y)
     if context.trains and count < size:
         raise ValueError(

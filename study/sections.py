@@ -1,13 +1,14 @@
 """The parameters of one modality: of its data, its network, its training, and its runs.
 
-The defaults are those of the profile `paper`. `flat_name` makes the name of a field in a profile.
+`settings.image.training.learning_rate` is the place of a value; `flat_name` makes its name in a
+profile, `image_training_learning_rate`. The defaults are those of the profile `paper`.
 """
 
 import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import (
@@ -19,9 +20,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from torch.overrides import TorchFunctionMode
 
-from cascadetta_lib.data import OPTIONS, VOCABULARIES, DatasetName
+from cascadetta_lib.data import VOCABULARIES, DatasetName
 from cascadetta_lib.data.base import Modality, Options
 from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.data.reviews import TextOptions
@@ -51,16 +53,12 @@ from study import ROOT
 from study.exhibit_parameters import ImageExhibitParameters, StepExhibitParameters, different
 from study.weights_name import WeightsName
 
-Part = TypeVar("Part", bound=BaseModel)
-
-
-NETWORKS: dict[Modality, type[BaseModel]] = {
-    "image": ImageNetwork,
-    "text": TextNetwork,
-    "speech": SpeechNetwork,
-}
-
-
+PARTS = ("data", "network", "training", "online", "exhibits")
+"""The fields of a section that are groups of parameters."""
+NAMED_PARTS = ("network", "training")
+"""The parts whose name the flat name of each of their fields carries."""
+SAID_ONCE = ("folder", "device")
+"""The fields of the data that are one parameter for all modalities."""
 MOST_PARAMETERS = 500_000_000
 """Of a network that is trained here: 2 GB. The paper's largest, a ResNet-34, has 21 million."""
 
@@ -79,9 +77,8 @@ class _Undrawn(TorchFunctionMode):
 
 
 @cache
-def _parameters_of(network: BaseModel) -> int:
+def _parameters_of(network: Network) -> int:
     """The parameters of a network of two classes, counted without making them."""
-    assert isinstance(network, Network)
     with torch.device("meta"), _Undrawn():
         built = build_network(network, classes=2, inputs=1, seed=0)
     return sum(parameter.numel() for parameter in built.parameters())
@@ -131,16 +128,18 @@ class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     )
 
 
-class Section(Protocol):
+class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What the three modalities share: the data, the source of the networks, the methods and the
     stream.
+
+    data: how the data are cut, augmented and scaled. network: which one is trained. training: how.
+    online: how a method is run and measured. exhibits: on how many images, at which rates and batch
+        sizes single exhibits run.
     """
 
     modality: ClassVar[Modality]
     defaults: ClassVar[Mapping[str, Any]]
-    """The study's own defaults for this modality. They replace those of the class a field comes
-    from.
-    """
+    """The study's own defaults for this modality; of a part, those that differ from its class's."""
 
     dataset: DatasetName | tuple[DatasetName, ...] = Field(
         description="a name, or KIND:FOLDER; a list makes a job of each"
@@ -174,11 +173,20 @@ class Section(Protocol):
     batch_size: int | None = Field(
         None, ge=1, description="test batch; null: the paper's, 32, Tiny-ImageNet 64"
     )
+    data: Options
+    network: Network
+    training: Training
+    online: Protocol
+    exhibits: StepExhibitParameters | ImageExhibitParameters
 
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
-        return {**cls.defaults, **values}
+        filled = {**dict.fromkeys(PARTS, {}), **cls.defaults, **values}
+        for part in PARTS:
+            if isinstance(filled[part], dict):
+                filled[part] = {**cls.defaults.get(part, {}), **filled[part]}
+        return filled
 
     @field_validator("dataset")
     @classmethod
@@ -246,10 +254,9 @@ class Section(Protocol):
 
     @model_validator(mode="after")
     def _size(self) -> Self:
-        network = self.part(NETWORKS[self.modality])
-        count = _parameters_of(network)
+        count = _parameters_of(self.network)
         if count > MOST_PARAMETERS:
-            asked = network.model_dump(exclude_defaults=True)
+            asked = self.network.model_dump(exclude_defaults=True)
             values = " and ".join(f"network_{name} = {value}" for name, value in asked.items())
             raise ValueError(
                 f"{values} make a network of {count:,} parameters; allowed are {MOST_PARAMETERS:,}"
@@ -261,7 +268,7 @@ class Section(Protocol):
         """How a method is run: the fields of a RunRequest by name."""
         order = ORDERS.get(self.stream) if isinstance(self.stream, str) else None
         delta = self.dirichlet_delta if order in ("correlated", "mixed_correlated") else None
-        return self.part(Protocol).model_dump() | {
+        return self.online.model_dump() | {
             "order": order,
             "dirichlet_delta": delta,
             "reset_each": self.stream == RESET_EACH,
@@ -275,33 +282,7 @@ class Section(Protocol):
         once = make_stream(self.stream, vocabulary, severity, visits=1)
         # Every round of a recurring stream has one order.
         visits = self.recurring_visits if self.stream == RECURRING else 1
-        return shuffle_domains(once, self.order_seed) * visits
-
-    @property
-    def training(self) -> Training:
-        """How networks are trained."""
-        return self.part(Training)
-
-    @property
-    def network(self) -> BaseModel:
-        """Which network is trained."""
-        return self.part(NETWORKS[self.modality])
-
-    @property
-    def data(self) -> Options:
-        """How the data are cut, augmented and scaled."""
-        return self.part(OPTIONS[self.modality])
-
-    @property
-    def online(self) -> Protocol:
-        """How a method is run and measured."""
-        return self.part(Protocol)
-
-    def part(self, kind: type[Part]) -> Part:
-        """Return the part `kind`, such as Training or ImageNetwork, with the values of its fields
-        here.
-        """
-        return kind(**{name: getattr(self, name) for name in kind.model_fields})
+        return shuffle_domains(once, self.online.order_seed) * visits
 
 
 def _vocabulary(datasets: DatasetName | tuple[DatasetName, ...], modality: Modality) -> Vocabulary:
@@ -322,7 +303,7 @@ def _vocabulary(datasets: DatasetName | tuple[DatasetName, ...], modality: Modal
     return found[0]
 
 
-class ImageSection(ImageExhibitParameters, ImageOptions, ImageNetwork, Training, Section):
+class ImageSection(Section):
     """Images. The training is the reading of the paper that the authors' release has
     (profiles/literal.yaml says where they differ), because the literal one is not expected to reach
     the paper's own ERM and AdaBN rows."""
@@ -331,8 +312,12 @@ class ImageSection(ImageExhibitParameters, ImageOptions, ImageNetwork, Training,
     defaults = {
         "dataset": ("cifar10", "cifar100", "tiny_imagenet"),
         "methods": ("erm", "adabn", "tent", "tent_adam", "cotta", "ttt", "cascade", "cascade_plus"),
-        "block": "pre_activation",
+        "network": {"block": "pre_activation"},
     }
+
+    data: ImageOptions
+    network: ImageNetwork
+    exhibits: ImageExhibitParameters
 
     severity: int = Field(
         5, ge=1, le=5, description="of the corruptions, where the stream does not say it"
@@ -345,7 +330,7 @@ WITHOUT_IMAGES = (
 )
 
 
-class TextSection(StepExhibitParameters, TextOptions, TextNetwork, Training, Section):
+class TextSection(Section):
     """Reviews, as in the paper's appendix, with DANN's schedule of the learning rate, which it
     names.
 
@@ -356,17 +341,23 @@ class TextSection(StepExhibitParameters, TextOptions, TextNetwork, Training, Sec
     defaults = {
         "dataset": "amazon",
         "methods": WITHOUT_IMAGES,
-        "epochs": None,
-        "iterations": 1000,
-        "training_batch_size": 32,
-        "optimizer": "adam",
-        "learning_rate": 0.0001,
-        "schedule": "dann",
-        # This makes α the online learning rate at the beginning of the schedule.
-        "inner_learning_rate_ratio": 10.0,
-        "inner_parameters": "all",
-        "outer_loss": "paper",
+        "training": {
+            "epochs": None,
+            "iterations": 1000,
+            "training_batch_size": 32,
+            "optimizer": "adam",
+            "learning_rate": 0.0001,
+            "schedule": "dann",
+            # This makes α the online learning rate at the beginning of the schedule.
+            "inner_learning_rate_ratio": 10.0,
+            "inner_parameters": "all",
+            "outer_loss": "paper",
+        },
     }
+
+    data: TextOptions
+    network: TextNetwork
+    exhibits: StepExhibitParameters
 
     batch_size: int | None = Field(
         None,
@@ -375,7 +366,7 @@ class TextSection(StepExhibitParameters, TextOptions, TextNetwork, Training, Sec
     )
 
 
-class SpeechSection(StepExhibitParameters, SpeechOptions, SpeechNetwork, Training, Section):
+class SpeechSection(Section):
     """Words, as in the paper's appendix, with Nesterov momentum, as for images.
 
     The paper does not say α, λ, the size of the training batch, or whether SGD has momentum.
@@ -385,28 +376,20 @@ class SpeechSection(StepExhibitParameters, SpeechOptions, SpeechNetwork, Trainin
     defaults = {
         "dataset": "speech_commands",
         "methods": WITHOUT_IMAGES,
-        "epochs": 50,
-        "training_batch_size": 64,
-        "schedule": "linear",
-        "final_learning_rate": 0.001,
-        "inner_parameters": "all",
-        "outer_loss": "paper",
-        "ablation_learning_rates": (0.0001, 0.001, 0.01),
+        "training": {
+            "epochs": 50,
+            "training_batch_size": 64,
+            "schedule": "linear",
+            "final_learning_rate": 0.001,
+            "inner_parameters": "all",
+            "outer_loss": "paper",
+        },
+        "exhibits": {"ablation_learning_rates": (0.0001, 0.001, 0.01)},
     }
 
-
-def flat_name(modality: Modality, field: str) -> str:
-    """Return the name of a field of a section in profiles and notebooks.
-
-    It is made from the modality, the part that the field belongs to, and the field, without saying
-    a word twice: `image_training_learning_rate`, `image_network_depth`,
-    `image_online_learning_rate`. Fields of the data and of the study as a whole name no part:
-    `image_severity`.
-    """
-    for part, kind in (("training", Training), ("network", NETWORKS[modality])):
-        if field in kind.model_fields:
-            return f"{modality}_{part}_{field.removeprefix(f'{part}_')}"
-    return f"{modality}_{field}"
+    data: SpeechOptions
+    network: SpeechNetwork
+    exhibits: StepExhibitParameters
 
 
 SECTIONS: dict[Modality, type[Section]] = {
@@ -414,3 +397,33 @@ SECTIONS: dict[Modality, type[Section]] = {
     "text": TextSection,
     "speech": SpeechSection,
 }
+
+
+def flat_name(modality: str, *place: str) -> str:
+    """Return the name, in profiles and notebooks, of the parameter at a place of a section.
+
+    It is made from the modality, the part and the field, without saying a word twice:
+    `image_training_learning_rate`, `image_network_depth`, `image_online_learning_rate`. Only the
+    network and the training are named as parts: `image_severity`, `image_test_size`.
+
+    place: a field, or a part and its field.
+    """
+    *part, field = place
+    if part and part[0] in NAMED_PARTS:
+        field = f"{part[0]}_{field.removeprefix(f'{part[0]}_')}"
+    return f"{modality}_{field}"
+
+
+def parameters_of(modality: Modality) -> dict[tuple[str, ...], FieldInfo]:
+    """Return every parameter of a section by its place: a field, or a part and its field."""
+    fields = SECTIONS[modality].model_fields
+    found: dict[tuple[str, ...], FieldInfo] = {
+        (name,): field for name, field in fields.items() if name not in PARTS
+    }
+    for part in PARTS:
+        kind = fields[part].annotation
+        assert isinstance(kind, type) and issubclass(kind, BaseModel)
+        for name, field in kind.model_fields.items():
+            if name not in SAID_ONCE:
+                found[(part, name)] = field
+    return found

@@ -1,7 +1,7 @@
 """The parameters of a study, checked as a whole before any work starts.
 
 A profile is a YAML file of flat names (`image_network_depth: 26`) that papermill can inject as it
-is. They are made from the place of a field (sections.flat_name): `image_network_depth` is
+is. Each is made from the place of its value (sections.flat_name): `image_network_depth` is
 `settings.image.network.depth`. The defaults are those of `paper`; a profile lists only what differs
 from them.
 """
@@ -22,7 +22,16 @@ from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.registry import nearest
 from study.exhibit_parameters import different
-from study.sections import SECTIONS, ImageSection, Section, SpeechSection, TextSection, flat_name
+from study.sections import (
+    NAMED_PARTS,
+    SECTIONS,
+    ImageSection,
+    Section,
+    SpeechSection,
+    TextSection,
+    flat_name,
+    parameters_of,
+)
 
 ROOT = (
     Path(__file__).resolve().parents[1]
@@ -130,10 +139,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         )
 
     def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
-        """These settings with `changes`, named as the fields of the section; SettingsError for what
-        cannot be used.
+        """These settings with `changes`, named as in a profile without the modality in front;
+        SettingsError for what cannot be used.
         """
-        values = {flat_name(modality, name): value for name, value in changes.items()}
+        values = {f"{modality}_{name}": value for name, value in changes.items()}
         return make_settings(flat(self) | values, dict.fromkeys(values, "a variation of the study"))
 
 
@@ -144,21 +153,22 @@ def _modality(name: str) -> str:
 
 
 COMMON = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
-PLACES: dict[str, tuple[Modality, str]] = {
-    flat_name(modality, name): (modality, name)
-    for modality, section in SECTIONS.items()
-    for name in section.model_fields
-    if name not in ("folder", "device")  # said once for all modalities
+PLACES: dict[str, tuple[str, ...]] = {
+    flat_name(modality, *place): (modality, *place)
+    for modality in SECTIONS
+    for place in parameters_of(modality)
 }
-"""The modality and the field of the section that a flat name means."""
+"""The place in Settings that a flat name means: ("image", "training", "learning_rate")."""
 PARAMETERS = COMMON | {
-    name: SECTIONS[modality].model_fields[field] for name, (modality, field) in PLACES.items()
+    flat_name(modality, *place): field
+    for modality in SECTIONS
+    for place, field in parameters_of(modality).items()
 }
 """Every parameter by its flat name; its description says what it means."""
 RENAMED = {
-    f"{modality}_{field}": name
-    for name, (modality, field) in PLACES.items()
-    if f"{modality}_{field}" not in PARAMETERS
+    f"{place[0]}_{place[-1]}": name
+    for name, place in PLACES.items()
+    if f"{place[0]}_{place[-1]}" not in PARAMETERS
 } | {
     "image_batch_sizes": "image_ablation_batch_sizes",
     "image_learning_rates": "image_ablation_learning_rates",
@@ -169,10 +179,14 @@ RENAMED = {
 
 def flat(settings: Settings) -> dict[str, Any]:
     """All parameters by their flat names, as JSON has them: the inverse of `make_settings`."""
-    values = settings.model_dump(mode="json")
-    sections = {modality: values.pop(modality) for modality in SECTIONS}
-    values |= {name: sections[modality][field] for name, (modality, field) in PLACES.items()}
-    return {name: values[name] for name in PARAMETERS}
+    nested = settings.model_dump(mode="json")
+    values = {}
+    for name in PARAMETERS:
+        value = nested
+        for step in PLACES.get(name, (name,)):
+            value = value[step]
+        values[name] = value
+    return values
 
 
 def renamed_table() -> str:
@@ -188,7 +202,7 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
     Raises SettingsError with one message for the first name or value that cannot be used.
     """
     origins = dict.fromkeys(values, "the call") | dict(origins or {})
-    nested: dict[str, Any] = {modality: {} for modality in SECTIONS}
+    nested: dict[str, Any] = {}
     for name, value in values.items():
         origin = origins[name]
         if name not in PARAMETERS:
@@ -212,11 +226,11 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
             raise SettingsError(
                 f"{name} (from {origin}) has hundreds of digits: allowed is a number of fewer"
             )
-        if name in PLACES:
-            modality, field = PLACES[name]
-            nested[modality][field] = value
-        else:
-            nested[name] = value
+        *groups, field = PLACES.get(name, (name,))
+        group = nested
+        for step in groups:
+            group = group.setdefault(step, {})
+        group[field] = value
     try:
         return Settings(**nested)
     except ValidationError as error:
@@ -245,10 +259,10 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
         .removeprefix("Value error, ")
         .replace("a valid tuple", "a list, such as [a, b]")
     )
-    place = [str(part) for part in fault["loc"]]
-    if place[0] in SECTIONS and len(place) == 1:
-        return f"the parameters {place[0]}_… do not go together: {reason}"
-    name = flat_name(place[0], place[1]) if place[0] in SECTIONS else place[0]
+    place = [str(step) for step in fault["loc"]]
+    name = _name_at(place)
+    if name is None:
+        return f"the parameters {_group_at(place)}_… do not go together: {reason}"
     if isinstance(fault["input"], str) and "expected" in fault.get("ctx", {}):
         allowed = str(fault["ctx"]["expected"]).replace(" or ", ", ").replace("'", "").split(", ")
         reason = nearest(fault["input"][:60], allowed)
@@ -257,6 +271,20 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
         f"{name} = {reprlib.repr(fault['input'])} (from {origin}): {reason} "
         f"({PARAMETERS[name].description})"
     )
+
+
+def _name_at(place: Sequence[str]) -> str | None:
+    """Return the flat name of the parameter that a place lies in; None for a group of them."""
+    if place[0] not in SECTIONS:
+        return place[0]
+    names = {where: name for name, where in PLACES.items()}
+    return names.get(tuple(place[:2])) or names.get(tuple(place[:3]))
+
+
+def _group_at(place: Sequence[str]) -> str:
+    """Return how the flat names of a section, or of one of its parts, begin."""
+    modality, *part = place
+    return "_".join([modality, *(name for name in part if name in NAMED_PARTS)])
 
 
 def read_profile(profile: str) -> tuple[dict[str, Any], str]:

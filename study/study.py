@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from cascadetta_lib.data import OPTIONS, load_dataset
+from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.evaluation.batch_variance import Layer
 from cascadetta_lib.models import normalized
@@ -62,8 +62,8 @@ class Study:
         return other
 
     def varied(self, **changes: Any) -> "Study":
-        """Return the same study with other settings, named without the modality's prefix:
-        `study.varied(batch_size=16)`.
+        """Return the same study with other settings, named as in a profile without the modality
+        in front: `study.varied(batch_size=16, training_epochs=5)`.
 
         Raises SettingsError for a value that cannot be used.
         """
@@ -99,7 +99,7 @@ class Study:
     def dataset(self) -> Dataset:
         """The data, read at the first call. Raises DataMissing."""
         places = {"folder": str(self.settings.data_path), "device": self.device}
-        options = self.section.part(OPTIONS[self.modality]).model_copy(update=places)
+        options = self.section.data.model_copy(update=places)
         if options not in self._loaded:
             self._loaded[options] = load_dataset(self.dataset_name, options)
         return self._loaded[options]

@@ -411,10 +411,8 @@ def test_conditions_train_nothing_where_networks_are_there() -> None:
     there = {"multi task", "multi task light entropy", "meta", "both supervised information"}
     assert {point.label for point in shipped} == there, "those of weights/ that have a θ_a"
     assert {point.label for point in own} > {name.replace("_", " ") for name in CANDIDATES}
-    assert all(
-        "epochs" not in point.changes and "train_size" not in point.changes for point in shipped
-    )
-    assert {point.changes["epochs"] for point in own} == {1} and {"λ = 0", "meta"} < {
+    assert not any({"training_epochs", "train_size"} & {*point.changes} for point in shipped)
+    assert {point.changes["training_epochs"] for point in own} == {1} and {"λ = 0", "meta"} < {
         point.label for point in own
     }
 
@@ -1032,7 +1030,7 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
     assert ends == [(0, value) for value in (30.8, 30.0, 25.0, 15.0, 23.0, 25.0, 35.7)]
     assert axes.lines[0].get_ydata()[0] == pytest.approx(25)
     assert list(content(shown, "whose-gain").loc["AdaBN"]) == ["30.00", "25.00", "1"]
-    size = {"test_size": SETTINGS.image.long_test_size}
+    size = {"test_size": SETTINGS.image.exhibits.long_test_size}
     long = [
         replace(one, changes={**one.changes, **size}) for one in points if one.objective == "meta"
     ]

@@ -166,7 +166,7 @@ def test_the_values_that_the_prose_proposes_can_be_used(path: Path) -> None:
 LAST = """
 import sys
 settings = study.settings
-found = (settings.profile, settings.seed, settings.text.hidden, settings.image.dataset)
+found = (settings.profile, settings.seed, settings.text.network.hidden, settings.image.dataset)
 print("by", sys.executable, "found", *found)
 """
 

@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from cascadetta_lib.data import OPTIONS
-from cascadetta_lib.models import ImageNetwork
-from cascadetta_lib.training.objectives import Training
 from study.settings import (
     PARAMETERS,
     PROFILES,
@@ -50,8 +47,9 @@ def test_paper_is_the_defaults_and_literal_differs_in_the_training_of_images_alo
     literal = load_profile("literal")
     assert paper == make_settings({"device": "cuda", "image_training_precision": "bfloat16"})
     assert (literal.text, literal.speech) == (paper.text, paper.speech)
-    assert literal.image.learning_rate == 0.001 and literal.image.outer_loss == "paper"
-    assert literal.image.training_batch_size == 32 and not literal.image.crop_and_flip
+    training = literal.image.training
+    assert (training.learning_rate, training.training_batch_size) == (0.001, 32)
+    assert training.outer_loss == "paper" and not literal.image.data.crop_and_flip
 
 
 @each_profile
@@ -60,9 +58,6 @@ def test_flat_names_and_sections_are_the_same_values(profile: str) -> None:
     assert make_settings(flat(settings)) == settings
     assert set(flat(settings)) == set(PARAMETERS)
     assert all(field.description for field in PARAMETERS.values()), "every parameter is explained"
-    assert settings.image.part(Training).epochs == settings.image.epochs
-    assert settings.text.part(OPTIONS["text"]).train_size == settings.text.train_size
-    assert settings.image.part(ImageNetwork).depth == flat(settings)["image_network_depth"]
 
 
 def test_a_value_that_a_caller_gave_comes_from_the_call() -> None:
@@ -79,8 +74,12 @@ def test_a_file_of_ones_own_lists_what_differs_from_the_papers_values(tmp_path: 
         "image_training_epochs: 7\nimage_training_learning_rate: 1e-2\n"
     )
     mine = load_profile(str(tmp_path / "mine.yaml"))
-    assert (mine.profile, mine.image.epochs, mine.image.learning_rate) == ("mine", 7, 0.01)
-    assert mine.image.width == make_settings({}).image.width
+    assert (mine.profile, mine.image.training.epochs, mine.image.training.learning_rate) == (
+        "mine",
+        7,
+        0.01,
+    )
+    assert mine.image.network.width == make_settings({}).image.network.width
     assert settings_from({"profile": str(tmp_path / "mine.yaml")}) == mine, (
         "a notebook can name one"
     )
@@ -113,7 +112,9 @@ def test_a_notebook_takes_from_its_profile_what_its_cell_leaves_open() -> None:
         "Out": {1: "x"},
     }
     image = settings_from(injected).image
-    assert (image.epochs, image.test_size) == (2, None), "null counts where a parameter can be null"
+    assert (image.training.epochs, image.data.test_size) == (2, None), (
+        "null counts where a parameter can be null"
+    )
     assert settings_from({}) == load_profile("quick")
 
 
@@ -210,10 +211,18 @@ def test_training_and_test_time_are_told_apart_by_name() -> None:
 
 
 def test_nested_values_are_those_of_the_flat_names() -> None:
-    image = load_profile("quick", {"image_training_epochs": 7, "image_network_depth": 14}).image
-    assert (image.training.epochs, image.network.model_dump()["depth"]) == (7, 14)
-    assert image.data.test_size == image.test_size
-    assert image.online.online_learning_rate == image.online_learning_rate
+    values = {
+        "image_training_epochs": 7,
+        "image_network_depth": 14,
+        "image_test_size": 50,
+        "image_online_learning_rate": 0.02,
+        "image_choice_size": 60,
+        "image_severity": 2,
+    }
+    image = load_profile("quick", values).image
+    assert (image.training.epochs, image.network.depth, image.data.test_size) == (7, 14, 50)
+    assert (image.online.online_learning_rate, image.exhibits.choice_size) == (0.02, 60)
+    assert image.severity == 2
 
 
 @pytest.mark.parametrize("old", sorted(RENAMED))

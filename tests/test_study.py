@@ -25,7 +25,7 @@ from study import checkpoints as checkpoints_module
 from study import runs as runs_module
 from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.runs import Point, Runs
-from study.sections import Protocol, flat_name
+from study.sections import Protocol
 from study.settings import Settings, SettingsError, load_profile
 from study.study import Study
 from study.tools.pack import pack
@@ -149,13 +149,13 @@ CHANGES: list[dict[str, Any]] = [
     {"image_stream": "correlated", "image_dirichlet_delta": 1.0},
 ]
 CHANGES += [
-    {flat_name("image", name): value}
+    {f"image_{name}": value}
     for name, value in (
-        ("epochs", 3),
+        ("training_epochs", 3),
         ("train_size", 59),
         ("test_size", 19),
-        ("learning_rate", 0.2),
-        ("block", "conv_bn_relu"),
+        ("training_learning_rate", 0.2),
+        ("network_block", "conv_bn_relu"),
         ("batch_size", 4),
         ("order_seed", 0),
         ("predict", "before"),
@@ -164,7 +164,7 @@ CHANGES += [
         ("online_optimizer", "sgd"),
         ("online_optimizer", "adam"),
         ("online_learning_rate", 0.01),
-        ("entropy_weight", 0.2),
+        ("training_entropy_weight", 0.2),
         ("stream", ["fog"]),
         ("stream", "instantaneous"),
         ("stream", "mixed"),
@@ -451,7 +451,7 @@ def test_a_module_of_ones_own_is_a_network_of_the_study(study: Study) -> None:
 
 
 def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_path: Path) -> None:
-    other = packed(study, tmp_path / "weights").varied(epochs=9)
+    other = packed(study, tmp_path / "weights").varied(training_epochs=9)
     run = other.run("cascade")
     assert (
         run.request.checkpoint.weights.startswith("folder:")

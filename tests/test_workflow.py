@@ -38,8 +38,9 @@ PRETRAIN = [
 ADAPT = [
     "profile = 'quick'\nseed = 0\nimage_dataset = None\nimage_severity = None",
     "import os; from study.settings import settings_from; settings = settings_from(globals())\n"
-    "print('folder', os.getcwd(), 'of', settings.profile, 'epochs', settings.image.epochs, "
-    "settings.text.iterations)",
+    "image = settings.image\n"
+    "print('folder', os.getcwd(), 'of', settings.profile, 'epochs', image.training.epochs, "
+    "settings.text.training.iterations)",
     "# the cell that fails\nif settings.image.severity == 1:\n    raise RuntimeError('no such "
     "severity')",
 ]

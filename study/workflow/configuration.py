@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from cascadetta_lib.data import DatasetName
-from cascadetta_lib.training.objectives import Training
-from study.sections import NETWORKS
 from study.settings import PLACES, Settings, SettingsError, flat, load_profile, parse_yaml
 from study.weights_name import WeightsName
 from study.workflow.refusal import Refusal
@@ -25,10 +23,8 @@ KEEP_THE_FOLDER = (
 """Parameters that --set may change while the results keep the profile's folder: the numbers stay
 the same, or there are more of them. Only another *first* seed changes what exhibits choose.
 """
-OF_TRAINING = {"trial_epochs", "trial_train_size"}.union(
-    Training.model_fields, *(kind.model_fields for kind in NETWORKS.values())
-)
-"""Fields of a section that matter only for networks that are trained here."""
+OF_TRAINING = ("image_trial_epochs", "image_trial_train_size")
+"""Parameters of exhibits that matter only for networks that are trained here."""
 
 
 def from_folder(name: str, value: Any, folder: Path) -> Any:
@@ -105,8 +101,8 @@ def _changed(plain: Settings, settings: Settings) -> dict[str, Any]:
 def _check_training(changed: dict[str, Any], values: dict[str, Any]) -> None:
     """Refuse a parameter of training where no network is trained."""
     for name, value in changed.items():
-        modality, field = PLACES.get(name, ("", ""))
-        if field not in OF_TRAINING:
+        modality, *place = PLACES.get(name, ("",))
+        if place[:1] not in (["network"], ["training"]) and name not in OF_TRAINING:
             continue
         weights = WeightsName.parse(values[f"{modality}_weights"])
         if not weights.trained_here:

@@ -35,7 +35,7 @@ class CollapseAlarm(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         """Runs of other exhibits, too: `recurring`, `wild` and `streams`."""
         methods = methods_without(settings, MANY_COPIES)
-        size = settings.image.gradual_test_size
+        size = settings.image.exhibits.gradual_test_size
         slow = reduced(settings, stream="gradual_correlated", test_size=size)
         several = [reduced(settings, stream=name) for name in ("recurring", "correlated")]
         return points_for(methods, [*several, slow])

@@ -50,14 +50,12 @@ class Comparison(OnSource):
         """
         image = settings.image
         study = cpu_study(settings)
-        whole = reduced(
-            settings,
-            test_size=image.comparison_test_size,
-            forward_transfer=image.forward_transfer,
-        )
+        size = image.exhibits.comparison_test_size
+        transfer = image.online.forward_transfer
+        whole = reduced(settings, test_size=size, forward_transfer=transfer)
         gradual = {
             "stream": "gradual",
-            "test_size": image.gradual_test_size,
+            "test_size": image.exhibits.gradual_test_size,
             "forward_transfer": False,
         }
         points = []
@@ -71,7 +69,7 @@ class Comparison(OnSource):
             if is_plus or (one.method == "adabn" and one.network == PLUS_NETWORK):
                 points.append(replace(one, changes=changes | gradual, variant="gradual"))
             if is_plus:
-                for sized in of_sizes(settings, SIZES, test_size=image.comparison_test_size):
+                for sized in of_sizes(settings, SIZES, test_size=size):
                     variant = f"batch {sized['batch_size']}"
                     points.append(replace(one, changes=changes | sized, variant=variant))
         return points

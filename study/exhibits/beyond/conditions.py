@@ -20,14 +20,14 @@ from study.settings import Settings
 from study.weights import present
 
 CONDITIONS: dict[str, dict[str, Any]] = {
-    "outer loss of the paper": {"outer_loss": "paper"},
-    "outer loss of the release": {"outer_loss": "release"},
-    "λ = 0": {"entropy_weight": 0.0},
-    "λ = 1": {"entropy_weight": 1.0},
-    "no inner step": {"inner_learning_rate_ratio": 0.0},
-    "inner step with α = β": {"inner_learning_rate_ratio": 1.0},
-    "inner step on all of ψ": {"inner_parameters": "all"},
-    "inner step on BN and θ_m": {"inner_parameters": "batchnorm_and_classifier"},
+    "outer loss of the paper": {"training_outer_loss": "paper"},
+    "outer loss of the release": {"training_outer_loss": "release"},
+    "λ = 0": {"training_entropy_weight": 0.0},
+    "λ = 1": {"training_entropy_weight": 1.0},
+    "no inner step": {"training_inner_learning_rate_ratio": 0.0},
+    "inner step with α = β": {"training_inner_learning_rate_ratio": 1.0},
+    "inner step on all of ψ": {"training_inner_parameters": "all"},
+    "inner step on BN and θ_m": {"training_inner_parameters": "batchnorm_and_classifier"},
 }
 """How the paper's pre-training is varied, one value at a time."""
 CANDIDATES = [
@@ -65,18 +65,18 @@ class Conditions(OnSource):
         image = settings.image
         if "cascade" not in image.methods:
             return []
-        trial = on_source(settings, online_learning_rate=image.online_learning_rate)
+        trial = on_source(settings, online_learning_rate=image.online.online_learning_rate)
         if not image.weights.trained_here:
             there = present(image.weights, settings.seeds[0])
             return self._of_candidates(settings, [n for n in CANDIDATES if n in there], trial)
         trial |= {
             "test_size": None,
-            "train_size": image.trial_train_size,
-            "epochs": image.trial_epochs,
+            "train_size": image.exhibits.trial_train_size,
+            "training_epochs": image.exhibits.trial_epochs,
         }
         points = []
         for name, changes in CONDITIONS.items():
-            if any(getattr(image, field) != value for field, value in changes.items()):
+            if settings.vary("image", changes) != settings:
                 points.append(Point("cascade", "meta", trial | changes, called=name))
         return points + self._of_candidates(settings, CANDIDATES, trial)
 
@@ -88,7 +88,7 @@ class Conditions(OnSource):
         for objective in objectives:
             name = objective.replace("_", " ")
             points.append(Point("adabn", objective, trial, called=name))
-            for rate in settings.image.choice_learning_rates:
+            for rate in settings.image.exhibits.choice_learning_rates:
                 changes = {
                     "online_learning_rate": rate,
                     "online_diversity": OBJECTIVES[objective].diversity,

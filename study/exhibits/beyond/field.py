@@ -100,14 +100,14 @@ def _variants(settings: Settings) -> dict[str, dict[str, Any]]:
     image = settings.image
     variants: dict[str, dict[str, Any]] = {
         "": {
-            "test_size": image.comparison_test_size,
-            "forward_transfer": image.forward_transfer,
+            "test_size": image.exhibits.comparison_test_size,
+            "forward_transfer": image.online.forward_transfer,
         }
     }
     for name in STREAMS:
         variants[name] = {"stream": name}
-    variants["gradual"]["test_size"] = image.gradual_test_size
-    for changes in of_sizes(settings, image.comparison_batch_sizes):
+    variants["gradual"]["test_size"] = image.exhibits.gradual_test_size
+    for changes in of_sizes(settings, image.exhibits.comparison_batch_sizes):
         variants[f"batch {changes['batch_size']}"] = changes
     return variants
 

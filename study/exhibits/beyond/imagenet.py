@@ -36,7 +36,7 @@ class ImageNet(Exhibit):
         if names != [DATASET]:
             return []
         points = []
-        for size in image.ablation_rate_batch_sizes:
+        for size in image.exhibits.ablation_rate_batch_sizes:
             for name in image.methods:
                 points += at_rates(settings, name, {"batch_size": size, "forward_transfer": False})
         return points

@@ -27,10 +27,11 @@ class LearningRate(Exhibit):
         whose steps cost as much as those of all others together.
         """
         image = settings.image
+        several = of_sizes(settings, image.exhibits.ablation_rate_batch_sizes)
         points = []
-        for place, changes in enumerate(of_sizes(settings, image.ablation_rate_batch_sizes)):
+        for place, changes in enumerate(several):
             for name in adapting(settings):
-                measured = image.forward_transfer and place == 0 and name != "cotta"
+                measured = image.online.forward_transfer and place == 0 and name != "cotta"
                 points += at_rates(settings, name, changes | {"forward_transfer": measured})
         return points
 

@@ -63,12 +63,12 @@ class Online(Exhibit):
         return [
             {"online_optimizer": optimizer, "online_learning_rate": rate}
             for optimizer in OPTIMIZERS
-            for rate in section.ablation_learning_rates
+            for rate in section.exhibits.ablation_learning_rates
         ]
 
     def _on_targets(self, settings: Settings) -> list[Point]:
         """Every adapting method at each step but the main study's own."""
-        own = settings.section(self.modality).model_dump()
+        own = settings.section(self.modality).online.model_dump()
         steps = [step for step in self._steps(settings) if not step.items() <= own.items()]
         changes = [{**step, "forward_transfer": False} for step in steps]
         return points_for(self._adapting(settings), changes)

@@ -55,10 +55,11 @@ class Orders(Exhibit):
         if "cascade" in asked:
             asked.add("cascade_same_weights")
         methods = [name for name in COMPARED if name in asked]
-        rate = settings.image.online_learning_rate
+        rate = settings.image.online.online_learning_rate
+        size = settings.image.exhibits.long_test_size
         points = []
-        for order in settings.image.long_order_seeds:
-            stream = {"test_size": settings.image.long_test_size, "forward_transfer": False}
+        for order in settings.image.exhibits.long_order_seeds:
+            stream: dict[str, Any] = {"test_size": size, "forward_transfer": False}
             if order is not None:  # Else in the profile's own order.
                 stream["order_seed"] = order
             points += [Point(name, None, stream) for name in methods]

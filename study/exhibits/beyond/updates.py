@@ -43,7 +43,7 @@ class Updates(Exhibit):
         Tent drift.
         """
         methods = methods_without(settings, LEFT_OUT)
-        changes = {"test_size": settings.image.long_test_size, "forward_transfer": False}
+        changes = {"test_size": settings.image.exhibits.long_test_size, "forward_transfer": False}
         if "cascade" not in methods:
             return points_for(methods, [changes])
         methods.append("cascade_same_weights")

@@ -89,7 +89,7 @@ class WhoseGain(Exhibit):
         """The same points on the long stream of the exhibit `updates`, where it was run, because
         drift takes updates; else `frame`.
         """
-        size = {"test_size": runs.settings.image.long_test_size}
+        size = {"test_size": runs.settings.image.exhibits.long_test_size}
         points = self.points(runs.settings)
         points = [replace(one, changes={**one.changes, **size}) for one in points]
         long = runs.frame(points)

@@ -28,7 +28,7 @@ class Wild(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         methods = methods_without(settings, LEFT_OUT)
         several = [reduced(settings, stream=name) for name in STREAMS]
-        several[1]["test_size"] = settings.image.gradual_test_size
+        several[1]["test_size"] = settings.image.exhibits.gradual_test_size
         return points_for(methods, several)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

@@ -37,9 +37,8 @@ CONTROL_NETWORK = "the control"
 
 def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
     """The changes of a run on the four corruptions of held-out source images."""
-    return reduced(
-        settings, stream=HELD_OUT_CORRUPTIONS, test_size=settings.image.choice_size, **changes
-    )
+    size = settings.image.exhibits.choice_size
+    return reduced(settings, stream=HELD_OUT_CORRUPTIONS, test_size=size, **changes)
 
 
 def contestants(settings: Settings) -> list[Point]:
@@ -63,7 +62,7 @@ def candidates(settings: Settings, one: Point) -> list[Point]:
         return []
     return [
         replace(one, changes=on_source(settings, online_learning_rate=rate) | dict(one.changes))
-        for rate in settings.image.choice_learning_rates
+        for rate in settings.image.exhibits.choice_learning_rates
     ]
 
 
@@ -78,7 +77,7 @@ def errors_on_source(runs: Runs) -> pd.DataFrame:
     if frame.empty:
         return pd.DataFrame()
     table = frame.pivot_table(index="label", columns="online_learning_rate", values="E", sort=False)
-    table = table.reindex(columns=sorted(settings.image.choice_learning_rates)).dropna()
+    table = table.reindex(columns=sorted(settings.image.exhibits.choice_learning_rates)).dropna()
     # Rounded, so that of two equal errors the smaller rate is chosen: their sums may differ in the
     # last bit.
     return table.round(6)
@@ -111,9 +110,9 @@ def chosen_rate(study: Study, one: Point) -> float | None:
     """
     image = study.settings.image
     if not METHODS[one.method].adapts:
-        return image.online_learning_rate
-    if len(image.choice_learning_rates) == 1:
-        return image.choice_learning_rates[0]
+        return image.online.online_learning_rate
+    if len(image.exhibits.choice_learning_rates) == 1:
+        return image.exhibits.choice_learning_rates[0]
     path = _place(study, one)
     if path is None or not path.is_file():
         return None
@@ -168,7 +167,7 @@ class OnSource(Exhibit):
 
     def show(self, runs: Runs) -> Shown:
         shown = super().show(runs)
-        if len(runs.settings.image.choice_learning_rates) < 2:
+        if len(runs.settings.image.exhibits.choice_learning_rates) < 2:
             return shown
         doubts = dict.fromkeys(filter(None, map(not_held_out, shown.runs)))
         lines = [f"**No clean choice:** {doubt}." for doubt in doubts]

@@ -54,6 +54,20 @@ def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
     return values[sizes.isna() | of_size]
 
 
+def paper_error(dataset: str, method: str) -> float:
+    """Return the paper's E (%) of a method on one of its datasets: its main table at severity 5,
+    tab:text or tab:speech.
+    """
+    values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str}).replace(OUR_NAMES)
+    main = values["table"].isin(["tab:main-result", "tab:text", "tab:speech"])
+    asked = (values["dataset"] == dataset) & (values["method"] == method)
+    mean = (values["domain"] == "all") & (values["metric"] == "E")
+    of_severity = values["severity"].isna() | (values["severity"] == "5")
+    of_stream = values["setup"] != "gradual"
+    found = values[main & asked & mean & of_severity & of_stream]["value"]
+    return float(found.item())
+
+
 def paper_main(run: Run) -> pd.DataFrame:
     """Return the paper's E, A, F and errors by domain for a run's stream and batch size: method ×
     column.

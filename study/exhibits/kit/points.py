@@ -46,7 +46,8 @@ def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
 
 def gradual_points(settings: Settings) -> list[Point]:
     """Return the profile's methods on the stream of 135 gradually changing domains."""
-    changes = reduced(settings, stream="gradual", test_size=settings.image.gradual_test_size)
+    size = settings.image.exhibits.gradual_test_size
+    changes = reduced(settings, stream="gradual", test_size=size)
     return points_with_transfer(settings, settings.image.methods, changes)
 
 
@@ -63,9 +64,9 @@ def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Poi
 
     A method that does not learn comes once, at the profile's own rate.
     """
-    rates: Sequence[float] = [settings.image.online_learning_rate]
+    rates: Sequence[float] = [settings.image.online.online_learning_rate]
     if METHODS[name].adapts:
-        rates = settings.image.ablation_learning_rates
+        rates = settings.image.exhibits.ablation_learning_rates
     return points_for([name], [changes | {"online_learning_rate": rate} for rate in rates])
 
 
@@ -74,13 +75,13 @@ def long_at_rates(settings: Settings, names: Sequence[str], **changes: Any) -> l
 
     changes: what differs besides.
     """
-    changes |= {"test_size": settings.image.long_test_size, "forward_transfer": False}
+    changes |= {"test_size": settings.image.exhibits.long_test_size, "forward_transfer": False}
     return [point for name in names for point in at_rates(settings, name, changes)]
 
 
 def long_in_each_order(settings: Settings, names: Sequence[str]) -> list[Point]:
     """Return `long_at_rates` in each order of domains and examples that the profile names."""
-    orders = settings.image.long_order_seeds
+    orders = settings.image.exhibits.long_order_seeds
     if orders == (None,):  # in the profile's own order
         return long_at_rates(settings, names)
     return [point for order in orders for point in long_at_rates(settings, names, order_seed=order)]
@@ -92,7 +93,7 @@ def meta_learning_points(settings: Settings) -> list[Point]:
         Point(method, objective, changes, variant)
         for method in settings.image.methods
         for variant, objective in TRAININGS.get(method, {}).items()
-        for changes in of_sizes(settings, settings.image.ablation_batch_sizes)
+        for changes in of_sizes(settings, settings.image.exhibits.ablation_batch_sizes)
     ]
 
 

@@ -76,7 +76,7 @@ def points_with_transfer(
     CoTTA has no F on a published network, where it would cost as much as everything else together.
     """
     image = settings.image
-    measured = set(image.methods if image.forward_transfer else ())
+    measured = set(image.methods if image.online.forward_transfer else ())
     if image.weights.published:
         measured.discard("cotta")
     return [Point(one, None, {**changes, "forward_transfer": one in measured}) for one in methods]
@@ -101,7 +101,7 @@ def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
     """
     made = {
         "stream": "instantaneous",
-        "test_size": settings.image.ablation_test_size,
+        "test_size": settings.image.exhibits.ablation_test_size,
         "forward_transfer": False,
     }
     return made | changes

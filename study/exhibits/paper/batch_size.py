@@ -25,7 +25,7 @@ class BatchSize(Sweep):
 
     def points(self, settings: Settings) -> list[Point]:
         return points_for(
-            adapting(settings), of_sizes(settings, settings.image.ablation_batch_sizes)
+            adapting(settings), of_sizes(settings, settings.image.exhibits.ablation_batch_sizes)
         )
 
     def table(self, frame: pd.DataFrame) -> pd.DataFrame:

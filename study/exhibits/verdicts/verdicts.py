@@ -179,14 +179,14 @@ def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence)
     if not runs.dataset_name.entry.real:
         return "regime: data: a stand-in, which tests the machinery alone"
     if claim.exhibit in ("comparison", "field"):
-        if len(runs.settings.image.choice_learning_rates) < 2:
+        if len(runs.settings.image.exhibits.choice_learning_rates) < 2:
             return "a single learning rate, which leaves nothing to choose"
         for run in evidence.used:
             if doubt := not_held_out(run):
                 return doubt
     if claim.section == "ours":
         # On images each method has the rate that was chosen for it.
-        rate = runs.study.section.online_learning_rate
+        rate = runs.study.section.online.online_learning_rate
         if rate == RATE or runs.modality == "image":
             return ""
         return f"online_learning_rate {rate} instead of {RATE}"
