@@ -101,7 +101,7 @@ environment() {
   local prefix=${VIRTUAL_ENV:-${CONDA_PREFIX:-$venv}} lacking=
   python=${CASCADETTA_PYTHON:-$prefix/bin/python}
   if [[ -n ${CASCADETTA_PYTHON:-} ]]; then return; fi
-  if [[ $prefix != "$venv" || -x $python && ! -e $venv/made-from ]] && lacking=$("$python" "$root/study/workflow/environment.py" ${1:+"$1"}); then return; fi
+  if [[ $prefix != "$venv" || -x $python && ! -e $venv/made-from ]] && lacking=$("$python" "$root/study/workflow/missing_packages.py" ${1:+"$1"}); then return; fi
   if [[ -n $lacking ]]; then echo "the activated environment $prefix lacks $lacking; using $venv" >&2; fi
   make_venv "requirements${1:+-$1}.txt"
   exec 9>&- # the next run_all.sh may see to the environment

@@ -21,7 +21,7 @@ from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.images import Archive, ImageOptions, make_image_dataset
 from cascadetta_lib.data.streams import Domain
 from study.exhibits import EXHIBITS, show_all
-from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings, load_profile
 from study.store import Store
 from tests.made_up_runs import Numbers, keep, made_up_runs, points_of

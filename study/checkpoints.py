@@ -16,6 +16,7 @@ from cascadetta_lib.training.objectives import KnownTraining
 from cascadetta_lib.training.pretrain import new_network, pretrain
 from cascadetta_lib.training.theorem import check_theorem
 from study import weights
+from study.modality_parameters import Section
 from study.provenance import NetworkOrigin, Provenance, code_revision, provenance
 from study.requests import (
     CheckpointRequest,
@@ -23,7 +24,6 @@ from study.requests import (
     code_of_theorem,
     code_of_training,
 )
-from study.sections import Section
 from study.settings import Settings
 from study.store import Made, Store
 

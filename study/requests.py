@@ -18,7 +18,7 @@ from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.models import Network
 from cascadetta_lib.training.objectives import KnownTraining, training_for
 from study import STORE_FORMAT, weights
-from study.sections import Protocol
+from study.modality_parameters import Protocol
 from study.settings import Settings, SettingsError
 from study.weights_name import PUBLISHED
 

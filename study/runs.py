@@ -16,11 +16,12 @@ from cascadetta_lib.evaluation.batch_variance import Layer, batch_variance
 from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.methods.checks import values_per_channel
+from cascadetta_lib.methods.refusals import values_per_channel
 from cascadetta_lib.methods.source import source_examples
 from cascadetta_lib.training.pretrain import new_network
 from study import weights
 from study.checkpoints import Context, find_checkpoint
+from study.modality_parameters import Section
 from study.requests import (
     RunRequest,
     VarianceRequest,
@@ -29,7 +30,6 @@ from study.requests import (
     code_of_variance,
     run_request,
 )
-from study.sections import Section
 from study.store import Made, Run, load_run
 
 

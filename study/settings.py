@@ -22,7 +22,7 @@ from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.registry import nearest
 from study.exhibit_parameters import different
-from study.sections import (
+from study.modality_parameters import (
     NAMED_PARTS,
     SECTIONS,
     ImageSection,

@@ -29,7 +29,7 @@ from cascadetta_lib.data.base import Dataset, Modality, fingerprint
 from cascadetta_lib.data.images import SCALINGS, ImageDataset
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
-from cascadetta_lib.models.normalization import (
+from cascadetta_lib.models.input_normalization import (
     NORMALIZATIONS,
     Normalization,
     Normalize,

@@ -12,7 +12,8 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.objectives import OBJECTIVES
 from study.exhibits.kit.exhibit import EXHIBITS, Shown
-from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.points import Point
+from study.exhibits.kit.stored_runs import Runs
 from study.provenance import NetworkOrigin, Provenance, code_revision
 from study.requests import code_of_run
 from study.settings import Settings, load_profile

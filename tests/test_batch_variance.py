@@ -16,7 +16,7 @@ from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.evaluation.batch_variance import batch_variance, squared_errors
 from cascadetta_lib.models import ImageNetwork, build_network
 from study.exhibits import EXHIBITS
-from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.stored_runs import Runs
 from study.requests import VarianceRequest, code_of_variance
 from study.store import Made, Store
 from study.study import Study

@@ -16,7 +16,7 @@ from made_up_runs import Numbers, World, keep, made_up_run, made_up_runs, points
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import EXHIBITS, Exhibit, Shown
-from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.verdicts import verdicts
 from study.exhibits.verdicts.claims import CLAIMS, Claim, read_claims
 from study.exhibits.verdicts.evidence import AUTHORS, OURS, VALUES, Evidence, measure

@@ -23,7 +23,7 @@ from study.exhibits.kit.choice import (
     keep_choice,
 )
 from study.exhibits.kit.exhibit import EXHIBITS
-from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run, Store
 

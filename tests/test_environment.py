@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from study.workflow.environment import lacking
+from study.workflow.missing_packages import lacking
 
 ROOT = Path(__file__).resolve().parents[1]
 

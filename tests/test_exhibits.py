@@ -35,8 +35,9 @@ from study.exhibits.kit.exhibit import show as show_of
 from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import number, spread
 from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
+from study.exhibits.kit.points import main_points
 from study.exhibits.kit.rendering import markdown, provenance, seeds_of, table_html, to_html
-from study.exhibits.kit.runs import METRICS, Runs, main_points
+from study.exhibits.kit.stored_runs import METRICS, Runs
 from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
 from study.exhibits.paper import uncertainty

@@ -19,7 +19,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
 from study.exhibits.kit.choice import keep_choice
 from study.exhibits.kit.exhibit import EXHIBITS, Part
-from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 
 NAMES = ["adabn", "tent", "eata", "cascade"]

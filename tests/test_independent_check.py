@@ -18,7 +18,8 @@ from made_up_runs import Numbers, content, keep, made_up_runs, on_cifar10, point
 
 from study.exhibits import EXHIBITS
 from study.exhibits.kit.exhibit import save_all
-from study.exhibits.kit.runs import Runs, main_points
+from study.exhibits.kit.points import main_points
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run, Store
 from study.tools.runs_table import FOLDER, unpack

@@ -22,7 +22,8 @@ from torch import nn
 from cascadetta_lib.code import code_hash, files_of
 from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.methods.tent import Tent
-from study.exhibits.kit.runs import Runs, points_for
+from study.exhibits.kit.points import points_for
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import load_profile
 from study.store import Run
 from study.study import Study

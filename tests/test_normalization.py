@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.methods import adapt
 from cascadetta_lib.models import NORMALIZATIONS, Cascade, normalized
-from cascadetta_lib.models.normalization import Normalization, read_normalization
+from cascadetta_lib.models.input_normalization import Normalization, read_normalization
 from study import weights
 from study.published_networks import NetworkError
 from study.settings import load_profile

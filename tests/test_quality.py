@@ -26,7 +26,7 @@ FLOORS = (
     {
         "study.exhibit_parameters",
         "study.settings",
-        "study.sections",
+        "study.modality_parameters",
         "study.provenance",
         "study.published_networks",
         "study.weights",
@@ -42,7 +42,13 @@ FLOORS = (
     {"study.exhibits.beyond"},
     {"study.exhibits.verdicts"},
     {"study.exhibits"},
-    {"study.again", "study.papermill_arguments", "study.notebook", "study.workflow", "study.tools"},
+    {
+        "study.notebook_controls",
+        "study.papermill_arguments",
+        "study.notebook",
+        "study.workflow",
+        "study.tools",
+    },
 )
 """The rooms of the library and of the study, from the ground up."""
 

@@ -21,8 +21,9 @@ from study.exhibits.kit.intervals import (
     over_seeds,
     paired,
 )
+from study.exhibits.kit.points import Point, main_points, points_for
 from study.exhibits.kit.rendering import seeds_of
-from study.exhibits.kit.runs import Point, Runs, main_points, points_for, weights_of
+from study.exhibits.kit.stored_runs import Runs, weights_of
 from study.exhibits.kit.tables import errors_less, metrics_by_label
 from study.provenance import NetworkOrigin
 from study.requests import code_of_run

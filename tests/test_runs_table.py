@@ -18,7 +18,7 @@ import pytest
 from made_up_runs import Numbers, keep, made_up_runs, on_cifar10, points_of
 
 from study.exhibits import EXHIBITS
-from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.stored_runs import Runs
 from study.requests import code_of_theorem
 from study.settings import Settings
 from study.store import Damaged, Made, Run, Store

@@ -11,7 +11,7 @@ from test_published import made_up_state, write
 
 from study.exhibits import EXHIBITS, Shown
 from study.exhibits.beyond.standard import BENCHMARK, NETWORK
-from study.exhibits.kit.runs import main_points
+from study.exhibits.kit.points import main_points
 from study.provenance import NetworkOrigin
 from study.settings import Settings, load_profile
 from study.study import Study

@@ -24,8 +24,9 @@ from cascadetta_lib.training.theorem import check_theorem
 from study import checkpoints as checkpoints_module
 from study import runs as runs_module
 from study.exhibits.kit.networks import not_held_out
-from study.exhibits.kit.runs import Point, Runs
-from study.sections import Protocol
+from study.exhibits.kit.points import Point
+from study.exhibits.kit.stored_runs import Runs
+from study.modality_parameters import Protocol
 from study.settings import Settings, SettingsError, load_profile
 from study.study import Study
 from study.tools.pack import pack

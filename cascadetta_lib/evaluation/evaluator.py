@@ -35,7 +35,7 @@ from cascadetta_lib.evaluation.alarm import LEAST, Alarm, OnAlarm, classes_predi
 from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
-from cascadetta_lib.methods.checks import MASK_AFTER, values_per_channel
+from cascadetta_lib.methods.refusals import MASK_AFTER, values_per_channel
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.progress import progress

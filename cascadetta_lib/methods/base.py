@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.methods import checks
+from cascadetta_lib.methods import refusals
 from cascadetta_lib.methods.facts import Facts
 from cascadetta_lib.models import Outputs, as_outputs, use_batch_statistics
 from cascadetta_lib.models.snapshot import Snapshot
@@ -60,8 +60,8 @@ class Method(Facts, nn.Module):
         **others: Any,
     ) -> None:
         super().__init__()
-        checks.refuse_options(self.label, self.adapts, self.options(), others)
-        checks.refuse_model(self.label, model)
+        refusals.refuse_options(self.label, self.adapts, self.options(), others)
+        refusals.refuse_model(self.label, model)
         self.model = model
         self.learning_rate = learning_rate
         self.prediction_time = predict
@@ -70,16 +70,16 @@ class Method(Facts, nn.Module):
         self._stepped = False
         self.configure_model()
         parameters = list(dict.fromkeys(self.adapted_parameters()))
-        checks.require_full_precision(self.label, parameters)
+        refusals.require_full_precision(self.label, parameters)
         make = OPTIMIZERS[optimizer] if optimizer else self.make_optimizer
         self.optimizer = make(parameters, lr=learning_rate) if self.adapts else None
         self.source_state = Snapshot(self)
-        checks.require_own_parameters(self.label, model, self._given, self.optimizer)
+        refusals.require_own_parameters(self.label, model, self._given, self.optimizer)
         self.reset()
 
     def configure_model(self) -> None:
         """Let every BatchNorm use the batch's statistics. Only what is adapted has gradients."""
-        checks.require_ordinary_batch_norm(self.label, self.model)
+        refusals.require_ordinary_batch_norm(self.label, self.model)
         self.model.eval()
         use_batch_statistics(self.model)
         self.model.requires_grad_(False)
@@ -92,7 +92,7 @@ class Method(Facts, nn.Module):
 
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
         """Return scale and shift of every normalisation layer of `module`; ValueError if none."""
-        return checks.scales_and_shifts(self.label, module)
+        return refusals.scales_and_shifts(self.label, module)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         """Return the loss that adapts to a batch, and the outputs of its forward pass, if any."""
@@ -103,10 +103,10 @@ class Method(Facts, nn.Module):
         assert self.optimizer is not None
         with torch.enable_grad():
             loss, outputs = self.loss(x)
-            checks.require_gradient(self.label, loss.requires_grad)
+            refusals.require_gradient(self.label, loss.requires_grad)
             loss.backward()
         if not self._stepped:
-            checks.require_reached_scales(self.label, self.model)
+            refusals.require_reached_scales(self.label, self.model)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return None if outputs is None else outputs.detached()
@@ -125,12 +125,12 @@ class Method(Facts, nn.Module):
         """
         if x.is_inference():
             x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
-        with checks.values_per_channel(self.label, len(x)):
+        with refusals.values_per_channel(self.label, len(x)):
             outputs = self.adapt_and_predict(x)
         self.remember()
         if not self._stepped:
             self._stepped = True
-            checks.require_own_parameters(self.label, self.model, self._given, self.optimizer)
+            refusals.require_own_parameters(self.label, self.model, self._given, self.optimizer)
         return outputs
 
     def adapt_and_predict(self, x: Tensor) -> Outputs:

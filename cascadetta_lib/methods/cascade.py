@@ -5,13 +5,13 @@ output. θ_a stays fixed.
 from torch import Tensor, nn
 
 from cascadetta_lib.losses import information_loss
-from cascadetta_lib.methods import METHODS, checks
-from cascadetta_lib.methods.entropy import EntropyMethod
+from cascadetta_lib.methods import METHODS, refusals
+from cascadetta_lib.methods.diversity import WithDiversity
 from cascadetta_lib.models import Cascade, Outputs
 
 
 @METHODS.add("cascade")
-class CascadeMethod(EntropyMethod):
+class CascadeMethod(WithDiversity):
     """Adapt by one step of SGD on the mean entropy of softmax(a), where a = θ_a(θ_m(φ(x))).
 
     The prediction is z = θ_m(φ(x)).
@@ -41,7 +41,7 @@ class CascadeMethod(EntropyMethod):
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
         if self.uses_auxiliary and not self._stepped:
-            checks.require_readable_logits(self.label, outputs)
+            refusals.require_readable_logits(self.label, outputs)
         logits = outputs.auxiliary if self.uses_auxiliary else outputs.main
         return information_loss(logits, self.diversity), outputs
 

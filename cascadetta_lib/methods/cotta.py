@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from cascadetta_lib.augment import generator_for
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.copies import WithCopies
+from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs, parameters_of_z
 

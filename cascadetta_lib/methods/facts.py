@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.methods import checks
+from cascadetta_lib.methods import refusals
 
 
 class Facts:
@@ -30,7 +30,7 @@ class Facts:
     @classmethod
     def options(cls) -> list[str]:
         """Return the names of this method's options."""
-        return checks.options_of(cls)
+        return refusals.options_of(cls)
 
     @classmethod
     def objective_on(cls, modality: Modality) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.methods.checks import require_batch_norm
+from cascadetta_lib.methods.refusals import require_batch_norm
 from cascadetta_lib.models import BatchNorm
 from cascadetta_lib.models.remembered_statistics import (
     RememberedStatistics,

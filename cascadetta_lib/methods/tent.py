@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from cascadetta_lib.losses import information_loss
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.entropy import EntropyMethod
+from cascadetta_lib.methods.diversity import WithDiversity
 from cascadetta_lib.models import Outputs, as_outputs
 
 
 @METHODS.add("tent")
-class Tent(EntropyMethod):
+class Tent(WithDiversity):
     """Minimise the entropy of the prediction by SGD, the cascade's optimiser, so that the two
     differ in their loss and parameters only. The paper does not say which optimiser it ran Tent
     with; see `tent_adam`.

@@ -17,7 +17,7 @@ from cascadetta_lib.models.build import (
 )
 from cascadetta_lib.models.cascade import Cascade, Outputs, Parallel, as_outputs, parameters_of_z
 from cascadetta_lib.models.functional import call_with
-from cascadetta_lib.models.normalization import NORMALIZATIONS, normalized
+from cascadetta_lib.models.input_normalization import NORMALIZATIONS, normalized
 
 __all__ = [
     "NORMALIZATION",

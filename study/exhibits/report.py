@@ -9,7 +9,7 @@ from study.exhibits.kit.exhibit import BANNER, Shown, without_runs
 from study.exhibits.kit.intervals import Estimate, paired, per_network
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import banner_html, stand_in, table_html, to_html
-from study.exhibits.kit.runs import by_label
+from study.exhibits.kit.stored_runs import by_label
 from study.exhibits.verdicts.verdicts import Judgement
 
 

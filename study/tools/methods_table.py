@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.data.base import write_text_atomically
 from cascadetta_lib.methods import METHODS, Method
-from cascadetta_lib.methods.copies import WithCopies
+from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.models import Cascade, ImageNetwork, build_network
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"

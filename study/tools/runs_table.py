@@ -44,7 +44,7 @@ from cascadetta_lib.evaluation.metrics import (
     online_errors,
 )
 from study.exhibits.kit.rendering import markdown, network_of
-from study.exhibits.kit.runs import TRANSFERS
+from study.exhibits.kit.stored_runs import TRANSFERS
 from study.provenance import Provenance
 from study.requests import RunRequest
 from study.settings import ROOT

@@ -11,7 +11,7 @@ from torch.nn.utils import parameters_to_vector
 
 from cascadetta_lib.losses import at_least_float32, averaging, entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.checks import require_gradient
+from cascadetta_lib.methods.refusals import require_gradient
 from cascadetta_lib.methods.source import WithSource
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms, call_with

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 
 from cascadetta_lib.losses import log_probabilities
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.checks import require_gradient
 from cascadetta_lib.methods.features import FeatureReader
 from cascadetta_lib.methods.field.roid import symmetric_cross_entropy
 from cascadetta_lib.methods.field.rotta import RoTTA
+from cascadetta_lib.methods.refusals import require_gradient
 from cascadetta_lib.methods.source import WithSource
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.remembered_statistics import statistics_of

@@ -9,7 +9,7 @@ from torch.nn.utils import parameters_to_vector
 
 from cascadetta_lib.losses import at_least_float32, entropy, log_probabilities
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.copies import WithCopies
+from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.bank import WithBank
-from cascadetta_lib.methods.copies import WithCopies
 from cascadetta_lib.methods.memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of

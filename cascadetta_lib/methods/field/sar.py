@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.checks import require_gradient
 from cascadetta_lib.methods.field.eata import SURE, follow
+from cascadetta_lib.methods.refusals import require_gradient
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs, call_with
 

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from cascadetta_lib.losses import information_loss
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.entropy import EntropyMethod
+from cascadetta_lib.methods.diversity import WithDiversity
 from cascadetta_lib.models import Outputs, as_outputs, parameters_of_z
 
 
 @METHODS.add("shot_im")
-class ShotIM(EntropyMethod):
+class ShotIM(WithDiversity):
     """The mean entropy of the predictions less the entropy of their mean, H(p) − H(p̄), by
     SGD with Nesterov momentum 0.9 and weight decay 1e-3, as in the release.
 

@@ -10,9 +10,9 @@ from cascadetta_lib.evaluation.alarm import LEAST
 from cascadetta_lib.evaluation.metrics import online_errors
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.points import MANY_COPIES, methods_without
+from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, reduced
 from study.exhibits.kit.ringing import has_alarm, ringing
-from study.exhibits.kit.runs import Point, Runs, points_for, reduced
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
 from study.settings import Settings
 

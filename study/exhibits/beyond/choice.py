@@ -15,7 +15,8 @@ from study.exhibits.kit.choice import (
 )
 from study.exhibits.kit.exhibit import Part, exhibit
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.points import Point
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run
 from study.study import Study

@@ -20,8 +20,8 @@ from study.exhibits.kit.choice import (
     rates_table,
 )
 from study.exhibits.kit.exhibit import Part, exhibit
-from study.exhibits.kit.points import of_sizes
-from study.exhibits.kit.runs import Point, Runs, reduced
+from study.exhibits.kit.points import Point, of_sizes, reduced
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 from study.settings import Settings

@@ -15,7 +15,8 @@ from study.exhibits.kit.choice import ON_SOURCE, OnSource, on_source
 from study.exhibits.kit.exhibit import Part, exhibit
 from study.exhibits.kit.histories import MEASURED, ONE_BATCH, PANELS, curves
 from study.exhibits.kit.numbers import number, spread
-from study.exhibits.kit.runs import Point, Runs, by_label
+from study.exhibits.kit.points import Point
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.settings import Settings
 from study.weights import present
 

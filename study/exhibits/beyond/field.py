@@ -16,8 +16,8 @@ from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Part, exhibit
 from study.exhibits.kit.intervals import per_network
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.points import of_sizes
-from study.exhibits.kit.runs import Point, Runs, by_label, main_points, reduced
+from study.exhibits.kit.points import Point, main_points, of_sizes, reduced
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, reading, typeset
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import DEFINED, F_NAMES, method_differences, metrics_by_label

@@ -8,7 +8,8 @@ from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.runs import Point, Runs, main_points, points_for
+from study.exhibits.kit.points import Point, main_points, points_for
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
 from study.settings import Settings
 from study.store import Run

@@ -19,7 +19,8 @@ from study.exhibits.kit.intervals import (
 )
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
-from study.exhibits.kit.runs import Point, Runs, by_label
+from study.exhibits.kit.points import Point
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import SHORT, colour, name_domains, panels
 from study.exhibits.kit.tables import by_domain, domains_table
 from study.settings import Settings

@@ -11,8 +11,8 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.points import MANY_COPIES, methods_without
-from study.exhibits.kit.runs import Point, Runs, by_label, points_for, reduced
+from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, reduced
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
 from study.settings import Settings
 

@@ -6,7 +6,8 @@ from study.exhibits.kit.distance_from_paper import BESIDE_ITS_ROW, beside_its_ro
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
-from study.exhibits.kit.runs import Point, Runs, by_label, points_with_transfer
+from study.exhibits.kit.points import Point, points_with_transfer
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import colour, legend, name_domains, panels
 from study.exhibits.kit.tables import DEFINED, F_NAMES, by_domain
 from study.settings import Settings

@@ -12,8 +12,8 @@ from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.intervals import interval_over_images, interval_text
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
-from study.exhibits.kit.points import source_prior_points
-from study.exhibits.kit.runs import Point, Runs, by_label
+from study.exhibits.kit.points import Point, source_prior_points
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, legend
 from study.exhibits.kit.tables import differences, metrics_by_label
 from study.settings import Settings

@@ -9,8 +9,8 @@ from study.exhibits.kit.compare import by_order, cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.intervals import over_seeds
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.points import long_in_each_order
-from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.points import Point, long_in_each_order
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import legend, line_of, panels
 from study.exhibits.kit.tables import errors_less
 from study.settings import Settings

@@ -7,8 +7,14 @@ import seaborn as sns
 
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
-from study.exhibits.kit.points import gradual_points
-from study.exhibits.kit.runs import Point, Runs, points_for, points_with_transfer, reduced
+from study.exhibits.kit.points import (
+    Point,
+    gradual_points,
+    points_for,
+    points_with_transfer,
+    reduced,
+)
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import colour, legend, panels, reading
 from study.exhibits.kit.sweep import sweep_table
 from study.settings import Settings

@@ -9,8 +9,8 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.paper_numbers import paper_main
-from study.exhibits.kit.points import long_at_rates
-from study.exhibits.kit.runs import Point, Runs, by_label
+from study.exhibits.kit.points import Point, long_at_rates
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import colour, legend, name_domains, panels
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import by_domain

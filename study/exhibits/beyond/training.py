@@ -7,8 +7,8 @@ import pandas as pd
 from cascadetta_lib.data import DatasetName
 from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part, Shown, exhibit
 from study.exhibits.kit.histories import training_parts
-from study.exhibits.kit.points import meta_learning_points
-from study.exhibits.kit.runs import Point, Runs, main_points
+from study.exhibits.kit.points import Point, main_points, meta_learning_points
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.study import Checkpoint
 

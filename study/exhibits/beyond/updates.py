@@ -14,9 +14,9 @@ from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
 from study.exhibits.kit.intervals import images_at, paired
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
-from study.exhibits.kit.points import methods_without
+from study.exhibits.kit.points import Point, methods_without, points_for
 from study.exhibits.kit.rendering import warning
-from study.exhibits.kit.runs import Point, Runs, by_label, points_for
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, legend, line_of, name_domains
 from study.exhibits.kit.style import colour as colour_of
 from study.exhibits.kit.tables import by_domain, domains_table, errors_less

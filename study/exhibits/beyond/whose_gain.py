@@ -14,7 +14,8 @@ from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
 from study.exhibits.kit.paper_numbers import paper_main
-from study.exhibits.kit.runs import Point, Runs, by_label
+from study.exhibits.kit.points import Point
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import differences

@@ -19,7 +19,8 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.cascade_plus import CascadePlus
 from study.exhibits.kit.exhibit import Exhibit, Shown
 from study.exhibits.kit.networks import not_held_out
-from study.exhibits.kit.runs import Point, Runs, main_points, reduced
+from study.exhibits.kit.points import Point, main_points, reduced
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run
 from study.study import Study

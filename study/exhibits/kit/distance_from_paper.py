@@ -9,7 +9,7 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.intervals import interval_over_images, interval_text
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.runs import by_label
+from study.exhibits.kit.stored_runs import by_label
 from study.exhibits.kit.tables import by_domain, metrics_by_label
 
 PAPER_ROWS = {

@@ -22,6 +22,7 @@ from study.exhibits.kit.compare import APART, has_dagger
 from study.exhibits.kit.folder import ReportFolder
 from study.exhibits.kit.growing import table_that_grows
 from study.exhibits.kit.latex import latex_table
+from study.exhibits.kit.points import Point, cheap_first
 from study.exhibits.kit.rendering import (
     banner_html,
     plain,
@@ -31,7 +32,7 @@ from study.exhibits.kit.rendering import (
     to_html,
     to_markdown,
 )
-from study.exhibits.kit.runs import Point, Runs, cheap_first, check_labels
+from study.exhibits.kit.stored_runs import Runs, check_labels
 from study.settings import Settings
 from study.store import Run
 from study.study import Study

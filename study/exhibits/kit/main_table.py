@@ -14,8 +14,9 @@ from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part
 from study.exhibits.kit.heads import ENTROPIES, HEADS, entropy_figure
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
+from study.exhibits.kit.points import Point, main_points
 from study.exhibits.kit.ringing import ringing_steps
-from study.exhibits.kit.runs import Point, Runs, by_label, main_points
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, name_domains, reading, typeset
 from study.exhibits.kit.tables import (
     DEFINED,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cascadetta_lib.training.pretrain import kept_epoch
-from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.stored_runs import Runs
 from study.store import Run
 
 

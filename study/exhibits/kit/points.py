@@ -1,10 +1,12 @@
-"""The runs that several exhibits ask for."""
+"""What an exhibit asks for: a Point per run, and the points that several exhibits share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.runs import Point, points_for, points_with_transfer, reduced
+from cascadetta_lib.methods.augmented_copies import WithCopies
 from study.settings import Settings
 
 WITHOUT_META = {
@@ -24,6 +26,80 @@ TRAININGS = {
 """Per method, its pre-trainings without meta-learning, then with it. AdaBN does not learn at test
 time, so its error is that of the network alone.
 """
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run, whatever its seed.
+
+    method: its name.
+    objective: the pre-training that it starts from; None for the method's own.
+    changes: what differs from the profile's section, as for `Study.varied`.
+    variant: what tells the run from the method's others in the exhibit, such as `batch 4`.
+    network: whose network it runs on, where that is not the method's own.
+    called: a name in place of the method's label.
+    """
+
+    method: str
+    objective: str | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    variant: str = ""
+    network: str = ""
+    called: str = ""
+
+    @property
+    def label(self) -> str:
+        """What tables and figures call it: `Tent on Cascade+'s network, batch 4`."""
+        label = self.called or METHODS[self.method].label
+        if self.network:
+            label = f"{label} on {self.network}"
+        if self.variant:
+            label = f"{label}, {self.variant}"
+        return label
+
+
+def points_for(methods: Sequence[str], several: Iterable[Mapping[str, Any]] = ({},)) -> list[Point]:
+    """Return a point for each method on its own pre-training, with each of `several` changes."""
+    return [Point(name, None, changes) for changes in several for name in methods]
+
+
+def points_with_transfer(
+    settings: Settings, methods: Iterable[str], changes: Mapping[str, Any]
+) -> list[Point]:
+    """Return a point for each method, with F if the profile measures it and has this method.
+
+    CoTTA has no F on a published network, where it would cost as much as everything else together.
+    """
+    image = settings.image
+    measured = set(image.methods if image.online.forward_transfer else ())
+    if image.weights.published:
+        measured.discard("cotta")
+    return [Point(one, None, {**changes, "forward_transfer": one in measured}) for one in methods]
+
+
+def main_points(settings: Settings, modality: Modality) -> list[Point]:
+    """Return the points of the main study: every method of the profile on the profile's stream."""
+    return points_for(getattr(settings, modality).methods)
+
+
+def cheap_first(points: Sequence[Point]) -> list[Point]:
+    """Return points in the order in which to make them. Methods that predict augmented copies of
+    each example come last, because a step of CoTTA takes as long as ten of the others.
+    """
+    return sorted(points, key=lambda point: issubclass(METHODS[point.method], WithCopies))
+
+
+def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
+    """Return the changes that every ablation on images makes, and `changes`.
+
+    An ablation has the instantaneous stream, its own number of images, and no F.
+    """
+    made = {
+        "stream": "instantaneous",
+        "test_size": settings.image.exhibits.ablation_test_size,
+        "forward_transfer": False,
+    }
+    return made | changes
 
 
 def adapting(settings: Settings) -> list[str]:

@@ -10,7 +10,7 @@ from IPython.core.pylabtools import print_figure
 from matplotlib.figure import Figure
 
 from cascadetta_lib.data import DATASETS
-from study.exhibits.kit.runs import weights_of
+from study.exhibits.kit.stored_runs import weights_of
 from study.requests import RunRequest
 from study.store import Run
 

@@ -10,7 +10,7 @@ from study.exhibits.kit.compare import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part
 from study.exhibits.kit.paper_numbers import paper_values
 from study.exhibits.kit.rendering import each_once, from_to
-from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import draw_lines, legend, panels, reading
 from study.exhibits.kit.tables import beside_paper, differences
 

@@ -14,7 +14,7 @@ from study.exhibits.kit.exhibit import Part
 from study.exhibits.kit.intervals import Estimate, bootstrap, paired, per_network
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
-from study.exhibits.kit.runs import METRICS, by_label
+from study.exhibits.kit.stored_runs import METRICS, by_label
 from study.exhibits.kit.style import SHORT
 
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}

@@ -4,8 +4,7 @@ import pandas as pd
 
 from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.points import adapting, of_sizes
-from study.exhibits.kit.runs import Point, points_for
+from study.exhibits.kit.points import Point, adapting, of_sizes, points_for
 from study.exhibits.kit.sweep import Sweep
 from study.settings import Settings
 

@@ -2,8 +2,7 @@
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import exhibit
-from study.exhibits.kit.points import severity_points
-from study.exhibits.kit.runs import Point
+from study.exhibits.kit.points import Point, severity_points
 from study.exhibits.kit.sweep import Sweep
 from study.settings import Settings
 

@@ -1,8 +1,7 @@
 """tab:ablation-meta: networks that were and were not meta-learned, by batch size."""
 
 from study.exhibits.kit.exhibit import exhibit
-from study.exhibits.kit.points import TRAININGS, meta_learning_points
-from study.exhibits.kit.runs import Point
+from study.exhibits.kit.points import TRAININGS, Point, meta_learning_points
 from study.exhibits.kit.sweep import Sweep
 from study.settings import Settings
 

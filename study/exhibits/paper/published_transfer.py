@@ -5,7 +5,8 @@ import pandas as pd
 from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import OUR_NAMES, PAPER_RESULTS
-from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.points import Point
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 
 METHODS = ("Tent", "CoTTA", "TTT", "Cascade")

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from study.exhibits.kit.exhibit import Part, exhibit
-from study.exhibits.kit.points import severity_points
-from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.points import Point, severity_points
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import Sweep
 from study.exhibits.kit.tables import domains_table
 from study.settings import Settings

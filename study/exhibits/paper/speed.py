@@ -8,7 +8,8 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_values
-from study.exhibits.kit.runs import Point, Runs, points_for
+from study.exhibits.kit.points import Point, points_for
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 
 

@@ -4,7 +4,8 @@ import pandas as pd
 
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.networks import card_of
-from study.exhibits.kit.runs import Point, Runs
+from study.exhibits.kit.points import Point
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run
 from study.study import Study

@@ -9,8 +9,8 @@ from cascadetta_lib.data.streams import MIXED
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.heads import ENTROPIES, HEADS, tidy_batches
 from study.exhibits.kit.numbers import spread
-from study.exhibits.kit.points import severity_points
-from study.exhibits.kit.runs import Point, Runs, points_for
+from study.exhibits.kit.points import Point, points_for, severity_points
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import draw_level, draw_lines, legend, panels, reading
 from study.settings import Settings
 

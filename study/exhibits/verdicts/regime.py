@@ -18,7 +18,8 @@ from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.networks import card_of
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_error
-from study.exhibits.kit.runs import Runs, main_points
+from study.exhibits.kit.points import main_points
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.verdicts.claims import Claim
 from study.exhibits.verdicts.evidence import OURS, Tier
 from study.store import Run

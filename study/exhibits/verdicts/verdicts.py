@@ -14,7 +14,7 @@ from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import Estimate
 from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.rendering import each_once, markdown
-from study.exhibits.kit.runs import Runs
+from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.verdicts.claims import CLAIMS, Claim, Reading
 from study.exhibits.verdicts.evidence import (
     AUTHORS,

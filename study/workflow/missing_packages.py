@@ -1,4 +1,4 @@
-"""What does this Python lack of pyproject.toml? `python study/workflow/environment.py [EXTRA]`
+"""What does this Python lack of pyproject.toml? `python study/workflow/missing_packages.py [EXTRA]`
 prints it and exits 1.
 
 Any Python on the machine may be asked, so only the standard library and `packaging` are used.

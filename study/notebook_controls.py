@@ -1,6 +1,6 @@
 """Change this and run again: controls for a notebook that is open in JupyterLab.
 
-again.controls(study)
+notebook_controls.controls(study)
 """
 
 import os
@@ -12,8 +12,9 @@ from IPython.display import Markdown, display
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.runs import Point, Runs
-from study.sections import ImageSection
+from study.exhibits.kit.points import Point
+from study.exhibits.kit.stored_runs import Runs
+from study.modality_parameters import ImageSection
 from study.study import Study
 
 SIZES = (8, 16, 32, 64, 128)

@@ -7,7 +7,7 @@ from torch import nn
 from cascadetta_lib.methods.memory import WithMemory
 
 
-class EntropyMethod(WithMemory):
+class WithDiversity(WithMemory):
     """A method that takes the option `diversity`.
 
     diversity: the weight of the entropy of the mean prediction, which the loss then raises

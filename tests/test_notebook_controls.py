@@ -6,7 +6,7 @@ import pytest
 from IPython.display import Markdown
 from made_up_runs import quick
 
-from study import again
+from study import notebook_controls
 from study.settings import SettingsError
 from study.study import Study
 
@@ -22,7 +22,7 @@ def test_the_button_runs_the_method_beside_adabn_with_what_was_chosen(
     study: Study, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
-    shown = again.controls(study)
+    shown = notebook_controls.controls(study)
     *fields, button, _ = shown.children
     assert [field.description for field in fields] == ["method", "rate", "batch", "severity"]
     assert fields[0].options == (("Tent", "tent"),), "what adapts"
@@ -39,11 +39,11 @@ def test_the_button_runs_the_method_beside_adabn_with_what_was_chosen(
 
 def test_a_value_that_cannot_be_used_is_refused(study: Study) -> None:
     with pytest.raises(SettingsError, match="severity"):
-        again.compare(study, "tent", {"severity": 9})
+        notebook_controls.compare(study, "tent", {"severity": 9})
 
 
 def test_without_jupyterlab_a_sentence_stands_there(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    assert isinstance(again.controls(study), Markdown)
+    assert isinstance(notebook_controls.controls(study), Markdown)

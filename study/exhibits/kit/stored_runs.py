@@ -1,12 +1,10 @@
 """What an exhibit reads: the stored runs that a profile asks for, as one tidy table."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -19,8 +17,8 @@ from cascadetta_lib.evaluation.metrics import (
     mean_online_error,
 )
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.copies import WithCopies
 from study import weights as networks
+from study.exhibits.kit.points import Point
 from study.requests import RunRequest, code_of_run
 from study.settings import Settings
 from study.store import CHECKSUMS, Run, read_run
@@ -31,80 +29,6 @@ TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_unadapted
 METRICS = ("E", "A", *TRANSFERS)
 """Online error and average accuracy, in percent; forward transfer by three definitions, in points.
 """
-
-
-@dataclass(frozen=True)
-class Point:
-    """One run, whatever its seed.
-
-    method: its name.
-    objective: the pre-training that it starts from; None for the method's own.
-    changes: what differs from the profile's section, as for `Study.varied`.
-    variant: what tells the run from the method's others in the exhibit, such as `batch 4`.
-    network: whose network it runs on, where that is not the method's own.
-    called: a name in place of the method's label.
-    """
-
-    method: str
-    objective: str | None = None
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    variant: str = ""
-    network: str = ""
-    called: str = ""
-
-    @property
-    def label(self) -> str:
-        """What tables and figures call it: `Tent on Cascade+'s network, batch 4`."""
-        label = self.called or METHODS[self.method].label
-        if self.network:
-            label = f"{label} on {self.network}"
-        if self.variant:
-            label = f"{label}, {self.variant}"
-        return label
-
-
-def points_for(methods: Sequence[str], several: Iterable[Mapping[str, Any]] = ({},)) -> list[Point]:
-    """Return a point for each method on its own pre-training, with each of `several` changes."""
-    return [Point(name, None, changes) for changes in several for name in methods]
-
-
-def points_with_transfer(
-    settings: Settings, methods: Iterable[str], changes: Mapping[str, Any]
-) -> list[Point]:
-    """Return a point for each method, with F if the profile measures it and has this method.
-
-    CoTTA has no F on a published network, where it would cost as much as everything else together.
-    """
-    image = settings.image
-    measured = set(image.methods if image.online.forward_transfer else ())
-    if image.weights.published:
-        measured.discard("cotta")
-    return [Point(one, None, {**changes, "forward_transfer": one in measured}) for one in methods]
-
-
-def main_points(settings: Settings, modality: Modality) -> list[Point]:
-    """Return the points of the main study: every method of the profile on the profile's stream."""
-    return points_for(getattr(settings, modality).methods)
-
-
-def cheap_first(points: Sequence[Point]) -> list[Point]:
-    """Return points in the order in which to make them. Methods that predict augmented copies of
-    each example come last, because a step of CoTTA takes as long as ten of the others.
-    """
-    return sorted(points, key=lambda point: issubclass(METHODS[point.method], WithCopies))
-
-
-def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
-    """Return the changes that every ablation on images makes, and `changes`.
-
-    An ablation has the instantaneous stream, its own number of images, and no F.
-    """
-    made = {
-        "stream": "instantaneous",
-        "test_size": settings.image.exhibits.ablation_test_size,
-        "forward_transfer": False,
-    }
-    return made | changes
 
 
 def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
