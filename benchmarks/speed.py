@@ -34,7 +34,7 @@ from cascadetta_lib.data.images import Archive, ImageDataset, ImageOptions, make
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
-from cascadetta_lib.training.meta import MetaProblem, exact_meta_gradient, inner_parameter_names
+from cascadetta_lib.training.meta import MetaProblem, inner_parameter_names, meta_gradient
 from cascadetta_lib.training.objectives import OBJECTIVES, Half, Training
 from cascadetta_lib.training.pretrain import pretrain
 from study.provenance import choose_device, provenance
@@ -199,7 +199,7 @@ def text_meta_step(device: str) -> None:
     y = torch.arange(32, device=device) % 2
     moved = inner_parameter_names(model, "all")
     problem = MetaProblem(Half(x[:16], y[:16]), Half(x[16:], y[16:]), moved, 0.001, "paper", 0.1)
-    taken = fastest(partial(exact_meta_gradient, model, problem), device=device)[0]
+    taken = fastest(partial(meta_gradient, model, problem), device=device)[0]
     print(
         f"meta step of text: {taken:.3f} s, MALLOC_MMAP_MAX_ is "
         f"{os.environ.get('MALLOC_MMAP_MAX_')}"

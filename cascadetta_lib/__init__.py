@@ -39,9 +39,11 @@ PUBLIC = {
     "METHODS": ("cascadetta_lib.methods", "METHODS"),
     "adapt": ("cascadetta_lib.methods", "adapt"),
     "evaluate": ("cascadetta_lib.evaluation.evaluator", "evaluate"),
-    "meta_gradient": ("cascadetta_lib.training.meta", "exact_meta_gradient"),
+    "meta_gradient": ("cascadetta_lib.training.meta", "meta_gradient"),
 }
-"""Where the public names are; each is imported when it is asked for, which takes seconds."""
+"""The module and the attribute behind each public name. They are imported on first use, because
+importing takes seconds.
+"""
 
 
 def __getattr__(name: str) -> Any:

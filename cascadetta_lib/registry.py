@@ -24,9 +24,9 @@ def nearest(value: str, allowed: Iterable[str]) -> str:
 
 
 class Registry(Iterable[str], Generic[Entry]):
-    """Names to entries. With `package`, every module of that package and of those
-    within it is imported before the first look-up, so that a
-    new file in its folder is all that a new entry needs."""
+    """A table from names to entries. With `package`, all modules in it are imported before the
+    first look-up, so a new entry needs only a file there.
+    """
 
     def __init__(self, kind: str, package: str | None = None) -> None:
         self.kind = kind
@@ -35,9 +35,9 @@ class Registry(Iterable[str], Generic[Entry]):
 
     def add(self, name: str) -> Callable[[Entry], Entry]:
         def register(entry: Entry) -> Entry:
-            if repr(self._entries.get(name, entry)) != repr(
-                entry
-            ):  # a notebook's cell may be run again: the same repr
+            known = self._entries.get(name)
+            # A notebook's cell may run again, and then adds what has the same repr.
+            if known is not None and repr(known) != repr(entry):
                 raise ValueError(f"two {self.kind}s are named {name!r}")
             self._entries[name] = entry
             return entry

@@ -77,14 +77,14 @@ class _Undrawn(TorchFunctionMode):
 
 
 @cache
-def _parameters_of(network: Network) -> int:
+def _parameter_count(network: Network) -> int:
     """The parameters of a network of two classes, counted without making them."""
     with torch.device("meta"), _Undrawn():
         built = build_network(network, classes=2, inputs=1, seed=0)
     return sum(parameter.numel() for parameter in built.parameters())
 
 
-class Protocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+class RunProtocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """How a method is run and measured on a stream."""
 
     online_learning_rate: float = Field(
@@ -176,7 +176,7 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     data: Options
     network: Network
     training: Training
-    online: Protocol
+    online: RunProtocol
     exhibits: StepExhibitParameters | ImageExhibitParameters
 
     @model_validator(mode="before")
@@ -254,7 +254,7 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     @model_validator(mode="after")
     def _size(self) -> Self:
-        count = _parameters_of(self.network)
+        count = _parameter_count(self.network)
         if count > MOST_PARAMETERS:
             asked = self.network.model_dump(exclude_defaults=True)
             values = " and ".join(f"network_{name} = {value}" for name, value in asked.items())

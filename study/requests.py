@@ -18,7 +18,7 @@ from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.models import Network
 from cascadetta_lib.training.objectives import KnownTraining, training_for
 from study import STORE_FORMAT, weights
-from study.modality_parameters import Protocol
+from study.modality_parameters import RunProtocol
 from study.settings import Settings, SettingsError
 from study.weights_name import PUBLISHED
 
@@ -92,7 +92,7 @@ class CheckpointRequest(Request):
         return self.weights_kind in PUBLISHED
 
 
-class RunRequest(Protocol, Request):
+class RunRequest(RunProtocol, Request):
     """A request for a run: a method on a stream from a checkpoint, under the profile's protocol.
 
     order: see streams.Order.

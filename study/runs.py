@@ -76,8 +76,8 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
 
 
 def find_batch_variance(context: Context, run: Run) -> list[Layer]:
-    """Return the errors of a batch's variance in the network of a run, measured now if the store
-    does not have them.
+    """Return by how much a batch's variance errs at each BatchNorm layer of a run's network,
+    measured now if it is not stored.
 
     Raises ValueError where the run's domains have too few examples for two batches.
     """
@@ -177,20 +177,20 @@ def check_data(context: Context) -> None:
         )
 
 
-class Single(NamedTuple):
+class LastBatchOfOne(NamedTuple):
     """A domain, or the mixed stream, whose last batch is a single example."""
 
     name: str
     examples: int
 
 
-def _batch_of_one(context: Context) -> Single | None:
+def _batch_of_one(context: Context) -> LastBatchOfOne | None:
     """Return the first domain whose last batch is a single example; None if there is none."""
     domains = context.section.domains
     counts = {domain: _examples_in(context.dataset, domain) for domain in domains}
-    sizes = [Single(domain.name, counts[domain]) for domain in domains]
+    sizes = [LastBatchOfOne(domain.name, counts[domain]) for domain in domains]
     if context.section.protocol["order"] in MIXED:
-        sizes = [Single("the mixed stream", sum(counts[each] for each in domains))]
+        sizes = [LastBatchOfOne("the mixed stream", sum(counts[each] for each in domains))]
     size = batch_size(context.settings, context.modality)
     return next((single for single in sizes if single.examples % size == 1), None)
 
@@ -204,7 +204,7 @@ def _examples_in(dataset: Dataset, domain: Domain) -> int:
     return len(clean.y[: dataset.options.test_size])
 
 
-def _check_single(context: Context, method: Method, single: Single) -> None:
+def _check_single(context: Context, method: Method, single: LastBatchOfOne) -> None:
     """Raise ValueError where a method cannot predict a single example, as where a BatchNorm has one
     value per channel.
     """

@@ -90,7 +90,10 @@ class Study:
             other.brought = weights.bring(copy.deepcopy(model), name)
             return other
         if self.modality != "image":
-            raise ValueError(f"normalization = {normalization!r}: allowed is None for no images")
+            raise ValueError(
+                f"normalization = {normalization!r}: only images have one; pass None for "
+                f"{self.modality}"
+            )
         other = self.varied(input_scaling="unit")
         other.brought = weights.bring(normalized(copy.deepcopy(model), normalization), name)
         return other
@@ -113,8 +116,8 @@ class Study:
 
     @property
     def objectives(self) -> list[str]:
-        """The pre-trainings that the profile's methods start from, then those that it names beside
-        them.
+        """The pre-trainings that the profile's methods start from, then the others in
+        `objectives`.
         """
         return objectives_of(self.section)
 

@@ -30,7 +30,7 @@ from cascadetta_lib.data.images import SCALINGS, ImageDataset
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
 from cascadetta_lib.models.input_normalization import (
-    NORMALIZATIONS,
+    INPUT_NORMALIZATIONS,
     Normalization,
     Normalize,
     normalization_of,
@@ -268,7 +268,7 @@ def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) ->
     model: the network, which takes the dataset's prepared images.
 
     Raises NetworkError where it errs on far fewer of the first clean test images under another of
-    NORMALIZATIONS. A network that errs on most of them under all of these is taken as it is.
+    INPUT_NORMALIZATIONS. A network that errs on most of them under all of these is taken as it is.
     """
     if not isinstance(dataset, ImageDataset) or not len(dataset.test.y):
         return
@@ -282,7 +282,7 @@ def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) ->
         return  # Nothing can be so much better.
     errors = {
         name: _clean_errors(model, other, own, digest, dataset)
-        for name, other in NORMALIZATIONS.items()
+        for name, other in INPUT_NORMALIZATIONS.items()
     }
     best = min(errors, key=lambda name: errors[name])
     if wrong - errors[best] > count / 10 and errors[best] < count / 2:

@@ -25,9 +25,9 @@ from cascadetta_lib.training import meta
 from cascadetta_lib.training.meta import (
     Gradients,
     MetaProblem,
-    exact_meta_gradient,
     flatten,
     inner_parameter_names,
+    meta_gradient,
 )
 from cascadetta_lib.training.objectives import (
     OBJECTIVES,
@@ -114,7 +114,7 @@ def test_exact_meta_gradient_against_finite_differences(
 ) -> None:
     model = smooth_network(OBJECTIVES[objective].auxiliary)
     problem = smooth_problem(model, which, outer_loss, objective)
-    loss, gradients = exact_meta_gradient(model, problem)
+    loss, gradients = meta_gradient(model, problem)
     assert loss.item() == pytest.approx(outer_loss_after_the_step(model, problem), rel=1e-12)
     assert_gradients(model, gradients, lambda: outer_loss_after_the_step(model, problem))
 
@@ -153,7 +153,7 @@ def test_losses_of_each_objective_against_finite_differences(objective: str) -> 
 
 
 def by_double_backward(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
-    """The reference of exact_meta_gradient: the inner step itself is differentiated."""
+    """The reference of meta_gradient: the inner step itself is differentiated."""
     parameters = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
     main, inner_loss = problem.at_psi(model)
@@ -173,7 +173,7 @@ def assert_as_by_double_backward(model: nn.Module, problem: MetaProblem, error: 
     """Loss, gradient (the error as a share of its norm), parameters and running statistics."""
     other = copy.deepcopy(model)
     expected_loss, expected = by_double_backward(other, problem)
-    loss, gradients = exact_meta_gradient(model, problem)
+    loss, gradients = meta_gradient(model, problem)
     assert loss.item() == pytest.approx(expected_loss.item(), rel=error)
     assert list(gradients) == list(expected)
     exact = flatten(expected.values())

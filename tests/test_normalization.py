@@ -11,14 +11,14 @@ from conftest import CLASSES, blobs, make_blobs, seeded
 from torch import Tensor, nn
 
 from cascadetta_lib.methods import adapt
-from cascadetta_lib.models import NORMALIZATIONS, Cascade, normalized
+from cascadetta_lib.models import INPUT_NORMALIZATIONS, Cascade, normalized
 from cascadetta_lib.models.input_normalization import Normalization, read_normalization
 from study import weights
 from study.published_networks import NetworkError
 from study.settings import load_profile
 from study.study import Study
 
-IMAGENET = NORMALIZATIONS["imagenet"]
+IMAGENET = INPUT_NORMALIZATIONS["imagenet"]
 UNIT = torch.rand(4, 3, 32, 32, generator=seeded(1))
 
 
@@ -30,7 +30,7 @@ UNIT = torch.rand(4, 3, 32, 32, generator=seeded(1))
         ({"mean": IMAGENET.mean, "std": IMAGENET.deviation, "crop_pct": 0.9}, IMAGENET),
         (SimpleNamespace(mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]), IMAGENET),
         (((127 / 255), (128 / 255)), Normalization((127 / 255,), (128 / 255,))),
-        ((0.5, 0.5), NORMALIZATIONS["symmetric"]),
+        ((0.5, 0.5), INPUT_NORMALIZATIONS["symmetric"]),
         (IMAGENET, IMAGENET),
     ],
 )

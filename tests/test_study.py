@@ -26,7 +26,7 @@ from study import runs as runs_module
 from study.exhibits.kit.networks import not_held_out
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs
-from study.modality_parameters import Protocol
+from study.modality_parameters import RunProtocol
 from study.settings import Settings, SettingsError, load_profile
 from study.study import Study
 from study.tools.pack import pack
@@ -230,7 +230,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
     }  # all of them, and none as by default
     assert told == {
         name: told[name]
-        for name, field in Protocol.model_fields.items()
+        for name, field in RunProtocol.model_fields.items()
         if told[name] != field.default
     }
     seen: dict[str, Any] = {}

@@ -16,9 +16,9 @@ from cascadetta_lib.training import theorem
 from cascadetta_lib.training.meta import (
     MetaProblem,
     batch_statistics,
-    exact_meta_gradient,
     flatten,
     inner_parameter_names,
+    meta_gradient,
 )
 from cascadetta_lib.training.objectives import Half, Training
 
@@ -52,7 +52,7 @@ def test_decompositions_and_curvatures_are_those_of_the_whole_hessian() -> None:
     def by_hand(alpha: float, beta: float) -> tuple[float, float]:
         """error_moved_point and error_as_printed, with the Hessian at ψ′."""
         exact = flatten(
-            exact_meta_gradient(model, replace(problem, inner_learning_rate=alpha))[1].values()
+            meta_gradient(model, replace(problem, inner_learning_rate=alpha))[1].values()
         )
         moved = flatten(parameters.values()).requires_grad_(True)
         (step,) = torch.autograd.grad(loss(moved), moved)

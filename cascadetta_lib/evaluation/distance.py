@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from cascadetta_lib.methods import Method
-from cascadetta_lib.models import NORMALIZATION
+from cascadetta_lib.models import NORMALIZATION_LAYERS
 
 
 class Moved(NamedTuple):
@@ -28,7 +28,7 @@ class Distance:
     """
 
     def __init__(self, method: Method) -> None:
-        layers = [child for child in method.modules() if isinstance(child, NORMALIZATION)]
+        layers = [child for child in method.modules() if isinstance(child, NORMALIZATION_LAYERS)]
         of_layers = {id(each) for layer in layers for each in layer.parameters(recurse=False)}
         groups = method.optimizer.param_groups if method.optimizer is not None else []
         adapted = [parameter for group in groups for parameter in group["params"]]

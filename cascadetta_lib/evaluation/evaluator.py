@@ -54,11 +54,12 @@ class Evaluation(NamedTuple):
     position: how many examples of the domain (or of the whole mixed stream) came before the batch.
     count, errors.
     classes_predicted: how many classes the examples are predicted as.
-    alarm_level: alarm.Alarm's after the batch; it rings below alarm.LEAST.
+    alarm_level: the level of `alarm.Alarm` after the batch. The alarm rings below alarm.LEAST.
     what `losses.describe` says of the batch (NaN without θ_a).
     moved_normalization, moved_others: how far the adapted parameters are from the source after the
         batch; see distance.Moved.
-    seconds: the stretch's mean per batch, shared out by count.
+    seconds: the mean time of a batch in this stretch; on a mixed stream, the row's share of it by
+        count.
 
     accuracies: a row per measurement without update. Its columns:
 
@@ -83,7 +84,7 @@ class Examples(NamedTuple):
 
     x: (N, ...). y: their labels, (N,).
     order: (N,), the indices of the examples, in the order in which they come.
-    domains: (N,), in that order, the place in the stretch of the domain of each.
+    domains: (N,), in that order: for each example, its domain's place in the stretch.
     """
 
     x: Tensor
@@ -103,9 +104,10 @@ class Evaluator:
     can see one order. The examples of a domain are then shuffled on every stream (see
     streams.shuffle_examples).
     reset_each: whether the method goes back to the source before each domain.
-    on_alarm: what is done after a batch at which the alarm rings. `reset`: the method goes back to
-        the source, and the alarm begins again. `stop`: it learns nothing more. None: nothing. Each
-        batch then waits for the device. F's models that adapt to one domain alone have no alarm.
+    on_alarm: what follows a batch at which the alarm rings. `reset`: the method goes back to the
+        source, and the alarm begins again. `stop`: the method only predicts from then on. None:
+        nothing. With either, every batch waits for the device. F's models that adapt to one domain
+        alone have no alarm.
     """
 
     method: Method
@@ -124,7 +126,9 @@ class Evaluator:
     _distance: Distance = field(init=False)
 
     def run(self, *, transfer: bool = True) -> Evaluation:
-        """Return E, A and F of the stream, from the source. The method is reset before and after.
+        """Return the records of batches and accuracies, from which metrics.py works out E, A and F.
+
+        The method is reset before and after.
 
         transfer: also measure what F needs, if the method adapts and the domains have an order.
 
@@ -163,7 +167,7 @@ class Evaluator:
                 method.reset()
             rows = self._pass(stretch, self._step, alarmed=True)
             batches += [places[step + place] | row for place, row in rows]
-            if not method.has_state:  # It predicts the same at the end of the stream.
+            if not method.has_state:  # The stream's own predictions are the final model's.
                 final[stretch] = _accuracies(rows)
             elif self.reset_each:
                 final[stretch] = self.accuracies(stretch)
@@ -211,7 +215,7 @@ class Evaluator:
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
 
     def _require_last_batch(self) -> None:
-        """Refuse a last batch of one, by ValueError, where a BatchNorm has no statistics of it."""
+        """Raise ValueError if a BatchNorm cannot normalise a last batch of a single example."""
         for held in self._held.values():
             if len(held.y) % self.batch_size == 1:
                 with values_per_channel(self.method.label, 1):
@@ -253,7 +257,7 @@ class Evaluator:
         """Predict a stretch. Return a record per batch and domain in it, with the domain's place.
 
         The results are read from the device once, after the last batch. alarmed: whether the alarm
-        hears them.
+        takes in these batches.
         """
         x, y, order, domains = self._held[stretch]
         starts = range(0, len(y), self.batch_size)
@@ -263,6 +267,7 @@ class Evaluator:
         )
         groups = torch.from_numpy(grouped).to(y.device)
         began = time.perf_counter()
+        names: list[str] = []
         results = []
         found = []
         for start in starts:
@@ -280,9 +285,18 @@ class Evaluator:
                 insides = groups[start : start + self.batch_size].split(counts.tolist())
                 for place, inside in zip(places, insides, strict=True):
                     part = Outputs(z[inside], None if a is None else a[inside])
-                    values = [wrong[inside].sum(), finite, readable, *moved, level]
-                    values += [classes_predicted(part.main), *describe(part).values()]
-                    results.append(torch.stack([value.float() for value in values]))
+                    measured = {
+                        "errors": wrong[inside].sum(),
+                        "finite": finite,
+                        "readable": readable,
+                        "moved_normalization": moved.normalization,
+                        "moved_others": moved.others,
+                        "alarm_level": level,
+                        "classes_predicted": classes_predicted(part.main),
+                    }
+                    measured |= describe(part)
+                    names = list(measured)
+                    results.append(torch.stack([value.float() for value in measured.values()]))
                     found.append((int(place), start, len(inside), len(inside) / len(here)))
             if alarmed:
                 self._answer(level)
@@ -290,23 +304,23 @@ class Evaluator:
         seconds = (time.perf_counter() - began) / len(starts)
         records: list[tuple[int, Record]] = []
         for (place, start, count, share), values in zip(found, read, strict=True):
-            errors, finite, readable, normalization, others, level_then, classes, *about = values
-            if not (finite and readable):
+            measures = dict(zip(names, values, strict=True))
+            if not (measures["finite"] and measures["readable"]):
                 name = stretch[0] if len(stretch) == 1 else "the mixed stream"
                 where = f"{name}, batch {start // self.batch_size + 1} of {len(starts)}"
-                which = "auxiliary logits" if finite else "logits"
+                which = "logits"
                 cause = "lower the learning rate" if self.method.adapts else "look at the network"
-                if finite:
+                if measures["finite"]:
+                    which = "auxiliary logits"
                     cause = MASK_AFTER
                 raise ValueError(f"{self.method.label}: {which} not finite on {where}; {cause}")
-            described = dict.fromkeys(ABOUT_PREDICTIONS, math.nan) | dict(
-                zip(ABOUT_PREDICTIONS, about, strict=False)
-            )
-            distances = {"moved_normalization": normalization, "moved_others": others}
-            counted = {"position": start, "count": count, "errors": int(errors)}
-            heard = {"classes_predicted": int(classes), "alarm_level": level_then}
-            timed = {"seconds": share * seconds}
-            records.append((place, counted | described | heard | distances | timed))
+            record: Record = {"position": start, "count": count, "errors": int(measures["errors"])}
+            record |= {name: measures.get(name, math.nan) for name in ABOUT_PREDICTIONS}
+            record["classes_predicted"] = int(measures["classes_predicted"])
+            for name in ("alarm_level", "moved_normalization", "moved_others"):
+                record[name] = measures[name]
+            record["seconds"] = share * seconds
+            records.append((place, record))
         return records
 
 
@@ -329,6 +343,7 @@ def evaluate(
     order: Order | None = None,
     dirichlet_delta: float | None = None,
     seed: int = 0,
+    order_seed: int | None = None,
     transfer: bool = True,
     reset_each: bool = False,
     on_alarm: OnAlarm | None = None,
@@ -344,6 +359,7 @@ def evaluate(
         order,
         dirichlet_delta,
         seed,
+        order_seed,
         reset_each=reset_each,
         on_alarm=on_alarm,
     )

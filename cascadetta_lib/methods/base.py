@@ -30,16 +30,16 @@ class Method(Facts, nn.Module):
     whose result `models.as_outputs` understands. A method refuses a model or an option that it
     cannot work with, by ValueError.
 
-    A subclass says what it updates (`adapted_parameters`) and by which loss (`loss`). Its class
-    attributes are in facts.py, augmented copies in copies.py, source examples in source.py, and a
-    memory of statistics in memory.py.
+    A subclass says what it updates (`adapted_parameters`) and by which loss (`loss`). Class
+    attributes are explained in facts.py. Further options come from other base classes: `copies`
+    (augmented_copies.py), `source` (source.py), `memory` (memory.py), `diversity` (diversity.py).
 
     learning_rate: the step size of an update; a method that never updates makes no use of it.
     predict: which prediction `step` returns. `after`: that of the updated model (the paper).
         `before`: that of the forward pass from which the update was computed (the releases of Tent
         and CoTTA).
     optimizer: `sgd` (Nesterov momentum 0.9) or `adam`; None is the method's own.
-    seed: of the method's random draws, which `reset` starts again.
+    seed: for the method's random draws, which `reset` begins again.
     """
 
     make_optimizer: ClassVar[Callable[..., torch.optim.Optimizer]] = staticmethod(OPTIMIZERS["sgd"])
@@ -66,15 +66,14 @@ class Method(Facts, nn.Module):
         self.learning_rate = learning_rate
         self.prediction_time = predict
         self.seed = seed
-        self._given = dict(model.named_parameters())
-        self._stepped = False
+        self.first_step = refusals.FirstStep(self.label, model)
         self.configure_model()
         parameters = list(dict.fromkeys(self.adapted_parameters()))
         refusals.require_full_precision(self.label, parameters)
         make = OPTIMIZERS[optimizer] if optimizer else self.make_optimizer
         self.optimizer = make(parameters, lr=learning_rate) if self.adapts else None
         self.source_state = Snapshot(self)
-        refusals.require_own_parameters(self.label, model, self._given, self.optimizer)
+        self.first_step.require_own_parameters(self.optimizer)
         self.reset()
 
     def configure_model(self) -> None:
@@ -105,8 +104,7 @@ class Method(Facts, nn.Module):
             loss, outputs = self.loss(x)
             refusals.require_gradient(self.label, loss.requires_grad)
             loss.backward()
-        if not self._stepped:
-            refusals.require_reached_scales(self.label, self.model)
+        self.first_step.after_backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
         return None if outputs is None else outputs.detached()
@@ -128,9 +126,7 @@ class Method(Facts, nn.Module):
         with refusals.values_per_channel(self.label, len(x)):
             outputs = self.adapt_and_predict(x)
         self.remember()
-        if not self._stepped:
-            self._stepped = True
-            refusals.require_own_parameters(self.label, self.model, self._given, self.optimizer)
+        self.first_step.after_step(self.optimizer)
         return outputs
 
     def adapt_and_predict(self, x: Tensor) -> Outputs:

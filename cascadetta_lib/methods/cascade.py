@@ -40,7 +40,7 @@ class CascadeMethod(WithDiversity):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
-        if self.uses_auxiliary and not self._stepped:
+        if self.uses_auxiliary and not self.first_step.taken:
             refusals.require_readable_logits(self.label, outputs)
         logits = outputs.auxiliary if self.uses_auxiliary else outputs.main
         return information_loss(logits, self.diversity), outputs

@@ -1,4 +1,4 @@
-"""Methods that minimise an entropy of predictions."""
+"""Methods whose loss can also keep the predictions diverse."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from cascadetta_lib.methods.memory import WithMemory
 class WithDiversity(WithMemory):
     """A method that takes the option `diversity`.
 
-    diversity: the weight of the entropy of the mean prediction, which the loss then raises
-        (`losses.information_loss`); None is the method's own, 0 except for Cascade+. The paper has
-        none.
+    diversity: the weight with which the loss also raises the entropy of the mean prediction
+        (`losses.information_loss`). None: the method's own, which is 0 except for Cascade+. The
+        paper has none.
     """
 
     diversity: float = 0.0

@@ -40,7 +40,7 @@ class WithMemory(WithStatistics):
     """A method that takes the option `memory`.
 
     memory: BatchNorm blends the batch's statistics with those of about this many earlier examples;
-        0 takes the batch's alone, and None the method's own, of these two. The paper has none.
+        0: the batch's alone. None: the method's own number. The paper has no memory.
 
     Class attributes: `memory_statistics` makes a layer's statistics; `ends_with_batch` says whether
     an update ends with a forward pass of the plain batch, the one that a memory takes in.

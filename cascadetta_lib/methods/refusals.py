@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.models import (
-    NORMALIZATION,
+    NORMALIZATION_LAYERS,
     Outputs,
     batch_norms,
     normalization_parameters,
@@ -18,8 +18,8 @@ from cascadetta_lib.models.remembered_statistics import statistics_of
 from cascadetta_lib.registry import nearest
 
 ABOUT_DATA = ("copies", "value_range", "source")
-"""Facts about the data, which may be given to every method: one that needs none of them ignores
-them, as one that never updates ignores what only an update needs.
+"""Options about the data. Every method accepts them; one that needs none ignores them. A method
+that never updates ignores likewise what only an update needs.
 """
 
 
@@ -82,7 +82,7 @@ def scales_and_shifts(label: str, module: nn.Module) -> list[nn.Parameter]:
     if parameters:
         return parameters
     name = type(module).__name__
-    if any(isinstance(child, NORMALIZATION) for child in module.modules()):
+    if any(isinstance(child, NORMALIZATION_LAYERS) for child in module.modules()):
         raise ValueError(
             f"{label} adapts scales and shifts, and no normalisation layer of {name} has any "
             "(affine=False); use adabn, lame or cotta"
@@ -98,33 +98,6 @@ def require_full_precision(label: str, parameters: Iterable[Tensor]) -> None:
         raise ValueError(f"{label} takes steps that are lost in half precision; use model.float()")
 
 
-def require_own_parameters(
-    label: str,
-    model: nn.Module,
-    given: dict[str, nn.Parameter],
-    optimizer: torch.optim.Optimizer | None,
-) -> None:
-    """Refuse a model whose parameters are not those that it came with (`given`), and an optimiser
-    of other tensors.
-    """
-    if optimizer is None:
-        return
-    now = dict(model.named_parameters())
-    others = [name for name in given | now if given.get(name) is not now.get(name)]
-    if others:
-        raise ValueError(
-            f"{label}: the network's forward put other tensors in the place of "
-            f"{', '.join(others[:3])}, so that steps would be lost; use erm, or a network that "
-            "keeps its parameters"
-        )
-    owned = {id(parameter) for parameter in now.values()}
-    for group in optimizer.param_groups:
-        if any(id(parameter) not in owned for parameter in group["params"]):
-            raise ValueError(
-                f"{label}: adapted_parameters returned tensors that are not the model's own"
-            )
-
-
 def require_gradient(label: str, reached: bool) -> None:
     if not reached:
         raise ValueError(
@@ -133,10 +106,53 @@ def require_gradient(label: str, reached: bool) -> None:
         )
 
 
-def require_reached_scales(label: str, model: nn.Module) -> None:
-    """Refuse a model where no gradient has reached a scale or shift that is to be updated."""
-    scales = [one for one in normalization_parameters(model) if one.requires_grad]
-    require_gradient(label, not scales or any(scale.grad is not None for scale in scales))
+class FirstStep:
+    """What is checked of a model when a method is made and at its first step, once for all steps.
+
+    taken: whether the method has taken a step.
+    """
+
+    def __init__(self, label: str, model: nn.Module) -> None:
+        self.label = label
+        self.model = model
+        self.given = dict(model.named_parameters())
+        self.taken = False
+
+    def require_own_parameters(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Refuse a model whose parameters are not those that it came with, and an optimiser of
+        other tensors.
+        """
+        if optimizer is None:
+            return
+        now = dict(self.model.named_parameters())
+        others = [name for name in self.given | now if self.given.get(name) is not now.get(name)]
+        if others:
+            raise ValueError(
+                f"{self.label}: the network's forward put other tensors in the place of "
+                f"{', '.join(others[:3])}, so that steps would be lost; use erm, or a network that "
+                "keeps its parameters"
+            )
+        owned = {id(parameter) for parameter in now.values()}
+        for group in optimizer.param_groups:
+            if any(id(parameter) not in owned for parameter in group["params"]):
+                raise ValueError(
+                    f"{self.label}: adapted_parameters returned tensors that are not the model's "
+                    "own"
+                )
+
+    def after_backward(self) -> None:
+        """Refuse a model where no gradient has reached a scale or shift that is to be updated."""
+        if self.taken:
+            return
+        scales = [one for one in normalization_parameters(self.model) if one.requires_grad]
+        reached = not scales or any(scale.grad is not None for scale in scales)
+        require_gradient(self.label, reached)
+
+    def after_step(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Refuse a model whose forward pass has replaced parameters."""
+        if not self.taken:
+            self.taken = True
+            self.require_own_parameters(optimizer)
 
 
 MASK_AFTER = "mask classes after θ_a, or leave θ_a out (auxiliary_classifier=None)"

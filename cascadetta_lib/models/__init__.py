@@ -1,7 +1,7 @@
 """The networks: φ, θ_m and θ_a of the cascade, and TTT's parallel network."""
 
 from cascadetta_lib.models.batch_norm import (
-    NORMALIZATION,
+    NORMALIZATION_LAYERS,
     BatchNorm,
     batch_norm_parameters,
     batch_norms,
@@ -17,11 +17,11 @@ from cascadetta_lib.models.build import (
 )
 from cascadetta_lib.models.cascade import Cascade, Outputs, Parallel, as_outputs, parameters_of_z
 from cascadetta_lib.models.functional import call_with
-from cascadetta_lib.models.input_normalization import NORMALIZATIONS, normalized
+from cascadetta_lib.models.input_normalization import INPUT_NORMALIZATIONS, normalized
 
 __all__ = [
-    "NORMALIZATION",
-    "NORMALIZATIONS",
+    "NORMALIZATION_LAYERS",
+    "INPUT_NORMALIZATIONS",
     "BatchNorm",
     "Cascade",
     "ImageNetwork",

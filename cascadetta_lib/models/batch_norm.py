@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torch import nn
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
-NORMALIZATION = (
+NORMALIZATION_LAYERS = (
     nn.BatchNorm1d,
     nn.BatchNorm2d,
     nn.BatchNorm3d,
@@ -36,7 +36,7 @@ def normalization_parameters(module: nn.Module) -> list[nn.Parameter]:
     once.
     """
     return _scales_and_shifts(
-        child for child in module.modules() if isinstance(child, NORMALIZATION)
+        child for child in module.modules() if isinstance(child, NORMALIZATION_LAYERS)
     )
 
 

@@ -4,7 +4,7 @@ Cascade:   x ─ φ ─ θ_m ─► z (main logits) ─ θ_a ─► a (auxiliary
 Parallel:  x ─ φ's shared stages ─┬─ last stage ─ θ_m ─► z
                                   └─ a last stage of its own ─ θ_a ─► four rotations
 
-Which tensors belong to which part is a matter of modules, never of parameter names.
+The parts are found as modules, never by the names of parameters.
 """
 
 import copy
@@ -47,14 +47,14 @@ def as_outputs(result: Any) -> Outputs:
 
 
 def parameters_of_z(model: nn.Module) -> list[nn.Parameter]:
-    """Return all parameters of a network but those of θ_a, which takes no part in z."""
+    """Return all parameters of a network except those of θ_a, which takes no part in z."""
     theta_a = getattr(model, "auxiliary_classifier", None)
     apart = set() if theta_a is None else set(theta_a.parameters())
     return [parameter for parameter in model.parameters() if parameter not in apart]
 
 
 class Cascade(nn.Module):
-    """φ → θ_m → θ_a in a row. Input (B, …); output z (B, C) and a (B, C), a None without θ_a.
+    """φ → θ_m → θ_a in a row. Takes x (B, …); returns z (B, C) and a (B, C), or None without θ_a.
 
     With `relu_logits`, z is max(θ_m(φ(x)), 0): the paper's release has an in-place ReLU before θ_a
     that changes z too.

@@ -17,7 +17,7 @@ class Normalization(NamedTuple):
     deviation: tuple[float, ...]
 
 
-NORMALIZATIONS = {
+INPUT_NORMALIZATIONS = {
     "unit": Normalization((0.0,), (1.0,)),
     "symmetric": Normalization((0.5,), (0.5,)),
     "imagenet": Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -52,16 +52,16 @@ class Normalize(nn.Module):
 def read_normalization(given: Any) -> Normalization:
     """Return a normalisation, which may be given in four ways.
 
-    It is a name of NORMALIZATIONS; a pair (mean, deviation) of numbers, or of a number per channel;
-    a mapping with `mean` and `std`, such as timm's `model.pretrained_cfg`; or an object with these
-    attributes, such as torchvision's `weights.transforms()`. All are of images in [0, 1].
+    It is a name of INPUT_NORMALIZATIONS; a pair (mean, deviation) of numbers, or of a number per
+    channel; a mapping with `mean` and `std`, such as timm's `model.pretrained_cfg`; or an object
+    with these attributes, such as torchvision's `weights.transforms()`. All are of images in [0, 1].
 
     Raises ValueError for anything else.
     """
     if isinstance(given, str):
-        if given not in NORMALIZATIONS:
-            raise ValueError(f"normalization = {given!r}: {nearest(given, NORMALIZATIONS)}")
-        return NORMALIZATIONS[given]
+        if given not in INPUT_NORMALIZATIONS:
+            raise ValueError(f"normalization = {given!r}: {nearest(given, INPUT_NORMALIZATIONS)}")
+        return INPUT_NORMALIZATIONS[given]
     if isinstance(given, Mapping):
         pair = (given.get("mean"), given.get("std"))
     elif isinstance(given, Sequence) and len(given) == 2:
@@ -71,8 +71,8 @@ def read_normalization(given: Any) -> Normalization:
     mean, deviation = (_channels(values) for values in pair)
     if not mean or not deviation or min(deviation) <= 0:
         raise ValueError(
-            f"normalization = {given!r}: allowed are {', '.join(NORMALIZATIONS)}, a pair (mean, "
-            "deviation) of images in 0…1, or a configuration with mean and std"
+            f"normalization = {given!r}: allowed are {', '.join(INPUT_NORMALIZATIONS)}, a pair "
+            "(mean, deviation) of images in 0…1, or a configuration with mean and std"
         )
     if len(mean) != len(deviation) and 1 not in (len(mean), len(deviation)):
         raise ValueError(

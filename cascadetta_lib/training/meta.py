@@ -51,8 +51,8 @@ class MetaProblem:
     kind: Objective = PAPER
 
     def at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return the two losses at ψ: the outer loss's share (the release's cross-entropy, else 0),
-        and the inner loss.
+        """Return two losses at ψ: what the outer loss adds there (the release's cross-entropy; else
+        0), and the inner loss.
         """
         if self.outer_loss == "release":
             return losses(model, self.meta_train, self.kind)
@@ -94,7 +94,7 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
     return tuple(name for name, parameter in model.named_parameters() if parameter in moved)
 
 
-def exact_meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
+def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
     """Return the outer loss, a scalar, and its gradient on every parameter, through the inner step.
 
     H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss. tangents.py finds the

@@ -25,10 +25,10 @@ from cascadetta_lib.training.learning_rate import learning_rate_at
 from cascadetta_lib.training.meta import (
     MetaProblem,
     batch_statistics,
-    exact_meta_gradient,
     flatten,
     halve,
     inner_parameter_names,
+    meta_gradient,
 )
 from cascadetta_lib.training.objectives import (
     OBJECTIVES,
@@ -51,17 +51,16 @@ def pretrain(
     code_revision: str = "unknown",
     save_seconds: float = 20,
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
-    """Train a network for `objective`. Return it as of its best epoch by held-out accuracy, and the
-    history: a row per epoch.
+    """Train a network for `objective`. Return the network with the weights of the best epoch by
+    held-out accuracy (the last of equals), and the history: a row per epoch.
 
-    An epoch is all whole batches of the source. Where iterations are counted, the last epoch may be
-    cut short. The columns of the history:
+    An epoch takes every whole batch once; a remainder is left out. Where iterations are counted,
+    the last epoch may stop early. The columns of the history:
 
     epoch: from 1.
     learning_rate: of the last batch.
     loss: in nats, the mean over the batches.
-    held_out_accuracy: 0..1, with batch statistics; for erm with running ones, which it is used
-        with.
+    held_out_accuracy: 0..1, with batch statistics; for erm with running ones, as ERM predicts.
     what `diagnose` says, where there is a self-supervised loss.
     seconds.
     code_revision: the caller's.
@@ -117,8 +116,8 @@ def pretrain(
     steps = iter(
         progress(range(done * batches, iterations), description, iterations, done * batches)
     )
-    # The second-order term is at most a thousandth of the meta-gradient; in bfloat16 its error is
-    # eight times its size.
+    # bfloat16 would put an error of eight times its size on the second-order term, so
+    # meta-learning stays in float32.
     rounded = training.precision == "bfloat16" and not kind.meta
     for epoch in range(done, math.ceil(iterations / batches)):
         started = time.perf_counter()
@@ -254,7 +253,7 @@ def set_gradients(
             training.entropy_weight,
             kind,
         )
-        loss, gradients = exact_meta_gradient(model, problem)
+        loss, gradients = meta_gradient(model, problem)
         for name, parameter in model.named_parameters():
             # A copy with the parameter's strides, which Adam's fused kernel takes for granted.
             parameter.grad = torch.empty_like(parameter).copy_(gradients[name])

@@ -20,10 +20,10 @@ from cascadetta_lib.models import Cascade
 from cascadetta_lib.training.meta import (
     MetaProblem,
     batch_statistics,
-    exact_meta_gradient,
     flatten,
     halve,
     inner_parameter_names,
+    meta_gradient,
 )
 from cascadetta_lib.training.objectives import PAPER, Training, self_supervised_loss
 
@@ -92,7 +92,7 @@ def _errors(network: Cascade, problem: MetaProblem, beta: float) -> tuple[dict[s
     """Return the errors of the decompositions for one α, and the gradient of the outer loss at ψ′
     on ψ.
     """
-    exact = flatten(exact_meta_gradient(network, problem)[1].values())
+    exact = flatten(meta_gradient(network, problem)[1].values())
     alpha = problem.inner_learning_rate
     moved = copy.deepcopy(network)
     steps = torch.autograd.grad(self_supervised_loss(network, problem.meta_train), _psi(network))

@@ -31,17 +31,17 @@ from study.workflow.refusal import FAILED, Refusal
 DATASETS = ("image_dataset", "text_dataset", "speech_dataset")
 AXES = (*DATASETS, "seed")
 PRETRAIN = "01_pretrain"
-"""Makes the checkpoints. So its jobs come before those of other notebooks on the same dataset and
-seed.
+"""The notebook that makes checkpoints; its jobs come before those of other notebooks on the same
+dataset and seed.
 """
 ABLATIONS = "05_ablations"
-"""Begins with networks that only it needs. So it does not wait for PRETRAIN, and the two train side
-by side.
+"""The notebook that begins with networks that only it needs; it does not wait for PRETRAIN, and the
+two train side by side.
 """
 CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
-RESULTS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py")
-"""The code that outdates every notebook when it changes."""
+NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py")
+"""Code on which every notebook depends: a change makes all run again."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Job:
 
 
 def file_of(value: object) -> str:
-    """Name the value of an axis in files: digits, npz-pets, seed0. Settings refuse two folders of
-    one name.
+    """Return how files name the value of an axis: digits, npz-pets, seed0. Settings refuse two
+    folders of one name.
     """
     return f"seed{value}" if isinstance(value, int) else DatasetName.parse(str(value)).file
 
@@ -101,11 +101,11 @@ def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
 
 
 def code_of_results(root: Path = ROOT) -> bytes:
-    """Return what identifies everything in RESULTS_DEPEND_ON. Comments and docstrings of Python
+    """Return what identifies everything in NOTEBOOKS_DEPEND_ON. Comments and docstrings of Python
     count for nothing, as in the keys of results.
     """
     files: list[Path] = []
-    for name in RESULTS_DEPEND_ON:
+    for name in NOTEBOOKS_DEPEND_ON:
         place = root / name
         found = [place] if place.is_file() else place.rglob("[!.]*.*")
         files += [path for path in found if path.suffix != ".pyc"]
@@ -118,7 +118,7 @@ def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dic
     code = code_of_results(root) + bytes([STORE_FORMAT])
     for path in notebooks_in(folder):
         notebook = read_notebook(path, values)
-        for axes in _points(notebook, values):
+        for axes in _axes_of(notebook, values):
             job = _make_job(notebook, axes, values, code)
             after = [each for each in jobs.values() if each.comes_before(job, values["seeds"][0])]
             names = tuple(each.name for each in after)
@@ -126,7 +126,7 @@ def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dic
     return jobs
 
 
-def _points(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _axes_of(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The dataset and the seed of each job of a notebook; one empty point for a report."""
     several: dict[str, Any] = {}
     if "seeds" not in notebook.parameters:
@@ -169,7 +169,9 @@ def _make_job(
 
 
 def outdated_reports(jobs: Mapping[str, Job], folder: Path, runs: Path) -> set[str]:
-    """Return the reports that lack a run in the store, such as a run of another seed made since."""
+    """Return the reports that are older than the store's folder of runs, so that they may lack a
+    run.
+    """
     latest = runs.stat().st_mtime if runs.exists() else 0.0
     found = set()
     for name, job in jobs.items():

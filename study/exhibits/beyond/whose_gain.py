@@ -1,7 +1,7 @@
 """Whether a gain comes from the network, the adaptation or the optimiser.
 
-Every method runs on a plain and on a meta-learned network. The waterfall goes from the paper's
-AdaBN row to its own method's.
+Every method runs on a plain and on a meta-learned network. The figure has a bar per error, from the
+paper's AdaBN row to its own method's.
 """
 
 from dataclasses import replace
@@ -59,7 +59,7 @@ class WhoseGain(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """None of RobustBench's network, which was not meta-learned."""
+        """Return the points; none for RobustBench's network, which was not meta-learned."""
         image = settings.image
         if image.weights.kind == "robustbench":
             return []
@@ -100,25 +100,25 @@ class WhoseGain(Exhibit):
 def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     """Draw a bar per error, from the paper's AdaBN row to its own method's, then Tent's.
 
-    All of them stand on 0 and are held against one line, AdaBN on the network of the cascade. Only
-    seeds that have all of these count, since networks of one kind differ by as much as the steps.
+    Bars begin at 0. The dashed line is AdaBN on the cascade's network. Only seeds that have all of
+    these count, since networks of one kind differ by as much as the steps.
     """
-    way = [PLAIN_ADABN, ADABN, CASCADE]
+    bars_of_ours = [PLAIN_ADABN, ADABN, CASCADE]
     tents = [TENT, TENT_ADAM]
     errors = frame.pivot_table("E", "seed", "label")
-    errors = errors[[label for label in (*way, *tents) if label in errors]].dropna()
+    errors = errors[[label for label in (*bars_of_ours, *tents) if label in errors]].dropna()
     means = errors.mean().dropna()
     if not {ADABN, CASCADE} <= set(means.index):
-        return "No figure: no seed has AdaBN and the cascade on one network beside all the others."
+        return "No figure: no seed has all runs of the bars, AdaBN and the cascade among them."
     theirs = paper.reindex(["AdaBN", "Cascade", "Tent"], columns=["E"])["E"].dropna()
     theirs.index = [f"{label}, the paper's row" for label in theirs.index]
     bars = pd.concat(
         [
-            theirs.filter(like="AdaBN"),
-            means[means.index.isin(way)],
-            theirs.filter(like="Cascade"),
+            theirs.reindex(["AdaBN, the paper's row"]).dropna(),
+            means[means.index.isin(bars_of_ours)],
+            theirs.reindex(["Cascade, the paper's row"]).dropna(),
             means[means.index.isin(tents)],
-            theirs.filter(like="Tent"),
+            theirs.reindex(["Tent, the paper's row"]).dropna(),
         ]
     )
     shades = {label: colour(rows["method"].iloc[0]) for label, rows in by_label(frame).items()}

@@ -41,8 +41,8 @@ from study.weights import NetworkError
 LESS_IN_THE_PAPER = ("cifar100", "tiny_imagenet")
 """Datasets for which the paper has little more than the main table."""
 LEAST_EXAMPLES = 16
-"""An exhibit shows nothing of domains with fewer examples. Its numbers would be steps of more than
-6 points.
+"""Nothing is shown of domains with fewer examples: one error would move a number by more than 6
+points.
 """
 
 
@@ -68,10 +68,12 @@ class Part:
 class Exhibit(ABC):
     """One table or figure of the paper, or one beyond it.
 
-    To make one, write a subclass under `@exhibit` in a file of this folder.
+    To make one, write a subclass under `@exhibit` in a file of study/exhibits/paper/ or
+    study/exhibits/beyond/.
 
     name: what notebooks call it.
-    place: where it stands on the page.
+    place: where it stands on the page, by size: the paper's below 120, those beyond it from 120 on.
+        Two may have one place.
     label: the paper's, or `beyond: …`.
     question: the question that it answers.
     elsewhere: which of CIFAR-100 and Tiny-ImageNet it is made on too. The paper has little more

@@ -55,9 +55,9 @@ class Uncertainty(Exhibit):
             draw_level(axes, column, classes)
         legend(figure)
         note = (
-            f"Left: means over {BINS} equal parts of a domain, where it has more batches. Batches "
-            "come in one order: AdaBN, which adapts nothing, tells the images' "
-            "difficulty from adaptation."
+            f"Left: means over {BINS} equal parts of a domain, where it has more batches. All "
+            "methods see the batches in one order. AdaBN learns nothing, so its line shows how "
+            "hard the images are; what another line differs by is adaptation."
         )
         rows = tables["severity"].groupby(["label", "severity"], sort=False)
         means = rows[list(COLUMNS)].agg(spread, digits=3)

@@ -148,8 +148,8 @@ def measure(reading: Reading, runs: Runs) -> Evidence:
 def _error_over_images(value: str, first: pd.DataFrame, second: pd.DataFrame) -> float:
     """The standard error over the test images of the difference of two methods on one network.
 
-    Of E on the same batches it is that of the paired block bootstrap (kit.runs.bootstrap), as the
-    root of the mean square over the orders; else that of two independent shares.
+    Of E on the same batches it is that of the paired block bootstrap (kit.intervals.bootstrap), as
+    the root of the mean square over the orders; else that of two independent shares.
     """
     if value != "E":
         return _error_of_shares(value, first)
