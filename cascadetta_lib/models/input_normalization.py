@@ -54,7 +54,8 @@ def read_normalization(given: Any) -> Normalization:
 
     It is a name of INPUT_NORMALIZATIONS; a pair (mean, deviation) of numbers, or of a number per
     channel; a mapping with `mean` and `std`, such as timm's `model.pretrained_cfg`; or an object
-    with these attributes, such as torchvision's `weights.transforms()`. All are of images in [0, 1].
+    with these attributes, such as torchvision's `weights.transforms()`. All are of images in
+    [0, 1].
 
     Raises ValueError for anything else.
     """
