@@ -14,8 +14,9 @@ from cascadetta_lib.data.base import Modality
 from study import other_clone
 from study.exhibits import EXHIBITS
 from study.exhibits.kit import style
+from study.notebook_parameters import settings_from
 from study.papermill_arguments import check_arguments, command_of_parent
-from study.settings import Settings, SettingsError, settings_from
+from study.settings import Settings, SettingsError
 from study.study import Study
 
 

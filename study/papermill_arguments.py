@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from study.settings import SettingsError, parse_yaml
+from study.settings import SettingsError
+from study.yaml12 import parse_yaml
 
 
 def check_arguments(arguments: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from study.settings import ROOT
+from study import ROOT
 
 CODE = ("cascadetta_lib", "profiles", "study")
 """What makes the numbers. The notebooks only ask for them, and an editor that saves their outputs

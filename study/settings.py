@@ -6,21 +6,19 @@ is. Each is made from the place of its value (sections.flat_name): `image_networ
 from them.
 """
 
-import ast
 import difflib
-import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
 
 from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.registry import nearest
+from study import ROOT
 from study.exhibit_parameters import different
 from study.modality_parameters import (
     NAMED_PARTS,
@@ -32,10 +30,8 @@ from study.modality_parameters import (
     flat_name,
     parameters_of,
 )
+from study.yaml12 import parse_yaml
 
-ROOT = (
-    Path(__file__).resolve().parents[1]
-)  # where relative folders in a profile start, whatever opens a notebook
 PROFILES = ROOT / "profiles"
 RESERVED = (
     "checkpoints",
@@ -49,7 +45,9 @@ PLAIN = str | int | float | None
 
 
 def absolute(folder: str) -> Path:
-    """`folder` from the root of the repository on; ValueError for what can be no folder."""
+    """`folder` as an absolute path; a relative one begins at the repository. ValueError for a text
+    that can be no path.
+    """
     if "\0" in folder:
         raise ValueError("a path holds no NUL character")
     try:
@@ -58,7 +56,13 @@ def absolute(folder: str) -> Path:
         raise ValueError(f"{folder!r}: {error}") from None
 
 
-Folder = Annotated[str, AfterValidator(lambda folder: absolute(folder) and folder)]
+def _possible(folder: str) -> str:
+    """Return `folder`; ValueError for a text that can be no path."""
+    absolute(folder)
+    return folder
+
+
+Folder = Annotated[str, AfterValidator(_possible)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -114,15 +118,17 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
 
     @property
     def data_path(self) -> Path:
-        """data_folder as an absolute path; the next two alike."""
+        """data_folder as an absolute path."""
         return absolute(self.data_folder)
 
     @property
     def results_path(self) -> Path:
+        """results_folder as an absolute path."""
         return absolute(self.results_folder)
 
     @property
     def figures_path(self) -> Path:
+        """figures_folder, or the one in the profile's results, as an absolute path."""
         return absolute(self.figures_folder or str(self.results_path / self.profile / "figures"))
 
     def section(self, modality: Modality) -> Section:
@@ -147,9 +153,9 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
 
 
 def _modality(name: str) -> str:
-    """`image` of image_depth; empty for what all modalities share."""
-    start, line, _ = name.partition("_")
-    return start if line and start in SECTIONS else ""
+    """The modality that a flat name begins with, or "" for a parameter of all."""
+    start, underscore, _ = name.partition("_")
+    return start if underscore and start in SECTIONS else ""
 
 
 COMMON = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
@@ -208,7 +214,7 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
         if name not in PARAMETERS:
             shown = repr(name) if name in RENAMED else reprlib.repr(name)
             raise SettingsError(
-                f"{shown} (from {origin}) is no parameter; {_alike(str(name)[:60])}"
+                f"{shown} (from {origin}) is no parameter; {instead_of(str(name)[:60])}"
             )
         items = value if isinstance(value, list | tuple) else [value]
         allows_truth = PARAMETERS[name].annotation is bool
@@ -237,7 +243,7 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
         raise SettingsError(_message(error, origins)) from None
 
 
-def _alike(name: str) -> str:
+def instead_of(name: str) -> str:
     """What is allowed instead of a name that is no parameter: its new name, or those of its
     modality, where it begins with one.
     """
@@ -304,63 +310,6 @@ def read_profile(profile: str) -> tuple[dict[str, Any], str]:
     return {"profile": path.stem} | (values or {}), str(path)
 
 
-class Yaml12(yaml.SafeLoader):
-    """Plain values as YAML 1.2 reads them, where PyYAML follows 1.1: 1e-3 is a number, and `no`,
-    `12:30` and 2026-01-31 are texts. 010, which is 8 there and 10 here, is refused."""
-
-    yaml_implicit_resolvers = {}  # none of PyYAML's: those of 1.2 are added below
-
-    def construct_integer(self, node: yaml.ScalarNode) -> int:
-        digits = node.value.lstrip("+-")
-        if len(digits) > 1 and digits.startswith("0") and digits.isdigit():
-            raise ValueError(f"{node.value}: allowed is a whole number without a zero in front")
-        return int(node.value, 0)
-
-
-for _tag, _first, _pattern in (
-    ("null", "~nN", r"~|null|Null|NULL|"),
-    ("bool", "tTfF", r"true|True|TRUE|false|False|FALSE"),
-    ("int", "-+0123456789", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
-    ("float", "-+.0123456789", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"),
-    ("float", "-+.", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
-):
-    _whole = re.compile(f"^(?:{_pattern})$")
-    Yaml12.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _whole, [*_first, ""])
-Yaml12.add_constructor("tag:yaml.org,2002:int", Yaml12.construct_integer)
-
-
-class Yaml12Dumper(yaml.SafeDumper):
-    """Writes texts so that both versions of YAML read them as texts: PyYAML leaves 1e5 without
-    quotes, which is a number by 1.2."""
-
-    yaml_implicit_resolvers = {
-        first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, []), *resolvers]
-        for first, resolvers in Yaml12.yaml_implicit_resolvers.items()
-    } | {
-        first: resolvers
-        for first, resolvers in yaml.SafeDumper.yaml_implicit_resolvers.items()
-        if first not in Yaml12.yaml_implicit_resolvers
-    }
-
-
-def dump_yaml(values: Any) -> str:
-    """Return plain values as a YAML text, from which `parse_yaml` reads them again."""
-    return yaml.dump(values, Dumper=Yaml12Dumper, sort_keys=False)
-
-
-def parse_yaml(text: str) -> Any:
-    """Read a YAML text. ValueError where it is none, or where it says one name twice."""
-    try:
-        node = yaml.compose(text, Loader=Yaml12)
-        names = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"{name} is named twice")
-        return yaml.load(text, Loader=Yaml12)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"it is not YAML: {error}") from None
-
-
 def load_profile(profile: str, overrides: Mapping[str, Any] | None = None) -> Settings:
     """The profile of that name in profiles/, or a YAML file at that path, with `overrides`.
 
@@ -371,71 +320,3 @@ def load_profile(profile: str, overrides: Mapping[str, Any] | None = None) -> Se
     return make_settings(
         values | overrides, dict.fromkeys(values, path) | dict.fromkeys(overrides, "--set")
     )
-
-
-INTERPRETERS_OWN = re.compile(r"__\w+__|_{1,3}|_(i{1,3}|ih|oh|dh|i?\d+|exit_code)|In|Out")
-"""Names that Python and IPython themselves put among a notebook's variables."""
-
-
-def settings_from(variables: Mapping[str, Any]) -> Settings:
-    """Settings from a notebook's own variables: `settings_from(globals())` after its parameters
-    cell.
-
-    What they do not set is taken from the profile that `profile` names. None means the profile's
-    value too, unless the parameter itself can be None. Every other plain value must have been made
-    by the notebook's own code, because papermill injects a misspelled parameter with no more than a
-    line in its log; else SettingsError.
-    """
-    values: dict[str, Any] = {}
-    own = _names_bound_by(variables.get("In", ()))
-    for name, value in variables.items():
-        if name in PARAMETERS:
-            if value is not None or type(None) in get_args(PARAMETERS[name].annotation):
-                values[name] = value
-        elif isinstance(value, PLAIN | list | tuple | dict) and name not in own:
-            if not INTERPRETERS_OWN.fullmatch(name):
-                raise SettingsError(
-                    f"{name} (from the notebook) is no parameter; {_instead_of(name, value)}"
-                )
-    base, path = read_profile(str(values.pop("profile", "quick")))
-    origins = dict.fromkeys(base, path) | dict.fromkeys(values, "the notebook's parameters")
-    return make_settings(base | values, origins)
-
-
-def _instead_of(name: str, value: Any) -> str:
-    """What is allowed instead of a name that is no parameter; of `image: {severity: 3}` the flat
-    name."""
-    if name in SECTIONS and isinstance(value, dict) and value:
-        return f"write {name}_{next(iter(value))} = … in place of a group of values"
-    return _alike(name)
-
-
-def _names_bound_by(cells: Sequence[str]) -> set[str]:
-    """The names that cells give a value, except cells that do nothing else than give names plain
-    values: those are the parameters, and what papermill injects."""
-    names = set()
-    for source in cells:
-        try:
-            lines = ast.parse(source).body
-        except SyntaxError:
-            continue
-        if all(_is_parameter(line) for line in lines):
-            continue
-        for line in lines:
-            for node in ast.walk(line):
-                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                    names.add(node.id)
-                elif isinstance(node, ast.alias):  # of an import
-                    names.add(node.asname or node.name)
-    return names
-
-
-def _is_parameter(line: ast.stmt) -> bool:
-    """Return whether a statement is `name = VALUE` with a plain value."""
-    if not isinstance(line, ast.Assign | ast.AnnAssign) or line.value is None:
-        return False
-    try:
-        ast.literal_eval(line.value)
-    except ValueError:
-        return False
-    return True

@@ -34,7 +34,8 @@ from cascadetta_lib.data.speech_commands import HELD_OUT_LIST, NOISE, TEST_LIST
 from cascadetta_lib.models import ImageNetwork
 from cascadetta_lib.training.objectives import Training
 from cascadetta_lib.training.pretrain import new_network
-from study.settings import SettingsError, settings_from
+from study.notebook_parameters import settings_from
+from study.settings import SettingsError
 from study.tools.pack import pack
 from study.weights import SHIPPED
 from study.workflow import run

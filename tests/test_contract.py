@@ -36,7 +36,7 @@ OTHER_STATISTICS = REMEMBER | {"rotta", "petta", "note", "tema"}
 """Methods that live on other statistics of BatchNorm."""
 BY_SOURCE = {"erm", "lame", "t3a", "memo", "rotta", "petta", "note"}
 """Methods that begin with the source's running statistics."""
-STILL = {"erm", "lame", "t3a", "adabn", "source_prior", "tema"}
+STILL = {name for name in METHODS if not METHODS[name].adapts}
 """Methods that never update."""
 LEARN_ALL = {"cotta", "memo", "shot_im"}
 """Methods that update more than scales and shifts, and so need none."""

@@ -1301,9 +1301,7 @@ def test_numbers_have_one_form() -> None:
     assert style.typeset("Cascade, no θ_a") == r"Cascade, no $\theta_a$"
     shades = {name: style.colour(name) for name in METHODS}
     assert len(set(shades.values())) == len(shades), "every method has a colour of its own"
-    assert set(style.ORDER) == set(METHODS), (
-        "one that somebody adds comes after these and moves none"
-    )
+    assert set(style.ORDER) <= set(METHODS), "one that somebody adds comes after these"
     assert number(-0.04, 1, sign=True) == "0.0"
 
 

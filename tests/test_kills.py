@@ -30,7 +30,7 @@ SMALL = [
     *("image_methods=[erm, adabn, tent]", "image_stream=[fog, snow]"),
 ]
 PARAMETERS = "profile = 'quick'\nseed = 0\nimage_dataset = None"
-STUDY = "from study.settings import settings_from; from study.study import Study\n"
+STUDY = "from study.notebook_parameters import settings_from; from study.study import Study\n"
 STUDY += "study = Study(settings_from(globals()))"
 NOTEBOOKS = {
     "01_pretrain": "for objective in study.objectives:\n    study.checkpoint(objective)",

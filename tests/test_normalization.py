@@ -149,5 +149,5 @@ def test_a_network_that_knows_nothing_is_taken_as_it_is(tmp_path: Path) -> None:
 
 
 def test_text_has_no_normalisation() -> None:
-    with pytest.raises(ValueError, match="allowed is None"):
+    with pytest.raises(ValueError, match="pass None for text"):
         Study(load_profile("quick"), "text").bring(nn.Identity(), "mine", normalization="unit")

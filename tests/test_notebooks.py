@@ -18,8 +18,9 @@ from conftest import LONGEST_MESSAGE
 
 from study import exhibits
 from study.exhibits import EXHIBITS
+from study.notebook_parameters import settings_from
 from study.papermill_arguments import check_arguments
-from study.settings import PARAMETERS, PROFILES, SettingsError, load_profile, settings_from
+from study.settings import PARAMETERS, PROFILES, SettingsError, load_profile
 from study.study import Study
 from study.workflow.notebooks import code_cells, declared_exhibits, read_parameters
 

@@ -18,7 +18,8 @@ from cascadetta_lib.evaluation.metrics import (
 )
 from cascadetta_lib.losses import entropy, entropy_of_mean
 from cascadetta_lib.methods import METHODS
-from study.settings import dump_yaml, flat, make_settings, parse_yaml
+from study.settings import flat, make_settings
+from study.yaml12 import dump_yaml, parse_yaml
 
 settings.register_profile(
     "here", max_examples=30, deadline=None, derandomize=True

@@ -26,6 +26,8 @@ FLOORS = (
     {
         "study.exhibit_parameters",
         "study.settings",
+        "study.yaml12",
+        "study.notebook_parameters",
         "study.modality_parameters",
         "study.provenance",
         "study.published_networks",

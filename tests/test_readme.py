@@ -16,7 +16,7 @@ import torch
 import yaml
 
 from cascadetta_lib import __version__
-from study.settings import settings_from
+from study.notebook_parameters import settings_from
 from study.tools import fill
 from study.workflow.arguments import parse
 from study.workflow.configuration import load_settings

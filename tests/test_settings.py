@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from study.notebook_parameters import settings_from
 from study.settings import (
     PARAMETERS,
     PROFILES,
@@ -15,10 +16,9 @@ from study.settings import (
     flat,
     load_profile,
     make_settings,
-    parse_yaml,
     renamed_table,
-    settings_from,
 )
+from study.yaml12 import parse_yaml
 
 each_profile = pytest.mark.parametrize(
     "profile", sorted(path.stem for path in PROFILES.glob("*.yaml"))

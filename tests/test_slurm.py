@@ -149,7 +149,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 CELLS = (
     "profile = 'quick'\nseed = 0\nimage_dataset = None",
-    "import os, time\nfrom study.settings import settings_from\nfrom study.study import Study\n"
+    "import os, time\nfrom study.notebook_parameters import settings_from\n"
+    "from study.study import Study\n"
     "settings = settings_from(globals())\nstudy = "
     "Study(settings)\nstudy.checkpoint(study.objectives[0])",
     "begun = settings.results_path / f'begun-{seed}'\nif not begun.exists():\n    begun.touch()\n  "

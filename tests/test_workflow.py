@@ -37,7 +37,8 @@ PRETRAIN = [
 ]
 ADAPT = [
     "profile = 'quick'\nseed = 0\nimage_dataset = None\nimage_severity = None",
-    "import os; from study.settings import settings_from; settings = settings_from(globals())\n"
+    "import os; from study.notebook_parameters import settings_from\n"
+    "settings = settings_from(globals())\n"
     "image = settings.image\n"
     "print('folder', os.getcwd(), 'of', settings.profile, 'epochs', image.training.epochs, "
     "settings.text.training.iterations)",

@@ -43,11 +43,11 @@ from cascadetta_lib.evaluation.metrics import (
     mean_online_error,
     online_errors,
 )
+from study import ROOT
 from study.exhibits.kit.rendering import markdown, network_of
 from study.exhibits.kit.stored_runs import TRANSFERS
 from study.provenance import Provenance
 from study.requests import RunRequest
-from study.settings import ROOT
 from study.store import KINDS, REQUESTS, Damaged, Entry, Kind, Made, Run, Store, read_entry
 
 FOLDER = ROOT / "figures" / "runs"

@@ -17,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.training.objectives import OBJECTIVES
-from study.settings import SettingsError, load_profile, parse_yaml
+from study.settings import SettingsError, load_profile
 from study.study import Study
 from study.workflow.configuration import from_folder
+from study.yaml12 import parse_yaml
 
 
 class Job(NamedTuple):

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from cascadetta_lib.data import DatasetName
-from study.settings import PLACES, Settings, SettingsError, flat, load_profile, parse_yaml
+from study.settings import PLACES, Settings, SettingsError, flat, load_profile
 from study.weights_name import WeightsName
 from study.workflow.refusal import Refusal
+from study.yaml12 import parse_yaml
 
 KEEP_THE_FOLDER = (
     "seeds",

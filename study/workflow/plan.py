@@ -22,11 +22,12 @@ from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
 from study import ROOT, STORE_FORMAT
-from study.settings import Settings, dump_yaml, flat
+from study.settings import Settings, flat
 from study.weights_name import WeightsName
 from study.workflow.arguments import notebooks_in
 from study.workflow.notebooks import Notebook, read_notebook
 from study.workflow.refusal import FAILED, Refusal
+from study.yaml12 import dump_yaml
 
 DATASETS = ("image_dataset", "text_dataset", "speech_dataset")
 AXES = (*DATASETS, "seed")

@@ -1,0 +1,83 @@
+"""Settings from the variables of a notebook, whose parameters papermill may have injected."""
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from study.modality_parameters import SECTIONS
+from study.settings import (
+    PARAMETERS,
+    PLAIN,
+    Settings,
+    SettingsError,
+    instead_of,
+    make_settings,
+    read_profile,
+)
+
+INTERPRETERS_OWN = re.compile(r"__\w+__|_{1,3}|_(i{1,3}|ih|oh|dh|i?\d+|exit_code)|In|Out")
+"""Names that Python and IPython themselves put among a notebook's variables."""
+
+
+def settings_from(variables: Mapping[str, Any]) -> Settings:
+    """Settings from a notebook's own variables: `settings_from(globals())` after its parameters
+    cell.
+
+    Values that the notebook does not set come from the profile that `profile` names. None does too,
+    unless the parameter may be None. Any other plain variable must come from the notebook's own
+    code: papermill injects misspelled parameters almost silently, so they raise SettingsError.
+    """
+    values: dict[str, Any] = {}
+    own = _names_bound_by(variables.get("In", ()))
+    for name, value in variables.items():
+        if name in PARAMETERS:
+            if value is not None or type(None) in get_args(PARAMETERS[name].annotation):
+                values[name] = value
+        elif isinstance(value, PLAIN | list | tuple | dict) and name not in own:
+            if not INTERPRETERS_OWN.fullmatch(name):
+                raise SettingsError(
+                    f"{name} (from the notebook) is no parameter; {_instead(name, value)}"
+                )
+    base, path = read_profile(str(values.pop("profile", "quick")))
+    origins = dict.fromkeys(base, path) | dict.fromkeys(values, "the notebook's parameters")
+    return make_settings(base | values, origins)
+
+
+def _instead(name: str, value: Any) -> str:
+    """What is allowed instead of a name that is no parameter; of `image: {severity: 3}` the flat
+    name."""
+    if name in SECTIONS and isinstance(value, dict) and value:
+        return f"write {name}_{next(iter(value))} = … in place of a group of values"
+    return instead_of(name)
+
+
+def _names_bound_by(cells: Sequence[str]) -> set[str]:
+    """The names that cells give a value, except cells that do nothing else than give names plain
+    values: those are the parameters, and what papermill injects."""
+    names = set()
+    for source in cells:
+        try:
+            lines = ast.parse(source).body
+        except SyntaxError:
+            continue
+        if all(_is_parameter(line) for line in lines):
+            continue
+        for line in lines:
+            for node in ast.walk(line):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    names.add(node.id)
+                elif isinstance(node, ast.alias):  # of an import
+                    names.add(node.asname or node.name)
+    return names
+
+
+def _is_parameter(line: ast.stmt) -> bool:
+    """Return whether a statement is `name = VALUE` with a plain value."""
+    if not isinstance(line, ast.Assign | ast.AnnAssign) or line.value is None:
+        return False
+    try:
+        ast.literal_eval(line.value)
+    except ValueError:
+        return False
+    return True
