@@ -68,7 +68,7 @@ def main(path: Path) -> None:
     axes.set_yscale("log", base=2)
     axes.set_xticks(FACTORS, [f"{factor}×" for factor in FACTORS])
     axes.set_yticks(FACTORS, [f"{factor}×" for factor in FACTORS])
-    axes.set(xlabel="that much more of one thing", ylabel="seconds of CPU (E, A and F)")
+    axes.set(xlabel="number, over that of the smallest case", ylabel="CPU time of E, A and F")
     axes.legend(frameon=False)
     write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=110))
 

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any
 
@@ -84,11 +84,17 @@ class Provenance:
     def from_json(cls, values: object) -> "Provenance":
         """Make one of what `to_json` gave. Raises ValueError, which names the first wrong field."""
         try:
-            return TypeAdapter(cls).validate_python(values)
+            return _adapter().validate_python(values)
         except ValidationError as error:
             fault = error.errors()[0]
             place = ".".join(map(str, fault["loc"])) or "the whole"
             raise ValueError(f"its provenance is none: {place}: {fault['msg']}") from None
+
+
+@cache
+def _adapter() -> TypeAdapter[Provenance]:
+    """What checks a provenance. It is made once, because that takes as long as to read a run."""
+    return TypeAdapter(Provenance)
 
 
 @lru_cache(maxsize=1)

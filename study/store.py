@@ -63,8 +63,8 @@ class Run:
     """What one method did on one stream. evaluator.Evaluation describes the tables."""
 
     request: RunRequest
-    batches: pd.DataFrame
-    accuracies: pd.DataFrame
+    batches: pd.DataFrame = field(repr=False)
+    accuracies: pd.DataFrame = field(repr=False)
     provenance: Provenance
 
     @property

@@ -47,28 +47,34 @@ def made_up_run(
     request = study.request(method, objective)
     errors = np.broadcast_to(numbers.errors, (len(request.stream), np.shape(numbers.errors)[-1]))
     has_a = OBJECTIVES[request.checkpoint.objective].auxiliary
-    batches: list[dict[str, Any]] = []
+    domains, size = errors.shape
+    steps = np.repeat(np.arange(domains), size)
+    places = np.tile(np.arange(size), domains)
+    entropies = np.nan
+    if has_a:
+        entropies = np.take(numbers.entropies, places, mode="wrap")
+    batches = pd.DataFrame(
+        {
+            "step": steps,
+            "domain": [request.stream[step].name for step in steps],
+            "severity": [request.stream[step].severity for step in steps],
+            "position": numbers.count * places,
+            "count": numbers.count,
+            "errors": errors.ravel(),
+            "entropy_main": 1.0,
+            "classes_predicted": 5,
+            "alarm_level": np.take(numbers.levels, steps, mode="wrap"),
+            "moved_normalization": numbers.moved[0],
+            "moved_others": numbers.moved[1],
+            "entropy_auxiliary": entropies,
+            "entropy_of_mean_auxiliary": entropies,
+            "agreement": 0.5 if has_a else np.nan,
+            "seconds": numbers.seconds / size,
+        }
+    )
     rows: list[dict[str, Any]] = []
     for step, domain in enumerate(request.stream):
         named = {"step": step, "domain": domain.name, "severity": domain.severity}
-        for place, wrong in enumerate(errors[step]):
-            entropy = numbers.entropies[place % len(numbers.entropies)] if has_a else float("nan")
-            batch = {
-                "position": numbers.count * place,
-                "count": numbers.count,
-                "errors": wrong,
-                "entropy_main": 1.0,
-                "classes_predicted": 5,
-                "alarm_level": numbers.levels[step % len(numbers.levels)],
-                "moved_normalization": numbers.moved[0],
-                "moved_others": numbers.moved[1],
-            }
-            batch |= {"entropy_auxiliary": entropy, "entropy_of_mean_auxiliary": entropy}
-            batch |= {
-                "agreement": 0.5 if has_a else float("nan"),
-                "seconds": numbers.seconds / errors.shape[1],
-            }
-            batches.append(named | batch)
         last = len(request.stream)
         rows += [
             named | {"kind": "stream", "after": j, "accuracy": numbers.accuracy}
@@ -110,7 +116,7 @@ def made_up_run(
     if isinstance(made["network"], dict):
         facts: dict[str, Any] = {"origin": "made up by a test"} | made["network"]
         made["network"] = NetworkOrigin(**facts)
-    return Run(request, pd.DataFrame(batches), pd.DataFrame(rows), Provenance(**made))
+    return Run(request, batches, pd.DataFrame(rows), Provenance(**made))
 
 
 World = Callable[[str, str, dict[str, Any], int], Numbers]

@@ -214,12 +214,12 @@ def test_a_network_goes_through_a_method_or_is_refused(kind: str, name: str) -> 
 @pytest.mark.parametrize("kind", ["vision transformer", "ConvNeXt", "GroupNorm ResNet"])
 @pytest.mark.parametrize("name", sorted(NEED_BATCH_NORM))
 def test_a_method_of_batch_statistics_names_methods_that_would_do(kind: str, name: str) -> None:
+    """The test above takes every method but these through these networks."""
     with pytest.raises(ValueError, match="use .*lame") as refused:
         method_on(name, *build(kind))
     named = re.findall(r"\w+", str(refused.value).rpartition("use ")[2].replace(" or ", ", "))
     assert len(named) > 2
-    for other in named:
-        adapts_and_returns(method_on(other, *build(kind)), PIXELS)
+    assert set(named) <= set(METHODS) - NEED_BATCH_NORM - NEED_MORE
 
 
 def test_a_method_that_was_made_works_on_in_double_precision() -> None:

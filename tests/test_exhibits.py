@@ -36,7 +36,14 @@ from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import number, spread
 from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
 from study.exhibits.kit.points import main_points
-from study.exhibits.kit.rendering import markdown, provenance, seeds_of, table_html, to_html
+from study.exhibits.kit.rendering import (
+    markdown,
+    png,
+    provenance,
+    seeds_of,
+    table_html,
+    to_html,
+)
 from study.exhibits.kit.stored_runs import METRICS, Runs
 from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
@@ -1208,6 +1215,18 @@ def test_every_exhibit_has_parts_and_its_figures_letters_that_can_be_read(
             assert not any("θ_" in text.get_text() or "-0." in text.get_text() for text in texts)
         else:
             assert not part.content.map(lambda cell: "nan" in str(cell)).any(axis=None)
+
+
+def test_a_figure_is_the_same_file_whenever_it_is_drawn(shown: Show) -> None:
+    """It is laid out before it is first drawn, and not again."""
+    figure = content(shown("main_image"), "image-stream")
+    first = png(figure, 110)
+    assert png(figure, 200) != first
+    assert png(figure, 110) == first
+
+
+def test_a_notebook_holds_no_run_as_text_beside_an_exhibit(shown: Show) -> None:
+    assert len(repr(shown("main_image"))) < 200
 
 
 def test_too_little_is_said_and_not_drawn(runs: Runs) -> None:

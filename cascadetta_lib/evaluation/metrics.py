@@ -17,7 +17,9 @@ def online_errors(batches: pd.DataFrame) -> pd.Series:
 
 def mean_online_error(batches: pd.DataFrame) -> float:
     """Return E: the mean over domains of the online error, in [0, 1]."""
-    return float(online_errors(batches).mean())
+    # A step is one domain at one severity; grouping by it alone takes half of the time.
+    sums = batches.groupby("step")[["errors", "count"]].sum()
+    return float((sums["errors"] / sums["count"]).mean())
 
 
 def average_accuracy(accuracies: pd.DataFrame) -> float:

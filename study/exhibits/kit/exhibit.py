@@ -6,7 +6,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import ClassVar, get_args
 
@@ -196,9 +195,10 @@ class Shown:
 
     exhibit: Exhibit
     dataset: str
-    content: Sequence[Part | str]
-    numbers: pd.DataFrame | None = None
-    runs: list[Run] = field(default_factory=list)
+    # A notebook asks for the repr of what it shows, and that of many runs takes seconds.
+    content: Sequence[Part | str] = field(repr=False)
+    numbers: pd.DataFrame | None = field(default=None, repr=False)
+    runs: list[Run] = field(default_factory=list, repr=False)
 
     @property
     def parts(self) -> list[Part]:
@@ -295,8 +295,7 @@ class Shown:
             stem = slug(f"{self.dataset}-{part.name}")
             caption = self.caption(part)
             if isinstance(part.content, Figure):
-                figure = part.content
-                files.write(f"{stem}.png", partial(figure.savefig, format="png"))
+                files.write_bytes(f"{stem}.png", rendering.png(part.content))
                 text.append(f"![{part.name}]({stem}.png)")
             else:
                 table = part.content

@@ -31,9 +31,13 @@ class ReportFolder:
         write_atomically(self.path / name, lambda file: write(file))
         self.written.add(name)
 
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """Write a file of this content. Raises ValueError as `write` does."""
+        self.write(name, lambda file: file.write(content))
+
     def write_text(self, name: str, text: str) -> None:
         """Write a text file."""
-        self.write(name, lambda file: file.write(text.encode()))
+        self.write_bytes(name, text.encode())
 
     def finish(self) -> str:
         """Remove what an earlier report wrote here and this one did not; say what was done.

@@ -1,13 +1,17 @@
 """Tables, figures and sentences as HTML and Markdown, and what is said below an exhibit of the runs
 that made it. All that comes from names and files is escaped here."""
 
+import base64
 import html
+import io
 import re
 from collections.abc import Iterable, Sequence
+from weakref import WeakKeyDictionary
 
+import matplotlib as mpl
 import pandas as pd
-from IPython.core.pylabtools import print_figure
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from cascadetta_lib.data import DATASETS
 from study.exhibits.kit.stored_runs import weights_of
@@ -42,11 +46,30 @@ def content_html(content: Figure | pd.DataFrame, name: str) -> str:
     """A figure as an image inside the page, or a table."""
     if isinstance(content, pd.DataFrame):
         return table_html(content)
-    encoded = print_figure(content, dpi=110, base64=True)
+    encoded = base64.b64encode(png(content, 110)).decode()
     return (
         f'<img alt="{html.escape(name)}" style="max-width: 100%" '
         f'src="data:image/png;base64,{encoded}"/>'
     )
+
+
+_FRAMES: WeakKeyDictionary[Figure, Bbox] = WeakKeyDictionary()
+"""What is drawn of each figure that has been laid out, in inches."""
+
+
+def png(figure: Figure, dpi: float | None = None) -> bytes:
+    """Return a figure as a PNG file, cut to what is drawn. It is laid out once, because that takes
+    as long as to draw it.
+
+    dpi: None is that of saved figures.
+    """
+    if figure not in _FRAMES:
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        _FRAMES[figure] = figure.get_tightbbox().padded(mpl.rcParams["savefig.pad_inches"])
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=dpi, bbox_inches=_FRAMES[figure])
+    return file.getvalue()
 
 
 def banner_html(text: str) -> str:
