@@ -16,6 +16,7 @@ import torch
 import yaml
 
 from cascadetta_lib import __version__
+from study.exhibits.kit.numbers import places
 from study.notebook_parameters import settings_from
 from study.tools import fill
 from study.workflow.arguments import parse
@@ -35,6 +36,8 @@ PAGES = (
     "docs/profiles.md",
     "docs/provenance.md",
     "docs/choices.md",
+    "docs/glossary.md",
+    "docs/verdicts.md",
 )
 
 
@@ -210,12 +213,13 @@ def test_a_filled_page_is_what_its_template_and_the_tables_make(page: Path) -> N
 )
 def test_no_number_of_a_template_is_typed(template: Path) -> None:
     typed = re.sub(r"{[{%].*?[}%]}", "", template.read_text(encoding="utf-8"), flags=re.DOTALL)
-    rates_and_versions = r"0\.0+1|Sec\. \d\.\d|version \d\.\d\.\d"
-    assert not re.findall(r"\d+\.\d+", re.sub(rates_and_versions, "", typed))
+    names = r"0\.0+1|Sec\. \d\.\d|version \d\.\d\.\d|10\.\d+/[\d.]+"
+    assert not re.findall(r"\d+\.\d+", re.sub(names, "", typed))
 
 
 DIFFERENCES = """difference,difference of E (points),"95 %, over seeds","95 %, over test batches",n
 Tent − Cascade,−3.62,–,"[−4.22, −3.04]",1
+RoTTA − Cascade,+4.71,–,"[−1.10, 8.60]",1
 SAR − Cascade,−0.07,–,"[−0.39, 0.27]",1
 "Cascade, θ_m fixed − AdaBN",+1.25,–,"[0.50, 2.00]",1
 """
@@ -242,8 +246,10 @@ def tables(tmp_path: Path) -> Path:
         (
             "SAR",
             "Cascade",
-            "between SAR and the cascade it is undecided: +0.1 points (−0.3 to +0.4)",
+            "SAR errs 0.1 points less than the cascade (−0.3 to +0.4): undecided",
         ),
+        ("RoTTA", "Cascade", "RoTTA errs 5 points more than the cascade (−1 to +9): undecided"),
+        ("Cascade", "RoTTA", "the cascade errs 5 points less than RoTTA (−1 to +9): undecided"),
         (
             "Cascade, θ_m fixed",
             "AdaBN",
@@ -273,6 +279,67 @@ def test_numbers_are_found_by_row_and_column(tables: Path) -> None:
         table.at(("Tent", "ours"), "F")
     with pytest.raises(FileNotFoundError):
         fill.Table("missing", folder=tables)
+
+
+@pytest.mark.parametrize(
+    ("half", "decimals"),
+    [(11.3, 0), (4.3, 0), (3.45, 1), (0.96, 1), (0.36, 1), (0.35, 2), (0.002, 2), (0.0, 2)],
+)
+def test_a_mean_has_the_decimals_that_its_interval_supports(half: float, decimals: int) -> None:
+    assert places(half) == decimals
+    assert places(half, most=1) == min(decimals, 1)
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"),
+    [
+        ("35.89 ± 11.84", "36 ± 12"),
+        ("31.15 ± 4.72", "31 ± 5"),
+        ("27.40 ± 0.93", "27.4 ± 0.9"),
+        ("[−23.71, −3.98]", "[−24, −4]"),
+        ("109 ‡ / 84", "109 ‡ / 84"),
+        ("20.36", "20.4"),
+        ("–", "–"),
+    ],
+)
+def test_a_cell_of_a_filled_page_has_these_decimals(cell: str, shown: str) -> None:
+    assert fill.rounded(cell) == shown
+
+
+VERDICTS = """claim,verdict
+text-error,**{}**{}
+text-accuracy,**{}**
+"""
+GATE = """| gate | band | ours | passed | on |
+| --- | --- | --- | --- | --- |
+| E of ERM | 18.11 to 26.11 | 25.93 | yes | amazon_counts |
+| E of AdaBN | 18.17 to 26.17 | {} | {} | amazon_counts |
+"""
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "gate", "said"),
+    [
+        (("contradicted", "", "contradicted"), ("25.00", "yes"), "on all two is *contradicted*"),
+        (
+            ("not tested", " (gate)", "not tested"),
+            ("26.46", "**no**"),
+            "on all two is *not tested*, since the networks miss the gate "
+            "(E of AdaBN is 26.46 %, outside 18.17 to 26.17)",
+        ),
+        (
+            ("supported", "", "contradicted"),
+            ("25.00", "yes"),
+            "are *supported* on one, *contradicted* on one",
+        ),
+    ],
+)
+def test_a_sentence_says_what_became_of_the_claims(
+    tmp_path: Path, verdicts: tuple[str, ...], gate: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "v.csv").write_text(VERDICTS.format(*verdicts), encoding="utf-8")
+    (tmp_path / "v.md").write_text(GATE.format(*gate), encoding="utf-8")
+    assert fill.Verdicts("v", folder=tmp_path).say().endswith(said)
 
 
 @pytest.mark.parametrize(

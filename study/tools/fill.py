@@ -7,6 +7,7 @@ numbers that it names by table, row and column. No number is typed by hand. Run 
 table in `figures/` has changed; a test holds the pages to it.
 """
 
+import copy
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -16,13 +17,18 @@ import jinja2
 import pandas as pd
 
 from cascadetta_lib.data.base import write_atomically
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import number, places
 from study.exhibits.kit.rendering import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "docs" / "templates"
 FIGURES = ROOT / "figures"
-WHOLE = {"RESULTS.md": "RESULTS.md", "provenance.md": "docs/provenance.md"}
+CLAIMS = ROOT / "study" / "exhibits" / "verdicts" / "claims.csv"
+WHOLE = {
+    "RESULTS.md": "RESULTS.md",
+    "provenance.md": "docs/provenance.md",
+    "verdicts.md": "docs/verdicts.md",
+}
 """Templates that become a whole page."""
 PARTS = {"findings.md": "README.md"}
 """Templates that become the part of a page between `BEGINS` and `ENDS`."""
@@ -33,6 +39,10 @@ NAMES = {
     "Cascade, same weights without θ_a": "the same weights without θ_a",
 }
 """What sentences call a row, where that is not its label."""
+DECIMALS = 1
+"""At most so many on a filled page."""
+WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+"""How sentences write a small number."""
 
 
 class Table:
@@ -73,6 +83,22 @@ class Table:
         """Whether there is such a row."""
         return row in self.frame.index
 
+    def has_part(self, part: str) -> bool:
+        """Whether the label of some row has this part."""
+        return any(part in row for row in self.frame.index)
+
+    def with_paper(self, column: str, other: "Table", theirs: str) -> "Table":
+        """Return this table with a column of the paper's rows filled from another table.
+
+        theirs: the column of the other table, which has one row per label.
+        """
+        filled = copy.copy(self)
+        filled.frame = self.frame.copy()
+        for row in self.frame.index:
+            if row[1] == "paper":
+                filled.frame.loc[row, column] = other.text(row[0], theirs)
+        return filled
+
     def ours(self) -> list[tuple[str, str]]:
         """Return the rows that are not the paper's."""
         return [row for row in self.frame.index if row[1] == "ours"]
@@ -85,6 +111,15 @@ class Table:
         """Return the rows that gain or lose on AdaBN by learning: those with a gain, except ERM."""
         rows = [row for row in self.frame.index if self.text(row, "gain") != "–"]
         return [row for row in rows if row not in ("ERM", "AdaBN, source prior")]
+
+    def cell(self, row: str | tuple[str, str], column: str) -> str:
+        """Return a cell with the decimals that `show` gives it."""
+        return rounded(self.text(row, column))
+
+    def others(self, besides: Sequence[str] = ()) -> int:
+        """Return how many methods there are that are no cascade, those named `besides` included."""
+        labels = set(self.frame.index.get_level_values(0)) | set(besides)
+        return sum(not label.startswith("Cascade") for label in labels)
 
     @property
     def count(self) -> int:
@@ -111,15 +146,28 @@ class Table:
         shown = self.frame.loc[list(rows)] if rows else self.frame
         if shown.index.nlevels == 2 and set(shown.index.get_level_values(1)) == {"ours"}:
             shown = shown.droplevel(1)
-        shown = shown[list(columns)].map(tenths).rename(columns=dict(columns))
+        shown = shown[list(columns)].map(rounded).rename(columns=dict(columns))
         if head:
             shown = shown.rename_axis(index=head)
         return markdown(shown)
 
 
-def tenths(text: str) -> str:
-    """A text with every decimal number in it to one decimal."""
-    return re.sub(r"−?\d+\.\d+", lambda found: number(float(found[0].replace("−", "-")), 1), text)
+def rounded(text: str) -> str:
+    """A cell with as many decimals as its deviation or interval supports, and at most one."""
+    found = re.findall(r"−?\d+\.\d+", text)
+    values = [float(each.replace("−", "-")) for each in found]
+    half = math.nan
+    if re.fullmatch(r"\S+ ± \S+", text) and len(values) == 2:
+        half = values[1]
+    elif re.fullmatch(r"\[\S+, \S+\]", text) and len(values) == 2:
+        half = (values[1] - values[0]) / 2
+    digits = places(half, DECIMALS)
+    return re.sub(r"−?\d+\.\d+", lambda one: number(float(one[0].replace("−", "-")), digits), text)
+
+
+def word(value: int | str) -> str:
+    """A whole number as a word up to ten, else in digits."""
+    return WORDS[int(value)] if int(value) < len(WORDS) else str(value)
 
 
 def sentence(text: str) -> str:
@@ -162,26 +210,96 @@ class Differences(Table):
     def points(self, first: str, second: str) -> str:
         """Return by how many points the first errs less, with the interval, for a cell."""
         mean, low, high = self.lead(first, second)
-        text = number(mean, 1, sign=True)
+        digits = places((high - low) / 2, DECIMALS)
+        text = number(mean, digits, sign=True)
         if math.isnan(low):
             return text
-        return f"{text} ({number(low, 1, sign=True)} to {number(high, 1, sign=True)})"
+        return f"{text} ({number(low, digits, sign=True)} to {number(high, digits, sign=True)})"
+
+    def ahead(self, first: str, second: str) -> bool:
+        """Whether the first errs less, with 0 outside the interval."""
+        return self.lead(first, second)[1] > 0
 
     def compare(self, first: str, second: str) -> str:
         """Say who errs less, and by how much; undecided where 0 is inside the interval."""
         mean, low, high = self.lead(first, second)
+        digits = places((high - low) / 2, DECIMALS)
         one = NAMES.get(first, first)
         other = NAMES.get(second, second)
         word = "less" if mean > 0 else "more"
-        points = f"{number(abs(mean), 1)} points {word} than {other}"
+        errs = f"{one} errs {number(abs(mean), digits)} points {word} than {other}"
         if math.isnan(low):
-            return f"{one} errs {points} (no interval)"
+            return f"{errs} (no interval)"
         if low <= 0 <= high:
-            ends = f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}"
-            lead = number(mean, 1, sign=True)
-            return f"between {one} and {other} it is undecided: {lead} points ({ends})"
+            least, most = sorted((math.copysign(1, mean) * low, math.copysign(1, mean) * high))
+            ends = f"{number(least, digits, sign=True)} to {number(most, digits, sign=True)}"
+            return f"{errs} ({ends}): undecided"
         least, most = sorted((abs(low), abs(high)))
-        return f"{one} errs {points} ({number(least, 1)} to {number(most, 1)})"
+        return f"{errs} ({number(least, digits)} to {number(most, digits)})"
+
+
+class Verdicts(Table):
+    """The committed verdicts of a folder of `figures/`, a row per claim, and its gate."""
+
+    def __init__(self, name: str, folder: Path = FIGURES) -> None:
+        super().__init__(name, folder)
+        page = (folder / f"{name}.md").read_text(encoding="utf-8")
+        rows = [line.strip("| ").split(" | ") for line in page.splitlines()]
+        self.gate = [row for row in rows if len(row) == 5 and "no" in row[3]]
+
+    def say(self) -> str:
+        """Say in a sentence what became of the claims, and which gate was missed, if one was."""
+        found = self.frame["verdict"].str.extract(r"\*\*(.+?)\*\*", expand=False)
+        counts = found.value_counts()
+        if len(counts) == 1:
+            said = f"the verdict on all {word(len(found))} is *{counts.index[0]}*"
+        else:
+            each = [f"*{verdict}* on {word(count)}" for verdict, count in counts.items()]
+            said = f"the verdicts are {', '.join(each)}"
+        missed = [f"{what} is {ours} %, outside {band}" for what, band, ours, *_ in self.gate]
+        if missed and "not tested" in counts:
+            said += f", since the networks miss the gate ({'; '.join(missed)})"
+        return said
+
+
+def claims(section: str) -> str:
+    """A Markdown table of the claims of a section of claims.csv, each with its committed verdict.
+
+    section: `paper` for all that are the paper's, or `ours`. A claim without a committed verdict
+    is said to be not judged.
+    """
+    verdicts = pd.concat(
+        pd.read_csv(path, dtype=str).set_index("claim")["verdict"]
+        for path in sorted(FIGURES.rglob("verdicts.csv"))
+    )
+    table = pd.read_csv(CLAIMS, dtype=str, keep_default_na=False).drop_duplicates("identifier")
+    ours = table["section"] == "ours"
+    table = table[ours if section == "ours" else ~ours]
+    lines = ["| where | on | exhibit | claim | verdict |", "| --- | --- | --- | --- | --- |"]
+    for row in table.to_dict("records"):
+        verdict = plain(verdicts.get(row["identifier"], "not judged"))
+        exhibit = row["exhibit"].replace("_", " ")
+        cells = [row["section"], row["dataset"], exhibit, row["sentence"], verdict]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def plain(verdict: str) -> str:
+    """A committed verdict without its reason, which the page says once."""
+    return verdict.split(" (")[0]
+
+
+def worse(name: str, first: str, second: str, column: str, by: float) -> str:
+    """Return how many of the networks of `first` are worse than those of `second`, in words.
+
+    name: a table of runs, `*-numbers`. column: E or A. by: more than so many points.
+    """
+    runs = pd.read_csv(FIGURES / f"{name}.csv")
+    values = runs.pivot(index="seed", columns="label", values=column)
+    lost = values[first] - values[second]
+    if column == "A":
+        lost = -lost
+    return word(int((lost > by).sum()))
 
 
 def there(name: str) -> bool:
@@ -231,10 +349,14 @@ def pages() -> dict[Path, str]:
         "table": Table,
         "differences": Differences,
         "there": there,
+        "verdicts": Verdicts,
+        "claims": claims,
+        "worse": worse,
         "number": number,
         "revisions": revisions,
     }
     environment.filters["sentence"] = sentence
+    environment.filters["word"] = word
     filled = {}
     for name, target in WHOLE.items():
         filled[ROOT / target] = environment.get_template(name).render()

@@ -14,6 +14,19 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
     return f"{value:{'+' if sign else ''}z.{digits}f}".replace("-", "−")
 
 
+def places(half: float, most: int = 2) -> int:
+    """Return how many decimals a mean deserves that is uncertain by `half`.
+
+    half: half the width of an interval, or a standard deviation. Of it one digit is shown, and two
+    where it begins with 1, 2 or 3 (below 3.55, the Particle Data Group's rule), so 4.85 gives no
+    decimal, 3.4 gives one and 0.34 two. NaN or 0, which says nothing, gives `most`.
+    """
+    if math.isnan(half) or half == 0:
+        return most
+    decimals = math.floor(math.log10(3.55 / half)) + 1
+    return min(most, max(0, decimals))
+
+
 def spread(values: pd.Series, digits: int = 2) -> str:
     """Write `mean ± standard deviation` of the values, as 22.84 ± 0.31; a single value alone.
 
