@@ -143,12 +143,13 @@ def test_the_notebooks_before_the_report_make_every_exhibit(tmp_path: Path) -> N
 
 
 @each_notebook
-def test_a_notebook_ends_with_what_to_expect_to_read_and_to_try(path: Path) -> None:
+def test_a_notebook_ends_with_what_to_expect_what_came_out_and_what_to_try(path: Path) -> None:
     if path.stem == "10_report":
         pytest.skip("the report is a page of results, and ends with the verdicts")
     last = markdown(path)[-1]
     assert [line.split("**")[1] for line in last.splitlines()[1:]] == [
         "Expected.",
+        "Found.",
         "Read it so.",
         "Try next.",
     ]
