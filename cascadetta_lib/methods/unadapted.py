@@ -27,9 +27,7 @@ class ERM(Method):
 
 @METHODS.add("adabn")
 class AdaBN(WithMemory):
-    """The statistics of the current batch in every BatchNorm, which is what Tent is at learning
-    rate 0.
-    """
+    """The statistics of the current batch in every BatchNorm, equal to Tent at learning rate 0."""
 
     label = "AdaBN"
     adapts = False

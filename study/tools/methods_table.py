@@ -19,7 +19,10 @@ from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.models import Cascade, ImageNetwork, build_network
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = DOCS / "methods.md"
+PAPERS = DOCS / "templates" / "papers.txt"
+"""Which paper each method is of."""
 CLASSES = 4
 COMMON = ("learning_rate", "optimizer", "predict", "seed")
 """The options that every method takes."""
@@ -132,7 +135,12 @@ def page() -> str:
     options = [f"| {' | '.join(cells)} |" for _, cells in sorted(explained().items())]
     common = ", ".join(f"`{option}`" for option in COMMON)
     rows = [row(name) for name in METHODS]
-    return TEXT.format(rows="\n".join(rows), options="\n".join(options), common=common)
+    return TEXT.format(
+        rows="\n".join(rows),
+        options="\n".join(options),
+        common=common,
+        papers=PAPERS.read_text(encoding="utf-8"),
+    )
 
 
 TEXT = """# Methods
@@ -157,12 +165,13 @@ A method that cannot work with a network says so in one sentence, which names me
 
 Every method takes {common}.
 
-A dash is the method's own value.
+A dash means the method's default.
 
 | option | default | meaning |
 |---|---|---|
 {options}
-"""
+
+{papers}"""
 
 
 def main() -> None:

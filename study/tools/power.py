@@ -145,9 +145,9 @@ true by the margin of that row, for every part. The second is how often it is *c
 one part is as far on the wrong side and the others are right. The margin is the paper's own value
 less the bound; where the paper has no number, or one that
 misses the bound, it is 1 point. The last column has the same where every part lies exactly at its
-bound: there each number is a false verdict. By the rules the first should not exceed 2.5 where
-there is one part, and is far less where several parts must all hold; the second should be near
-2.5.
+bound: there each number is a rate of false verdicts. By the rules the first should not exceed
+2.5 where there is one part, and is far less where several parts must all hold; the second should
+be near 2.5.
 
 {table}
 

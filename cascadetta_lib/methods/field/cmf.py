@@ -1,5 +1,5 @@
-"""CMF (Lee and Chang 2024): ROID, whose weights are drawn to a hidden model that a Kalman filter
-follows, in place of the source's.
+"""CMF (Lee and Chang 2024): ROID, with weights pulled toward a Kalman-filtered model
+instead of the source model.
 """
 
 from typing import ClassVar

@@ -1,5 +1,5 @@
-"""PeTTA (Hoang et al. 2024): RoTTA, which is held to the source the more, and whose teacher learns
-the less, the further the features have moved away from the source's.
+"""PeTTA (Hoang et al. 2024): RoTTA with stronger regularisation to the source and a slower
+teacher as the features move away from the source's.
 """
 
 import copy

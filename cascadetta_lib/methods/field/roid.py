@@ -1,5 +1,5 @@
-"""ROID (Marsden et al. 2024): sure and diverse predictions made surer, weights held near the
-source's, and a prior.
+"""ROID (Marsden et al. 2024): sharpens confident, diverse predictions; keeps weights near
+the source's; corrects by a class prior.
 """
 
 import torch

@@ -31,6 +31,8 @@ COMPARED = ("erm", "adabn", "source_prior", "tent", "tent_adam", "cascade", "cas
 """The rows of the table, from the top; those that learn come at a tenth of the rate, too."""
 SLOWER = ("tent", "tent_adam", "cascade", "cascade_same_weights")
 """Methods that run at a tenth of the learning rate, too."""
+DIAMOND: dict[str, Any] = {"mfc": "white", "mec": "black", "ms": 7, "mew": 1.1, "zorder": 1}
+"""How the paper's row is drawn: larger than our dots, and beneath them."""
 EDGE = 5
 """Domains at the beginning and at the end of each stream that are compared."""
 
@@ -178,35 +180,30 @@ def _row_of(found: Estimate, batches: Estimate) -> dict[str, str]:
 
 
 def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a panel per method: our error by domain, a thin line per order, and the paper's row."""
+    """Draw a panel per method: our error by domain, a bar per order, and the paper's row."""
     labels = by_label(frame[frame["method"].isin(SHOWN) & (frame["variant"] == "")])
     if not labels:
         return "No figure without AdaBN, Tent or the cascade."
     figure, grid = panels(len(labels), 2.9, columns=3, sharey=True)
     for axes, (label, each) in zip(grid, labels.items(), strict=True):
         look: dict[str, Any] = {"color": colour(each["method"].iloc[0])}
-        for _, order in each.groupby("seed"):
-            axes.plot(by_domain(order).reindex(list(SHORT)).to_numpy(), lw=0.7, alpha=0.6, **look)
-        mean = by_domain(each).reindex(list(SHORT))
-        axes.plot(mean.to_numpy(), marker="o", ms=3.5, lw=2, **look)
-        title = f"{label}: {number(each['E'].mean(), 1)}"
         if label in paper.index:
             theirs = paper.loc[label]
-            diamonds: dict[str, Any] = {
-                "mfc": "white",
-                "mec": "black",
-                "ms": 4.5,
-                "mew": 1.1,
-                "zorder": 4,
-            }
-            axes.plot(theirs.reindex(list(SHORT)).to_numpy(), "D", **diamonds)
-            title += f", the paper {number(theirs['E'], 1)}"
+            axes.plot(theirs.reindex(list(SHORT)).to_numpy(), "D", label="the paper", **DIAMOND)
+        for _, order in each.groupby("seed"):
+            axes.plot(by_domain(order).reindex(list(SHORT)).to_numpy(), "_", ms=7, **look)
+        mean = by_domain(each).reindex(list(SHORT))
+        axes.plot(mean.to_numpy(), "o", ms=4, label="run here", **look)
+        title = f"{label}: {number(each['E'].mean(), 1)} %"
+        if label in paper.index:
+            title += f", the paper {number(theirs['E'], 1)} %"
         axes.set(title=title, ylim=(0, None))
+        axes.legend(loc="lower left", fontsize="small")
         name_domains(axes, list(SHORT))
     grid[0].set_ylabel("online error (%)")
     note = (
-        "Thick line: the mean over orders; thin lines: one order each, where there are several. "
-        "Diamonds: the paper's row, measured in one order, the one of the axis. "
-        "In the titles, E in percent."
+        "Dots: the mean over orders; bars: one order each, where there are several. Diamonds: the "
+        "paper's row. Domains stand in the paper's order, which need not be that of the stream, so "
+        "no line joins them. In the titles, E."
     )
     return Part("orders-figure", figure, note)
