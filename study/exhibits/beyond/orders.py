@@ -196,7 +196,7 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
         axes.plot(mean.to_numpy(), "o", ms=4, label="run here", **look)
         title = f"{label}: {number(each['E'].mean(), 1)} %"
         if label in paper.index:
-            title += f", the paper {number(theirs['E'], 1)} %"
+            title += f"\nthe paper {number(theirs['E'], 1)} %"
         axes.set(title=title, ylim=(0, None))
         axes.legend(loc="lower left", fontsize="small")
         name_domains(axes, list(SHORT))
