@@ -5,6 +5,7 @@ it as it is, and anything else changes it.
 """
 
 import ast
+import functools
 import hashlib
 import importlib.util
 import sys
@@ -14,6 +15,9 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
 
 from cascadetta_lib import PUBLIC
 
@@ -25,7 +29,8 @@ MAKES_NO_NUMBER = ("code", "data.fetch", "progress", "registry")
 
 
 def code_hash(modules: Iterable[str]) -> str:
-    """Hash `modules` and every module of this package that they import, directly or indirectly.
+    """Hash `modules` and every module of this package, or of the user's own, that they import,
+    directly or indirectly. What Python or an installer put there does not count.
 
     A module without a file, such as that of a notebook's cells, adds nothing: see `class_hash`.
     Returns 16 hexadecimal digits.
@@ -34,7 +39,8 @@ def code_hash(modules: Iterable[str]) -> str:
 
 
 def files_of(modules: Iterable[str]) -> set[Path]:
-    """Return the files of `modules`, of what they import within this package, and of its data."""
+    """Return the files of `modules`, of what they import within this package or of the user's own
+    modules, and of the packages' data."""
     waiting = list(modules)
     seen = {f"{PACKAGE}.{name}" for name in MAKES_NO_NUMBER}
     files = set()
@@ -49,7 +55,8 @@ def files_of(modules: Iterable[str]) -> set[Path]:
         files.add(path)
         if path.stem == "__init__":
             files |= {file for file in path.parent.iterdir() if file.suffix in DATA_FILES}
-        waiting += _imports_of(path, *_state_of(path))
+        package = name if path.stem == "__init__" else name.rpartition(".")[0]
+        waiting += _imports_of(path, package, *_state_of(path))
     return files
 
 
@@ -60,8 +67,9 @@ def _state_of(path: Path) -> tuple[int, int, int]:
 
 
 @cache
-def _imports_of(path: Path, *state: int) -> tuple[str, ...]:
-    """Return the names of the modules of this package that a file imports, wherever in it.
+def _imports_of(path: Path, package: str, *state: int) -> tuple[str, ...]:
+    """Return the names of the modules that count and that a file of `package` imports, wherever in
+    it.
 
     Of `from package import name` it is `package.name` where that is a module, else `package`.
     """
@@ -69,24 +77,49 @@ def _imports_of(path: Path, *state: int) -> tuple[str, ...]:
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        if isinstance(node, ast.ImportFrom):
+            source = _absolute(node, package)
             for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                if node.module == PACKAGE and alias.name in PUBLIC:
+                name = f"{source}.{alias.name}"
+                if source == PACKAGE and alias.name in PUBLIC:
                     name = PUBLIC[alias.name][0]
-                inside = node.module.partition(".")[0] == PACKAGE and _file_of(name)
-                found.append(name if inside else node.module)
-    return tuple(name for name in found if name.partition(".")[0] == PACKAGE)
+                inside = _counts(source) and _file_of(name)
+                found.append(name if inside else source)
+    return tuple(name for name in found if _counts(name))
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    """Return the module that `from module import …` names, also by dots, in a file of `package`."""
+    if not node.level:
+        return node.module or ""
+    base = package.split(".")
+    parts = base[: len(base) - node.level + 1]
+    return ".".join(parts + ([node.module] if node.module else []))
+
+
+def _counts(name: str) -> bool:
+    """Say whether a module is of this package, or a file of the user's own: neither Python's nor
+    put there by an installer.
+    """
+    top = name.partition(".")[0]
+    if top == PACKAGE:
+        return True
+    if not top or top in sys.stdlib_module_names or top == "__main__":
+        return False
+    path = _file_of(top)
+    return path is not None and not {"site-packages", "dist-packages"} & set(path.parts)
 
 
 def class_hash(kind: type) -> str:
     """Hash a class that has no file, with the functions, classes and values of its module it uses.
 
-    The same text gives the same hash in another process. A value that a cell computes counts by its
-    `repr` if it is a plain number, text or tuple, else it does not count.
+    The same text gives the same hash in another process. Plain values, lists, dictionaries, arrays,
+    tensors, modules of torch, partial functions and objects of the cells' own classes count by
+    their contents, and what comes from a file of the user's own by that file. Of any other object
+    only its class counts.
     """
     digest = hashlib.sha256()
-    _add_object(digest, kind, kind.__module__, set())
+    _add_object(digest, kind, kind.__module__, {})
     return digest.hexdigest()[:16]
 
 
@@ -154,7 +187,7 @@ def _is_text_alone(node: ast.AST) -> bool:
     )
 
 
-def _add_object(digest: Any, value: object, module: str, seen: set[int]) -> None:
+def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]) -> None:
     """Add a class, function or plain value of a module without a file, and what it uses there."""
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
@@ -162,13 +195,26 @@ def _add_object(digest: Any, value: object, module: str, seen: set[int]) -> None
         for part in (value.fget, value.fset):
             _add_object(digest, part, module, seen)
         return
-    if isinstance(value, (bool, int, float, str, bytes, tuple, type(None))):
+    if isinstance(value, (bool, int, float, str, bytes, type(None))) or _is_plain_tuple(value):
         digest.update(f"{value!r};".encode())
         return
-    if getattr(value, "__module__", None) != module or id(value) in seen:
+    if id(value) in seen:
         digest.update(f"{getattr(value, '__qualname__', type(value).__qualname__)};".encode())
         return
-    seen.add(id(value))
+    if parts := _parts_of(value, module):
+        seen[id(value)] = value  # kept, since another object could get its id
+        digest.update(f"{type(value).__qualname__}[".encode())
+        for part in parts:
+            _add_object(digest, part, module, seen)
+        digest.update(b"]")
+        return
+    if getattr(value, "__module__", None) != module:
+        digest.update(f"{getattr(value, '__qualname__', type(value).__qualname__)};".encode())
+        source = value.__name__ if isinstance(value, types.ModuleType) else _module_of(value)
+        if source.partition(".")[0] != PACKAGE and _counts(source):
+            digest.update(code_hash([source]).encode())
+        return
+    seen[id(value)] = value  # kept, since another object could get its id
     if isinstance(value, type):
         bases = [base.__qualname__ for base in value.__bases__]
         digest.update(f"class {value.__qualname__} {bases}".encode())
@@ -183,6 +229,54 @@ def _add_object(digest: Any, value: object, module: str, seen: set[int]) -> None
             if name in value.__globals__:
                 digest.update(f"{name}=".encode())
                 _add_object(digest, value.__globals__[name], module, seen)
+        for cell in value.__closure__ or ():
+            with suppress(ValueError):  # of a name that has no value yet
+                if id(cell.cell_contents) not in seen:
+                    _add_object(digest, cell.cell_contents, module, seen)
+
+
+def _is_plain_tuple(value: object) -> bool:
+    plain = (bool, int, float, str, bytes, tuple, type(None))
+    return isinstance(value, tuple) and all(isinstance(part, plain) for part in value)
+
+
+def _module_of(value: object) -> str:
+    """Return the name of the module that defines a class, a function, or the class of an object."""
+    return getattr(value, "__module__", None) or type(value).__module__
+
+
+def _options_of(module: torch.nn.Module) -> dict[str, object]:
+    """Return the plain attributes of a module of torch, which its `repr` need not show."""
+    usual = vars(torch.nn.Module())
+    plain = (bool, int, float, str, type(None))
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if name not in usual and isinstance(value, plain)
+    }
+
+
+def _parts_of(value: object, module: str) -> list[object]:
+    """Return what an object holds, if it counts by its contents; of any other object nothing."""
+    if isinstance(value, torch.Tensor):
+        held = value.detach().cpu().reshape(-1).contiguous().view(torch.uint8)
+        return [str(value.dtype), str(tuple(value.shape)), held.numpy().tobytes()]
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
+        return [str(value.dtype), str(value.shape), value.tobytes()]
+    if isinstance(value, dict):
+        return [part for pair in value.items() for part in pair] or ["empty"]
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value)) or ["empty"]
+    if isinstance(value, list | tuple):
+        return list(value) or ["empty"]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if isinstance(value, torch.nn.Module):
+        options = [_options_of(part) for part in value.modules()]
+        return [repr(value), options, dict(value.state_dict())]
+    if not isinstance(value, type) and type(value).__module__ == module:
+        return [type(value), dict(vars(value))] if hasattr(value, "__dict__") else []
+    return []
 
 
 def _add_code(digest: Any, code: types.CodeType) -> None:

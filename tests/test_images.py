@@ -572,6 +572,12 @@ class Bomb:
         return Path.touch, (self.path,)
 
 
+def test_test_images_that_are_trained_on_are_told(tmp_path: Path) -> None:
+    path = write_npz(tmp_path / "own")
+    shutil.copy(path / "train.npz", path / "test.npz")
+    assert "40 of its 40 test images are training images too" in load("npz", tmp_path).source
+
+
 def test_npz_that_is_no_npz_and_is_never_unpickled(tmp_path: Path) -> None:
     bomb = Bomb(tmp_path / "trace")
     path = write_npz(tmp_path / "own", {"x": np.array([bomb], dtype=object)}) / "train.npz"

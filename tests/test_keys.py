@@ -248,22 +248,59 @@ def test_a_run_that_is_removed_and_made_again_is_shown_anew(world: World) -> Non
 
 
 CELL = """
+import functools
+import torch
 from cascadetta_lib.methods.tent import Tent
 FACTOR = 2
+RATES = [0.1, 0.2]
+LEVELS = {"fog": 1}
+CLASSES = {3, 5}
+WEIGHTS = torch.tensor([1.0, 2.0])
+SCORE = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
+LAYER = torch.nn.Linear(1, 1)
+LAYER.weight.data.fill_(0.5)
+LAYER.bias.data.fill_(0.0)
+class Part:
+    def __init__(self, size):
+        self.size = size
+PART = Part(3)
+def power(x, exponent):
+    return x ** exponent
+SQUARE = functools.partial(power, exponent=2)
+def scaled_by(number):
+    def scale(x):
+        return number * x
+    return scale
+SCALE = scaled_by(2)
 def helper(x):
     return FACTOR * x
 class Mine(Tent):
     label = "Mine"
     def adapted_loss(self, x):
-        return helper(x)
+        LAYER, SCORE, WEIGHTS, PART, SQUARE, SCALE, LEVELS, CLASSES
+        return helper(x) * RATES[0]
+    steps = [1, 2]
 """
 CELLS: dict[str, tuple[str, str, bool]] = {
     "the same text": ("", "", False),
     "a comment": ("FACTOR = 2", "FACTOR = 2  # two", False),
     "an attribute": ('label = "Mine"', 'label = "My"', True),
-    "a method's body": ("return helper(x)", "return helper(x) + 1", True),
+    "a method's body": ("return helper(x) *", "return 1 + helper(x) *", True),
     "a function of the cell": ("FACTOR * x", "x * FACTOR", True),
     "a value of the cell": ("FACTOR = 2", "FACTOR = 3", True),
+    "a list of the cell": ("[0.1, 0.2]", "[0.1, 0.3]", True),
+    "a dictionary of the cell": ('{"fog": 1}', '{"fog": 2}', True),
+    "a set of the cell": ("{3, 5}", "{3, 6}", True),
+    "the order of a set": ("{3, 5}", "{5, 3}", False),
+    "a tensor of the cell": ("[1.0, 2.0]", "[1.0, 2.5]", True),
+    "an option of a module of torch": ("label_smoothing=0.1", "label_smoothing=0.2", True),
+    "weights of a module of torch": ("weight.data.fill_(0.5)", "weight.data.fill_(0.6)", True),
+    "an object of the cell": ("Part(3)", "Part(4)", True),
+    "a class of the cell": ("self.size = size", "self.size = size + 1", True),
+    "an argument that is fixed": ("exponent=2", "exponent=3", True),
+    "what a function encloses": ("scaled_by(2)", "scaled_by(3)", True),
+    "a list of the class": ("steps = [1, 2]", "steps = [1, 3]", True),
+    "a value that the method does not use": ("FACTOR = 2", "FACTOR = 2\nOTHER = 3", False),
 }
 
 
@@ -283,6 +320,39 @@ def test_a_method_of_a_notebooks_cell_counts_by_what_it_does(
             return code_of("mine")
 
     assert (code(CELL) != code(CELL.replace(old, new) if old else CELL)) == another
+
+
+IMPORTS = {
+    "a file of the user's own": "from losses_of_mine import loss",
+    "a file of the user's own, as a module": "import losses_of_mine",
+    "a neighbour by a dot": "from .losses_of_mine import loss",
+    "a neighbour by a dot alone": "from . import losses_of_mine",
+    "a neighbour by two dots": "from ..methods_of_mine.losses_of_mine import loss",
+    "inside a function": "def f():\n    from losses_of_mine import loss",
+}
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_what_a_method_imports_from_a_file_of_ones_own_counts(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    within = "methods_of_mine" if "dot" in name else ""
+    folder = tmp_path / "above_of_mine" / within
+    folder.mkdir(parents=True)
+    for package in (tmp_path / "above_of_mine", folder):
+        (package / "__init__.py").touch()
+    (folder / "method_of_mine.py").write_text(IMPORTS[name] + "\nimport json, yaml\n")
+    helper = folder / "losses_of_mine.py"
+    helper.write_text("def loss(x):\n    return x\n")
+    monkeypatch.syspath_prepend(tmp_path if within else folder)
+    module = "above_of_mine.methods_of_mine.method_of_mine" if within else "method_of_mine"
+    names = {"method_of_mine.py", "losses_of_mine.py"}
+    assert {path.name for path in files_of([module])} == names
+    before = code_hash([module])
+    helper.write_text("def loss(x):\n    return 2 * x\n")
+    assert code_hash([module]) != before
+    for made in [one for one in sys.modules if one.partition(".")[0].endswith("_of_mine")]:
+        del sys.modules[made]
 
 
 def test_a_public_name_counts_by_the_module_behind_it(

@@ -219,23 +219,27 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
 IN_BASE64 = base64.b64encode(b"seed: 010").decode()
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (["-y", "seed: 010"], "seed = 010 (from papermill's -y): papermill reads it as 8"),
-        (["-yseed: 010"], "papermill reads it as 8"),
-        (["--parameters_yaml=seed: 010"], "papermill reads it as 8"),
-        (["-b", IN_BASE64], "seed = 010 (from papermill's -b)"),
-        (["-f", "mine.yaml"], "image_test_size = 1:30 (from papermill's -f mine.yaml)"),
-        (["-p", "seed", "010"], "papermill reads it as 10"),
-        (["-y", "image_test_size: 0b11"], "papermill reads it as 3"),
-        (["-y", "seeds: [1, 010]"], "seeds = [1, 010]"),
-        (["-y", "image_crop_and_flip: no"], "reads it as False, and a profile is read by YAML 1.2"),
-        (["-y", "image_crop_and_flip: on"], "allowed is true"),
-        (["-y", "image_stream: 2026-01-31"], "datetime.date(2026, 1, 31)"),
-    ],
-    ids=str,
-)
+READ_OTHERWISE = [
+    (["-y", "seed: 010"], "seed = 010 (from papermill's -y): papermill reads it as 8"),
+    (["-yseed: 010"], "papermill reads it as 8"),
+    (["--parameters_yaml=seed: 010"], "papermill reads it as 8"),
+    (["-b", IN_BASE64], "seed = 010 (from papermill's -b)"),
+    (["-f", "mine.yaml"], "image_test_size = 1:30 (from papermill's -f mine.yaml)"),
+    (["-p", "seed", "010"], "papermill reads it as 10"),
+    (["-y", "image_test_size: 0b11"], "papermill reads it as 3"),
+    (["-y", "seeds: [1, 010]"], "seeds = [1, 010]"),
+    (["-y", "image_crop_and_flip: no"], "reads it as False, and a profile is read by YAML 1.2"),
+    (["-y", "image_crop_and_flip: on"], "allowed is true"),
+    (["-y", "image_stream: 2026-01-31"], "datetime.date(2026, 1, 31)"),
+    (["-y", "image_crop_and_flip: off"], "reads it as False"),
+    (["-y", "image_crop_and_flip: Yes"], "reads it as True"),
+    (["-y", "image_test_size: 1:30:00"], "papermill reads it as 5400"),
+    (["-y", "image_ablation_batch_sizes: [8, 020]"], "papermill reads it as [8, 16]"),
+    (["-p", "image_test_size", "00"], "papermill reads it as 0"),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), READ_OTHERWISE, ids=str)
 def test_what_papermill_reads_otherwise_than_a_profile_is_refused(
     given: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,10 +264,11 @@ def test_what_papermill_reads_alike_is_taken() -> None:
     check_arguments([])
 
 
+INJECTED = ["seeds = [0]", "lr = 0.1", "_seed = 3", "image = {'depth': 2}"]
+
+
 @each_notebook
-@pytest.mark.parametrize(
-    "injected", ["seeds = [0]", "lr = 0.1", "_seed = 3", "image = {'depth': 2}"]
-)
+@pytest.mark.parametrize("injected", INJECTED)
 def test_what_papermill_injects_must_be_a_parameter(
     path: Path, injected: str, tmp_path: Path
 ) -> None:
@@ -285,6 +290,14 @@ def test_what_papermill_injects_must_be_a_parameter(
     else:
         with pytest.raises(SettingsError, match=rf"{name} \(from the notebook\) is no parameter"):
             begin()
+
+
+def test_the_report_writes_the_label_of_a_profile_as_text() -> None:
+    """`profile: 'a<script>b'` emptied the page."""
+    shown = re.findall(
+        r"\{[^{}]*settings\.profile[^{}]*\}", code(ROOT / "notebooks/10_report.ipynb")
+    )
+    assert shown and set(shown) == {"{to_html(settings.profile)}"}
 
 
 def test_the_tour_gives_the_errors_of_the_library(

@@ -1,5 +1,6 @@
 """Texts in a table and recordings in folders, of the user's own."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ def test_a_method_runs_on_a_table_in_the_order_that_the_stream_names(tmp_path: P
         ("label,domain", "label,area", "the columns id, text, label, area, without 'domain'"),
         ("fine news, number 0", "...", "line 2: found a text without a word"),
         ("bad,blog", ",blog", "line 15: found an empty cell"),
+        ('"a fine news, number 0"', "a fine news, number 0", "line 2: found more cells than"),
+        ('number 0",good', 'number 0",Good', "found the labels 'Good' and 'good'"),
         (
             "bad,mail",
             "odd,mail",
@@ -138,6 +141,29 @@ def test_recordings_are_split_by_speaker(tmp_path: Path) -> None:
     assert dataset.noise.shape[1] == 16000 and len(dataset.noise)
     assert dataset.prepare(dataset.domain("noise").x).shape == (4, 1, 32, 32)
     assert load_recordings(folder).fingerprint == dataset.fingerprint
+
+
+def test_a_speaker_is_one_however_the_files_are_written(tmp_path: Path) -> None:
+    """Else one speaker was trained on and tested."""
+    folder = record(tmp_path / "mine", speakers=5, each=4)
+    before = load_recordings(folder)
+    for path in folder.glob("*/*_0.wav"):
+        path.rename(path.with_name(path.name.replace("_0.wav", ".WAV").upper()))
+    for path in folder.glob("*/*_1.wav"):
+        path.rename(path.with_name(path.name.upper()))
+    after = load_recordings(folder)
+    for one, other in ((before.train, after.train), (before.test, after.test)):
+        assert sorted(map(bytes, one.x.numpy())) == sorted(map(bytes, other.x.numpy()))
+
+
+def test_a_table_that_changes_under_its_size_and_time_is_read_anew(tmp_path: Path) -> None:
+    path = table(tmp_path / "mine.csv")
+    first = load_texts(path, msda_layers=0)
+    status = path.stat()
+    path.write_text(path.read_text().replace("superb", "lovely").replace("lovely", "superb"))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_size == status.st_size
+    assert load_texts(path, msda_layers=0).fingerprint != first.fingerprint
 
 
 def test_recordings_are_split_by_lists_where_there_are(tmp_path: Path) -> None:

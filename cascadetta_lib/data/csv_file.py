@@ -7,6 +7,7 @@ which is downloaded (11 MB), so training augments English alone.
 """
 
 import csv
+import io
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -69,6 +70,14 @@ def load_csv(argument: str, options: TextOptions) -> Dataset:
             f"{path}: found the label {class_names[0]!r} alone in the source {source!r}; allowed "
             "are 2 labels or more"
         )
+    written: dict[str, str] = {}
+    for label in class_names:
+        other = written.setdefault(label.casefold(), label)
+        if other != label:
+            raise ValueError(
+                f"{path}: found the labels {other!r} and {label!r}; allowed is one way to write a "
+                "label"
+            )
     unknown = [row for row in rows if row.label not in class_names]
     if unknown:
         raise ValueError(
@@ -103,18 +112,17 @@ def domains_of(rows: tuple[Row, ...]) -> list[str]:
 
 def read_rows(path: Path) -> tuple[Row, ...]:
     """The rows of a table. Raises DataMissing where there is none, and ValueError where a column is
-    missing, a cell is empty or a text has no word.
+    missing, a cell is empty or too many, or a text has no word.
     """
     if not path.is_file():
         raise DataMissing(f"there is no {path}; it is a table with the columns text, label, domain")
-    stat = path.stat()
-    return _read_rows(path, stat.st_mtime_ns, stat.st_size)
+    return _parse(str(path), path.read_bytes())
 
 
 @lru_cache(maxsize=4)
-def _read_rows(path: Path, changed: int, size: int) -> tuple[Row, ...]:
+def _parse(path: str, content: bytes) -> tuple[Row, ...]:
     rows = []
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="") as file:
         try:
             reader = csv.DictReader(file)
             lacking = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
@@ -126,6 +134,11 @@ def _read_rows(path: Path, changed: int, size: int) -> tuple[Row, ...]:
             for cells in reader:
                 row = Row(*((cells[name] or "").strip() for name in COLUMNS))
                 place = f"{path}, line {reader.line_num}"
+                if None in cells:  # where DictReader keeps what no column has
+                    raise ValueError(
+                        f"{place}: found more cells than columns; allowed is a text with a comma "
+                        'in quotes, as "fine, thanks"'
+                    )
                 if not row.label or not row.domain:
                     raise ValueError(f"{place}: found an empty cell; allowed is a label and domain")
                 if ":" in row.domain:

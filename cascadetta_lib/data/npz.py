@@ -3,7 +3,7 @@
 Each file holds x, uint8 (N, H, H, 3) with H 32 or 64, and y, int64 (N,), with labels 0..C−1 of
 which train.npz has every one. `numpy.savez("train.npz", x=images, y=labels)` writes such a file.
 The first line of FOLDER/source.txt, if there is one, says where the images are from; it is printed
-beside the numbers.
+beside the numbers, with how many test images are training images too.
 """
 
 from pathlib import Path
@@ -63,9 +63,14 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
         if said.is_file()
         else ""
     )
+    source = source or f"the user's images in {folder.resolve().name}"
+    known = set(map(bytes, train.x.numpy()))
+    again = sum(bytes(image) in known for image in test.x.numpy())
+    if again:
+        source += f"; {again:,} of its {len(test.y):,} test images are training images too"
     return make_image_dataset(
         name=DatasetName("npz", argument).key,
-        source=source or f"the user's images in {folder.resolve().name}",
+        source=source,
         compare_with=PAPER_DATASETS.get((classes, size)),
         class_names=tuple(map(str, range(classes))),
         train=mixed(train),

@@ -3,7 +3,8 @@
 What is tested and what is held out say testing_list.txt and validation_list.txt in FOLDER, a line
 WORD/FILE.wav for each recording, as in Speech Commands. Without these two lists the split is by
 speaker: a recording is called SPEAKER_anything.wav, and one tenth of the speakers, at least one, is
-tested, one tenth held out, and all others are trained on, drawn by a hash of their names.
+tested, one tenth held out, and all others are trained on, drawn by a hash of their names, in
+which small and capital letters are alike.
 FOLDER/_background_noise_/*.wav is mixed into the domain noise; without it that noise is white.
 
 A recording becomes one second at 16 kHz, as in speech_commands.py. A file that is no sound is left
@@ -115,7 +116,8 @@ def _parts(folder: Path, names: Sequence[str]) -> list[int]:
         part_of |= dict.fromkeys(held_outs, HELD_OUT)
         part_of |= dict.fromkeys(tests, TESTED)
         return [part_of[name] for name in names]
-    speakers = [name.partition("/")[2].removesuffix(".wav").partition("_")[0] for name in names]
+    # Anna_1.wav and anna.WAV are of one speaker, who must not stand in two parts.
+    speakers = [Path(name).stem.partition("_")[0].casefold() for name in names]
     drawn = sorted(set(speakers), key=lambda one: hashlib.sha256(one.encode()).hexdigest())
     if len(drawn) < 3:
         raise ValueError(
