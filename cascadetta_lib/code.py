@@ -10,7 +10,7 @@ import hashlib
 import importlib.util
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -256,7 +256,7 @@ def _options_of(module: torch.nn.Module) -> dict[str, object]:
     }
 
 
-def _parts_of(value: object, module: str) -> list[object]:
+def _parts_of(value: object, module: str) -> Sequence[object]:
     """Return what an object holds, if it counts by its contents; of any other object nothing."""
     if isinstance(value, torch.Tensor):
         held = value.detach().cpu().reshape(-1).contiguous().view(torch.uint8)
