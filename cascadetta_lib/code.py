@@ -204,8 +204,8 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
     if parts := _parts_of(value, module):
         seen[id(value)] = value  # kept, since another object could get its id
         digest.update(f"{type(value).__qualname__}[".encode())
-        for part in parts:
-            _add_object(digest, part, module, seen)
+        for held in parts:
+            _add_object(digest, held, module, seen)
         digest.update(b"]")
         return
     if getattr(value, "__module__", None) != module:
