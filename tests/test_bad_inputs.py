@@ -456,7 +456,9 @@ BAD_INPUTS = [
         2,
         ("image_training_epochs = '=3'", "integer"),
     ),
-    BadInput("no value", values("image_training_epochs="), 2, ("image_…", "one of the two")),
+    BadInput(
+        "no value", values("image_training_epochs="), 2, ("image_training_…", "one of the two")
+    ),
     BadInput(
         "one name for two values",
         values("image_training_epochs=2", "image_training_epochs=3"),
@@ -541,7 +543,7 @@ BAD_INPUTS = [
             ("image_training_epochs=0", ("= 0", "greater than or equal to 1")),
             ("image_training_epochs=true", ("image_training_epochs = True", "a number")),
             ("image_training_epochs={a: 1}", ("image_training_epochs = {'a': 1}", "a list")),
-            ("image_training_iterations=10", ("image_…", "one of the two")),
+            ("image_training_iterations=10", ("image_training_…", "one of the two")),
             ("image_crop_and_flip=perhaps", ("image_crop_and_flip = 'perhaps'",)),
             ("image_network_depth=27", ("image_network_depth = 27", "6n + 2")),
             ("image_network_depth=6000000002", ("image_network_depth", "less than")),
@@ -603,7 +605,7 @@ BAD_INPUTS = [
             ("image_stream=[snow:0]", ("snow:0",)),
             ("image_stream=[snow:6]", ("snow:6",)),
             ("image_stream=['snow:']", ("snow:",)),
-            ("image_stream=[gaussian noise]", ("'gaussian noise'", "did you mean")),
+            ("image_stream=[Fog]", ("'Fog'", "did you mean 'fog'")),
             ("image_stream=[jpeg]", ("'jpeg'",)),
             ("image_dataset=CIFAR10", ("'CIFAR10'", "did you mean 'cifar10'")),
             ("image_dataset=cifar-10", ("'cifar-10'", "did you mean 'cifar10'")),
