@@ -68,7 +68,9 @@ def test_the_network_of_the_package(tmp_path: Path) -> None:
 
 def test_the_profile_asks_for_methods_that_need_no_source() -> None:
     image = load_profile("imagenet").image
-    assert image.input_scaling == "unit" and str(image.weights).startswith("efficientnet_lite0:")
+    assert image.data.input_scaling == "unit" and str(image.weights).startswith(
+        "efficientnet_lite0:"
+    )
     assert len(image.domains) == 15 and "eata" not in image.methods
 
 

@@ -47,9 +47,12 @@ def show(settings: Settings, errors: dict[str, np.ndarray], **provenance: Any) -
 
 def test_the_protocol_is_the_fields() -> None:
     image = load_profile("standard").image
-    assert (image.batch_size, image.predict, image.online_optimizer) == (200, "before", "adam")
-    assert (image.severity, image.stream, image.online_learning_rate) == (5, "instantaneous", 0.001)
-    assert (image.input_scaling, image.test_size, str(image.dataset)) == ("unit", None, "cifar10")
+    online = image.online
+    assert (image.batch_size, online.predict, online.online_optimizer) == (200, "before", "adam")
+    assert (image.severity, image.stream) == (5, "instantaneous")
+    assert online.online_learning_rate == 0.001
+    data = image.data
+    assert (data.input_scaling, data.test_size, str(image.dataset)) == ("unit", None, "cifar10")
 
 
 def test_the_published_rows_have_the_published_mean() -> None:
