@@ -158,7 +158,7 @@ def write_images(train: bytes | dict[str, Any] = b"", test: dict[str, Any] | Non
 
 X = np.random.default_rng(1).integers(0, 256, (40, 32, 32, 3), dtype=np.uint8)
 Y = np.arange(40) % 10
-LARGE = np.zeros((20, 64, 64, 3), np.uint8)
+LARGE = np.full((20, 64, 64, 3), 200, np.uint8)
 
 
 def with_networks(here: Path) -> None:
@@ -851,6 +851,8 @@ BAD_INPUTS = [
             (({}, {"y": Y[:20] - 1}), ("test.npz: found label -1",)),
             (({}, {"x": X[:19]}), ("test.npz: found y of shape (20,) for 19",)),
             (({"y": None},), ("train.npz: found no array y",)),
+            (({"x": X // 128},), ("train.npz: found no level above 1", "0…255")),
+            (({}, {"x": X[:20] * 0}), ("test.npz: found no level above 0", "0…255")),
             (({}, {"x": X[:20, :, :, ::3]}), ("test.npz: found x of shape (20, 32, 32, 1)",)),
         )
     ),

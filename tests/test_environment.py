@@ -101,7 +101,7 @@ class Checkout:
         for name in ("run_all.sh", "pyproject.toml", "requirements.txt", "requirements-test.txt"):
             shutil.copy(ROOT / name, self.root)
         shutil.copy(ROOT / "study" / "__init__.py", workflow.parent)
-        for name in ("__init__", "arguments", "refusal", "environment"):
+        for name in ("__init__", "arguments", "refusal", "missing_packages"):
             shutil.copy(ROOT / "study" / "workflow" / f"{name}.py", workflow)
         shutil.copytree(ROOT / "profiles", self.root / "profiles")
         shutil.copytree(ROOT / "study" / "workflow" / "kernels", workflow / "kernels")

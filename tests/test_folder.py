@@ -3,6 +3,7 @@ are.
 """
 
 import re
+import shutil
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,13 @@ def load(folder: Path, **options: Any) -> FolderDataset:
     found = load_dataset(f"folder:{folder}", data)
     assert isinstance(found, FolderDataset)
     return found
+
+
+def test_images_of_a_target_that_are_trained_on_are_told(pets: Path) -> None:
+    assert "too" not in load(pets).source
+    copied = next((pets / "train" / "cat").iterdir())
+    shutil.copy(copied, pets / "targets" / "2-rain" / "cat" / "copy.png")
+    assert "1 of its 25 test images are training images too" in load(pets).source
 
 
 def test_a_folder_of_classes_is_a_dataset(pets: Path) -> None:

@@ -51,6 +51,16 @@ def test_a_table_of_texts_is_a_dataset(tmp_path: Path) -> None:
     assert dataset.compare_with is None and not dataset.official
 
 
+def test_texts_of_a_target_that_are_trained_on_are_told(tmp_path: Path) -> None:
+    path = table(tmp_path / "mine.csv")
+    header, first, second, *_ = path.read_text(encoding="utf-8").splitlines()
+    copies = [line.rsplit(",", 1)[0] + ",blog\n" for line in (first, second)]
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(copies)
+    source = load_texts(path, msda_layers=0).source
+    assert "2 of its 26 test texts are training texts too" in source
+
+
 def test_a_method_runs_on_a_table_in_the_order_that_the_stream_names(tmp_path: Path) -> None:
     real_data("nltk_data")
     path = table(tmp_path / "mine.csv")

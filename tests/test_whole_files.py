@@ -23,7 +23,7 @@ FUNCTIONS = {
 }
 RETURN_A_TEXT = {"yaml.dump", "yaml.safe_dump"}
 """Functions that write only where they are given a second argument."""
-WHOLE = {"write_atomically", "files.write", "files.write_text"}
+WHOLE = {"write_atomically", "files.write", "files.write_text", "files.write_bytes"}
 """What names a file when it is whole; `files` is a ReportFolder."""
 ALLOWED = {
     "cascadetta_lib/data/base.py: write_atomically": "it is what all others use",
@@ -36,7 +36,8 @@ ALLOWED = {
     "study/runs.py: make": "in such a folder of the store",
     "study/checkpoints.py: make": "in such a folder of the store",
     "study/tools/runs_table.py: make": "in such a folder of the store",
-    "benchmarks/memory.py: make": "in such a folder of the store",
+    "study/exhibits/kit/folder.py: write_text": "it is a ReportFolder's own, by its write_bytes",
+    "study/exhibits/kit/rendering.py: png": "into memory",
     "study/tools/site.py: stage": "the site's sources, which each building writes anew",
     "study/tools/site.py: write_notebooks": "the same",
     "study/tools/site.py: write_api": "the same",

@@ -266,11 +266,24 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """
     try:
         with np.load(path, allow_pickle=False) as file:
+            if len(set(file.files)) < len(file.files):
+                raise ValueError("it holds two arrays of one name")
             return {name: np.asarray(file[name]) for name in file}
     except (
         Exception
     ) as error:  # NumPy raises a dozen kinds, down to MemoryError, for a header that is not true
         raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
+
+
+def repeats(source: Iterable[Hashable], tested: Sequence[Hashable], unit: str) -> str:
+    """Return what to add to the description of data some of whose test examples are source examples
+    too; empty where none is. Examples are compared as they are given, such as by a hash.
+    """
+    known = set(source)
+    again = sum(example in known for example in tested)
+    if not again:
+        return ""
+    return f"; {again:,} of its {len(tested):,} test {unit} are training {unit} too"
 
 
 def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:

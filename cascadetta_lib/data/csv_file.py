@@ -18,7 +18,7 @@ import torch
 from cascadetta_lib.augment.text import words
 from cascadetta_lib.data import DatasetName, dataset
 from cascadetta_lib.data.amazon import wordnet_synonyms
-from cascadetta_lib.data.base import DataMissing, Dataset
+from cascadetta_lib.data.base import DataMissing, Dataset, repeats
 from cascadetta_lib.data.reviews import (
     Reviews,
     Synonyms,
@@ -90,9 +90,11 @@ def load_csv(argument: str, options: TextOptions) -> Dataset:
         own = [row for row in rows if row.domain == domain]
         texts = np.array([row.text for row in own], dtype=object)
         read[domain] = Reviews(texts, torch.tensor([labels[row.label] for row in own]))
+    known = [row.text for row in rows if row.domain == source]
+    again = repeats(known, [row.text for row in rows if row.domain != source], "texts")
     return make_text_dataset(
         name=DatasetName("csv", argument).key,
-        source=f"the user's texts in {path.name}",
+        source=f"the user's texts in {path.name}" + again,
         domain_source=f"the rows of {', '.join(targets)} in {path.name}",
         compare_with=None,
         train=read[source],

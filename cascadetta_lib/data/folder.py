@@ -39,6 +39,7 @@ from cascadetta_lib.data.base import (
     Split,
     code_version,
     mapped_array,
+    repeats,
     split_source,
     to_device,
 )
@@ -130,6 +131,12 @@ def load_folder(argument: str, options: ImageOptions) -> FolderDataset:
     said = folder / "source.txt"
     lines = said.read_text(encoding="utf-8", errors="replace") if said.is_file() else ""
     source = lines.partition("\n")[0].strip() or f"the user's images in {folder.resolve().name}"
+    tested = [
+        hashes[path] for name, files in listed.items() if name != "train" for path in files.paths
+    ]
+    source += repeats(
+        (hashes[path] for path in listed.get("train", nothing).paths), tested, "images"
+    )
     return FolderDataset(
         name=DatasetName("folder", argument).key,
         source=source,

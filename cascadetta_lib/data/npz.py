@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from cascadetta_lib.data import DatasetName, dataset
-from cascadetta_lib.data.base import DataMissing, Split, mixed, read_arrays
+from cascadetta_lib.data.base import DataMissing, Split, mixed, read_arrays, repeats
 from cascadetta_lib.data.images import (
     ImageDataset,
     ImageOptions,
@@ -64,10 +64,7 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
         else ""
     )
     source = source or f"the user's images in {folder.resolve().name}"
-    known = set(map(bytes, train.x.numpy()))
-    again = sum(bytes(image) in known for image in test.x.numpy())
-    if again:
-        source += f"; {again:,} of its {len(test.y):,} test images are training images too"
+    source += repeats([*map(bytes, train.x.numpy())], [*map(bytes, test.x.numpy())], "images")
     return make_image_dataset(
         name=DatasetName("npz", argument).key,
         source=source,
@@ -102,6 +99,7 @@ def read_images(path: Path) -> Split:
         f"({len(x)},), one label per image",
     )
     _check(path, len(x) > 0, "no images", "at least 1")
+    _check(path, x.max() > 1, f"no level above {x.max()}", "levels of 0…255")
     _check(path, y.min() >= 0, f"label {y.min()}", "0..C−1")
     return Split(channels_first(x), torch.from_numpy(y))
 

@@ -35,7 +35,7 @@ STREAMS = {
     RESET_EACH: "the same domains, at each of which the method begins from the source again, as if "
     "it knew where they change",
     RECURRING: "the same domains again and again, round after round in one order: 20 rounds, as in "
-    "PeTTA and ReservoirTTA, unless something else is asked for",
+    "PeTTA and ReservoirTTA by default",
     "gradual": "every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next "
     "(Sec. 6.1): 135 domains of 15; for images alone",
     "gradual_correlated": "the gradual domains, with each one's labels in runs; for images alone",
