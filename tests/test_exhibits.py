@@ -1316,6 +1316,12 @@ def test_what_comes_from_names_and_files_is_escaped(runs: Runs) -> None:
     assert "a\\|b" in markdown(pd.DataFrame({"x": ["a|b"]}))
 
 
+def test_domains_of_unlike_sizes_are_told_from_the_least_to_the_most() -> None:
+    run = made_up_run(Study(SETTINGS), "tent", Numbers((2, 0)))
+    shorter = replace(run, batches=run.batches.iloc[1:])
+    assert "; 20 " in provenance([run]) and "; 10–20 " in provenance([shorter])
+
+
 def test_numbers_have_one_form() -> None:
     assert number(-0.001) == "0.00" and number(-1.5) == "−1.50" and number(float("nan")) == "–"
     assert number(1.5, sign=True) == "+1.50" and spread(pd.Series([1.0, 3.0])) == "2.00 ± 1.41"

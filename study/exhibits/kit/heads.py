@@ -31,6 +31,10 @@ def tidy_batches(run: Run) -> pd.DataFrame:
     )
 
 
+MOST_LINES = 30
+"""A panel with more lines, such as those of many seeds, draws them thin."""
+
+
 def entropy_figure(runs: Sequence[Run]) -> Figure:
     """Along the stream, the entropies of z and of a and how often their argmax agrees, of methods
     that have θ_a.
@@ -42,8 +46,9 @@ def entropy_figure(runs: Sequence[Run]) -> Figure:
     classes = len(runs[0].provenance.class_names)
     for axes, (column, title) in zip(grid, ENTROPIES.items(), strict=True):
         draw_lines(axes, means, "step", column)
+        crowded = len(axes.lines) > MOST_LINES
         for line in axes.lines:  # Markers of methods that agree would hide each other.
-            line.set(marker="", lw=1.6)
+            line.set(marker="", lw=0.6 if crowded else 1.6)
         draw_level(axes, column, classes)
         axes.set(title=title, xlabel="", ylabel="")
         name_domains(axes, [domain.name for domain in runs[0].request.stream])

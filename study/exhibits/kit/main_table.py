@@ -109,7 +109,8 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     texts: Any = False
     if len(domains) <= 20:
         texts = added.map(lambda value: number(value, 1, sign=True))
-    look: Any = {"cmap": "vlag", "norm": colours, "cbar_kws": {"ticks": ticks, "format": "%+.3g"}}
+    bar = {"ticks": ticks, "format": lambda value, _: number(value, 1, sign=True)}
+    look: Any = {"cmap": "vlag", "norm": colours, "cbar_kws": bar}
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
     sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)
     network = set(base["objective"])

@@ -79,7 +79,7 @@ def points_with_transfer(
 
 def main_points(settings: Settings, modality: Modality) -> list[Point]:
     """Return the points of the main study: every method of the profile on the profile's stream."""
-    return points_for(getattr(settings, modality).methods)
+    return points_for(settings.section(modality).methods)
 
 
 def cheap_first(points: Sequence[Point]) -> list[Point]:

@@ -177,7 +177,7 @@ def provenance(runs: Sequence[Run]) -> str:
     scaled = ""
     if any(asked.options.get("input_scaling") == "unit" for asked in checkpoints):
         scaled = ", inputs x/255"
-    sizes = each_once(run.batches.groupby("step")["count"].sum().max() for run in runs)
+    sizes = each_once(from_to(run.batches.groupby("step")["count"].sum()) for run in runs)
     batch = each_once(request.batch_size for request in requests)
     order = each_once(order_of(request) for request in requests)
     predict = each_once(request.predict for request in requests)
