@@ -494,6 +494,22 @@ def test_a_mean_over_orders_has_its_spread_and_the_papers_row(in_orders: Shown) 
     assert table.loc["Cascade", "by domain, mean distance"] != "–"
 
 
+def test_an_interval_of_a_mean_over_orders_lies_about_that_mean() -> None:
+    """Two orders with 20 and 40 % of errors in each batch; the first alone would give 20."""
+    settings = SETTINGS.vary("image", {"long_order_seeds": (0, 1), "batch_size": 10})
+
+    def by_order(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        few = 2 + 2 * changes["order_seed"]
+        return Numbers([few + (method == "tent")] * 20)
+
+    asked = [point for point in EXHIBITS["orders"].points(settings) if not point.variant]
+    shown = show("orders", stored(settings, made_up_runs(settings, by_order, asked, (0,))))
+    table = content(shown, "orders")
+    assert table.loc["AdaBN", "95 % of E, over images"] == "[30.0, 30.0]"
+    pairs = content(shown, "orders-differences")
+    assert pairs.loc["Tent − AdaBN", "95 %, over test batches"] == "[10.0, 10.0]"
+
+
 def test_methods_are_compared_in_the_same_order(in_orders: Shown) -> None:
     table = content(in_orders, "orders-differences")
     assert table.loc["Cascade − Tent"].tolist() == ["−25.00", "[−37.42, −12.58]", "–", "3"]
