@@ -182,6 +182,7 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Put the modality's own defaults where `values` says nothing."""
         filled = {**dict.fromkeys(PARTS, {}), **cls.defaults, **values}
         for part in PARTS:
             if isinstance(filled[part], dict):

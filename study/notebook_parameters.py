@@ -36,15 +36,14 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
                 values[name] = value
         elif isinstance(value, PLAIN | list | tuple | dict) and name not in own:
             if not INTERPRETERS_OWN.fullmatch(name):
-                raise SettingsError(
-                    f"{name} (from the notebook) is no parameter; {_instead(name, value)}"
-                )
+                told = _instead_of_variable(name, value)
+                raise SettingsError(f"{name} (from the notebook) is no parameter; {told}")
     base, path = read_profile(str(values.pop("profile", "quick")))
     origins = dict.fromkeys(base, path) | dict.fromkeys(values, "the notebook's parameters")
     return make_settings(base | values, origins)
 
 
-def _instead(name: str, value: Any) -> str:
+def _instead_of_variable(name: str, value: Any) -> str:
     """What is allowed instead of a name that is no parameter; of `image: {severity: 3}` the flat
     name."""
     if name in SECTIONS and isinstance(value, dict) and value:
