@@ -484,7 +484,7 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
 
 def test_a_method_that_needs_the_source_is_refused_where_there_is_none(tmp_path: Path) -> None:
     sample = tmp_path / "sample.npz"
-    np.savez(sample, x=np.zeros((992, 32, 32, 3), np.uint8), y=np.arange(992) % 10)
+    np.savez(sample, x=np.full((992, 32, 32, 3), 100, np.uint8), y=np.arange(992) % 10)
     changes = {
         "image_dataset": f"cifar10_sample:{sample}",
         "image_methods": ["eata"],
