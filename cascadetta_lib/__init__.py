@@ -26,9 +26,8 @@ import torch
 __version__ = "0.2.0"
 __all__ = ["METHODS", "Cascade", "adapt", "evaluate", "meta_gradient"]
 
-# Every entrance to the library passes here: notebooks, papermill, run_all.sh and a script of your
-# own. The networks are small, so on a CPU several threads mostly wait for each other;
-# OMP_NUM_THREADS chooses another number.
+# Set here, because every use of the library imports this file. On a CPU one thread: the networks
+# are small, so several threads mostly wait for each other. OMP_NUM_THREADS sets another number.
 if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
     torch.set_num_threads(1)
 # With the ten bits of TF32 a meta-gradient was off by 2.5 % (docs/choices.md).

@@ -1,9 +1,9 @@
 """The parameters of a study, checked as a whole before any work starts.
 
 A profile is a YAML file of flat names (`image_network_depth: 26`) that papermill can inject as it
-is. Each is made from the place of its value (sections.flat_name): `image_network_depth` is
-`settings.image.network.depth`. The defaults are those of `paper`; a profile lists only what differs
-from them.
+is. Each name is made from the place of its value by modality_parameters.flat_name:
+`image_network_depth` is `settings.image.network.depth`. The defaults are those of `paper`; a
+profile lists only what differs from them.
 """
 
 import difflib
@@ -111,8 +111,8 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
             or profile in RESERVED
         ):
             raise ValueError(
-                f"it names a folder, without / \\ and a dot in front; {', '.join(RESERVED)} are "
-                "taken"
+                "it names a folder: not empty, no /, \\ or line break in it, no dot in front, and "
+                f"none of {', '.join(RESERVED)}"
             )
         return profile
 
@@ -145,8 +145,8 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         )
 
     def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
-        """These settings with `changes`, named as in a profile without the modality in front;
-        SettingsError for what cannot be used.
+        """These settings with `changes`, by their names in a profile less the modality:
+        `batch_size` for image_batch_size. Raises SettingsError for what cannot be used.
         """
         values = {f"{modality}_{name}": value for name, value in changes.items()}
         return make_settings(flat(self) | values, dict.fromkeys(values, "a variation of the study"))
@@ -180,7 +180,7 @@ RENAMED = {
     "image_learning_rates": "image_ablation_learning_rates",
     "image_learning_rate_batch_sizes": "image_ablation_rate_batch_sizes",
 }
-"""The names of 0.1.0 that have another one now: docs/settings-renamed.md lists them."""
+"""The names of 0.1.0 that have changed, with the new ones: docs/settings-renamed.md lists them."""
 
 
 def flat(settings: Settings) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
             isinstance(item, int) and item.bit_length() > 1000 for item in items
         ):  # Python would not print it
             raise SettingsError(
-                f"{name} (from {origin}) has hundreds of digits: allowed is a number of fewer"
+                f"{name} (from {origin}) has more than 300 digits; give a smaller number"
             )
         *groups, field = PLACES.get(name, (name,))
         group = nested
@@ -244,8 +244,8 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
 
 
 def instead_of(name: str) -> str:
-    """What is allowed instead of a name that is no parameter: its new name, or those of its
-    modality, where it begins with one.
+    """What to say of a name that is no parameter: its new name if it was renamed, else the nearest
+    names of the same modality.
     """
     if name in RENAMED:
         return f"it is called {RENAMED[name]} now"
@@ -280,7 +280,9 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
 
 
 def _name_at(place: Sequence[str]) -> str | None:
-    """Return the flat name of the parameter that a place lies in; None for a group of them."""
+    """Return the flat name of the parameter that pydantic's location points into; None where it
+    points at a whole section or part.
+    """
     if place[0] not in SECTIONS:
         return place[0]
     names = {where: name for name, where in PLACES.items()}

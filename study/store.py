@@ -44,7 +44,7 @@ CHECKSUMS = "SHA256SUMS"
 FORMAT_FILE = "store-format"
 """The file of a store that says which form its entries have."""
 PATIENCE = 5
-"""Seconds that a process waits for another one, until it says what it waits for."""
+"""Seconds that a process waits in silence before it says that it waits for another."""
 Kind = Literal["checkpoints", "runs", "theorem", "variance"]
 REQUESTS: dict[Kind, type[Request]] = {
     "checkpoints": CheckpointRequest,
@@ -101,7 +101,9 @@ class Damaged(Exception):
 
 
 class OtherVersion(Damaged):
-    """Raised for a whole entry whose request this version does not know, or names otherwise."""
+    """Raised for an undamaged entry whose request this version cannot read, or would keep under
+    another name.
+    """
 
 
 class StoreError(OSError):
@@ -216,10 +218,9 @@ class Store:
         return self.read_runs(lambda folder: read_run(folder, wanted))
 
     def read_runs(self, read: Callable[[Path], Run | None]) -> Iterator[Run]:
-        """Yield what `read` returns of the folder of each run, except None, in the order of their
-        keys.
+        """Call `read` on the folder of each run, in the order of keys, and yield what is not None.
 
-        A damaged run is left out with a warning, and one of another version without.
+        A damaged run is left out with a warning; one of another version silently.
         """
         for path in sorted((self.folder / "runs").glob("*/")):
             if "." in path.name:  # unfinished, or set aside

@@ -79,11 +79,12 @@ class Study:
 
         normalization: that of the images that the network learned with: a name such as "imagenet",
             a pair (mean, deviation), or a configuration of timm or torchvision
-            (models.normalization.read_normalization). None: the network takes the images as the
-            study scales them (`input_scaling`), from −1 to 1 by default.
+            (models.input_normalization.read_normalization). None: the network takes the images as
+            the study scales them (`input_scaling`), from −1 to 1 by default.
 
         Raises ValueError for another normalisation, or one of texts or speech. A run raises
-        NetworkError where clean images tell that the network learned with another one.
+        NetworkError where the network's errors on clean images show that it learned with another
+        normalisation.
         """
         if normalization is None:
             other = self._with(self.settings)
@@ -161,7 +162,8 @@ class Study:
         return find_run(self.context, method, objective)
 
     def batch_variance(self, run: Run) -> list[Layer]:
-        """Return how well a batch knows the variance at each BatchNorm layer of a run's network.
+        """Return by how much the variance of a batch is off, at each BatchNorm layer of a run's
+        network.
 
         See evaluation.batch_variance. Raises ValueError where there are too few examples.
         """

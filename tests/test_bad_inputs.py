@@ -722,7 +722,7 @@ BAD_INPUTS = [
         "digits of another base",
         profile("seed: 0x" + "f" * 5000),
         2,
-        ("seed (from mine.yaml)", "hundreds of digits"),
+        ("seed (from mine.yaml)", "more than 300 digits"),
     ),
     # ------------------------------------------------------------ folders
     BadInput(

@@ -1251,7 +1251,7 @@ def test_too_little_is_said_and_not_drawn(runs: Runs) -> None:
     few = stored(SETTINGS, [made_up_run(Study(SETTINGS), "tent", Numbers((1, 0), count=2))])
     assert (
         show("main_image", few).lines[0]
-        == "Nothing is shown of at most 4 examples a domain; 16 are the least."
+        == "Not shown: every run has a domain of at most 4 examples; 16 are needed."
     )
     assert not show("main_image", few).parts
     frame = runs.frame(EXHIBITS["batch_size"].points(SETTINGS))

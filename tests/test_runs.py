@@ -406,11 +406,11 @@ def test_several_data_and_codes_under_one_name_are_said() -> None:
     runs = stored(SETTINGS, [today, old_code, old_data])
     assert runs.frame(points)["run"].tolist() == [today], "today's code, not the newest"
     data, code = runs.aside(points)
-    assert "Several data" in data and "1 runs" in data and "f" * 16 in data
+    assert "have changed" in data and "1 stored runs" in data and "f" * 16 in data
     assert "Several states of the code" in code and "Tent" in code
     assert stored(SETTINGS, [today]).aside(points) == []
     (line,) = stored(SETTINGS, [old_code]).aside(points)
-    assert "earlier state of the method's file" in line
+    assert "earlier state of the code (method, evaluator, data or training)" in line
     assert line in EXHIBITS["main_image"].show(stored(SETTINGS, [old_code])).lines
 
 

@@ -13,8 +13,8 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 @METHODS.add("tent")
 class Tent(WithDiversity):
-    """Minimise the entropy of the prediction by SGD, the cascade's optimiser, so that the two
-    differ in their loss and parameters only. The paper does not say which optimiser it ran Tent
+    """Minimise the entropy of the prediction by SGD, the cascade's optimiser, so that Tent and the
+    cascade differ only in loss and parameters. The paper does not say which optimiser it ran Tent
     with; see `tent_adam`.
     """
 
@@ -24,6 +24,9 @@ class Tent(WithDiversity):
         return self.scales_and_shifts(self.model)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
+        """Return the mean entropy of the prediction; the option `diversity`, 0 by default, is
+        ours.
+        """
         outputs = as_outputs(self.model(x))
         return information_loss(outputs.main, self.diversity), outputs
 

@@ -45,7 +45,7 @@ def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
 def contestants(settings: Settings) -> list[Point]:
     """Return the profile's methods, and some again on Cascade+'s network and on the control's.
 
-    The latter have Cascade+'s memory and diversity.
+    On both of these networks they have Cascade+'s memory and diversity.
     """
     points = main_points(settings, "image")
     if "cascade_plus" not in settings.image.methods:
@@ -79,8 +79,8 @@ def errors_on_source(runs: Runs) -> pd.DataFrame:
         return pd.DataFrame()
     table = frame.pivot_table(index="label", columns="online_learning_rate", values="E", sort=False)
     table = table.reindex(columns=sorted(settings.image.exhibits.choice_learning_rates)).dropna()
-    # Rounded, so that of two equal errors the smaller rate is chosen: their sums may differ in the
-    # last bit.
+    # Rounded, because equal errors may differ in the last bit; of equal ones the smaller rate is
+    # chosen.
     return table.round(6)
 
 
@@ -107,7 +107,7 @@ def chosen_rate(study: Study, one: Point) -> float | None:
     """The learning rate that was chosen for a contestant; None where the choice is not made yet.
 
     A method that does not adapt has the profile's. A profile with a single rate leaves nothing to
-    choose, which is how a network without source images is measured.
+    choose. So a network without source images can be measured.
     """
     image = study.settings.image
     if not METHODS[one.method].adapts:
@@ -121,8 +121,8 @@ def chosen_rate(study: Study, one: Point) -> float | None:
 
 
 def _place(study: Study, one: Point) -> Path | None:
-    """The file of a contestant's choice, named by what its runs are asked for; None where it does
-    not adapt or there is no such network.
+    """The file of a contestant's choice. Its name is a hash of the requests of its runs. None where
+    it does not adapt or there is no such network.
     """
     keys = []
     at_first = study.at_seed(study.settings.seeds[0])
@@ -148,9 +148,9 @@ def rates_table(frame: pd.DataFrame) -> pd.Series:
 class OnSource(Exhibit):
     """An exhibit that needs the four corruptions, which are defined only for images of 32×32.
 
-    All that is made `once` runs on them and needs held-out images. The exhibit compares networks of
-    the profile's own, and rates chosen on the four corruptions. `show` says where a network may
-    have seen the held-out images.
+    An exhibit with `once` runs on the four corruptions, so it needs held-out source images. It
+    compares the profile's own networks, each method at the rate chosen on the four corruptions;
+    `show` warns where a network may have learned from the held-out images.
     """
 
     of_several = True
@@ -160,8 +160,8 @@ class OnSource(Exhibit):
         is_small = tuple(held_out.x.shape[-2:]) == (32, 32)
         if not is_small or (self.once and not len(held_out.y)):
             print(
-                f"{self.name} is not made: it takes images of 32×32 pixels, and held-out ones of "
-                "the source."
+                f"{self.name} is not made: it needs images of 32×32 pixels, and held-out source "
+                "images."
             )
             return []
         return super().make(study)
@@ -176,5 +176,5 @@ class OnSource(Exhibit):
 
 
 def cpu_study(settings: Settings, modality: Any = "image") -> Study:
-    """A study to ask what is stored, on a machine that need not have the runs' device."""
+    """A study on the CPU, to read what is stored: the device of the runs need not be here."""
     return Study(settings.model_copy(update={"device": "cpu"}), modality)

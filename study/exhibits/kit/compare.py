@@ -50,8 +50,8 @@ def comparable(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> pd.Data
 def by_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Return runs in several orders of domains and examples as replicates of one another.
 
-    Each seed in each order has a number of its own in the column seed then. Where there is one
-    network, an order counts as a network does elsewhere: the spread of a row is that over orders.
+    The column seed then numbers the pairs of seed and order. If the runs of each objective are on
+    one network, each order counts as a network, so that spreads are over orders.
     """
     orders = [run.request.order_seed for run in frame["run"]]
     if len(set(orders)) < 2:

@@ -17,9 +17,10 @@ PAPER_ROWS = {
     "cascade_same_weights": "cascade",
     "cascade_fixed_classifier": "cascade",
 }
-"""The method of the paper beside whose row a variant is shown."""
+"""For a variant: the paper's method whose row stands beside it."""
 BESIDE_ITS_ROW = (
-    "The interval is a bootstrap over blocks of distinct images, a batch each, given the networks. "
+    "The interval is over the test images, for these networks: a bootstrap of blocks, each the "
+    "distinct images of one batch. "
     "Distances in points. Tent (Adam) stands beside Tent's row; the cascade with Adam, with θ_m "
     "fixed and without θ_a at test time beside the cascade's."
 )

@@ -71,15 +71,15 @@ class Exhibit(ABC):
     study/exhibits/beyond/.
 
     name: what notebooks call it.
-    place: where it stands on the page, by size: the paper's below 120, those beyond it from 120 on.
-        Two may have one place.
+    place: a number by which the page is sorted: below 120 for the paper's exhibits, from 120 for
+        those beyond it. Equal ones are allowed.
     label: the paper's, or `beyond: …`.
     question: the question that it answers.
     elsewhere: which of CIFAR-100 and Tiny-ImageNet it is made on too. The paper has little more
         than the main table for them.
     once: whether it is made at the profile's first seed alone.
-    of_several: whether it compares networks of several pre-trainings. Then it cannot be made of a
-        module that was brought.
+    of_several: whether it compares networks of several pre-trainings. Then it cannot be made for a
+        network that was brought (Study.bring).
     """
 
     name: ClassVar[str]
@@ -117,8 +117,8 @@ class Exhibit(ABC):
         return None
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs that it lacks at the study's seed, those of CoTTA last. A notebook shows
-        the table `so_far` meanwhile.
+        """Make the runs that it lacks at the study's seed, those of methods with augmented copies
+        (such as CoTTA) last. A notebook shows the table `so_far` meanwhile.
 
         Raises ValueError where two methods have one label, and where it compares several networks
         and the study has one that was brought.
@@ -138,7 +138,8 @@ class Exhibit(ABC):
                 varied = study.varied(**point.changes)
                 try:
                     varied.request(point.method, point.objective)
-                except NetworkError:  # None for this pre-training and seed; `show` says so.
+                except NetworkError:
+                    # There is no network of this pre-training and seed; `show` says so.
                     continue
                 try:
                     made.append(varied.run(point.method, point.objective))
@@ -162,7 +163,8 @@ class Exhibit(ABC):
         lines = runs.missing(points, seeds)
         if lines and self.once and runs.settings.seed not in seeds:
             lines.append(
-                f"It is made at seed {seeds[0]} alone, the profile's first: run this at that seed."
+                f"It is made only at the profile's first seed, {seeds[0]}: run its notebook with "
+                f"seed = {seeds[0]}."
             )
         if frame.empty:
             return Shown(self, dataset, lines)
@@ -171,8 +173,8 @@ class Exhibit(ABC):
         most = max(examples)
         if most < LEAST_EXAMPLES:
             few = (
-                f"Nothing is shown of at most {most} examples a domain; {LEAST_EXAMPLES} are "
-                "the least."
+                f"Not shown: every run has a domain of at most {most} examples; {LEAST_EXAMPLES} "
+                "are needed."
             )
             return Shown(self, dataset, [few, *lines])
         revisions = [run.provenance.code_revision for run in frame["run"]]
@@ -329,7 +331,7 @@ def save_all(shown: Sequence[Shown], folder: Path, verdicts: bool = True) -> str
 
 
 VERDICTS = ("verdicts.md", "verdicts.csv")
-"""What the report writes there beside the exhibits."""
+"""The other files that the report writes into the figures folder."""
 
 
 def without_runs(shown: Sequence[Shown]) -> str:

@@ -7,7 +7,7 @@ from typing import IO
 from cascadetta_lib.data.base import write_atomically
 
 MANIFEST = ".written-by-the-report"
-"""The file that names those of the last report, one per line."""
+"""The file that lists the files of the last report, one per line."""
 
 
 class ReportFolder:

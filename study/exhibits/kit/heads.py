@@ -12,7 +12,7 @@ from study.store import Run
 ENTROPIES = {
     "entropy_main": "entropy of z (nats)",
     "entropy_auxiliary": "entropy of a (nats)",
-    "agreement": "a and z name one class (share)",
+    "agreement": "a and z agree (share)",
 }
 HEADS = "z: output of the classifier θ_m; a: of θ_a."
 

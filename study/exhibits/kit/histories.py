@@ -35,7 +35,7 @@ OWNERS = {
     for name in ("erm", "ttt", "cascade", "cascade_no_auxiliary", "cascade_plus")
 }
 OWNERS |= dict.fromkeys(METHODS["cascade_plus"].objective_elsewhere.values(), "cascade_plus")
-"""Return the method that a pre-training is for. Its curve has that method's colour."""
+"""For each pre-training, the method that it is for, whose colour its curve has."""
 
 
 def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
@@ -47,7 +47,8 @@ def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
         Part(
             name,
             _curves_by_objective(histories),
-            f"{MEASURED} {reading(histories, PANELS)} Dashed: of no method's own.",
+            f"{MEASURED} {reading(histories, PANELS)} Dashed: a pre-training that is no method's "
+            "own.",
         ),
         Part(f"{name}-table", _kept_table(histories), f"In the epoch kept. {MEASURED}"),
     ]
@@ -129,7 +130,7 @@ def state_of_auxiliary(kept: pd.Series) -> str:
         return "–"
     if kept["entropy_of_mean_auxiliary"] < COLLAPSE_SHARE * np.log(classes):
         return "**collapsed**"
-    # Nearer to chance than to 1, being sure says little about the class.
+    # An agreement nearer to chance than to 1: then a sure a says little about the class.
     if agreement < (1 + 1 / classes) / 2:
         return "**does not agree with z**"
     return "held"

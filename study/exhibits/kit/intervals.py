@@ -17,7 +17,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 """Of every bootstrap."""
 LEAST_BATCHES = 10
-"""A bootstrap draws from at least so many batches of a domain."""
+"""With fewer batches of a domain there is no bootstrap interval."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
 def images_at(run: Run, positions: pd.Series) -> pd.Series:
     """Return which images come at these positions of a domain.
 
-    A long stream repeats its images. There an image is called by the position where it came first.
+    A long stream repeats its images. There an image's number is the position at which it came
+    first.
     """
     if run.request.checkpoint.dataset_kind == "cifar10_sample":
         return positions % DISTINCT
@@ -113,8 +114,8 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
     """E of `second` less E of `first` on the same networks and batches, with an interval over the
     test batches.
 
-    This is a paired block bootstrap. Blocks of consecutive batches, as long as the cube root of
-    their number, are drawn with replacement, since what a method has learned from one batch shows
+    This is a paired block bootstrap. Blocks of ∛n consecutive batches (n: a domain's batches) are
+    drawn with replacement, not single batches, because what a method learned from one batch shows
     in the next. All domains of images and of speech hold the same examples in one order, so the
     same blocks are drawn in each. Errors are first averaged over the common seeds, which share the
     test examples. The interval is conditional on these networks: it says nothing of others.
@@ -166,7 +167,7 @@ def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     """The 95 % interval of E in percent over the images of the stream.
 
     Batches that hold the same images are drawn together, in whatever domain, version or seed. The
-    limits are NaN if they are fewer than LEAST_BATCHES, or overlap in part.
+    limits are NaN if there are fewer than LEAST_BATCHES batches, or if batches overlap in part.
     """
     if any(run.request.order for run in frame["run"]):
         return math.nan, math.nan

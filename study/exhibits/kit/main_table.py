@@ -62,16 +62,16 @@ def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
     if with_a.empty:
         return "No method has θ_a."
     note = (
-        f"{HEADS} Of methods with θ_a, each on its own network. An a that is sure and agrees by "
-        f"chance tells nothing. {reading(with_a, ENTROPIES)}"
+        f"{HEADS} Only methods with θ_a, each on its own network. Where a is sure but agrees with "
+        f"z no more than by chance, it is of no use. {reading(with_a, ENTROPIES)}"
     )
     runs = list(with_a["run"])
     return Part(name, entropy_figure(runs), note, runs)
 
 
 def _draw_alarms(axes: Axes, rows: Sequence[pd.DataFrame]) -> bool:
-    """Mark the cells of a heat map of domains in which the alarm rings, for runs of each row; say
-    whether there are any.
+    """Put a × on each cell (a row's runs in a domain) in which the alarm rings in any run; return
+    whether there is one.
     """
     places = [
         (step + 0.5, row + 0.85)
@@ -84,8 +84,8 @@ def _draw_alarms(axes: Axes, rows: Sequence[pd.DataFrame]) -> bool:
 
 
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
-    """What each adapting method adds to AdaBN's online error in every domain, the mean over the
-    seeds of both.
+    """A heat map: the online error of each adapting method less AdaBN's, per domain, as a mean over
+    the seeds that both have.
     """
     domains = [domain.name for domain in frame["run"].iloc[0].request.stream]
     labels = by_label(frame)
@@ -124,8 +124,8 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     axes.set(title=title, ylabel="")
     name_domains(axes, domains, 0.5)
     note = (
-        "In the same domain, on the same seeds; blue is less. Colours reach from the least to the "
-        f"most, ±{number(end, 1)} points, and change slowly beyond ±{number(linear, 1)}."
+        "Error less AdaBN's in the same domain and on the same seeds; blue: less. The colours end "
+        f"at ±{number(end, 1)} points; beyond ±{number(linear, 1)} they change slowly."
     )
     if other:
         note += " *: on another network than AdaBN; the difference is the network's, too."

@@ -15,11 +15,12 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
 
 
 def places(half: float, most: int = 2) -> int:
-    """Return how many decimals a mean deserves that is uncertain by `half`.
+    """Return how many decimals to print of a mean whose uncertainty is `half`: so many that `half`
+    itself would show one digit, or two where its first digits are below 3.55 (the Particle Data
+    Group's rule).
 
-    half: half the width of an interval, or a standard deviation. Of it one digit is shown, and two
-    where it begins with 1, 2 or 3 (below 3.55, the Particle Data Group's rule), so 4.85 gives no
-    decimal, 3.4 gives one and 0.34 two. NaN or 0, which says nothing, gives `most`.
+    half: half the width of an interval, or a standard deviation: 4.85 gives no decimal, 3.4 gives
+    one and 0.34 two. NaN or 0, which says nothing, gives `most`.
     """
     if math.isnan(half) or half == 0:
         return most

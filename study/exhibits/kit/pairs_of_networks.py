@@ -9,7 +9,7 @@ NETWORKS = {"erm": "plainly trained", "meta": "meta-learned"}
 def networks_of(settings: Settings) -> list[str]:
     """The pre-trainings to compare.
 
-    A file that holds one network gives the same for every one, so it counts once.
+    A published file holds one network, whatever pre-training is asked for, so it is listed once.
     """
     if settings.image.weights.published:
         return ["meta"]

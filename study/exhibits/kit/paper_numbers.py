@@ -34,8 +34,8 @@ def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
 
     - where the paper has none,
     - where the data do not compare with the paper's (see `rendering.stand_in`), and
-    - where others trained the network and the run was on a sample of other images than the
-      official ones.
+    - where the network is a published one and the run's sample of CIFAR-10 is not of the official
+      images.
     """
     asked = run.request.checkpoint
     values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
@@ -69,8 +69,8 @@ def paper_error(dataset: str, method: str) -> float:
 
 
 def paper_main(run: Run) -> pd.DataFrame:
-    """Return the paper's E, A, F and errors by domain for a run's stream and batch size: method ×
-    column.
+    """Return the paper's numbers for a run's stream and batch size: a row per method; columns E, A,
+    F and the domains.
 
     The source is its main table where the severity is 5, tab:add-result below that, tab:text or
     tab:speech. The result is empty for a stream or a batch size that the paper does not have; in

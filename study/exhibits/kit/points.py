@@ -15,7 +15,7 @@ WITHOUT_META = {
     "meta": "meta",
 }
 PRIORS = (8, 16, 32, 64, 128)
-"""How many examples the source counts against the batch."""
+"""For the source prior: as how many examples the source's statistics count."""
 MANY_COPIES = ("cotta", "memo")
 """Methods whose many copies of each image take too long on a stream of many rounds."""
 TRAININGS = {

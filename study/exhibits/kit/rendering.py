@@ -1,5 +1,6 @@
-"""Tables, figures and sentences as HTML and Markdown, and what is said below an exhibit of the runs
-that made it. All that comes from names and files is escaped here."""
+"""Tables, figures and sentences as HTML and Markdown, and the paragraph below an exhibit about the
+runs that made it. All that comes from names and files is escaped here.
+"""
 
 import base64
 import html
@@ -58,8 +59,8 @@ _FRAMES: WeakKeyDictionary[Figure, Bbox] = WeakKeyDictionary()
 
 
 def png(figure: Figure, dpi: float | None = None) -> bytes:
-    """Return a figure as a PNG file, cut to what is drawn. It is laid out once, because that takes
-    as long as to draw it.
+    """Return a figure as a PNG file, cut to what is drawn. It is laid out only once, because laying
+    out takes as long as drawing.
 
     dpi: None is that of saved figures.
     """
@@ -137,7 +138,7 @@ def seeds_of(runs: Sequence[Run]) -> str:
 
 
 def order_of(request: RunRequest) -> str:
-    """What the order of the examples is called: `stored`, a harder one's name, or by its seed."""
+    """The name of the order of the examples: `stored`, `mixed`, `correlated`, …, or `seed 3's`."""
     if request.order is None and request.order_seed is not None:
         return f"seed {request.order_seed}'s"
     return request.order or "stored"
@@ -154,8 +155,8 @@ def network_of(run: Run) -> str:
 
 
 def provenance(runs: Sequence[Run]) -> str:
-    """What made these runs, in one paragraph, and whether they are on the paper's data. The same
-    data have one name.
+    """One paragraph: what made these runs, and whether their data are the paper's. Data with one
+    fingerprint are named once.
     """
     told = pd.DataFrame([run.provenance for run in runs]).map(str)
     told["data_source"] = told.groupby("fingerprint")["data_source"].transform("first")
@@ -194,10 +195,8 @@ def provenance(runs: Sequence[Run]) -> str:
 
 
 def stand_in(run: Run) -> bool:
-    """Return whether a run is on data that stand in for the paper's, so that its numbers do not
-    compare.
-
-    So are embedded data, and images of one's own.
+    """Return whether a run is on other data than the paper's (embedded data, or somebody's own), so
+    that its numbers must not stand beside the paper's.
     """
     dataset = DATASETS[run.request.checkpoint.dataset_kind]
     return not dataset.real or dataset.own

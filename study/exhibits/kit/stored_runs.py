@@ -39,9 +39,9 @@ def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 class Runs:
     """The stored runs of one dataset that a profile asks for, whichever profile made them.
 
-    All of them have the same data, and all of a method have the same code. The data are those that
-    were asked for last, or else the newest run's. The code is today's where such a run is stored,
-    or else the newest run's. `aside` says which runs this leaves out.
+    Only runs on one state of the data and, per method, of one state of the code. Data: those noted
+    last in the store, else those of the newest run. Code: today's if one such run is stored, else
+    that of the newest run. `aside` says which runs this leaves out.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class Runs:
         modality: Modality = "image",
         dataset_name: DatasetName | None = None,
     ) -> None:
-        settings = settings.model_copy(update={"device": "cpu"})  # The runs' own need not be here.
+        # The device on which the runs were made need not be on this machine.
+        settings = settings.model_copy(update={"device": "cpu"})
         if dataset_name is not None:
             settings = settings.vary(modality, {"dataset": str(dataset_name)})
         self.settings = settings
@@ -83,7 +84,7 @@ class Runs:
 
         label, method, variant, objective, seed.
         network: the same for runs on the same weights.
-        current: whether today's code of its method made the run.
+        current: whether today's code made the run (see `is_current`).
         every name that a point changes.
         the METRICS: NaN where one was not measured.
         run: the run itself.
@@ -137,8 +138,8 @@ class Runs:
         return [f"Partial: {told}, such as {', '.join(first)}."]
 
     def aside(self, points: Sequence[Point]) -> list[str]:
-        """Return lines that say which runs of these points are not shown, and whose code is not
-        today's.
+        """Return warnings: which stored runs of these points are left out, and which of those shown
+        were made by an earlier code.
         """
         asked = {
             request.with_transfer
@@ -153,8 +154,8 @@ class Runs:
         if shown and other_data:
             fingerprints = ", ".join(sorted({fingerprint for fingerprint, _ in other_data}))
             lines.append(
-                f"**Several data stand under the name {self.dataset_name}:** {left_out} runs on "
-                f"others ({fingerprints}) are stored and not shown. Shown are those on "
+                f"**The data called {self.dataset_name} have changed:** {left_out} stored runs are "
+                f"on another state ({fingerprints}) and are not shown. Shown are those on "
                 f"{shown[0].provenance.fingerprint}."
             )
         of_data = [run for run in found if _data(run) not in other_data]
@@ -171,7 +172,10 @@ class Runs:
         old = {run.method for run in shown if code(run) is not None and not self.is_current(run)}
         if old:
             names = ", ".join(sorted(METHODS[method].label for method in old))
-            lines.append(f"Made by an earlier state of the method's file than today's: {names}.")
+            lines.append(
+                "Made by an earlier state of the code (method, evaluator, data or training) than "
+                f"today's: {names}."
+            )
         return lines
 
     def history(self, run: Run) -> pd.DataFrame | None:
@@ -202,7 +206,9 @@ class Runs:
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
     def is_current(self, run: Run) -> bool:
-        """Say whether today's code of the method made a run. The code is hashed once per method."""
+        """Say whether today's code made a run: its method, the evaluator, the data and, for a
+        network that was trained here, the training. It is hashed once per method.
+        """
         kind = _coded(run)
         if kind not in self._codes:
             known = run.method in set(METHODS)
@@ -305,7 +311,9 @@ def code(run: Run) -> str | None:
 
 
 def _coded(run: Run) -> tuple[str, bool]:
-    """Return what has a code of its own: a method, and whether its network was trained here."""
+    """Return what a code hash depends on besides the modality: the method, and whether the code of
+    the training counts.
+    """
     return run.method, run.request.checkpoint.weights == "train"
 
 

@@ -109,7 +109,7 @@ EACH_SEED = {"agreement", "entropy_auxiliary", "entropy_of_mean_auxiliary"}
 def line_over(column: str) -> dict[str, Any]:
     """Say how seaborn draws several seeds: as a band, or a line per seed.
 
-    Lines are for where one network can be at one end of the range and the next at the other.
+    A line per seed where the seeds differ so much that a band would mislead.
     """
     if column in EACH_SEED:
         return {"units": "seed", "estimator": None, "lw": 0.8}
@@ -142,7 +142,7 @@ def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
 def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
     """A line for each label of a tidy table with the columns label, method, objective and seed.
 
-    By learning rate, a method that has none is a dotted level.
+    Where x is the learning rate, a method that does not learn is a dotted horizontal line.
     """
     for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
@@ -156,12 +156,12 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
 
 
 NEAR = 2.5
-"""A level further above the data than so many times their largest value is told, not drawn."""
+"""A level of more than so many times the largest value drawn is written as text, not drawn."""
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
-    """Show what a head that knows nothing has of an entropy or an agreement: a dotted line, or a
-    word above the panel where the values are so small that the line would press them together.
+    """Mark the entropy, or the agreement, of a head that knows nothing: by a dotted line, or as
+    text where the line would squeeze the curves.
     """
     if not column.startswith("entropy") and column != "agreement":
         return
@@ -204,7 +204,7 @@ def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
     ticks = {}
     for name, group in groupby(enumerate(names), key=lambda pair: pair[1]):
         places = [place for place, _ in group]
-        # The first word of a corruption is its own, and shorter than the whole name.
+        # A corruption's first word is unique and short.
         ticks[first + sum(places) / len(places)] = name.split("_")[0] if name in SHORT else name
     axes.set_xticks(
         list(ticks), list(ticks.values()), rotation=90 if len(ticks) > 6 else 0, fontsize=8
@@ -235,7 +235,7 @@ def picture_grid(
     for line, (name, row) in zip(grid, rows.items(), strict=True):
         for axes, picture in zip(line, row, strict=True):
             image = picture.cpu().permute(1, 2, 0).squeeze(-1)
-            # Matplotlib takes the limits and the colours for what has one channel alone.
+            # Matplotlib ignores vmin, vmax and cmap for images with three channels.
             axes.imshow(
                 image,
                 vmin=-80,

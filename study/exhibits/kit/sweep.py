@@ -43,7 +43,8 @@ def sweep_figure(
 ) -> Part | str:
     """Draw metrics by the setting `over`, and beside them E less that of the label `reference`.
 
-    The difference shows what is small. A value over other seeds than the rest is not drawn.
+    The second panel shows differences too small for the first. A value over other seeds than the
+    rest is not drawn.
     """
     axis = over.replace("_", " ")
     compared = comparable(frame, ("label", over))

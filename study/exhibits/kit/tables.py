@@ -102,7 +102,8 @@ def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
 
 
 def _best_in_bold(column: pd.Series, apart: pd.Series | None = None) -> pd.Series:
-    """Numbers as text with one decimal; the most of A and F, the least of all else in bold.
+    """Numbers as text with one decimal; in bold the largest of A and F, and the smallest of any
+    other column.
 
     apart: which rows are not to be compared; they are marked with † and are never in bold.
     """
@@ -122,8 +123,9 @@ def _best_in_bold(column: pd.Series, apart: pd.Series | None = None) -> pd.Serie
 
 
 def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Rows of ours over the paper's of the same name, as text; `source` is a second index, columns
-    are ours.
+    """Each of our rows with the paper's of the same name below it, if there is one, as text.
+
+    The index is (method, source); the columns are ours.
     """
     theirs = paper.map(lambda value: value if isinstance(value, str) else number(value))
     theirs = theirs.rename(columns=str)
@@ -156,16 +158,18 @@ def differences(
         return []
     note = (
         "On the same seeds and batches. Over seeds: Student; over test batches: block "
-        "bootstrap, given the networks. Undecided: 0 is inside the interval over seeds or, of one "
-        "network, over test batches."
+        "bootstrap, given the networks. Undecided: 0 is inside the interval over seeds (with one "
+        "network: over test batches)."
     )
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference")
     return [Part(name, table, note)]
 
 
 def errs(difference: Estimate) -> str:
-    """Say whether the first of a difference errs more or less; undecided where 0 is inside the
-    interval, a dash where there is none.
+    """Say whether the one that is named first in "A − B" errs more or less.
+
+    difference: A's E less B's. Undecided where 0 is inside the interval, a dash where there is
+    none.
     """
     if math.isnan(difference.low):
         return "–"

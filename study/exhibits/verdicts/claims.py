@@ -22,7 +22,7 @@ class Reading:
 
     name: what sets it apart from the claim's other readings; empty where it is the only one.
     exhibit: the one by whose runs it is judged.
-    value: a metric of runs.METRICS or a name of evidence.VALUES.
+    value: a metric of stored_runs.METRICS or a name of evidence.VALUES.
     labels, rivals, settings: the statistic has a part for each label and each setting, such as
         severities 1 to 5. Where there are rivals it has a part for each rival: by how much the
         label is better.
