@@ -1,15 +1,18 @@
 """Networks of a profile, trained side by side by study/tools/train.py."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
-from conftest import same
+from conftest import PATIENCE, same, wait_for
 
 from study.settings import load_profile
 from study.study import Study
 from study.tools.train import main
+from study.workflow.refusal import STOPPED
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {
@@ -64,3 +67,51 @@ def test_what_cannot_be_trained_is_refused_at_once(
         main(["quick", *arguments])
     assert stopped.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def command(folder: Path, **changes: object) -> list[str]:
+    pairs = [f"{name}={value}" for name, value in (SMALL | changes).items()]
+    pairs.append(f"results_folder={folder}")
+    tool = str(ROOT / "study" / "tools" / "train.py")
+    return [sys.executable, tool, "quick", "--processes", "1", "--set", *pairs]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_with_the_tool_its_trainings_end_too_and_the_next_start_goes_on(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    endless = command(tmp_path, image_training_epochs=100_000)
+    tool = psutil.Popen(
+        endless,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever runs the tests in the background of a shell has them ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    locks = tmp_path / "checkpoints"
+    wait_for(lambda: list(locks.glob("*.lock")), "a training")
+    children = tool.children(recursive=True)
+    try:
+        tool.send_signal(number)
+        _, alive = psutil.wait_procs(children, timeout=30)
+        assert alive == [], "a training goes on for nobody"
+        _, told = tool.communicate(timeout=PATIENCE)
+    finally:
+        for process in [tool, *children]:
+            if process.is_running():
+                process.kill()
+    if number == signal.SIGINT:
+        assert tool.returncode == STOPPED and "the same command goes on" in told
+        assert "Traceback" not in told
+    else:
+        assert tool.returncode == -number
+    assert len(list(locks.glob("*.lock"))) == 1, "no other network was begun"
+
+
+def test_after_one_that_fails_no_other_is_begun(tmp_path: Path) -> None:
+    failing = command(tmp_path, image_training_learning_rate=1e11, seeds=list(range(6)))
+    done = subprocess.run(failing, capture_output=True, text=True)
+    assert done.returncode == 1 and "not finite" in done.stderr, done.stderr
+    begun = {path.stem for path in (tmp_path / "checkpoints").iterdir()}
+    assert len(begun) == 1, "of twelve"

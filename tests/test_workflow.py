@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import psutil
 import pytest
 import yaml
 from conftest import PATIENCE, wait_for
@@ -248,9 +249,10 @@ def command_line(notebooks: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-c", code, str(notebooks), *arguments]
 
 
-def start(study: Study) -> subprocess.Popen[str]:
+def start(study: Study, *arguments: str) -> subprocess.Popen[str]:
+    given = [*arguments, "--set", f"results_folder={study.folder}/results"]
     return subprocess.Popen(
-        command_line(study.notebooks, "--set", f"results_folder={study.folder}/results"),
+        command_line(study.notebooks, *given),
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -293,6 +295,29 @@ def test_a_stopped_run_leaves_nothing_half_made_and_the_next_goes_on(
     assert left == ["01_pretrain-seed0.html", "01_pretrain-seed0.ipynb"]
     with pytest.raises(ProcessLookupError):
         os.kill(int(running.read_text()), 0)  # the kernel of the run that was stopped is gone
+
+
+def test_on_a_cluster_too_no_job_is_begun_after_a_kill(study: Study, tmp_path: Path) -> None:
+    """A cluster's jobs do not watch run.py, so Snakemake has to."""
+    study.notebooks = tmp_path / "notes"
+    study.notebooks.mkdir()
+    goes_on = tmp_path / "goes on"
+    wait = f"import pathlib, time; place = pathlib.Path({str(tmp_path)!r})"
+    wait += "; (place / f'begun-{seed}').touch()"
+    wait += "\nwhile not (place / 'goes on').exists():\n    time.sleep(0.2)"
+    write_notebook(study.notebooks / "01_pretrain.ipynb", "seed = 0", wait)
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "config.yaml").write_text("executor: local\ncores: 1\n")
+    process = start(study, "--cluster", str(tmp_path / "cluster"), "--seeds", "0,1,2")
+    try:
+        wait_for(lambda: list(tmp_path.glob("begun-*")), "the notebook")
+        family = psutil.Process(process.pid).children(recursive=True)
+    finally:
+        process.kill()
+        goes_on.touch()
+    _, alive = psutil.wait_procs(family, timeout=PATIENCE)
+    assert alive == [] and len(list(tmp_path.glob("begun-*"))) == 1
+    process.communicate()
 
 
 def test_a_kernel_that_dies_is_told(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 import nbformat
 
 import cascadetta_lib
+from study.workflow.command import main as run_study
 from study.workflow.pages import read, without_paths
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,18 +118,18 @@ def main() -> int:
     parser.add_argument("--into", type=Path, default=ROOT / "build" / "site", help="a folder")
     parser.add_argument("--sources", action="store_true", help="notebooks without results")
     asked = parser.parse_args()
+    into = asked.into.resolve()
     if importlib.util.find_spec("sphinx") is None:
         parser.error("Sphinx is missing: pip install -e '.[docs]', or ./run_all.sh site")
     if not asked.sources:
-        command = [sys.executable, "-P", "-m", "study.workflow", "--profile", asked.profile]
-        ran = subprocess.run(command, cwd=ROOT).returncode
+        ran = run_study(["--profile", asked.profile])
         if ran:
             return ran
     notebooks = ROOT / "results" / asked.profile / "notebooks"
-    stage(asked.into / "source", Path("/nowhere") if asked.sources else notebooks)
-    status = build(asked.into / "source", asked.into / "html")
+    stage(into / "source", Path("/nowhere") if asked.sources else notebooks)
+    status = build(into / "source", into / "html")
     if status == 0:
-        print(f"site: {asked.into / 'html' / 'index.html'}")
+        print(f"site: {into / 'html' / 'index.html'}")
     return status
 
 

@@ -7,9 +7,11 @@ each has one thread. What is trained already stays, and a training that was stop
 
 import argparse
 import multiprocessing
+import os
 import sys
+import threading
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ from cascadetta_lib.training.objectives import OBJECTIVES
 from study.settings import SettingsError, load_profile
 from study.study import Study
 from study.workflow.configuration import from_folder
+from study.workflow.refusal import STOPPED
 from study.yaml12 import parse_yaml
 
 
@@ -54,22 +57,46 @@ def train(profile: str, values: dict[str, Any], job: Job) -> float:
     return 100 * float(history["held_out_accuracy"].max())
 
 
+def end_with_starter() -> None:
+    """Let this process end at once when the one that started it is gone, however it was ended.
+
+    A process of a pool would train its network to the end, for nobody, and keep the next start from
+    it. What it has trained so far is stored, as after any kill.
+    """
+    starter = multiprocessing.parent_process()
+    assert starter is not None, "only a process that another one started can call this"
+
+    def watch() -> None:
+        starter.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def train_all(profile: str, values: dict[str, Any], jobs: Sequence[Job], processes: int) -> None:
     """Train networks in a pool of processes, and print a line as each is there.
 
-    If one fails, those that have begun end before its error is raised; no other is begun.
+    If one fails, those that have begun end before its error is raised; no other is begun. Where
+    this process is interrupted or killed, all end at once.
     """
     # A forked process cannot use CUDA.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        running = {pool.submit(train, profile, values, job): job for job in jobs}
+    left = list(jobs)
+    running: dict[Future[float], Job] = {}
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_starter) as pool:
         try:
-            for done in as_completed(running):
-                objective, seed = running[done]
-                line = f"{objective}, seed {seed}: {done.result():.2f} % of held-out examples right"
-                print(line, flush=True)
-        except Exception:
-            pool.shutdown(wait=False, cancel_futures=True)
+            while left or running:
+                # No more than can run: the pool begins all that it has, whatever comes between.
+                while left and len(running) < processes:
+                    job = left.pop(0)
+                    running[pool.submit(train, profile, values, job)] = job
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    objective, seed = running.pop(done)
+                    found = f"{done.result():.2f} % of held-out examples right"
+                    print(f"{objective}, seed {seed}: {found}", flush=True)
+        except KeyboardInterrupt:
+            for process in multiprocessing.active_children():
+                process.terminate()
             raise
 
 
@@ -97,7 +124,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (SettingsError, DataMissing, ValueError) as error:
         parser.exit(2, f"train.py: {error}\n")
     print(f"{len(jobs)} networks, {asked.processes} at a time, into {study.store.folder}")
-    train_all(asked.profile, values, jobs, asked.processes)
+    try:
+        train_all(asked.profile, values, jobs, asked.processes)
+    except KeyboardInterrupt:
+        parser.exit(STOPPED, "train.py: stopped; the same command goes on from here\n")
 
 
 if __name__ == "__main__":

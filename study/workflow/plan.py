@@ -185,7 +185,7 @@ def outdated_reports(jobs: Mapping[str, Job], folder: Path, runs: Path) -> set[s
 def write_plan(
     settings: Settings, jobs: Mapping[str, Job], folder: Path, data: Mapping[str, str]
 ) -> list[str]:
-    """Write the plan, and return the command that runs it.
+    """Write the plan, and return the arguments of the Snakemake that runs it.
 
     profile.yaml is the resolved profile, which the notebooks name. plan.json has the jobs, which
     the Snakefile reads. A job is done again if what identifies its dataset in `data` has changed.
@@ -219,22 +219,23 @@ def write_plan(
     write_atomically(plan, lambda file: file.write(json.dumps(content, indent=1).encode()))
     snakefile = ROOT / "study" / "workflow" / "Snakefile"
     return [
-        *(sys.executable, "-m", "snakemake", "--snakefile", str(snakefile), "--nolock"),
+        *("--snakefile", str(snakefile), "--nolock"),
         *("--directory", str(folder), "--configfile", str(plan)),
         *("--rerun-incomplete", "--rerun-triggers", "mtime", "params"),
     ]
 
 
-def unfinished(command: list[str], jobs: Iterable[str], folder: Path) -> list[str]:
+def unfinished(arguments: list[str], jobs: Iterable[str], folder: Path) -> list[str]:
     """Return the jobs that would run, according to Snakemake. `--dry-run` lists them as to do.
 
-    folder: the results of the profile. Where none of the notebooks is there, all jobs would run,
-    and Snakemake, which takes a second, is not asked.
+    arguments: Snakemake's. folder: the results of the profile. Where none of the notebooks is
+    there, all jobs would run, and Snakemake, which takes a second, is not asked.
     """
     names = list(jobs)
     if not any((folder / "notebooks" / f"{name}.ipynb").exists() for name in names):
         return names
-    listed = subprocess.run([*command, "--dry-run", "--summary"], capture_output=True, text=True)
+    command = [sys.executable, "-m", "snakemake", *arguments, "--dry-run", "--summary"]
+    listed = subprocess.run(command, capture_output=True, text=True)
     if listed.returncode:
         raise Refusal(f"Snakemake failed\n{listed.stderr}{listed.stdout}", FAILED)
     done = [

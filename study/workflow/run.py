@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
 """Names of environment variables that a cluster's jobs do not inherit."""
 PATIENCE = 20
 """Seconds for the processes of a killed run to notice it and end."""
+WATCHED = Path(__file__).with_name("watched.py")
+"""Runs a module that must not outlive this process."""
 
 
 def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
@@ -102,7 +105,7 @@ def run_snakemake(
         process = subprocess.Popen(
             command,
             env=variables,
-            stdin=subprocess.PIPE,  # its end tells the jobs that this process is gone
+            stdin=subprocess.PIPE,  # its end tells it and its jobs that this process is gone
             stderr=chatter if log else None,
             # Ctrl-C comes here alone, and one place decides how all of it ends
             start_new_session=True,
@@ -114,7 +117,6 @@ def run_snakemake(
             for number in stops:
                 signal.signal(number, signal.SIG_IGN)  # it is being stopped already
             process.stdin.close()  # type: ignore[union-attr]
-            process.send_signal(signal.SIGINT)
             process.wait()
             raise
 
@@ -219,7 +221,8 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
         return
     where = place(options, settings, caller)
     data = check_data(settings, {axis for job in jobs.values() for axis in job.axes})
-    command = [*write_plan(settings, jobs, folder, data), *again]
+    arguments = [*write_plan(settings, jobs, folder, data), *again]
+    command = [sys.executable, "-P", str(WATCHED), "snakemake", *arguments]
     for output in outputs:  # what failed or killed executions left
         output.with_suffix(PARTIAL).unlink(missing_ok=True)
         output.with_suffix(FAILURE).unlink(missing_ok=True)

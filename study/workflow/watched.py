@@ -1,0 +1,26 @@
+"""A module of Python that is interrupted when the process that started it is gone.
+
+watched.py MODULE ARGUMENTS     as `python -m MODULE ARGUMENTS`
+
+The starter holds the other end of the standard input and never writes to it. Snakemake does not
+look after its starter: it would go on to submit jobs after run.py was killed. An interrupted
+Snakemake cancels a cluster's jobs, and lets its own end.
+"""
+
+import os
+import runpy
+import signal
+import sys
+import threading
+
+
+def interrupt_without_starter() -> None:
+    """Wait for the end of the standard input, then do as Ctrl-C does."""
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=interrupt_without_starter, daemon=True).start()
+    sys.argv = sys.argv[1:]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
