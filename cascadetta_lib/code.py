@@ -56,11 +56,11 @@ def files_of(modules: Iterable[str]) -> set[Path]:
         if path.stem == "__init__":
             files |= {file for file in path.parent.iterdir() if file.suffix in DATA_FILES}
         package = name if path.stem == "__init__" else name.rpartition(".")[0]
-        waiting += _imports_of(path, package, *_state_of(path))
+        waiting += _imports_of(path, package, *state_of(path))
     return files
 
 
-def _state_of(path: Path) -> tuple[int, int, int]:
+def state_of(path: Path) -> tuple[int, int, int]:
     """Return what tells a file that has changed since it was read by this process."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -114,12 +114,22 @@ def class_hash(kind: type) -> str:
     """Hash a class that has no file, with the functions, classes and values of its module it uses.
 
     The same text gives the same hash in another process. Plain values, lists, dictionaries, arrays,
-    tensors, modules of torch, partial functions and objects of the cells' own classes count by
-    their contents, and what comes from a file of the user's own by that file. Of any other object
-    only its class counts.
+    tensors, modules of torch, partial and cached functions, bound methods and objects of the cells'
+    own classes count by their contents, and what comes from a file of the user's own by that file.
+    Any other object counts by its class, and by its `repr` where that names no place in memory.
     """
     digest = hashlib.sha256()
     _add_object(digest, kind, kind.__module__, {})
+    return digest.hexdigest()[:16]
+
+
+def value_hash(value: object, module: str) -> str:
+    """Hash a value by its contents in the manner of class_hash.
+
+    module: the module whose functions and classes count by their own text.
+    """
+    digest = hashlib.sha256()
+    _add_object(digest, value, module, {})
     return digest.hexdigest()[:16]
 
 
@@ -139,7 +149,7 @@ def _file_of(name: str) -> Path | None:
 
 def file_hash(path: Path) -> str:
     """Hash one file: of Python its syntax tree without docstrings, of any other its bytes."""
-    return _hash_file(path, *_state_of(path))
+    return _hash_file(path, *state_of(path))
 
 
 def _hash_files(paths: tuple[Path, ...]) -> str:
@@ -210,6 +220,10 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
         return
     if getattr(value, "__module__", None) != module:
         digest.update(f"{getattr(value, '__qualname__', type(value).__qualname__)};".encode())
+        if not isinstance(value, type | types.ModuleType):
+            text = repr(value)
+            if " at 0x" not in text:  # A place in memory is another one in each process.
+                digest.update(f"{text};".encode())
         source = value.__name__ if isinstance(value, types.ModuleType) else _module_of(value)
         if source.partition(".")[0] != PACKAGE and _counts(source):
             digest.update(code_hash([source]).encode())
@@ -224,7 +238,11 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
                 _add_object(digest, member, module, seen)
     if isinstance(value, types.FunctionType):
         _add_code(digest, value.__code__)
-        digest.update(repr((value.__defaults__, value.__kwdefaults__)).encode())
+        defaults = (value.__defaults__, value.__kwdefaults__)
+        if _is_plain_tuple(value.__defaults__ or ()) and not value.__kwdefaults__:
+            digest.update(repr(defaults).encode())
+        else:  # The text of an array has gaps, and that of a function its place in memory.
+            _add_object(digest, defaults, module, seen)
         for name in sorted(_names_in(value.__code__)):
             if name in value.__globals__:
                 digest.update(f"{name}=".encode())
@@ -236,8 +254,11 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
 
 
 def _is_plain_tuple(value: object) -> bool:
-    plain = (bool, int, float, str, bytes, tuple, type(None))
-    return isinstance(value, tuple) and all(isinstance(part, plain) for part in value)
+    """Say whether a tuple holds nothing but plain values, also in tuples."""
+    plain = (bool, int, float, str, bytes, type(None))
+    return isinstance(value, tuple) and all(
+        isinstance(part, plain) or _is_plain_tuple(part) for part in value
+    )
 
 
 def _module_of(value: object) -> str:
@@ -261,7 +282,9 @@ def _parts_of(value: object, module: str) -> Sequence[object]:
     if isinstance(value, torch.Tensor):
         held = value.detach().cpu().reshape(-1).contiguous().view(torch.uint8)
         return [str(value.dtype), str(tuple(value.shape)), held.numpy().tobytes()]
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        return [str(value.shape), value.tolist()]
+    if isinstance(value, np.ndarray | np.generic):
         return [str(value.dtype), str(value.shape), value.tobytes()]
     if isinstance(value, dict):
         return [part for pair in value.items() for part in pair] or ["empty"]
@@ -271,6 +294,10 @@ def _parts_of(value: object, module: str) -> Sequence[object]:
         return list(value) or ["empty"]
     if isinstance(value, functools.partial):
         return [value.func, value.args, value.keywords]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if not isinstance(value, types.FunctionType | type) and hasattr(value, "__wrapped__"):
+        return [value.__wrapped__]  # as functools.cache leaves it
     if isinstance(value, torch.nn.Module):
         options = [_options_of(part) for part in value.modules()]
         return [repr(value), options, dict(value.state_dict())]

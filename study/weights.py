@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import nn
 
-from cascadetta_lib.code import class_hash, code_hash
+from cascadetta_lib.code import class_hash, code_hash, value_hash
 from cascadetta_lib.data.base import Dataset, Modality, fingerprint
 from cascadetta_lib.data.images import SCALINGS, ImageDataset
 from cascadetta_lib.data.streams import Domain
@@ -55,6 +55,9 @@ KNOWN_IMAGES = 64
 """Clean test images that tell a published network from others of its shape."""
 MOST_ERRORS_OF_STANDARD = 0.15
 """RobustBench's Standard errs on 5.22 % of all; of 64 on more than 15 % with probability 0.002."""
+OTHER_ORIGINS = ("train", "shipped", *PUBLISHED)
+"""What a network of the caller's is not called: tables would take it for one of these."""
+SIMPLE = (bool, int, float, str, tuple, type(None))
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
 FITTED = ("vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
 SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {
@@ -158,7 +161,9 @@ def find(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> B
     table = path.with_suffix(".csv")
     try:
         if (history := pd.read_csv(table) if table.exists() else None) is not None:
-            history[["epoch", "held_out_accuracy"]].astype(float)
+            accuracies = history[["epoch", "held_out_accuracy"]].astype(float)["held_out_accuracy"]
+            if not accuracies.between(0, 1).all():
+                raise ValueError("held_out_accuracy has values outside 0…1")
     except (ValueError, KeyError) as error:
         raise NetworkError(f"{table} is no table of epochs: {error}") from None
     return Brought(
@@ -334,13 +339,27 @@ def _clean_errors(
 def bring(model: nn.Module, name: str) -> Brought:
     """Take a module of the caller's as a network of the study.
 
-    Its key is a hash of its weights and buffers, of its text, `repr(model)`, of the plain
-    attributes of its modules, and of the code of classes that torch does not define. Where two
-    modules differ in none of these, but in a list that `forward` reads, say, give them two names.
+    Its key is a hash of its weights and buffers, of its text, `repr(model)`, of the attributes of
+    its modules, and of the code of classes that torch does not define. Attributes count by their
+    contents as class_hash says, so of an object of an unknown class only that class counts: where
+    two modules differ in such an object alone, give them two names.
+
+    Raises NetworkError for a name that is empty, or that of another kind of networks.
     """
+    kind = name.partition(":")[0].strip()
+    if not kind or kind in OTHER_ORIGINS:
+        raise NetworkError(
+            f"name = {name!r}: allowed is one that tells your network from those that are "
+            f"called {', '.join(OTHER_ORIGINS)}"
+        )
     digest = hashlib.sha256(repr(model).encode())
     for key, module in model.named_modules():
         digest.update(f"{key} {_attributes(module)} {_code_of_class(type(module))}".encode())
+        if held := _held_by(module):
+            digest.update(value_hash(held, type(module).__module__).encode())
+        for hook in _hooks_of(module):
+            own = getattr(hook, "__module__", None) or type(hook).__module__
+            digest.update(value_hash(hook, own).encode())
     for key, value in [*model.state_dict().items(), *model.named_buffers()]:
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
         digest.update(
@@ -354,12 +373,31 @@ def bring(model: nn.Module, name: str) -> Brought:
 def _attributes(module: nn.Module) -> list[tuple[str, object]]:
     """Return the plain attributes of a module by name, without those that every module has."""
     usual = vars(nn.Module())
-    plain = (bool, int, float, str, tuple, type(None))
     return sorted(
         (name, value)
         for name, value in vars(module).items()
-        if name not in usual and isinstance(value, plain)
+        if name not in usual and isinstance(value, SIMPLE)
     )
+
+
+def _held_by(module: nn.Module) -> dict[str, object]:
+    """Return the other attributes of a module, such as lists.
+
+    Those of torch's own modules follow from their parameters and their `repr`.
+    """
+    if not _code_of_class(type(module)):
+        return {}
+    usual = vars(nn.Module())
+    return {
+        name: value
+        for name, value in sorted(vars(module).items())
+        if name not in usual and not isinstance(value, SIMPLE)
+    }
+
+
+def _hooks_of(module: nn.Module) -> list[object]:
+    """Return what runs before and after the module, and can change what goes in and comes out."""
+    return [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
 
 
 def _code_of_class(kind: type) -> str:

@@ -142,6 +142,19 @@ ATTACKS: dict[str, tuple[Callable[[World], object], bool]] = {
         lambda world: world.network.get_buffer("shift").fill_(0.5),
         True,
     ),
+    "a list of the network": (lambda world: setattr(world.network, "steps", [1, 2]), True),
+    "an array of the network": (lambda world: setattr(world.network, "scale", np.ones(3)), True),
+    "a dtype of the network": (lambda world: setattr(world.network, "kind", torch.float64), True),
+    "a hook of the network": (
+        lambda world: world.network.register_forward_hook(lambda module, inputs, z: 2 * z),
+        True,
+    ),
+    "a hook of a part of the network": (
+        lambda world: world.network.get_submodule("1").register_forward_hook(
+            lambda module, inputs, x: 2 * x
+        ),
+        True,
+    ),
     "the network built again": (lambda world: setattr(world, "network", Plain()), False),
     "a line of the method": (
         lambda world: world.write(world.method, "factor = RATE", "factor = 2 * RATE"),
@@ -249,6 +262,8 @@ def test_a_run_that_is_removed_and_made_again_is_shown_anew(world: World) -> Non
 
 CELL = """
 import functools
+import re
+import numpy
 import torch
 from cascadetta_lib.methods.tent import Tent
 FACTOR = 2
@@ -263,6 +278,8 @@ LAYER.bias.data.fill_(0.0)
 class Part:
     def __init__(self, size):
         self.size = size
+    def count(self):
+        return self.size
 PART = Part(3)
 def power(x, exponent):
     return x ** exponent
@@ -272,12 +289,23 @@ def scaled_by(number):
         return number * x
     return scale
 SCALE = scaled_by(2)
+@functools.cache
+def steps_of(rate):
+    return 3 * rate
+TABLE = numpy.arange(5000)
+def at(index, table=TABLE):
+    return table[index]
+COUNT = PART.count
+KIND = torch.float32
+MIXED = numpy.array([{"a": 1}, None], dtype=object)
+NAME = re.compile("a+")
 def helper(x):
     return FACTOR * x
 class Mine(Tent):
     label = "Mine"
     def adapted_loss(self, x):
         LAYER, SCORE, WEIGHTS, PART, SQUARE, SCALE, LEVELS, CLASSES
+        steps_of, at, COUNT, KIND, MIXED, NAME
         return helper(x) * RATES[0]
     steps = [1, 2]
 """
@@ -300,6 +328,16 @@ CELLS: dict[str, tuple[str, str, bool]] = {
     "an argument that is fixed": ("exponent=2", "exponent=3", True),
     "what a function encloses": ("scaled_by(2)", "scaled_by(3)", True),
     "a list of the class": ("steps = [1, 2]", "steps = [1, 3]", True),
+    "a function that keeps its results": ("3 * rate", "4 * rate", True),
+    "the middle of a long array as a default": (
+        "(5000)\n",
+        "(5000)\nTABLE[2500] = 0\n",
+        True,
+    ),
+    "the object of a bound method": ("COUNT = PART.count", "COUNT = Part(5).count", True),
+    "a dtype of the cell": ("KIND = torch.float32", "KIND = torch.float64", True),
+    "an array of objects": ('{"a": 1}', '{"a": 2}', True),
+    "a pattern": ('"a+"', '"a*"', True),
     "a value that the method does not use": ("FACTOR = 2", "FACTOR = 2\nOTHER = 3", False),
 }
 
