@@ -12,6 +12,7 @@ import pooch
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.code import state_of
 from cascadetta_lib.models import Cascade, ImageNetwork, build_network, normalized
 from cascadetta_lib.models.backbones import WideResNet
 
@@ -45,7 +46,8 @@ class NetworkError(ValueError):
 
 
 @lru_cache
-def _sha256(path: Path, size: int, changed: int) -> str:
+def _sha256(path: Path, *state: int) -> str:
+    """Hash a file; its state only says when to read it again."""
     return pooch.file_hash(str(path))
 
 
@@ -63,8 +65,7 @@ def check_file(kind: str, path: Path, objective: str) -> str:
         raise NetworkError(
             f"{path} is a web page, not weights: download the file again, in a browser"
         )
-    stat = path.stat()
-    found = _sha256(path, stat.st_size, stat.st_mtime_ns)
+    found = _sha256(path, *state_of(path))
     if found != KNOWN_SHA256.get(kind, found):
         raise NetworkError(f"{path} has SHA-256 {found}, so it is not {SOURCES[kind]}")
     if objective not in SERVES_AS:
@@ -82,7 +83,7 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
     """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)[key]
-        return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+        return {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
     except (
         Exception
     ) as error:  # torch raises a dozen kinds, and its own messages advise to load the file unsafely
@@ -134,6 +135,9 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> No
         ) from None
     if broken := [name for name, value in model.state_dict().items() if not value.isfinite().all()]:
         raise NetworkError(f"{path} holds values in {broken[0]} that are no finite numbers")
+    for name, value in model.state_dict().items():
+        if name.endswith("running_var") and (value < 0).any():
+            raise NetworkError(f"{path} holds variances below 0 in {name}")
 
 
 def _renamed(state: Mapping[str, Tensor], parts: Mapping[str, str]) -> dict[str, Tensor]:

@@ -168,8 +168,13 @@ def check_data(context: Context) -> None:
             f"{prefix}training_batch_size = {size}, but there are {count} source examples to train "
             "on"
         )
-    if context.trains and len(dataset.train.y.unique()) < 2:
-        raise ValueError(f"{dataset.name}: all source examples are of one class")
+    lacking = sorted(set(range(dataset.classes)) - set(dataset.train.y.tolist()))
+    if context.trains and lacking:
+        name = dataset.class_names[lacking[0]]
+        raise ValueError(
+            f"{dataset.name}: no source example of class {name} is left to train on; another "
+            f"{prefix}train_size or {prefix}held_out_fraction helps, or more examples of it"
+        )
     if context.trains and context.modality == "text" and len(dataset.held_out.y) == 1:
         raise ValueError(
             "the held-out set has one text, which has no variance for BatchNorm; another "

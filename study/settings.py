@@ -7,9 +7,11 @@ profile lists only what differs from them.
 """
 
 import difflib
+import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,6 +44,8 @@ RESERVED = (
     "store-format",
 )  # what the results folder holds beside the folders of the profiles
 PLAIN = str | int | float | None
+LARGEST = 10**12
+"""Size of a number that no parameter reaches."""
 
 
 def absolute(folder: str) -> Path:
@@ -216,6 +220,7 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
             raise SettingsError(
                 f"{shown} (from {origin}) is no parameter; {instead_of(str(name)[:60])}"
             )
+        value = _plain(value)
         items = value if isinstance(value, list | tuple) else [value]
         allows_truth = PARAMETERS[name].annotation is bool
         if not all(
@@ -232,6 +237,13 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
             raise SettingsError(
                 f"{name} (from {origin}) has more than 300 digits; give a smaller number"
             )
+        for item in items:
+            # Beyond it every count and rate fails, after hours or with a sentence of torch's.
+            if isinstance(item, int | float) and LARGEST <= abs(item) < math.inf:
+                raise SettingsError(
+                    f"{name} = {item!r} (from {origin}): allowed is a number less than "
+                    f"{LARGEST:,} in size"
+                )
         *groups, field = PLACES.get(name, (name,))
         group = nested
         for step in groups:
@@ -241,6 +253,20 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
         return Settings(**nested)
     except ValidationError as error:
         raise SettingsError(_message(error, origins)) from None
+
+
+def _plain(value: Any) -> Any:
+    """Python's own number for a whole number of NumPy's, such as np.arange gives, also in a list.
+
+    Not for float32, of which 0.1 is another number.
+    """
+    if isinstance(value, list | tuple):
+        return [int(item) if _is_foreign(item) else item for item in value]
+    return int(value) if _is_foreign(value) else value
+
+
+def _is_foreign(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, int)
 
 
 def instead_of(name: str) -> str:

@@ -243,6 +243,15 @@ def tensors(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Path], 
     return spoil
 
 
+def negative_variances(path: Path) -> None:
+    """A network's running variances with the other sign."""
+    found = load_file(path)
+    for name in found:
+        if name.endswith("running_var"):
+            found[name] = -found[name]
+    hidden(save(found))(path)
+
+
 def carded(**values: object) -> Give:
     """A network with other values in its card."""
     return spoilt(lambda path: change_card(path, **values))
@@ -619,6 +628,10 @@ BAD_INPUTS = [
             ("text_stream=[DVD]", ("'DVD'", "did you mean 'dvd'")),
             ("speech_stream=[pich]", ("'pich'", "did you mean 'pitch'")),
             ("speech_held_out_fraction=-0.1", ("speech_held_out_fraction = -0.1",)),
+            (f"image_training_epochs=1{'0' * 30}", ("image_training_epochs = 1000", "less than")),
+            ("image_online_learning_rate=1e308", ("= 1e+308", "less than 1,000,000,000,000")),
+            ("image_batch_size=100000000000000", ("image_batch_size = 1000", "less than")),
+            (f"image_statistics_memory=1{'0' * 30}", ("statistics_memory = 1000", "less than")),
         )
     ),
     BadInput(
@@ -639,6 +652,12 @@ BAD_INPUTS = [
         images(write_images(), "image_held_out_fraction=0.999"),
         2,
         ("held_out_fraction = 0.999", "none is left"),
+    ),
+    BadInput(
+        "a class that is held out to the last example",
+        images(write_images(), "image_held_out_fraction=0.7"),
+        2,
+        ("no source example of class", "image_held_out_fraction"),
     ),
     BadInput(
         "a memory for a method of its own",
@@ -1022,6 +1041,11 @@ BAD_INPUTS = [
             ),
             (beside(".csv", ""), ("meta-0.csv is no table of epochs",)),
             (beside(".csv", "<html>"), ("is no table of epochs",)),
+            (
+                beside(".csv", "epoch,held_out_accuracy\n1,7\n"),
+                ("held_out_accuracy has values outside 0…1",),
+            ),
+            (negative_variances, ("holds variances below 0 in", "running_var")),
             (beside(".json", "{"), ("card of a network: its text = b'{': Invalid JSON",)),
             (lambda path: path.with_suffix(".json").unlink(), ("has no card meta-0.json",)),
             (forget("training"), ("is no card of a network: training: Field required",)),
@@ -1040,6 +1064,10 @@ BAD_INPUTS = [
             (
                 lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n" * 99),
                 ("holds no weights under 'state_dict'",),
+            ),
+            (
+                lambda path: torch.save({"state_dict": {0: torch.ones(2)}}, path),
+                ("another network than RobustBench's",),
             ),
             (
                 lambda path: torch.save({"net": published()}, path),

@@ -288,3 +288,9 @@ def test_a_shipped_network_is_whole(path: Path) -> None:
     load_into(
         build_network(card.network, classes=card.classes, seed=0, **kind), load_file(path), path
     )
+
+
+@pytest.mark.parametrize("name", ["release", "shipped", "train", "robustbench", "release:1a", ""])
+def test_a_network_of_ones_own_is_not_called_as_a_published_one(name: str) -> None:
+    with pytest.raises(NetworkError, match="allowed is one that tells your network from those"):
+        networks.bring(torch.nn.Linear(1, 1), name)

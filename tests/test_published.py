@@ -2,6 +2,7 @@
 refused.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -175,4 +176,15 @@ def test_classes_must_be_those_of_the_file(file: Path, dataset: object, tmp_path
 def test_a_file_that_changes_is_another_network(file: Path) -> None:
     first = networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0)
     write(file, made_up_state(), more=1)
+    assert networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0) != first
+
+
+def test_a_file_that_changes_under_its_size_and_time_is_another_network(file: Path) -> None:
+    """As it does where a file is put in its place by `cp -p`, `tar` or `rsync -a`."""
+    first = networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0)
+    before = file.stat()
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert file.stat().st_size == before.st_size
     assert networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0) != first

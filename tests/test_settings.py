@@ -4,6 +4,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -134,6 +135,16 @@ def test_nothing_that_is_no_parameter_is_taken_for_nothing(
 ) -> None:
     with pytest.raises(SettingsError, match=f"{name}.*{told}"):
         settings_from({"profile": "quick", name: value})
+
+
+def test_whole_numbers_of_numpy_are_numbers() -> None:
+    given: dict[str, Any] = {"profile": "quick", "seed": np.int64(3)}
+    given["image_ablation_batch_sizes"] = list(np.arange(8, 25, 8))
+    found = settings_from(given)
+    assert found.seed == 3 and type(found.seed) is int
+    assert flat(found)["image_ablation_batch_sizes"] == [8, 16, 24]
+    with pytest.raises(SettingsError, match="0.1.* allowed is a number"):
+        settings_from({"profile": "quick", "image_online_learning_rate": np.float32(0.1)})
 
 
 def test_what_a_notebook_computes_itself_is_its_own() -> None:

@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import shutil
+import struct
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -460,6 +461,60 @@ def test_files_that_cannot_be_used_are_left_out_and_named(words: Path, tmp_path:
     ) as caught:
         dataset = load(tmp_path)
     assert len(caught) == 6 and dataset.fingerprint == whole.fingerprint
+
+
+def in_header(place: int, form: str, value: int) -> Callable[[Path], None]:
+    """Write another value at a place of a sound file's header."""
+
+    def spoil(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        struct.pack_into(form, content, place, value)
+        path.write_bytes(content)
+
+    return spoil
+
+
+def in_stereo(right: float) -> Callable[[Path], None]:
+    """Add a channel that is `right` times the other."""
+
+    def spoil(path: Path) -> None:
+        left, rate = soundfile.read(path)
+        soundfile.write(path, np.stack([left, right * left], 1), rate)
+
+    return spoil
+
+
+SILENCE_OR_NOISE: dict[str, tuple[Callable[[Path], None], str]] = {
+    # What is done to a sound recording, and what is said of it.
+    "opposed channels": (in_stereo(-1), "channels that cancel each other"),
+    "nearly opposed channels": (in_stereo(-0.98), "channels that cancel each other"),
+    "7 bits": (in_header(34, "<H", 7), "1 channels of 7 bits in blocks of 2 bytes"),
+    "8 bits for 16": (in_header(34, "<H", 8), "1 channels of 8 bits in blocks of 2 bytes"),
+    "1,024 channels": (in_header(22, "<H", 1024), "1024 channels of 16 bits"),
+    "2 channels for 1": (in_header(22, "<H", 2), "2 channels of 16 bits in blocks of 2 bytes"),
+    "1 sample per second": (in_header(24, "<I", 1), "is no .wav file of sound"),
+}
+
+
+@pytest.mark.parametrize("name", SILENCE_OR_NOISE)
+def test_what_would_be_read_as_silence_or_noise_is_left_out(
+    words: Path, tmp_path: Path, name: str
+) -> None:
+    spoil, told = SILENCE_OR_NOISE[name]
+    whole = load(tmp_path)
+    spoiled = words / "left" / "spoiled.wav"
+    shutil.copy(words / "left" / "5_nohash_0.wav", spoiled)
+    spoil(spoiled)
+    with pytest.warns(UserWarning, match=rf"spoiled\.wav .*{re.escape(told)}.* is left out"):
+        assert load(tmp_path).fingerprint == whole.fingerprint
+
+
+def test_channels_that_only_differ_are_averaged(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, (16000, 8))
+    for channels in (noise, noise * [1, 0, 0, 0, 0, 0, 0, 0], noise[:, :2] * [1, -0.8]):
+        soundfile.write(tmp_path / "one.wav", channels, 16000, subtype="FLOAT")
+        found = speech_commands.read_all([tmp_path / "one.wav"])["waveforms"][0] / 32768
+        assert np.abs(found - channels.mean(1)).max() < 1e-4
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from cascadetta_lib.data import (
     reviews,
     synthetic_reviews,
 )
+from cascadetta_lib.data.amazon import read_reviews
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.reviews import (
     DOMAINS,
@@ -425,6 +426,18 @@ def test_unlabeled_reviews_are_the_test_sets(tmp_path: Path, own_synonyms: None)
     with (tmp_path / "mine" / "books" / "positive.review").open("ab") as file:
         file.write(review("") + b"<review>")
     assert "(2 unusable skipped)" in load(name, tmp_path).source
+
+
+@pytest.mark.parametrize("own_last", [True, False])
+def test_a_rating_that_a_reviewer_writes_about_is_not_the_reviews(
+    tmp_path: Path, own_last: bool
+) -> None:
+    own = "<rating>\n5.0\n</rating>\n"
+    text = "<review_text>\nothers gave <rating>1.0</rating> for it\n</review_text>\n"
+    content = text + own if own_last else own + text
+    (tmp_path / "one.review").write_text(f"<review>\n{content}</review>\n")
+    found, skipped = read_reviews([tmp_path / "one.review"])
+    assert found.labels.tolist() == [1] and skipped == 0
 
 
 def test_a_file_that_is_not_xml(tmp_path: Path) -> None:

@@ -121,7 +121,9 @@ def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
             except UnicodeDecodeError:
                 review = raw.decode("cp1252", errors="replace")  # Windows' Latin-1
             text = _field(review, "review_text")
-            stars = re.match(r"[1-5](\.\d+)?$", _field(review, "rating"))
+            before, _, after = review.partition("<review_text>")
+            outside = before + after.partition("</review_text>")[2]  # not what a reviewer wrote
+            stars = re.match(r"[1-5](\.\d+)?$", _field(outside, "rating"))
             if words(text) and stars:
                 texts.append(text)
                 labels.append(int(float(stars[0]) > 3))

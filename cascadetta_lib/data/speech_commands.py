@@ -4,8 +4,8 @@ _background_noise_/*.wav.
 Any two or more of its words will do. Test utterances are those of testing_list.txt, held-out ones
 those of validation_list.txt, and all others are for training. An utterance becomes one second at 16
 kHz: stereo is averaged, another sampling rate is resampled, what is shorter is padded with zeros at
-the end, and what is longer is cut. A file that cannot be used is left out, with a warning when the
-files are read.
+the end, and what is longer is cut. A file that cannot be used, such as stereo whose channels cancel
+each other, is left out, with a warning when the files are read.
 
 The recordings are called Speech Commands v0.01 where the two lists are the archive's own, which
 their SHA-256 tells, and the recordings have the archive's kind of name. Other lists must name a
@@ -17,6 +17,7 @@ import hashlib
 import math
 import os
 import re
+import struct
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,13 @@ LISTS = {
 NAMED = re.compile(r"[0-9a-f]{8}_nohash_\d+\.wav")
 """The names of the archive's recordings: speaker and number."""
 WHOLE = (30, 64_721)  # words and utterances of the archive
+LOWEST_RATE = 4000
+"""Samples per second, below which nothing is a recording of speech."""
+MOST_CHANNELS = 8
+CANCELLED = 1e-3
+"""Share of the channels' power below which their mean holds nothing of them, 30 dB."""
+UNCOMPRESSED = (1, 3, 0xFFFE)
+"""What a header says of samples that are whole numbers, floats, or described further on."""
 
 
 @dataset("speech_commands", "speech", folder="may")
@@ -198,9 +206,9 @@ def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     waveforms = []
     noise = [np.empty((0, SAMPLES), np.int16)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for path, recording in zip(paths, pool.map(read_recording, paths), strict=True):
-            if recording is None:
-                warnings.warn(f"{path} is no .wav file of sound and is left out", stacklevel=2)
+        for path, recording in zip(paths, pool.map(_recording_or_fault, paths), strict=True):
+            if isinstance(recording, str):
+                warnings.warn(f"{path} {recording} and is left out", stacklevel=2)
             elif path.parent.name == NOISE:
                 noise.append(recording[: len(recording) // SAMPLES * SAMPLES].reshape(-1, SAMPLES))
             else:
@@ -213,24 +221,53 @@ def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     }
 
 
-def read_recording(path: Path) -> np.ndarray | None:
-    """Return the samples of a file as int16 (L,) at 16 kHz, of one channel. None if it cannot be
-    read, holds no numbers or has a sampling rate that no recorder has.
+def _recording_or_fault(path: Path) -> np.ndarray | str:
+    """Return the samples of a file, or what is wrong with it."""
+    try:
+        return read_recording(path)
+    except ValueError as error:
+        return str(error)
+
+
+def read_recording(path: Path) -> np.ndarray:
+    """Return the samples of a file as int16 (L,) at 16 kHz, of one channel.
+
+    ValueError, with what is wrong, where it cannot be read, holds no numbers, has a sampling rate
+    that no recorder has, a header that contradicts itself, or channels whose mean is silence.
     """
     import soundfile
     from torchaudio.functional import resample
 
+    unusable = "is no .wav file of sound"
     try:
         samples, rate = soundfile.read(
             path, dtype="float32", always_2d=True
         )  # torchaudio.load needs TorchCodec.
     except (soundfile.SoundFileError, OSError):
-        return None
+        raise ValueError(unusable) from None
     # The resampling filter grows with this ratio: at 16,001 Hz it would take gigabytes.
-    if (
-        not len(samples)
-        or not np.isfinite(samples).all()
-        or rate // math.gcd(rate, SAMPLE_RATE) > 1000
-    ):
-        return None
-    return as_int16(resample(torch.from_numpy(samples).mean(1), rate, SAMPLE_RATE)).numpy()
+    odd_rate = rate < LOWEST_RATE or rate // math.gcd(rate, SAMPLE_RATE) > 1000
+    if not len(samples) or not np.isfinite(samples).all() or odd_rate:
+        raise ValueError(unusable)
+    _check_header(path)
+    mono = samples.mean(1)
+    if np.square(mono).mean() < CANCELLED * np.square(samples).mean():
+        raise ValueError("has channels that cancel each other")
+    return as_int16(resample(torch.from_numpy(mono), rate, SAMPLE_RATE)).numpy()
+
+
+def _check_header(path: Path) -> None:
+    """Raise ValueError for a RIFF file of plain samples whose header contradicts itself. Its
+    samples would be read as noise.
+    """
+    with path.open("rb") as file:
+        start = file.read(4096)
+    place = start.find(b"fmt ")
+    if not start.startswith(b"RIFF") or not 0 < place <= len(start) - 24:
+        return
+    kind, channels, _, _, block, bits = struct.unpack_from("<HHIIHH", start, place + 8)
+    plain = kind in UNCOMPRESSED
+    if plain and (bits % 8 or channels > MOST_CHANNELS or 8 * block != channels * bits):
+        raise ValueError(
+            f"has a header of {channels} channels of {bits} bits in blocks of {block} bytes"
+        )
