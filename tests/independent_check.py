@@ -512,7 +512,7 @@ def check_differences(table: Table, rows: Sequence[Row]) -> Check:
             check_interval(check, f"{place}, over batches", over_batches, limits, apart)
         for errs in told:  # Tables of earlier versions do not say it.
             interval = over_seeds if len(values) > 1 else over_batches
-            check.text(f"{place}, it errs", errs, who_errs(interval))
+            check.text(f"{place}, the first errs", errs, who_errs(interval))
     return check
 
 

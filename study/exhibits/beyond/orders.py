@@ -156,21 +156,20 @@ def _distance(rows: pd.DataFrame, paper: pd.DataFrame, label: str) -> str:
 
 def _differences(frame: pd.DataFrame) -> pd.DataFrame:
     """Return every label's E less that of each one before it, over the orders that both have."""
-    labels = by_label(frame)
+    labels = list(by_label(frame).items())
     rows = {}
-    for place, (label, each) in enumerate(labels.items()):
-        for other in list(labels)[:place]:
-            both = sorted(set(each["seed"]) & set(labels[other]["seed"]))
-            found = paired(labels[other], each)
+    for place, (label, other) in enumerate(labels):
+        for base_label, base in labels[:place]:
+            both = sorted(set(base["seed"]) & set(other["seed"]))
+            found = paired(base, other)
             if found is None:
                 continue
             limits = []
             for seed in both:
-                one = labels[other]
-                estimate = bootstrap(one[one["seed"] == seed], each[each["seed"] == seed])
+                estimate = bootstrap(base[base["seed"] == seed], other[other["seed"] == seed])
                 assert estimate is not None, "both have this order"
                 limits.append((estimate.low, estimate.high))
-            rows[f"{label} − {other}"] = {
+            rows[f"{label} − {base_label}"] = {
                 "difference of E (points)": number(found.mean, sign=True),
                 "95 %, over orders": found.interval,
                 "95 %, over test batches": interval_text(*np.mean(limits, axis=0)),

@@ -99,12 +99,12 @@ def _pairs(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
     for _, network in frame.groupby("objective", sort=False):
         blends = network[network["method"] == "source_prior"]
         adabn = network[network["method"] == "adabn"]
-        for rival, each in by_label(pd.concat([adabn, network[network["learns"]]])).items():
+        for rival, base in by_label(pd.concat([adabn, network[network["learns"]]])).items():
             others = blends
-            if each["method"].iloc[0] in OF_BLENDED:
-                others = blends[blends["share"] == each["share"].iloc[0]]
-            for label, rows in by_label(others).items():
-                pairs[f"{label} − {rival}"] = (each, rows)
+            if base["method"].iloc[0] in OF_BLENDED:
+                others = blends[blends["share"] == base["share"].iloc[0]]
+            for label, other in by_label(others).items():
+                pairs[f"{label} − {rival}"] = (base, other)
     return pairs
 
 

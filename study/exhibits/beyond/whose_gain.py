@@ -76,9 +76,9 @@ class WhoseGain(Exhibit):
         table = sweep_table(by_network, "network_kind")
         labels = by_label(frame)
         found = {
-            f"{two} − {one}": (labels[one], labels[two])
-            for one, two in PAIRS
-            if one in labels and two in labels
+            f"{other} − {base}": (labels[base], labels[other])
+            for base, other in PAIRS
+            if base in labels and other in labels
         }
         return [
             _steps(self._longest(frame, runs), paper_main(frame["run"].iloc[0])),

@@ -38,11 +38,11 @@ def comparable(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> pd.Data
     shared = shared_seeds(frame, keys)
     row = frame.groupby(list(keys), sort=False, dropna=False).ngroup()
     seeds = frame["seed"].groupby(row).agg(set)
-    complete = {number for number, has in seeds.items() if shared and shared <= has}
-    apart = ~row.isin(complete)
-    if "current" in frame:
-        current = frame["current"].groupby(row).transform("all")
-        apart |= ~current & bool(frame["current"].any())
+    complete = [number for number, own in seeds.items() if shared and shared.issubset(own)]
+    lacks_a_seed = ~row.isin(complete)
+    all_current = frame["current"].groupby(row).transform("all")
+    of_older_code = ~all_current & frame["current"].any()
+    apart = lacks_a_seed | of_older_code
     marked = frame.assign(apart=apart)
     return marked[apart | frame["seed"].isin(shared)]
 
@@ -53,14 +53,14 @@ def by_order(frame: pd.DataFrame) -> pd.DataFrame:
     The column seed then numbers the pairs of seed and order. If the runs of each objective are on
     one network, each order counts as a network, so that spreads are over orders.
     """
-    orders = [run.request.order_seed for run in frame["run"]]
-    if len(set(orders)) < 2:
+    orders = pd.Series([run.request.order_seed for run in frame["run"]], frame.index, dtype=object)
+    if orders.nunique(dropna=False) < 2:
         return frame
-    in_order = frame.assign(order=orders).groupby(["seed", "order"], dropna=False, sort=False)
+    replicates = frame.groupby(["seed", orders], dropna=False, sort=False)
     network = frame["network"]
     if network.groupby(frame["objective"]).nunique().max() == 1:
-        network = network + [f", order {order}" for order in orders]
-    return frame.assign(seed=in_order.ngroup(), network=network)
+        network = network + ", order " + orders.map(str)
+    return frame.assign(seed=replicates.ngroup(), network=network)
 
 
 def cell(rows: pd.DataFrame, column: str, digits: int = 2) -> str:
@@ -78,7 +78,7 @@ def cell(rows: pd.DataFrame, column: str, digits: int = 2) -> str:
 
 def count(rows: pd.DataFrame) -> int:
     """How many networks are behind these runs: one, however many seeds ran on it."""
-    return int(rows["network" if "network" in rows else "seed"].nunique())
+    return int(rows["network"].nunique())
 
 
 def has_dagger(table: pd.DataFrame) -> bool:

@@ -69,27 +69,23 @@ def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
 def per_network(rows: pd.DataFrame, column: str) -> pd.Series:
     """One value per network: the mean over the seeds at which the same network ran.
 
-    rows: a table of `Runs.frame`; one without the column network has a network per row.
+    rows: a table of `Runs.frame`.
     """
-    if "network" not in rows:
-        return rows[column].reset_index(drop=True)
     return rows.groupby("network", sort=False)[column].mean()
 
 
-def paired(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
-    """Return the second's E less the first's, over the seeds that both have; None without one.
+def paired(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
+    """Return E of `other` less E of `base`, over the seeds that both have; None without one.
 
-    first, second: tables of `Runs.frame`, a run per seed. Seeds at which both ran on the same two
+    base, other: tables of `Runs.frame`, a run per seed. Seeds at which both ran on the same two
     networks count as one: their differences are averaged first.
     """
-    both = first.merge(second, on="seed", suffixes=("_first", "_second"))
-    both["difference"] = both["E_second"] - both["E_first"]
+    both = base.merge(other, on="seed", suffixes=("_base", "_other"))
+    both["difference"] = both["E_other"] - both["E_base"]
     both = both.dropna(subset="difference")
     if both.empty:
         return None
-    if "network_first" not in both:
-        return over_seeds(both["difference"])
-    pairs = both.groupby(["network_first", "network_second"], sort=False)["difference"]
+    pairs = both.groupby(["network_base", "network_other"], sort=False)["difference"]
     return over_seeds(pairs.mean())
 
 
@@ -110,8 +106,8 @@ def percentiles(draws: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
-    """E of `second` less E of `first` on the same networks and batches, with an interval over the
+def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
+    """E of `other` less E of `base` on the same networks and batches, with an interval over the
     test batches.
 
     This is a paired block bootstrap. Blocks of ∛n consecutive batches (n: a domain's batches) are
@@ -123,33 +119,33 @@ def bootstrap(first: pd.DataFrame, second: pd.DataFrame) -> Estimate | None:
     The result is None without a common seed. The limits are NaN where a domain has fewer than
     LEAST_BATCHES batches, and on mixed and correlated streams.
     """
-    both = first.merge(second, on="seed")
+    both = base.merge(other, on="seed", suffixes=("_base", "_other"))
     if both.empty:
         return None
-    run = both["run_x"].iloc[0]
     tables = [
-        one.batches.merge(two.batches, on=["step", "position", "count"])
-        for one, two in zip(both["run_x"], both["run_y"], strict=True)
+        run_base.batches.merge(
+            run_other.batches, on=["step", "position", "count"], suffixes=("_base", "_other")
+        )
+        for run_base, run_other in zip(both["run_base"], both["run_other"], strict=True)
     ]
     pairs = pd.concat(tables)
-    pairs["more"] = pairs["errors_y"] - pairs["errors_x"]
+    pairs["extra_errors"] = pairs["errors_other"] - pairs["errors_base"]
+    run = both["run_base"].iloc[0]
     pairs["position"] = images_at(run, pairs["position"])
-    pairs = pairs.groupby(["step", "position"])[["more", "count"]].sum()
-    means = []
-    draws = []
-    for step, domain in pairs.groupby("step"):
-        more = domain["more"].to_numpy()
-        count = domain["count"].to_numpy()
-        means.append(more.sum() / count.sum())
-        drawn = _blocks(len(more), step if run.request.checkpoint.modality == "text" else 0)
-        draws.append(more[drawn].sum(axis=1) / count[drawn].sum(axis=1))
-    mean = 100 * float(np.mean(means))
-    fewest = pairs.groupby("step").size().min()
+    pairs = pairs.groupby(["step", "position"])[["extra_errors", "count"]].sum()
+    by_step = pairs.groupby("step")
+    sums = by_step.sum()
+    mean = 100 * float((sums["extra_errors"] / sums["count"]).mean())
     repeated = run.request.checkpoint.dataset_kind == "cifar10_sample"
     # With an order of their own, the versions of an image are scattered over the batches.
     scattered = repeated and run.request.order_seed is not None
-    if fewest < LEAST_BATCHES or run.request.order or scattered:
+    if by_step.size().min() < LEAST_BATCHES or run.request.order or scattered:
         return Estimate(mean, math.nan, math.nan, len(pairs), "batches")
+    draws = []
+    for step, domain in by_step:
+        drawn = _blocks(len(domain), step if run.request.checkpoint.modality == "text" else 0)
+        extra_errors = domain["extra_errors"].to_numpy()[drawn].sum(axis=1)
+        draws.append(extra_errors / domain["count"].to_numpy()[drawn].sum(axis=1))
     low, high = percentiles(100 * np.mean(draws, axis=0))
     return Estimate(mean, low, high, len(pairs), "batches")
 

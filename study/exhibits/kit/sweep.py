@@ -80,8 +80,7 @@ class Sweep(Exhibit):
 
     over: the setting. paper: the paper's table, and the column of `paper_values` that names its
     rows. reference: the method whose E is subtracted in the second panel of the figure. contrasts:
-    pairs of labels (first, second), of which the second's E less the first's is shown at every
-    value.
+    pairs of labels (base, other); E of `other` less E of `base` is shown at every value.
     """
 
     over: ClassVar[str]
@@ -114,9 +113,9 @@ class Sweep(Exhibit):
         cells = dict(list(frame.groupby(["label", self.over])))
         axis = self.over.replace("_", " ")
         pairs = {}
-        for first, second in self.contrasts:
+        for base, other in self.contrasts:
             for value in frame[self.over].unique():
-                if (first, value) in cells and (second, value) in cells:
-                    name = f"{second} − {first}, {axis} {value}"
-                    pairs[name] = (cells[first, value], cells[second, value])
+                if (base, value) in cells and (other, value) in cells:
+                    name = f"{other} − {base}, {axis} {value}"
+                    pairs[name] = (cells[base, value], cells[other, value])
         return pairs

@@ -76,12 +76,13 @@ def by_domain(frame: pd.DataFrame) -> pd.Series:
     """Online error (%) by the name of the domain: the mean over the runs of a network, then over
     the networks of `frame`.
     """
-    names = frame["network"] if "network" in frame else frame["seed"]
-    of_networks: dict[object, list[pd.Series]] = {}
-    for name, run in zip(names, frame["run"], strict=True):
-        errors = 100 * online_errors(run.batches).groupby("domain", sort=False).mean()
-        of_networks.setdefault(name, []).append(errors)
-    means = [pd.concat(errors, axis=1).mean(axis=1) for errors in of_networks.values()]
+    means = []
+    for _, rows in frame.groupby("network", sort=False):
+        errors = [
+            100 * online_errors(run.batches).groupby("domain", sort=False).mean()
+            for run in rows["run"]
+        ]
+        means.append(pd.concat(errors, axis=1).mean(axis=1))
     return pd.concat(means, axis=1).mean(axis=1)
 
 
@@ -91,14 +92,14 @@ def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
     frame, base: a run per seed each. The result is the mean over the seeds that both have, and
     empty where they share none.
     """
-    both = frame.merge(base, on="seed")
+    both = frame.merge(base, on="seed", suffixes=("", "_base"))
     if both.empty:
         return pd.Series(dtype=float)
-    apart = [
-        100 * (online_errors(one.batches) - online_errors(two.batches))
-        for one, two in zip(both["run_x"], both["run_y"], strict=True)
+    differences = [
+        100 * (online_errors(run.batches) - online_errors(run_base.batches))
+        for run, run_base in zip(both["run"], both["run_base"], strict=True)
     ]
-    return pd.concat(apart, axis=1).mean(axis=1).droplevel(["step", "severity"])
+    return pd.concat(differences, axis=1).mean(axis=1).droplevel(["step", "severity"])
 
 
 def _best_in_bold(column: pd.Series, apart: pd.Series | None = None) -> pd.Series:
@@ -137,22 +138,24 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 def differences(
     name: str, pairs: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]
 ) -> list[Part | str]:
-    """For each pair (first, second), return the second's E less the first's, with two intervals.
+    """For each pair (base, other), return E of `other` less E of `base`, with two intervals.
 
     One is over networks, the other over the test batches. There is no part where no pair has a
     common seed.
+
+    pairs: by what the difference is called, `OTHER − BASE`.
     """
     rows = {}
-    for label, (first, second) in pairs.items():
-        found = paired(first, second)
-        batches = bootstrap(first, second)
+    for label, (base, other) in pairs.items():
+        found = paired(base, other)
+        batches = bootstrap(base, other)
         if found is not None and batches is not None:
             rows[label] = {
                 "difference of E (points)": number(found.mean, sign=True),
                 "95 %, over seeds": found.interval,
                 "95 %, over test batches": batches.interval,
                 "n": str(found.n),
-                "it errs": errs(found if found.n > 1 else batches),
+                "the first errs": other_errs(found if found.n > 1 else batches),
             }
     if not rows:
         return []
@@ -165,11 +168,11 @@ def differences(
     return [Part(name, table, note)]
 
 
-def errs(difference: Estimate) -> str:
-    """Say whether the one that is named first in "A − B" errs more or less.
+def other_errs(difference: Estimate) -> str:
+    """Say whether `other` errs more or less than `base`; undecided where 0 is inside the interval,
+    a dash where there is none.
 
-    difference: A's E less B's. Undecided where 0 is inside the interval, a dash where there is
-    none.
+    difference: E of `other` less E of `base`.
     """
     if math.isnan(difference.low):
         return "–"
@@ -186,8 +189,8 @@ def method_differences(
     if reference not in parts:
         return []
     pairs = {
-        f"{label} − {reference}": (parts[reference], rows)
-        for label, rows in parts.items()
+        f"{label} − {reference}": (parts[reference], other)
+        for label, other in parts.items()
         if label != reference
     }
     return differences(name, pairs)
