@@ -39,7 +39,7 @@ from cascadetta_lib.data.streams import (
 from cascadetta_lib.data.utterances import SpeechOptions
 from cascadetta_lib.evaluation.alarm import OnAlarm
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.base import OptimizerName
+from cascadetta_lib.methods.optimizers import OptimizerName
 from cascadetta_lib.models import (
     ImageNetwork,
     Network,

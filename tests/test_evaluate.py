@@ -436,7 +436,7 @@ def test_what_never_changes_is_asked_once(dataset: ImageDataset) -> None:
     asked: list[Domain] = []
 
     class Watched(Evaluator):
-        def accuracies(self, stretch: Stretch) -> dict[int, float]:
+        def measure(self, stretch: Stretch) -> dict[int, float]:
             asked.extend(stretch)
             return {0: 0.5}
 

@@ -156,7 +156,7 @@ def by_double_backward(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, 
     """The reference of meta_gradient: the inner step itself is differentiated."""
     parameters = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
-    main, inner_loss = problem.at_psi(model)
+    main, inner_loss = problem.losses_at_psi(model)
     steps = torch.autograd.grad(inner_loss, list(inner.values()), create_graph=True)
     moved = {
         name: value - problem.inner_learning_rate * step
@@ -345,7 +345,7 @@ def test_meta_gradient_is_exact_where_a_function_has_no_rule(name: str, which: s
     problem = problem_of(model, x, which, "release", PAPER)
     assert_as_by_double_backward(model, problem, 1e-12)
     with Tape() as tape:
-        loss = problem.at_psi(model)[1]
+        loss = problem.losses_at_psi(model)[1]
     moved = dict(model.named_parameters())["feature_extractor.bn.weight"]
     with pytest.raises(UnknownFunctionError):
         tape.derivative(loss, {moved: torch.ones_like(moved)})

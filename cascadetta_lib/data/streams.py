@@ -161,3 +161,19 @@ def draw_order(
     return np.concatenate(
         [pieces[label][turn] for turn in several for label in generator.permutation(several)]
     )
+
+
+def order_of_examples(
+    order: Order | None,
+    labels: np.ndarray,
+    delta: float | None,
+    generator: np.random.Generator,
+    order_seed: int | None = None,
+) -> np.ndarray:
+    """Return the places (N,) of examples with these labels (N,), in the order in which they come.
+
+    Without an `order` they come as they are stored, or shuffled by `order_seed` if there is one.
+    """
+    if order is None and order_seed is not None:
+        return shuffle_examples(len(labels), order_seed)
+    return draw_order(order, labels, delta, generator)

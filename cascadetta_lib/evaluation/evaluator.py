@@ -6,7 +6,7 @@ For F:  measure T_t without updates, by three models: one that has just passed i
         the source model; and a source model that adapted to T_t alone, R(T_t | T_t).
 
 Everything is measured on the very batches of the stream, since methods take statistics from their
-batch. streams.draw_order says in which order the examples come.
+batch. streams.order_of_examples says in which order the examples come.
 
 On a `correlated` stream E, A and F have the same definitions; its batches only hold few labels. A
 `mixed` stream is one pass over all domains together, in mixed batches. Its E is the mean over
@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from cascadetta_lib.data.base import Dataset
-from cascadetta_lib.data.streams import MIXED, Domain, Order, draw_order, shuffle_examples
+from cascadetta_lib.data.streams import MIXED, Domain, Order, order_of_examples
 from cascadetta_lib.evaluation.alarm import LEAST, Alarm, OnAlarm, classes_predicted
 from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.losses import describe
@@ -41,6 +41,8 @@ from cascadetta_lib.models.remembered_statistics import keep_statistics
 from cascadetta_lib.progress import progress
 
 Record = dict[str, Any]
+Accuracies = dict[int, float]
+"""The accuracy on each domain of a stretch, by the domain's number."""
 ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement")
 
 
@@ -58,8 +60,8 @@ class Evaluation(NamedTuple):
     what `losses.describe` says of the batch (NaN without θ_a).
     moved_normalization, moved_others: how far the adapted parameters are from the source after the
         batch; see distance.Moved.
-    seconds: the mean time of a batch in this stretch; on a mixed stream, the row's share of it by
-        count.
+    seconds: the mean time of a batch of this domain; on a mixed stream that of all batches, which
+        the rows of a batch share by their counts.
 
     accuracies: a row per measurement without update. Its columns:
 
@@ -76,15 +78,17 @@ class Evaluation(NamedTuple):
 
 
 Stretch = tuple[Domain, ...]
-"""What a method passes without a break: one domain, or all domains of a mixed stream."""
+"""What a method runs through before anything is measured: one domain, or all domains of a mixed
+stream together. A domain's *number* is its place in the stretch, from 0.
+"""
 
 
 class Examples(NamedTuple):
     """The examples of a stretch, as stored.
 
     x: (N, ...). y: their labels, (N,).
-    order: (N,), the indices of the examples, in the order in which they come.
-    domains: (N,), in that order: for each example, its domain's place in the stretch.
+    order: (N,), indices into x and y; order[0] comes first.
+    domains: (N,), of example order[i]: the number of its domain.
     """
 
     x: Tensor
@@ -93,21 +97,36 @@ class Examples(NamedTuple):
     domains: np.ndarray
 
 
+class Batch(NamedTuple):
+    """A batch of a stretch.
+
+    start: how many examples of the stretch came before it.
+    examples: (B,), their indices into the stretch's x and y.
+    domains: the numbers of the domains in it, ascending.
+    inside: for each of these domains, the positions of its examples in the batch.
+    """
+
+    start: int
+    examples: Tensor
+    domains: list[int]
+    inside: Sequence[Tensor]
+
+
 @dataclass
 class Evaluator:
-    """Run one method over one stream, which is taken as it is.
+    """Run one method over one list of domains, in exactly that order.
 
-    `dataset` prepares the inputs. Batches come in an order that `seed` and δ draw (see
-    streams.draw_order). The last batch of a domain, or of a mixed stream, may be shorter.
+    `dataset` prepares the inputs. Examples come as they are stored; on mixed and correlated streams
+    in an order that `seed` and δ draw (streams.draw_order). The last batch of a domain, or of a
+    mixed stream, may be shorter.
 
-    order_seed: draws the order of the examples in place of `seed`, so that runs of different seeds
-    can see one order. The examples of a domain are then shuffled on every stream (see
-    streams.shuffle_examples).
+    order_seed: if given, every domain is shuffled, on every stream, in an order that depends on it
+        and not on `seed`. So runs of several seeds can see one order.
     reset_each: whether the method goes back to the source before each domain.
     on_alarm: what follows a batch at which the alarm rings. `reset`: the method goes back to the
         source, and the alarm begins again. `stop`: the method only predicts from then on. None:
-        nothing. With either, every batch waits for the device. F's models that adapt to one domain
-        alone have no alarm.
+        nothing. `reset` and `stop` make every batch wait for the device. No alarm is heard while a
+        model adapts to one domain alone, for F.
     """
 
     method: Method
@@ -124,6 +143,8 @@ class Evaluator:
     _alarm: Alarm = field(init=False, default_factory=Alarm)
     _stopped: bool = field(init=False, default=False)
     _distance: Distance = field(init=False)
+    _batches: list[Record] = field(init=False, default_factory=list)
+    _accuracies: list[Record] = field(init=False, default_factory=list)
 
     def run(self, *, transfer: bool = True) -> Evaluation:
         """Return the records of batches and accuracies, from which metrics.py works out E, A and F.
@@ -132,70 +153,88 @@ class Evaluator:
 
         transfer: also measure what F needs, if the method adapts and the domains have an order.
 
-        Raises ValueError where the last batch of a domain is too small for the network, before it
-        starts; and where the logits of a prediction, or those of θ_a, are NaN, +∞, or −∞ for every
-        class.
+        Raises ValueError before the start where a last batch is too small for the network, and on
+        the way where some example's logits (z or a) hold NaN or +∞, or −∞ for every class.
         """
-        method = self.method
         is_mixed = self.order in MIXED
-        transfer = transfer and method.adapts and not is_mixed and not self.reset_each
+        transfer = transfer and self.method.adapts and not is_mixed and not self.reset_each
         stretches: list[Stretch] = [(domain,) for domain in self.stream]
         if is_mixed:
             stretches = [tuple(self.stream)]
         self._hold(stretches)
         self._require_last_batch()
-        places = [
-            {"step": step, "domain": name, "severity": level}
-            for step, (name, level) in enumerate(self.stream)
-        ]
-        batches: list[Record] = []
-        accuracies: list[Record] = []
-
-        def record(first: int, kind: str, after: int, measured: Mapping[int, float]) -> None:
-            for place, accuracy in measured.items():
-                accuracies.append(
-                    places[first + place] | {"kind": kind, "after": after, "accuracy": accuracy}
-                )
-
-        method.reset()
+        self.method.reset()
         self._alarm.reset()
         self._stopped = False
-        self._distance = Distance(method)
-        final: dict[Stretch, Mapping[int, float]] = {}
+        self._distance = Distance(self.method)
+        self._batches = []
+        self._accuracies = []
+        final = self._run_online(stretches, transfer)
+        for step, stretch in enumerate(stretches):
+            if stretch not in final:
+                final[stretch] = self.measure(stretch)
+            self._record_accuracies(step, "stream", len(self.stream), final[stretch])
+        if transfer:
+            self._measure_for_transfer(stretches)
+        self.method.reset()
+        self._held = {}
+        return Evaluation(pd.DataFrame(self._batches), pd.DataFrame(self._accuracies))
+
+    def _run_online(
+        self, stretches: Sequence[Stretch], transfer: bool
+    ) -> dict[Stretch, Accuracies]:
+        """Adapt to the stream and predict it; for F, measure each domain right after it.
+
+        Return the accuracies of the final model, as far as they are known then.
+        """
+        method = self.method
+        final: dict[Stretch, Accuracies] = {}
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             if self.reset_each:
                 method.reset()
-            rows = self._pass(stretch, self._step, alarmed=True)
-            batches += [places[step + place] | row for place, row in rows]
-            if not method.has_state:  # The stream's own predictions are the final model's.
-                final[stretch] = _accuracies(rows)
+            records = self._pass(stretch, self._step, alarmed=True)
+            self._batches += [self._heads(step + number) | record for number, record in records]
+            if not method.has_state:
+                # It never changes, so its predictions along the stream are the final model's.
+                final[stretch] = _accuracies(records)
             elif self.reset_each:
-                final[stretch] = self.accuracies(stretch)
+                final[stretch] = self.measure(stretch)
             if transfer and step + 1 < len(stretches):
-                record(step, "stream", step + 1, self.accuracies(stretch))
-        for step, stretch in enumerate(stretches):
-            if stretch not in final:
-                final[stretch] = self.accuracies(stretch)
-            record(step, "stream", len(self.stream), final[stretch])
-        if transfer:
-            later = list(dict.fromkeys(stretches[1:]))
-            method.reset()
-            source = {stretch: self.accuracies(stretch) for stretch in later}
-            alone = {}
-            for stretch in progress(later, f"{method.label}, each domain alone", len(later)):
-                method.reset()
-                self._pass(stretch, method.step)
-                alone[stretch] = self.accuracies(stretch)
-            for step, stretch in list(enumerate(stretches))[1:]:
-                record(step, "source", 0, source[stretch])
-                record(step, "alone", 0, alone[stretch])
+                self._record_accuracies(step, "stream", step + 1, self.measure(stretch))
+        return final
+
+    def _measure_for_transfer(self, stretches: Sequence[Stretch]) -> None:
+        """Measure every domain but the first by the source model, and by a source model that
+        adapted to that domain alone.
+        """
+        method = self.method
+        later = list(dict.fromkeys(stretches[1:]))
         method.reset()
-        self._held = {}
-        return Evaluation(pd.DataFrame(batches), pd.DataFrame(accuracies))
+        source = {stretch: self.measure(stretch) for stretch in later}
+        alone: dict[Stretch, Accuracies] = {}
+        for stretch in progress(later, f"{method.label}, each domain alone", len(later)):
+            method.reset()
+            self._pass(stretch, method.step)
+            alone[stretch] = self.measure(stretch)
+        for step, stretch in list(enumerate(stretches))[1:]:
+            self._record_accuracies(step, "source", 0, source[stretch])
+            self._record_accuracies(step, "alone", 0, alone[stretch])
+
+    def _heads(self, step: int) -> Record:
+        name, severity = self.stream[step]
+        return {"step": step, "domain": name, "severity": severity}
+
+    def _record_accuracies(self, first: int, kind: str, after: int, measured: Accuracies) -> None:
+        """Add a row of `Evaluation.accuracies` per domain of a stretch, which begins at step
+        `first`.
+        """
+        for number, accuracy in measured.items():
+            row = {"kind": kind, "after": after, "accuracy": accuracy}
+            self._accuracies.append(self._heads(first + number) | row)
 
     def _hold(self, stretches: Sequence[Stretch]) -> None:
-        """Read the examples and draw their order, once per domain, though a gradual stream meets it
-        twice.
+        """Read the examples of each domain and draw their order, once, even where a gradual stream
+        comes back to a domain.
         """
         self._held = {}
         seed = self.seed if self.order_seed is None else self.order_seed
@@ -206,12 +245,12 @@ class Evaluator:
             if len(splits) > 1:
                 x = torch.cat([split.x for split in splits])
                 y = torch.cat([split.y for split in splits])
-            if self.order is None and self.order_seed is not None:
-                order = shuffle_examples(len(y), self.order_seed)
-            else:
-                labels = y.cpu().numpy()
-                order = draw_order(self.order, labels, self.dirichlet_delta, generator)
-            domains = np.repeat(np.arange(len(splits)), [len(split.y) for split in splits])[order]
+            labels = y.cpu().numpy()
+            order = order_of_examples(
+                self.order, labels, self.dirichlet_delta, generator, self.order_seed
+            )
+            sizes = [len(split.y) for split in splits]
+            domains = np.repeat(np.arange(len(splits)), sizes)[order]
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
 
     def _require_last_batch(self) -> None:
@@ -223,7 +262,7 @@ class Evaluator:
                 return
 
     def _step(self, x: Tensor) -> Outputs:
-        """Adapt to a batch and predict it, or predict it alone after an alarm has stopped it."""
+        """Adapt to a batch and predict it; only predict it once an alarm has stopped the method."""
         return self._predict(x) if self._stopped else self.method.step(x)
 
     def _predict(self, x: Tensor) -> Outputs:
@@ -241,97 +280,123 @@ class Evaluator:
         self.method.reset()
         self._alarm.reset()
 
-    def accuracies(self, stretch: Stretch) -> dict[int, float]:
-        """Return the accuracy of the model as it is, per domain of a stretch, by the domain's
-        place.
+    def measure(self, stretch: Stretch) -> Accuracies:
+        """Measure the model as it is: the accuracy on each domain of a stretch, by the domain's
+        number.
 
         Nothing is updated. BatchNorm has the method's own mode, and the batches are the stream's.
         """
-
         with keep_statistics(self.method):
             return _accuracies(self._pass(stretch, self._predict))
+
+    def _batches_of(self, held: Examples) -> list[Batch]:
+        """Return the batches of a stretch."""
+        size = self.batch_size
+        starts = range(0, len(held.y), size)
+        by_domain = [held.domains[start : start + size].argsort(kind="stable") for start in starts]
+        # Those of all batches are copied to the device at once.
+        positions = torch.from_numpy(np.concatenate(by_domain)).to(held.y.device)
+        batches = []
+        for start in starts:
+            stop = start + size
+            numbers, counts = np.unique(held.domains[start:stop], return_counts=True)
+            inside = positions[start:stop].split(counts.tolist())
+            batches.append(Batch(start, held.order[start:stop], numbers.tolist(), inside))
+        return batches
 
     def _pass(
         self, stretch: Stretch, predict: Callable[[Tensor], Outputs], *, alarmed: bool = False
     ) -> list[tuple[int, Record]]:
-        """Predict a stretch. Return a record per batch and domain in it, with the domain's place.
+        """Predict a stretch. Return a pair for every domain in every batch: the domain's number,
+        and its record.
 
         The results are read from the device once, after the last batch. alarmed: whether the alarm
         takes in these batches.
         """
-        x, y, order, domains = self._held[stretch]
-        starts = range(0, len(y), self.batch_size)
-        # Per batch the places in it, sorted by domain. All are copied to the device at once.
-        grouped = np.concatenate(
-            [domains[start : start + self.batch_size].argsort(kind="stable") for start in starts]
-        )
-        groups = torch.from_numpy(grouped).to(y.device)
+        held = self._held[stretch]
+        batches = self._batches_of(held)
         began = time.perf_counter()
-        names: list[str] = []
-        results = []
-        found = []
-        for start in starts:
-            now = order[start : start + self.batch_size]
-            here = domains[start : start + self.batch_size]
-            z, a = predict(self.dataset.prepare(x[now]))
+        found: list[dict[str, Tensor]] = []
+        for batch in batches:
+            outputs = predict(self.dataset.prepare(held.x[batch.examples]))
             with torch.no_grad():
-                # A network may mask classes by −∞, but never all of them.
-                finite = z.amax(1).isfinite().all()
-                readable = finite if a is None else a.amax(1).isfinite().all()
-                wrong = z.argmax(1) != y[now]
-                moved = self._distance()
+                z = outputs.main
                 level = self._alarm(z) if alarmed else z.new_full((), math.nan)
-                places, counts = np.unique(here, return_counts=True)
-                insides = groups[start : start + self.batch_size].split(counts.tolist())
-                for place, inside in zip(places, insides, strict=True):
-                    part = Outputs(z[inside], None if a is None else a[inside])
-                    measured = {
-                        "errors": wrong[inside].sum(),
-                        "finite": finite,
-                        "readable": readable,
-                        "moved_normalization": moved.normalization,
-                        "moved_others": moved.others,
-                        "alarm_level": level,
-                        "classes_predicted": classes_predicted(part.main),
-                    }
-                    measured |= describe(part)
-                    names = list(measured)
-                    results.append(torch.stack([value.float() for value in measured.values()]))
-                    found.append((int(place), start, len(inside), len(inside) / len(here)))
+                found += self._measures(batch, outputs, held.y[batch.examples], level)
             if alarmed:
                 self._answer(level)
-        read = torch.stack(results).tolist()
-        seconds = (time.perf_counter() - began) / len(starts)
+        rows = [torch.stack([value.float() for value in measured.values()]) for measured in found]
+        read = iter(torch.stack(rows).tolist())
+        seconds = (time.perf_counter() - began) / len(batches)
         records: list[tuple[int, Record]] = []
-        for (place, start, count, share), values in zip(found, read, strict=True):
-            measures = dict(zip(names, values, strict=True))
-            if not (measures["finite"] and measures["readable"]):
-                name = stretch[0] if len(stretch) == 1 else "the mixed stream"
-                where = f"{name}, batch {start // self.batch_size + 1} of {len(starts)}"
-                which = "logits"
-                cause = "lower the learning rate" if self.method.adapts else "look at the network"
-                if measures["finite"]:
-                    which = "auxiliary logits"
-                    cause = MASK_AFTER
-                raise ValueError(f"{self.method.label}: {which} not finite on {where}; {cause}")
-            record: Record = {"position": start, "count": count, "errors": int(measures["errors"])}
-            record |= {name: measures.get(name, math.nan) for name in ABOUT_PREDICTIONS}
-            record["classes_predicted"] = int(measures["classes_predicted"])
-            for name in ("alarm_level", "moved_normalization", "moved_others"):
-                record[name] = measures[name]
-            record["seconds"] = share * seconds
-            records.append((place, record))
+        for number_of_batch, batch in enumerate(batches, 1):
+            for number, inside in zip(batch.domains, batch.inside, strict=True):
+                measures = dict(zip(found[0], next(read), strict=True))
+                self._require_finite(measures, stretch, f"{number_of_batch} of {len(batches)}")
+                share = len(inside) / len(batch.examples)
+                record = _record(measures, batch.start, len(inside), share * seconds)
+                records.append((number, record))
         return records
 
+    def _measures(
+        self, batch: Batch, outputs: Outputs, y: Tensor, level: Tensor
+    ) -> list[dict[str, Tensor]]:
+        """Return what is measured of a batch, per domain in it: scalars on the device."""
+        z, a = outputs
+        # A network may mask classes by −∞, but never all of them.
+        finite = z.amax(1).isfinite().all()
+        readable = finite if a is None else a.amax(1).isfinite().all()
+        wrong = z.argmax(1) != y
+        moved = self._distance()
+        found = []
+        for inside in batch.inside:
+            part = Outputs(z[inside], None if a is None else a[inside])
+            measured = {
+                "errors": wrong[inside].sum(),
+                "finite": finite,
+                "readable": readable,
+                "moved_normalization": moved.normalization,
+                "moved_others": moved.others,
+                "alarm_level": level,
+                "classes_predicted": classes_predicted(part.main),
+            }
+            found.append(measured | describe(part))
+        return found
 
-def _accuracies(records: Sequence[tuple[int, Record]]) -> dict[int, float]:
-    """Return the accuracy per domain, by its place in the stretch."""
+    def _require_finite(self, measures: Mapping[str, float], stretch: Stretch, batch: str) -> None:
+        """Raise ValueError where the logits of a batch cannot be read."""
+        if measures["finite"] and measures["readable"]:
+            return
+        where = stretch[0] if len(stretch) == 1 else "the mixed stream"
+        which = "logits"
+        cause = "lower the learning rate" if self.method.adapts else "look at the network"
+        if measures["finite"]:
+            which = "auxiliary logits"
+            cause = MASK_AFTER
+        raise ValueError(
+            f"{self.method.label}: {which} not finite on {where}, batch {batch}; {cause}"
+        )
+
+
+def _record(measures: Mapping[str, float], position: int, count: int, seconds: float) -> Record:
+    """Return a row of `Evaluation.batches`, without the domain."""
+    record: Record = {"position": position, "count": count, "errors": int(measures["errors"])}
+    record |= {name: measures.get(name, math.nan) for name in ABOUT_PREDICTIONS}
+    record["classes_predicted"] = int(measures["classes_predicted"])
+    for name in ("alarm_level", "moved_normalization", "moved_others"):
+        record[name] = measures[name]
+    record["seconds"] = seconds
+    return record
+
+
+def _accuracies(records: Sequence[tuple[int, Record]]) -> Accuracies:
+    """Return the accuracy per domain, by its number."""
     counts = Counter[int]()
     errors = Counter[int]()
-    for place, record in records:
-        counts[place] += record["count"]
-        errors[place] += record["errors"]
-    return {place: (count - errors[place]) / count for place, count in sorted(counts.items())}
+    for number, record in records:
+        counts[number] += record["count"]
+        errors[number] += record["errors"]
+    return {number: (count - errors[number]) / count for number, count in sorted(counts.items())}
 
 
 def evaluate(

@@ -2,8 +2,6 @@
 prediction, and the reset.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -11,24 +9,18 @@ from torch import Tensor, nn
 
 from cascadetta_lib.methods import refusals
 from cascadetta_lib.methods.facts import Facts
+from cascadetta_lib.methods.optimizers import OPTIMIZERS, MakeOptimizer, OptimizerName
 from cascadetta_lib.models import Outputs, as_outputs, use_batch_statistics
 from cascadetta_lib.models.snapshot import Snapshot
-
-OptimizerName = Literal["sgd", "adam"]
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": partial(torch.optim.SGD, momentum=0.9, nesterov=True),
-    "adam": torch.optim.Adam,
-}
-"""The optimisers that can replace a method's own. sgd is the paper's (Sec. 6.1)."""
 
 
 class Method(Facts, nn.Module):
     """Adapt a model to each batch that it predicts: `method(x)` → main logits (B, C).
 
     A method works on `model` itself, not on a copy, and sets the mode of its layers. The model
-    keeps its modules and its parameters. Every method except TTT and the cascades takes any model
-    whose result `models.as_outputs` understands. A method refuses a model or an option that it
-    cannot work with, by ValueError.
+    keeps its modules and its parameters. TTT needs a Parallel and the cascades a Cascade; every
+    other method takes a model whose result `models.as_outputs` understands and that has the layers
+    that it adapts. Any other model or option is refused by ValueError.
 
     A subclass says what it updates (`adapted_parameters`) and by which loss (`loss`). Class
     attributes are explained in facts.py. Further options come from other base classes: `copies`
@@ -42,10 +34,8 @@ class Method(Facts, nn.Module):
     seed: for the method's random draws, which `reset` begins again.
     """
 
-    make_optimizer: ClassVar[Callable[..., torch.optim.Optimizer]] = staticmethod(OPTIMIZERS["sgd"])
-    """Makes the method's own optimiser from parameters and lr: here SGD with Nesterov momentum 0.9
-    (Sec. 6.1).
-    """
+    make_optimizer: ClassVar[MakeOptimizer] = staticmethod(OPTIMIZERS["sgd"])
+    """The method's own optimiser."""
     model: nn.Module
 
     @torch.inference_mode(False)
@@ -77,7 +67,7 @@ class Method(Facts, nn.Module):
         self.reset()
 
     def configure_model(self) -> None:
-        """Let every BatchNorm use the batch's statistics. Only what is adapted has gradients."""
+        """Make every BatchNorm normalise by its batch. Only what is adapted has gradients."""
         refusals.require_ordinary_batch_norm(self.label, self.model)
         self.model.eval()
         use_batch_statistics(self.model)
@@ -94,11 +84,16 @@ class Method(Facts, nn.Module):
         return refusals.scales_and_shifts(self.label, module)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
-        """Return the loss that adapts to a batch, and the outputs of its forward pass, if any."""
+        """Return the loss of a batch, and the outputs for x that it was computed from.
+
+        They are None where it was computed from something else, such as TTT's rotated images.
+        """
         raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 
     def update(self, x: Tensor) -> Outputs | None:
-        """Take one step on a batch; return the outputs from before it, if the loss gave them."""
+        """Take one step on a batch. Return the outputs from before the step that `loss` gave, or
+        None.
+        """
         assert self.optimizer is not None
         with torch.enable_grad():
             loss, outputs = self.loss(x)

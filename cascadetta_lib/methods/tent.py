@@ -28,6 +28,7 @@ class Tent(WithDiversity):
         ours.
         """
         outputs = as_outputs(self.model(x))
+        # With diversity 0, the default, this is the mean entropy.
         return information_loss(outputs.main, self.diversity), outputs
 
 

@@ -15,9 +15,10 @@ from cascadetta_lib.models.build import (
     TextNetwork,
     build_network,
 )
-from cascadetta_lib.models.cascade import Cascade, Outputs, Parallel, as_outputs, parameters_of_z
+from cascadetta_lib.models.cascade import Cascade, Parallel, parameters_of_z
 from cascadetta_lib.models.functional import call_with
 from cascadetta_lib.models.input_normalization import INPUT_NORMALIZATIONS, normalized
+from cascadetta_lib.models.outputs import Outputs, as_outputs
 
 __all__ = [
     "NORMALIZATION_LAYERS",

@@ -8,42 +8,12 @@ The parts are found as modules, never by the names of parameters.
 """
 
 import copy
-from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cascadetta_lib.models.backbones import ImageFeatures
-
-
-class Outputs(NamedTuple):
-    """Main logits z (B, C) and auxiliary logits a (B, C), or None where the model has none."""
-
-    main: Tensor
-    auxiliary: Tensor | None
-
-    def detached(self) -> "Outputs":
-        """Return the same logits without a gradient."""
-        auxiliary = None if self.auxiliary is None else self.auxiliary.detach()
-        return Outputs(self.main.detach(), auxiliary)
-
-
-def as_outputs(result: Any) -> Outputs:
-    """Return what a model returned as Outputs. A network of somebody's own may return its logits
-    (B, C), an object with the attribute `logits`, or a tuple whose first element they are;
-    TypeError for anything else.
-    """
-    if isinstance(result, Outputs):
-        return result
-    logits = getattr(result, "logits", result)
-    if isinstance(logits, (tuple, list)) and logits:
-        logits = logits[0]
-    if not isinstance(logits, Tensor):
-        raise TypeError(
-            f"the model returned {type(result).__name__}; logits (B, C), or a tuple that begins "
-            "with them"
-        )
-    return Outputs(logits, None)
+from cascadetta_lib.models.outputs import Outputs
 
 
 def parameters_of_z(model: nn.Module) -> list[nn.Parameter]:
@@ -54,10 +24,11 @@ def parameters_of_z(model: nn.Module) -> list[nn.Parameter]:
 
 
 class Cascade(nn.Module):
-    """φ → θ_m → θ_a in a row. Takes x (B, …); returns z (B, C) and a (B, C), or None without θ_a.
+    """φ → θ_m → θ_a in a row. Takes x (B, …); returns z (B, C) and a, which is (B, C), or None
+    without θ_a.
 
-    With `relu_logits`, z is max(θ_m(φ(x)), 0): the paper's release has an in-place ReLU before θ_a
-    that changes z too.
+    relu_logits: z is max(θ_m(φ(x)), 0), as in the paper's release, whose in-place ReLU before θ_a
+        changes z as well.
     """
 
     def __init__(

@@ -50,9 +50,9 @@ class MetaProblem:
     entropy_weight: float
     kind: Objective = PAPER
 
-    def at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return two losses at ψ: what the outer loss adds there (the release's cross-entropy; else
-        0), and the inner loss.
+    def losses_at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
+        """Return two losses on the meta-train half at ψ: the cross-entropy that the release adds to
+        its outer loss (0 in the paper's), and the inner loss.
         """
         if self.outer_loss == "release":
             return losses(model, self.meta_train, self.kind)
@@ -60,7 +60,10 @@ class MetaProblem:
         return torch.zeros_like(inner), inner
 
     def outer(self, model: nn.Module) -> Tensor:
-        """Return the loss at ψ' on the meta-test half. The release weights it by 0.1."""
+        """Return the outer loss of `model`, whose parameters are ψ' here, on the meta-test half.
+
+        In the release it is a tenth of that.
+        """
         main, self_supervised = losses(model, self.meta_test, self.kind)
         total = main + self.entropy_weight * self_supervised
         return 0.1 * total if self.outer_loss == "release" else total
@@ -80,7 +83,7 @@ def halve(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> tupl
 def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, ...]:
     """Return the parameters that the inner step moves: `all` of ψ, or `batchnorm_and_classifier`.
 
-    For TTT they are all of φ's shared stages.
+    For TTT, whatever `which` says, they are all parameters of φ's shared stages.
     """
     if isinstance(model, Parallel):
         moved = set(model.shared_parameters)
@@ -97,30 +100,34 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
 def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
     """Return the outer loss, a scalar, and its gradient on every parameter, through the inner step.
 
-    H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss. tangents.py finds the
-    slope. Where it has no rule for a function of the network, double backward does, at twice the
-    cost.
+    H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss. tangents.py computes
+    the slope. Where it lacks a rule for one of the network's functions, double backward computes
+    it, at twice the cost.
     """
-    parameters: Gradients = dict(model.named_parameters())
-    inner = {name: parameters[name] for name in problem.inner_names}
+    psi: Gradients = dict(model.named_parameters())
+    inner = {name: psi[name] for name in problem.inner_names}
     with Tape() as tape:
-        main, inner_loss = problem.at_psi(model)
-    steps = _gradients(inner_loss, inner, retain_graph=True)
-    moved = {name: inner[name] - problem.inner_learning_rate * steps[name] for name in inner}
-    at_moved = {
-        name: value.detach().requires_grad_() for name, value in (parameters | moved).items()
+        added_loss, inner_loss = problem.losses_at_psi(model)
+    inner_gradient = _gradients(inner_loss, inner, retain_graph=True)
+    moved = {
+        name: value - problem.inner_learning_rate * inner_gradient[name]
+        for name, value in inner.items()
     }
-    replaced = {parameters[name]: value for name, value in at_moved.items()}
-    outer = call_with(_OuterLoss(model, problem), replaced)
-    total = _gradients(outer, at_moved)
+    psi_prime = {name: value.detach().requires_grad_() for name, value in (psi | moved).items()}
+    replaced = {psi[name]: value for name, value in psi_prime.items()}
+    outer_loss = call_with(_OuterLoss(model, problem), replaced)
+    outer_gradient = _gradients(outer_loss, psi_prime)  # v
     try:
-        slope = tape.derivative(inner_loss, {inner[name]: total[name] for name in inner})
+        along = {inner[name]: outer_gradient[name] for name in inner}
+        slope = tape.derivative(inner_loss, along)
     except UnknownFunctionError:
-        steps = _gradients(inner_loss, inner, create_graph=True)
-        slope = torch.stack([(steps[name] * total[name]).sum() for name in inner]).sum()
-    at_psi = _gradients(main - problem.inner_learning_rate * slope, parameters)
-    # Not in place: two parameters can have one tensor for a gradient.
-    return (outer + main).detach(), {name: total[name] + at_psi[name] for name in parameters}
+        inner_gradient = _gradients(inner_loss, inner, create_graph=True)
+        products = [(inner_gradient[name] * outer_gradient[name]).sum() for name in inner]
+        slope = torch.stack(products).sum()
+    gradient_at_psi = _gradients(added_loss - problem.inner_learning_rate * slope, psi)
+    # A new tensor for each: one tensor may be the gradient of two parameters.
+    total = {name: outer_gradient[name] + gradient_at_psi[name] for name in psi}
+    return (outer_loss + added_loss).detach(), total
 
 
 @contextmanager

@@ -7,8 +7,9 @@ losses (objectives.py).
 
 import math
 import time
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from itertools import islice
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,20 @@ from cascadetta_lib.training.objectives import (
 )
 
 
+@dataclass
+class _State:
+    """A training on its way, and what its state file holds.
+
+    best: the weights of the epoch that is kept so far.
+    history: a row per epoch that is done.
+    """
+
+    model: Cascade | Parallel
+    optimizer: torch.optim.Optimizer
+    best: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
 def pretrain(
     dataset: Dataset,
     network: Network,
@@ -51,8 +66,9 @@ def pretrain(
     code_revision: str = "unknown",
     save_seconds: float = 20,
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
-    """Train a network for `objective`. Return the network with the weights of the best epoch by
-    held-out accuracy (the last of equals), and the history: a row per epoch.
+    """Train a network for `objective`. Return the network with the weights of the epoch that has
+    the highest held-out accuracy, the last one where several have it, and the history: a row per
+    epoch.
 
     An epoch takes every whole batch once; a remainder is left out. Where iterations are counted,
     the last epoch may stop early. The columns of the history:
@@ -60,15 +76,16 @@ def pretrain(
     epoch: from 1.
     learning_rate: of the last batch.
     loss: in nats, the mean over the batches.
-    held_out_accuracy: 0..1, with batch statistics; for erm with running ones, as ERM predicts.
+    held_out_accuracy: in 0..1, by each batch's statistics; for erm by the running ones, as the
+        method ERM predicts.
     what `diagnose` says, where there is a self-supervised loss.
     seconds.
     code_revision: the caller's.
 
-    state_file: written after an epoch, at most every `save_seconds`, because the state of a text
-        network takes a tenth as long to write as an epoch to train. A later call with it goes on
-    from there and ends in the same weights (bit for bit on a CPU), because every draw depends only
-    on the seed and the epoch. A damaged file is set aside with a warning.
+    state_file: written after an epoch, at most every `save_seconds`, because writing the state of
+        a text network takes a tenth of an epoch's time. A later call with it goes on from there
+        and ends in the same weights (bit for bit on a CPU), because every draw depends only on the
+        seed and the epoch. A damaged file is set aside with a warning.
 
     Raises ValueError where the source has fewer examples than a batch, or the loss is no longer
     finite.
@@ -77,74 +94,37 @@ def pretrain(
     kind = OBJECTIVES[objective]
     count = len(dataset.train.y)
     size = training.training_batch_size
-    device = dataset.train.y.device
     if count < size:
         raise ValueError(
             f"training_batch_size = {size}: the source has only {count} training examples"
         )
-    model = new_network(dataset, network, objective, seed).to(device)
-    optimizer = make_optimizer(model, training)
-    best = dict[str, Tensor]()
-    history = list[dict[str, Any]]()
-    if state_file is not None and state_file.exists():
-        try:
-            state = torch.load(state_file, map_location=device, weights_only=True)
-            model.load_state_dict(state["model"])
-            optimizer.load_state_dict(state["optimizer"])
-            best = state["best"]
-            history = state["history"]
-        # A damaged file can make torch.load and load_state_dict raise nearly anything.
-        except Exception as error:
-            set_aside(
-                state_file, f"{state_file} cannot be used ({str(error).partition(chr(10))[0]})"
-            )
-            return pretrain(
-                dataset,
-                network,
-                objective,
-                training,
-                seed,
-                state_file,
-                code_revision,
-                save_seconds,
-            )
+
+    def begin() -> _State:
+        model = new_network(dataset, network, objective, seed).to(dataset.train.y.device)
+        return _State(model, make_optimizer(model, training))
+
+    state = begin() if state_file is None else _read_state(state_file, begin)
     batches = count // size
     iterations = training.iterations or (training.epochs or 0) * batches
-    done = len(history)
-    saved = time.monotonic()
+    epochs_done = len(state.history)
+    done = epochs_done * batches
     description = f"pre-training {objective}, seed {seed}, batches"
-    steps = iter(
-        progress(range(done * batches, iterations), description, iterations, done * batches)
-    )
-    # bfloat16 would put an error of eight times its size on the second-order term, so
-    # meta-learning stays in float32.
-    rounded = training.precision == "bfloat16" and not kind.meta
-    for epoch in range(done, math.ceil(iterations / batches)):
+    steps = iter(progress(range(done, iterations), description, iterations, done))
+    saved = time.monotonic()
+    for epoch in range(epochs_done, math.ceil(iterations / batches)):
         started = time.perf_counter()
-        generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
-        order = torch.randperm(count, generator=generator).to(device)
-        model.train()
-        found: list[Tensor] = []
-        for step, indices in zip(islice(steps, batches), order.split(size), strict=False):
-            rate = learning_rate_at(training, step / iterations)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            batch = augmented_batch(dataset, indices, kind, generator)
-            with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
-                found.append(set_gradients(model, batch, kind, training, rate, generator))
-            optimizer.step()
-        # Read once per epoch, because each reading waits for the GPU.
-        loss = sum(torch.stack(found).tolist()) / len(found)
-        if not math.isfinite(loss):
-            reason = (
-                "(the loss is not finite): lower the learning rate, which begins at "
-                f"{training.learning_rate}"
-            )
-            raise ValueError(f"pre-training {objective} diverged in epoch {epoch + 1} {reason}")
-        accuracy = held_out_accuracy(
-            model, dataset, running_statistics=objective == "erm", batch_size=size
+        loss, rate = _train_epoch(
+            state, dataset, kind, training, seed, epoch, iterations=iterations, steps=steps
         )
-        row = {
+        if not math.isfinite(loss):
+            raise ValueError(
+                f"pre-training {objective} diverged in epoch {epoch + 1} (the loss is not finite): "
+                f"lower the learning rate, which begins at {training.learning_rate}"
+            )
+        accuracy = held_out_accuracy(
+            state.model, dataset, running_statistics=objective == "erm", batch_size=size
+        )
+        row: dict[str, Any] = {
             "epoch": epoch + 1,
             "learning_rate": rate,
             "loss": loss,
@@ -153,25 +133,95 @@ def pretrain(
         if kind.self_supervised:
             # The same examples and rotations in every epoch, so that the rows compare.
             x, y = dataset.plain_held_out.take(slice(0, 200))
-            row |= diagnose(
-                model, as_half(dataset.prepare(x), y, kind, torch.Generator().manual_seed(0))
-            )
-        history.append(
-            row | {"seconds": time.perf_counter() - started, "code_revision": code_revision}
-        )
-        if accuracy == max(earlier["held_out_accuracy"] for earlier in history):
-            best = {name: value.detach().clone() for name, value in model.state_dict().items()}
+            half = as_half(dataset.prepare(x), y, kind, torch.Generator().manual_seed(0))
+            row |= diagnose(state.model, half)
+        row["seconds"] = time.perf_counter() - started
+        row["code_revision"] = code_revision
+        state.history.append(row)
+        if kept_epoch(pd.DataFrame(state.history))["epoch"] == epoch + 1:
+            weights = state.model.state_dict()
+            state.best = {name: value.detach().clone() for name, value in weights.items()}
         if state_file is not None and time.monotonic() - saved >= save_seconds:
-            state = {
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "best": best,
-                "history": history,
-            }
-            write_atomically(state_file, lambda file: torch.save(state, file))  # noqa: B023
+            _write_state(state_file, state)
             saved = time.monotonic()
-    model.load_state_dict(best)
-    return model.eval(), pd.DataFrame(history)
+    state.model.load_state_dict(state.best)
+    return state.model.eval(), pd.DataFrame(state.history)
+
+
+def _read_state(state_file: Path, begin: Callable[[], _State]) -> _State:
+    """Return the training that a state file holds, or a fresh one where there is no file.
+
+    begin: makes a fresh one. A damaged file is set aside with a warning.
+    """
+    state = begin()
+    if not state_file.exists():
+        return state
+    device = next(state.model.parameters()).device
+    try:
+        stored = torch.load(state_file, map_location=device, weights_only=True)
+        state.model.load_state_dict(stored["model"])
+        state.optimizer.load_state_dict(stored["optimizer"])
+        state.best = stored["best"]
+        state.history = stored["history"]
+    # A damaged file can make torch.load and load_state_dict raise nearly anything.
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        set_aside(state_file, f"{state_file} cannot be used ({reason})")
+        return begin()  # The first one may hold a part of the file.
+    return state
+
+
+def _write_state(state_file: Path, state: _State) -> None:
+    stored = {
+        "model": state.model.state_dict(),
+        "optimizer": state.optimizer.state_dict(),
+        "best": state.best,
+        "history": state.history,
+    }
+    write_atomically(state_file, lambda file: torch.save(stored, file))
+
+
+def _train_epoch(
+    state: _State,
+    dataset: Dataset,
+    kind: Objective,
+    training: Training,
+    seed: int,
+    epoch: int,
+    *,
+    iterations: int,
+    steps: Iterator[int],
+) -> tuple[float, float]:
+    """Train for an epoch. Return the mean loss, and the learning rate of the last batch.
+
+    epoch: from 0. iterations: of the whole training. steps: their numbers, from which each batch
+    takes the next; the epoch ends early where none is left.
+    """
+    count = len(dataset.train.y)
+    size = training.training_batch_size
+    device = dataset.train.y.device
+    # In bfloat16 the error of the second-order term would be eight times the term, so
+    # meta-learning stays in float32.
+    rounded = training.precision == "bfloat16" and not kind.meta
+    generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
+    order = torch.randperm(count, generator=generator).to(device)
+    state.model.train()
+    losses_found: list[Tensor] = []
+    rate = math.nan
+    for indices in order.split(size)[: count // size]:
+        step = next(steps, None)
+        if step is None:
+            break
+        rate = learning_rate_at(training, step / iterations)
+        for group in state.optimizer.param_groups:
+            group["lr"] = rate
+        batch = augmented_batch(dataset, indices, kind, generator)
+        with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
+            loss = set_gradients(state.model, batch, kind, training, rate, generator)
+        losses_found.append(loss)
+        state.optimizer.step()
+    # Read once per epoch, because each reading waits for the GPU.
+    return sum(torch.stack(losses_found).tolist()) / len(losses_found), rate
 
 
 def new_network(
@@ -203,9 +253,9 @@ def make_optimizer(model: nn.Module, training: Training) -> torch.optim.Optimize
         return torch.optim.SGD(
             parameters, training.learning_rate, momentum=0.9, nesterov=True, weight_decay=decay
         )
-    # The fused kernel is three times as fast for wide layers on a CPU. It reads the memory of
-    # weights, gradients and state side by side, whatever their strides, which is wrong for
-    # convolutions with the channels last.
+    # The fused kernel is three times as fast for wide layers on a CPU. It pairs weights, gradients
+    # and state by their place in memory and ignores strides, so it is wrong for convolutions whose
+    # channels are last.
     fused = all(parameter.ndim <= 2 for parameter in parameters)
     return torch.optim.Adam(parameters, training.learning_rate, weight_decay=decay, fused=fused)
 
@@ -219,10 +269,11 @@ def augmented_batch(
     dataset: Dataset, indices: Tensor, kind: Objective, generator: torch.Generator
 ) -> Split:
     """Return a batch as the network sees it, augmented as the objective says."""
-    stored, y = (dataset.plain if kind.randomised == "none" else dataset.train).take(indices)
-    stored = dataset.weak_augment(stored, generator)
     if kind.randomised == "none":
-        return Split(dataset.prepare(stored), y)
+        stored, y = dataset.plain.take(indices)
+        return Split(dataset.prepare(dataset.weak_augment(stored, generator)), y)
+    stored, y = dataset.train.take(indices)
+    stored = dataset.weak_augment(stored, generator)
     randomised = dataset.prepare(dataset.randomise(stored, generator))
     if kind.randomised == "all":
         return Split(randomised, y)
@@ -282,14 +333,14 @@ def held_out_accuracy(
 ) -> float:
     """Return the accuracy (0..1) on `held_out`, or else on the clean held-out examples.
 
-    BatchNorm uses the source's statistics (ERM) or, as at test time, those of each batch. The model
-    is left in evaluation mode.
+    running_statistics: BatchNorm uses the source's, as ERM does; otherwise each batch's, as at test
+    time. The model is left in evaluation mode.
     """
     held_out = held_out or dataset.plain_held_out
     right = []
     model.eval()
-    # Batches of that size or a little more. A short last batch would have statistics unlike those
-    # of any other.
+    # Equal parts of batch_size or a little more, so that no short last batch has statistics unlike
+    # the others'.
     parts = max(1, len(held_out.y) // batch_size)
     for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
         with nullcontext() if running_statistics else batch_statistics(model):
@@ -308,17 +359,21 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
     """
     psi = [*model.feature_extractor.parameters(), *model.main_classifier.parameters()]
     with batch_statistics(model):
-        # A graph of the whole batch would take more memory than a training step.
+        # Without a graph: that of the whole batch would take more memory than a training step.
         with torch.no_grad():
             values = describe(model(half.x))
-        both = losses(model, half)
-        main, self_supervised = (
-            flatten(torch.autograd.grad(loss, psi, retain_graph=True, materialize_grads=True))
-            for loss in both
-        )
-    values |= {
-        "gradient_norm_main": main.norm(),
-        "gradient_norm_self_supervised": self_supervised.norm(),
-    }
+        main_loss, self_supervised_loss = losses(model, half)
+        main = _flat_gradient(main_loss, psi)
+        self_supervised = _flat_gradient(self_supervised_loss, psi)
+    values["gradient_norm_main"] = main.norm()
+    values["gradient_norm_self_supervised"] = self_supervised.norm()
     values["gradient_cosine"] = F.cosine_similarity(main, self_supervised, dim=0)
-    return dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
+    # Read together, because each reading waits for the GPU.
+    read = torch.stack(list(values.values())).tolist()
+    return dict(zip(values, read, strict=True))
+
+
+def _flat_gradient(loss: Tensor, parameters: list[nn.Parameter]) -> Tensor:
+    """Return the gradient of a loss on parameters as one vector; the graph is kept."""
+    gradients = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
+    return flatten(gradients)
