@@ -13,7 +13,8 @@ from made_up_runs import Numbers, content, made_up_runs, points_of, quick, store
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.methods import METHODS
 from study.exhibits.beyond.conditions import CANDIDATES
-from study.exhibits.kit.choice import (
+from study.exhibits.kit.exhibit import EXHIBITS
+from study.exhibits.kit.rate_choice import (
     CONTROL_NETWORK,
     PLUS,
     PLUS_NETWORK,
@@ -22,7 +23,6 @@ from study.exhibits.kit.choice import (
     errors_on_source,
     keep_choice,
 )
-from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run, Store

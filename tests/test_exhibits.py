@@ -39,14 +39,13 @@ from study.exhibits.kit.points import main_points
 from study.exhibits.kit.rendering import (
     markdown,
     png,
-    provenance,
-    seeds_of,
     table_html,
     to_html,
 )
 from study.exhibits.kit.stored_runs import METRICS, Runs
 from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
+from study.exhibits.kit.told_of_runs import provenance, seeds_of
 from study.exhibits.paper import uncertainty
 from study.provenance import NetworkOrigin
 from study.requests import RunRequest
@@ -593,7 +592,9 @@ def test_a_published_network_on_other_images_has_no_row_of_the_papers(
 
 
 def test_a_mean_over_fewer_seeds_than_the_others_says_so() -> None:
-    frame = pd.DataFrame({"label": "Tent", "seed": [0, 1], **dict.fromkeys(METRICS, 1.0)})
+    every = dict.fromkeys(METRICS, 1.0)
+    frame = pd.DataFrame({"label": "Tent", "seed": [0, 1], "network": ["a", "b"], **every})
+    frame["current"] = True
     frame.loc[1, "F"] = np.nan
     row = tables.metrics_by_label(frame).loc["Tent"]
     assert (row["E"], row["F"], row["n"]) == ("1.00 ± 0.00", "1.00 †", "2")

@@ -17,8 +17,8 @@ from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
-from study.exhibits.kit.choice import keep_choice
 from study.exhibits.kit.exhibit import EXHIBITS, Part
+from study.exhibits.kit.rate_choice import keep_choice
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 

@@ -20,7 +20,7 @@ from study.exhibits.kit.numbers import places
 from study.notebook_parameters import settings_from
 from study.tools import fill
 from study.workflow.arguments import parse
-from study.workflow.configuration import load_settings
+from study.workflow.configuration import settings_of_command_line
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
@@ -168,7 +168,7 @@ def test_every_command_is_accepted(tmp_path: Path) -> None:
             continue  # of what an example adds; see the test of files in their places
         options = parse(arguments)
         assert set(options.only) <= known
-        found = load_settings(options, tmp_path)
+        found = settings_of_command_line(options, tmp_path)
         assert (found.profile == options.profile) == (not options.set), (
             "other values have results of their own"
         )

@@ -22,9 +22,9 @@ from study.exhibits.kit.intervals import (
     paired,
 )
 from study.exhibits.kit.points import Point, main_points, points_for
-from study.exhibits.kit.rendering import seeds_of
 from study.exhibits.kit.stored_runs import Runs, weights_of
 from study.exhibits.kit.tables import errors_less, metrics_by_label
+from study.exhibits.kit.told_of_runs import seeds_of
 from study.provenance import NetworkOrigin
 from study.requests import code_of_run
 from study.settings import Settings, SettingsError

@@ -23,7 +23,7 @@ from cascadetta_lib.training.pretrain import pretrain
 from cascadetta_lib.training.theorem import check_theorem
 from study import checkpoints as checkpoints_module
 from study import runs as runs_module
-from study.exhibits.kit.networks import not_held_out
+from study.exhibits.kit.origin_of_network import not_held_out
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs
 from study.modality_parameters import RunProtocol

@@ -36,7 +36,7 @@ ALLOWED = {
     "study/runs.py: make": "in such a folder of the store",
     "study/checkpoints.py: make": "in such a folder of the store",
     "study/tools/runs_table.py: make": "in such a folder of the store",
-    "study/exhibits/kit/folder.py: write_text": "it is a ReportFolder's own, by its write_bytes",
+    "study/exhibits/kit/report_folder.py: write_text": "by its own write_bytes",
     "study/exhibits/kit/rendering.py: png": "into memory",
     "study/tools/site.py: stage": "the site's sources, which each building writes anew",
     "study/tools/site.py: write_notebooks": "the same",

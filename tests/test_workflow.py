@@ -22,7 +22,7 @@ from study.settings import flat, load_profile
 from study.weights import SHIPPED, read_card
 from study.workflow import command, refusal, run
 from study.workflow.arguments import parse
-from study.workflow.configuration import load_settings
+from study.workflow.configuration import settings_of_command_line
 from study.workflow.execute import FAILURE, PARTIAL, take_gpu
 from study.workflow.notebooks import declared_exhibits
 from study.workflow.plan import Job, make_jobs, outdated_reports, write_plan
@@ -206,7 +206,7 @@ def test_values_from_the_command_line_do_not_overwrite_the_results_of_the_profil
     tmp_path: Path,
 ) -> None:
     def label(*arguments: str) -> str:
-        settings = load_settings(parse(arguments), tmp_path)
+        settings = settings_of_command_line(parse(arguments), tmp_path)
         assert settings.figures_path == settings.results_path / settings.profile / "figures"
         return settings.profile
 

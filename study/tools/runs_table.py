@@ -44,8 +44,9 @@ from cascadetta_lib.evaluation.metrics import (
     online_errors,
 )
 from study import ROOT
-from study.exhibits.kit.rendering import markdown, network_of
+from study.exhibits.kit.rendering import markdown
 from study.exhibits.kit.stored_runs import TRANSFERS
+from study.exhibits.kit.told_of_runs import network_of
 from study.provenance import Provenance
 from study.requests import RunRequest
 from study.store import KINDS, REQUESTS, Damaged, Entry, Kind, Made, Run, Store, read_entry

@@ -15,9 +15,9 @@ def main(arguments: Sequence[str], notebooks: Path = ROOT / "notebooks") -> int:
     try:
         check(options, notebooks)
         # Imported here, each after what can be refused without it: the first one imports PyTorch.
-        from study.workflow.configuration import load_settings
+        from study.workflow.configuration import settings_of_command_line
 
-        settings = load_settings(options, Path.cwd())
+        settings = settings_of_command_line(options, Path.cwd())
         from study.workflow.run import run
 
         run(options, settings, notebooks)

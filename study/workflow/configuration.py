@@ -55,7 +55,7 @@ def _within(folder: Path, path: str) -> str:
     return str(folder / Path(path).expanduser())
 
 
-def load_settings(options: argparse.Namespace, caller: Path) -> Settings:
+def settings_of_command_line(options: argparse.Namespace, caller: Path) -> Settings:
     """Return the profile with the command line's values.
 
     Where these change a number, the run has a label of its own, so that it replaces no result of

@@ -10,7 +10,9 @@ from dataclasses import replace
 
 import pandas as pd
 
-from study.exhibits.kit.choice import (
+from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.points import Point, of_sizes, reduced
+from study.exhibits.kit.rate_choice import (
     PLUS,
     PLUS_NETWORK,
     OnSource,
@@ -19,8 +21,6 @@ from study.exhibits.kit.choice import (
     cpu_study,
     rates_table,
 )
-from study.exhibits.kit.exhibit import Part, exhibit
-from study.exhibits.kit.points import Point, of_sizes, reduced
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import DEFINED, F_NAMES, method_differences, metrics_by_label

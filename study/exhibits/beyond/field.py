@@ -11,12 +11,12 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.choice import OnSource, chosen_rate, cpu_study, rates_table
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Part, exhibit
 from study.exhibits.kit.intervals import per_network
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import Point, main_points, of_sizes, reduced
+from study.exhibits.kit.rate_choice import OnSource, chosen_rate, cpu_study, rates_table
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, reading, typeset
 from study.exhibits.kit.sweep import sweep_table

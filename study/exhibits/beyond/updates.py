@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.comparability import warning
 from study.exhibits.kit.distance_from_paper import (
     BESIDE_ITS_ROW,
     INSIDE,
@@ -15,7 +16,6 @@ from study.exhibits.kit.intervals import images_at, paired
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, methods_without, points_for
-from study.exhibits.kit.rendering import warning
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, legend, line_of, name_domains
 from study.exhibits.kit.style import colour as colour_of

@@ -41,7 +41,7 @@ def comparable(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> pd.Data
     complete = [number for number, own in seeds.items() if shared and shared.issubset(own)]
     lacks_a_seed = ~row.isin(complete)
     all_current = frame["current"].groupby(row).transform("all")
-    of_older_code = ~all_current & frame["current"].any()
+    of_older_code = ~all_current & bool(frame["current"].any())
     apart = lacks_a_seed | of_older_code
     marked = frame.assign(apart=apart)
     return marked[apart | frame["seed"].isin(shared)]

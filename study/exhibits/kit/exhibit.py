@@ -16,21 +16,20 @@ from matplotlib.figure import Figure
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.progress import progress
 from cascadetta_lib.registry import Registry
-from study.exhibits.kit import rendering
+from study.exhibits.kit import rendering, told_of_runs
+from study.exhibits.kit.comparability import stand_in
 from study.exhibits.kit.compare import APART, has_dagger
-from study.exhibits.kit.folder import ReportFolder
 from study.exhibits.kit.growing import table_that_grows
 from study.exhibits.kit.latex import latex_table
 from study.exhibits.kit.points import Point, cheap_first
 from study.exhibits.kit.rendering import (
     banner_html,
     plain,
-    seeds_of,
     slug,
-    stand_in,
     to_html,
     to_markdown,
 )
+from study.exhibits.kit.report_folder import ReportFolder
 from study.exhibits.kit.stored_runs import Runs, check_labels
 from study.settings import Settings
 from study.store import Run
@@ -244,7 +243,7 @@ class Shown:
         if isinstance(part.content, pd.DataFrame) and has_dagger(part.content):
             notes.append(APART)
         if self.runs:
-            notes.append(f"{seeds_of(part.runs or self.runs)}.")
+            notes.append(f"{told_of_runs.seeds_of(part.runs or self.runs)}.")
         return " ".join(" ".join(notes).split())
 
     @property
@@ -257,7 +256,7 @@ class Shown:
     @property
     def provenance(self) -> str:
         """What made the runs, in one paragraph; empty without runs."""
-        return rendering.provenance(self.runs) if self.runs else ""
+        return told_of_runs.provenance(self.runs) if self.runs else ""
 
     def _repr_html_(self) -> str:
         """The whole exhibit, as HTML that needs no other file."""

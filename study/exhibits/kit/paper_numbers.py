@@ -1,14 +1,14 @@
 """The paper's published numbers, from `paper_results.csv`, for the runs that compare with them."""
 
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
 
 from cascadetta_lib.data import VOCABULARIES
-from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from cascadetta_lib.data.streams import make_stream
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.rendering import stand_in
+from study.exhibits.kit.comparability import beside_the_paper
 from study.store import Run
 
 PAPER_RESULTS = Path(__file__).with_name("paper_results.csv")
@@ -26,24 +26,25 @@ OUR_NAMES = {
 }
 
 
+@cache
+def paper_results() -> pd.DataFrame:
+    """Return all of PAPER_RESULTS, with our names; the column row joins method and variant."""
+    values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
+    values = values.replace(OUR_NAMES)
+    values["row"] = values["method"] + ", " + values["variant"]
+    return values
+
+
 def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
     """Return the numbers of one of the paper's tables, on the dataset that a run compares with.
 
     They are those at the run's batch size, or at any where `over` is batch_size. Methods, metrics,
     domains and variants have our names. The column row joins method and variant. The table is empty
-
-    - where the paper has none,
-    - where the data do not compare with the paper's (see `rendering.stand_in`), and
-    - where the network is a published one and the run's sample of CIFAR-10 is not of the official
-      images.
+    where the paper has no such numbers, and where they may not stand beside the run's (see
+    `comparability.beside_the_paper`).
     """
-    asked = run.request.checkpoint
-    values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
-    values = values.replace(OUR_NAMES)
-    values["row"] = values["method"] + ", " + values["variant"]
-    is_sample = asked.dataset_kind == "cifar10_sample"
-    others = is_sample and run.provenance.fingerprint != OFFICIAL
-    if stand_in(run) or (others and asked.published):
+    values = paper_results()
+    if not beside_the_paper(run):
         return values[:0]
     values = values[values["table"] == table]
     values = values[values["dataset"] == run.provenance.compare_with]
@@ -58,7 +59,7 @@ def paper_error(dataset: str, method: str) -> float:
     """Return the paper's E (%) of a method on one of its datasets: its main table at severity 5,
     tab:text or tab:speech.
     """
-    values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str}).replace(OUR_NAMES)
+    values = paper_results()
     main = values["table"].isin(["tab:main-result", "tab:text", "tab:speech"])
     asked = (values["dataset"] == dataset) & (values["method"] == method)
     mean = (values["domain"] == "all") & (values["metric"] == "E")

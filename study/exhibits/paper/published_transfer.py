@@ -4,7 +4,7 @@ import pandas as pd
 
 from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.paper_numbers import OUR_NAMES, PAPER_RESULTS
+from study.exhibits.kit.paper_numbers import paper_results
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
@@ -22,7 +22,7 @@ NOTE = (
 
 def published() -> pd.DataFrame:
     """The paper's rows that have F: E, A and F (%) by row, as `stream_of` names it, and method."""
-    values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str}).replace(OUR_NAMES)
+    values = paper_results()
     values = values[values["domain"] == "all"]
     with_transfer = values.loc[values["metric"] == "F", "table"].unique()
     values = values[values["table"].isin(with_transfer)]

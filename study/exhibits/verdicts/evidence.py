@@ -18,7 +18,7 @@ import pandas as pd
 from cascadetta_lib.evaluation.metrics import mean_online_error
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import bootstrap
-from study.exhibits.kit.networks import trained
+from study.exhibits.kit.origin_of_network import trained
 from study.exhibits.kit.stored_runs import METRICS, Runs
 from study.exhibits.verdicts.claims import Reading
 from study.store import Run

@@ -15,8 +15,8 @@ import pandas as pd
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
-from study.exhibits.kit.networks import card_of
 from study.exhibits.kit.numbers import number
+from study.exhibits.kit.origin_of_network import card_of
 from study.exhibits.kit.paper_numbers import paper_error
 from study.exhibits.kit.points import main_points
 from study.exhibits.kit.stored_runs import Runs

@@ -12,7 +12,7 @@ from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Modality, write_text_atomically
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import Estimate
-from study.exhibits.kit.networks import not_held_out
+from study.exhibits.kit.origin_of_network import not_held_out
 from study.exhibits.kit.rendering import each_once, markdown
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.verdicts.claims import CLAIMS, Claim, Reading

@@ -1,0 +1,36 @@
+"""Whether the numbers of a run compare with the paper's."""
+
+from collections.abc import Sequence
+
+from cascadetta_lib.data import DATASETS
+from cascadetta_lib.data.cifar10_sample import OFFICIAL
+from study.store import Run
+
+
+def stand_in(run: Run) -> bool:
+    """Return whether a run is on other data than the paper's (embedded data, or somebody's own), so
+    that its numbers must not stand beside the paper's.
+    """
+    dataset = DATASETS[run.request.checkpoint.dataset_kind]
+    return not dataset.real or dataset.own
+
+
+def beside_the_paper(run: Run) -> bool:
+    """Return whether the paper's numbers may stand beside a run's.
+
+    They may not where the data stand in for the paper's (see `stand_in`), and where the network is
+    a published one and the run's sample of CIFAR-10 is not of the official images.
+    """
+    asked = run.request.checkpoint
+    is_sample = asked.dataset_kind == "cifar10_sample"
+    other_sample = is_sample and run.provenance.fingerprint != OFFICIAL
+    return not stand_in(run) and not (other_sample and asked.published)
+
+
+def warning(runs: Sequence[Run]) -> str:
+    """How far the levels of these runs compare with the paper's; empty on the paper's own data."""
+    if any(map(stand_in, runs)):
+        return "**Not the paper's data: these numbers do not compare with the paper's.**"
+    if all(run.provenance.official_data for run in runs):
+        return ""
+    return "Not the paper's data as published: levels compare with the paper's only roughly."

@@ -1,0 +1,110 @@
+"""What is told of the runs behind an exhibit: how many seeds and networks, and what made them."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from study.exhibits.kit.comparability import warning
+from study.exhibits.kit.rendering import each_once, from_to
+from study.exhibits.kit.stored_runs import weights_of
+from study.requests import RunRequest
+from study.store import Run
+
+
+def seeds_of(runs: Sequence[Run]) -> str:
+    """`n = 3 seeds`, `n = 1–3 seeds` where some methods or settings have fewer, or `n = 1 network,
+    at 3 seeds` where several seeds ran on the same weights. Several orders of the stream are
+    counted besides.
+    """
+    same = {"checkpoint", "forward_transfer"}
+    rows = [
+        {
+            "asked": run.request.model_dump_json(exclude=same),
+            "start": run.request.checkpoint.objective,
+            "seed": run.seed,
+            "network": weights_of(run),
+        }
+        for run in runs
+    ]
+    counts = pd.DataFrame(rows).groupby(["asked", "start"])[["seed", "network"]].nunique()
+    seeds = from_to(counts["seed"])
+    networks = from_to(counts["network"])
+    at_seeds = f"{seeds} seed{'' if seeds == '1' else 's'}"
+    orders = {run.request.order_seed for run in runs}
+    if len(orders) > 1:
+        at_seeds += f", {len(orders)} orders"
+    if networks == seeds:
+        return f"n = {at_seeds}"
+    return f"n = {networks} network{'' if networks == '1' else 's'}, at {at_seeds}"
+
+
+def order_of(request: RunRequest) -> str:
+    """The name of the order of the examples: `stored`, `mixed`, `correlated`, …, or `seed 3's`."""
+    if request.order is None and request.order_seed is not None:
+        return f"seed {request.order_seed}'s"
+    return request.order or "stored"
+
+
+def network_of(run: Run) -> str:
+    """The architecture of the network that a run started from; empty where it is not known."""
+    card = run.provenance.card
+    asked = run.request.checkpoint.network
+    fields = asked.model_dump() if asked else card.get("network", "")
+    if isinstance(fields, dict):
+        fields = ", ".join(f"{name} {value}" for name, value in fields.items())
+    return str(fields).replace("_", " ")
+
+
+def provenance(runs: Sequence[Run]) -> str:
+    """One paragraph: what made these runs, and whether their data are the paper's. Data with one
+    fingerprint are named once.
+    """
+    told = pd.DataFrame([run.provenance for run in runs]).map(str)
+    told["data_source"] = told.groupby("fingerprint")["data_source"].transform("first")
+    made = told.agg(each_once)
+    stream = _stream_of(runs, made["unit"])
+    seeds = each_once(sorted({run.seed for run in runs}))
+    torch = each_once(run.provenance.packages["torch"] for run in runs)
+    sentences = [
+        f"Data: {made['data_source']}; {made['domain_source']}; {stream}.",
+        f"Profile {made['profile']}, seeds {seeds}; networks: {_networks_of(runs)}; "
+        f"{_protocol_of(runs)}.",
+        f"Device: {made['device']}; torch {torch}; code {made['code_revision']}.",
+        warning(runs),
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _stream_of(runs: Sequence[Run], unit: str) -> str:
+    """How many examples a domain has, at which severity, in which batches and order."""
+    requests = [run.request for run in runs]
+    sizes = each_once(from_to(run.batches.groupby("step")["count"].sum()) for run in runs)
+    examples = f"{sizes} {unit} a domain"
+    if requests[0].checkpoint.modality == "image":
+        severities = {domain.severity for request in requests for domain in request.stream}
+        examples += f" of severity {from_to(severities)}"
+    batch = each_once(request.batch_size for request in requests)
+    order = each_once(order_of(request) for request in requests)
+    clauses = [examples, f"batch {batch}", f"{order} order"]
+    if any(one.checkpoint.options.get("input_scaling") == "unit" for one in requests):
+        clauses.append("inputs x/255")
+    return ", ".join(clauses)
+
+
+def _networks_of(runs: Sequence[Run]) -> str:
+    """Where the networks come from, with their architectures where these are known."""
+    networks = each_once(run.request.checkpoint.weights for run in runs)
+    architectures = each_once(filter(None, map(network_of, runs)))
+    return f"{networks} ({architectures})" if architectures else networks
+
+
+def _protocol_of(runs: Sequence[Run]) -> str:
+    """When the runs predict, at which learning rate and, where all have one, by which optimiser."""
+    requests = [run.request for run in runs]
+    predict = each_once(request.predict for request in requests)
+    rate = each_once(request.online_learning_rate for request in requests)
+    protocol = f"prediction {predict} the update at the rate {rate}"
+    optimizers = {request.online_optimizer for request in requests}
+    if len(optimizers) == 1 and None not in optimizers:
+        protocol += f", {optimizers.pop()} in every method"
+    return protocol
