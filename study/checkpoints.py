@@ -21,8 +21,8 @@ from study.provenance import NetworkOrigin, Provenance, code_revision, provenanc
 from study.requests import (
     CheckpointRequest,
     checkpoint_request,
-    code_of_theorem,
-    code_of_training,
+    content_of_checkpoint,
+    content_of_theorem,
 )
 from study.settings import Settings
 from study.store import Made, Store
@@ -119,7 +119,8 @@ def _trained(context: Context, request: CheckpointRequest) -> Checkpoint:
     training = request.training
     assert network and training
     dataset = context.dataset
-    code = code_of_training(context.modality)
+    content = content_of_checkpoint(request, dataset.fingerprint)
+    code = content[-1]
 
     def make(folder: Path) -> Made:
         # It is no part of the entry, so it can stay until that is whole.
@@ -140,7 +141,6 @@ def _trained(context: Context, request: CheckpointRequest) -> Checkpoint:
         seconds = float(history["seconds"].sum())
         return Made(context.provenance(seconds, code_revision=revisions, code=code))
 
-    content = (dataset.fingerprint, code)
     entry = context.store.make_once("checkpoints", request, content, make)
     (entry.folder / ".training.pt").unlink(missing_ok=True)
     model = new_network(dataset, network, request.objective, request.seed)
@@ -155,7 +155,8 @@ def check_theorem_of(context: Context, objective: str) -> Mapping[str, Any]:
     where its training is not known.
     """
     request = checkpoint_request(context.settings, context.modality, objective, context.brought)
-    code = code_of_theorem(context.modality)
+    content = content_of_theorem(request, context.dataset.fingerprint)
+    code = content[-1]
 
     def make(folder: Path) -> Made:
         checkpoint = find_checkpoint(context, objective)
@@ -169,5 +170,4 @@ def check_theorem_of(context: Context, objective: str) -> Mapping[str, Any]:
         found = check_theorem(checkpoint.model, context.dataset, training, context.settings.seed)
         return Made(context.provenance(time.perf_counter() - began, code=code), found)
 
-    content = (context.dataset.fingerprint, code)
     return context.store.make_once("theorem", request, content, make).found

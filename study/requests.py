@@ -46,8 +46,8 @@ class Request(BaseModel, frozen=True, extra="forbid"):
     def key(self, *content: str) -> str:
         """Return the name of its entry.
 
-        content: the fingerprint of the data; for a run, the source of its domains; and the hash of
-        the code that makes the entry, such as `code_of_run`.
+        content: hashes of the data and of the code, by the function for its kind below, such as
+        `content_of_run`.
         """
         fields = type(self).model_fields
         unasked = {name for name in self.later if getattr(self, name) == fields[name].default}
@@ -231,3 +231,32 @@ def code_of_run(request: RunRequest) -> str:
     if request.checkpoint.weights == "train":
         parts.append(code_of_training(modality))
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
+
+
+def content_of_checkpoint(
+    request: CheckpointRequest, fingerprint: str, code: str | None = None
+) -> tuple[str, str]:
+    """Return the hashes of data and code in the key of a network that is trained here.
+
+    code: that of its training; None for today's.
+    """
+    return fingerprint, code_of_training(request.modality) if code is None else code
+
+
+def content_of_theorem(request: CheckpointRequest, fingerprint: str) -> tuple[str, str]:
+    """Return the hashes of data and code in the key of what Theorem 1 says of a network."""
+    return fingerprint, code_of_theorem(request.modality)
+
+
+def content_of_run(
+    request: RunRequest, fingerprint: str, domain_source: str
+) -> tuple[str, str, str]:
+    """Return the hashes of data and code in the key of a run."""
+    return fingerprint, domain_source, code_of_run(request)
+
+
+def content_of_variance(
+    request: VarianceRequest, fingerprint: str, domain_source: str
+) -> tuple[str, str, str]:
+    """Return the hashes of data and code in the key of the errors of a batch's variance."""
+    return fingerprint, domain_source, code_of_variance(request.checkpoint.modality)

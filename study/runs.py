@@ -26,8 +26,8 @@ from study.requests import (
     RunRequest,
     VarianceRequest,
     batch_size,
-    code_of_run,
-    code_of_variance,
+    content_of_run,
+    content_of_variance,
     run_request,
 )
 from study.store import Made, Run, load_run
@@ -41,7 +41,8 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
     """
     request = run_request(context.settings, context.modality, method, objective, context.brought)
     dataset = context.dataset
-    content = (dataset.fingerprint, dataset.domain_source, code_of_run(request))
+    content = content_of_run(request, dataset.fingerprint, dataset.domain_source)
+    code = content[-1]
     if context.store.path("runs", request.with_transfer, content).is_dir():
         request = request.with_transfer
     check_data(context)
@@ -56,19 +57,19 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
             adapter,
             dataset,
             request.stream,
-            request.batch_size,
-            request.order,
-            request.dirichlet_delta,
-            request.checkpoint.seed,
-            request.order_seed,
-            request.reset_each,
-            request.on_alarm,
+            batch_size=request.batch_size,
+            order=request.order,
+            dirichlet_delta=request.dirichlet_delta,
+            seed=request.checkpoint.seed,
+            order_seed=request.order_seed,
+            reset_each=request.reset_each,
+            on_alarm=request.on_alarm,
         )
         result = evaluator.run(transfer=request.forward_transfer)
         result.batches.to_csv(folder / "batches.csv", index=False)
         result.accuracies.to_csv(folder / "accuracies.csv", index=False)
         made_by = context.provenance(time.perf_counter() - began)
-        return Made(replace(made_by, network=checkpoint.origin, cost=costs, code=content[-1]))
+        return Made(replace(made_by, network=checkpoint.origin, cost=costs, code=code))
 
     entry = context.store.make_once("runs", request, content, make)
     context.store.remember_data(request.checkpoint, content[:2])
@@ -83,7 +84,8 @@ def find_batch_variance(context: Context, run: Run) -> list[Layer]:
     """
     request = VarianceRequest.of(run.request)
     dataset = context.dataset
-    code = code_of_variance(context.modality)
+    content = content_of_variance(request, dataset.fingerprint, dataset.domain_source)
+    code = content[-1]
 
     def make(folder: Path) -> Made:
         checkpoint = find_checkpoint(context, request.checkpoint.objective)
@@ -92,7 +94,6 @@ def find_batch_variance(context: Context, run: Run) -> list[Layer]:
         made_by = context.provenance(time.perf_counter() - began, code=code)
         return Made(made_by, {"layers": layers})
 
-    content = (dataset.fingerprint, dataset.domain_source, code)
     found: list[Layer] = context.store.make_once("variance", request, content, make).found["layers"]
     return found
 

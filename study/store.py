@@ -35,8 +35,9 @@ from study.requests import (
     Request,
     RunRequest,
     VarianceRequest,
-    code_of_theorem,
-    code_of_variance,
+    content_of_checkpoint,
+    content_of_theorem,
+    content_of_variance,
 )
 
 DESCRIPTION = "entry.json"
@@ -263,10 +264,12 @@ class Store:
 
     def history(self, run: Run) -> pd.DataFrame | None:
         """Return the network's history of training, a row per epoch; None if not trained here."""
-        if run.provenance.network is None:
+        made_by = run.provenance
+        if made_by.network is None:
             return None
-        content = (run.provenance.fingerprint, run.provenance.network.code)
-        entry = _sound(self.path("checkpoints", run.request.checkpoint, content))
+        request = run.request.checkpoint
+        content = content_of_checkpoint(request, made_by.fingerprint, made_by.network.code)
+        entry = _sound(self.path("checkpoints", request, content))
         return pd.read_csv(entry.folder / "history.csv") if entry else None
 
     def theorem(self, run: Run) -> dict[str, Any] | None:
@@ -275,7 +278,7 @@ class Store:
         None where today's code has not checked it.
         """
         request = run.request.checkpoint
-        content = (run.provenance.fingerprint, code_of_theorem(request.modality))
+        content = content_of_theorem(request, run.provenance.fingerprint)
         entry = _sound(self.path("theorem", request, content))
         return entry.found if entry else None
 
@@ -285,9 +288,9 @@ class Store:
         None where today's code has not measured it.
         """
         made_by = run.provenance
-        code = code_of_variance(run.request.checkpoint.modality)
-        content = (made_by.fingerprint, made_by.domain_source, code)
-        entry = _sound(self.path("variance", VarianceRequest.of(run.request), content))
+        request = VarianceRequest.of(run.request)
+        content = content_of_variance(request, made_by.fingerprint, made_by.domain_source)
+        entry = _sound(self.path("variance", request, content))
         return entry.found["layers"] if entry else None
 
 

@@ -29,7 +29,7 @@ from cascadetta_lib.training.pretrain import held_out_accuracy
 from study import weights as networks
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import markdown
-from study.requests import code_of_training
+from study.requests import content_of_checkpoint
 from study.settings import SettingsError, load_profile
 from study.study import Study
 
@@ -125,7 +125,7 @@ def pack_all(study: Study) -> None:
     for seed in study.settings.seeds:
         for objective in study.objectives:
             request = study.at_seed(seed).checkpoint_request(objective)
-            content = (study.dataset.fingerprint, code_of_training(study.modality))
+            content = content_of_checkpoint(request, study.dataset.fingerprint)
             trained = study.store.path("checkpoints", request, content)
             if (networks.SHIPPED / f"{objective}-{seed}.safetensors").exists():
                 print(f"there already: {objective}-{seed}")
