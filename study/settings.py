@@ -32,6 +32,7 @@ from study.modality_parameters import (
     flat_name,
     parameters_of,
 )
+from study.renamed_parameters import RENAMED
 from study.yaml12 import parse_yaml
 
 PROFILES = ROOT / "profiles"
@@ -163,28 +164,14 @@ def _modality(name: str) -> str:
 
 
 COMMON = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
-PLACES: dict[str, tuple[str, ...]] = {
-    flat_name(modality, *place): (modality, *place)
-    for modality in SECTIONS
-    for place in parameters_of(modality)
-}
+PLACES: dict[str, tuple[str, ...]] = {}
 """The place in Settings that a flat name means: ("image", "training", "learning_rate")."""
-PARAMETERS = COMMON | {
-    flat_name(modality, *place): field
-    for modality in SECTIONS
-    for place, field in parameters_of(modality).items()
-}
+PARAMETERS = dict(COMMON)
 """Every parameter by its flat name; its description says what it means."""
-RENAMED = {
-    f"{place[0]}_{place[-1]}": name
-    for name, place in PLACES.items()
-    if f"{place[0]}_{place[-1]}" not in PARAMETERS
-} | {
-    "image_batch_sizes": "image_ablation_batch_sizes",
-    "image_learning_rates": "image_ablation_learning_rates",
-    "image_learning_rate_batch_sizes": "image_ablation_rate_batch_sizes",
-}
-"""The names of 0.1.0 that have changed, with the new ones: docs/settings-renamed.md lists them."""
+for _of in SECTIONS:
+    for _place, _field in parameters_of(_of).items():
+        PLACES[flat_name(_of, *_place)] = (_of, *_place)
+        PARAMETERS[flat_name(_of, *_place)] = _field
 
 
 def flat(settings: Settings) -> dict[str, Any]:
@@ -197,13 +184,6 @@ def flat(settings: Settings) -> dict[str, Any]:
             value = value[step]
         values[name] = value
     return values
-
-
-def renamed_table() -> str:
-    """Return the names that have changed as a table in Markdown: docs/settings-renamed.md."""
-    lines = [f"| `{old}` | `{new}` |" for old, new in sorted(RENAMED.items())]
-    head = "# Parameters with another name since 0.1.0\n\n| 0.1.0 | now |\n|---|---|\n"
-    return head + "\n".join(lines) + "\n"
 
 
 def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> Settings:
@@ -221,29 +201,7 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
                 f"{shown} (from {origin}) is no parameter; {instead_of(str(name)[:60])}"
             )
         value = _plain(value)
-        items = value if isinstance(value, list | tuple) else [value]
-        allows_truth = PARAMETERS[name].annotation is bool
-        if not all(
-            isinstance(item, PLAIN) and (allows_truth or not isinstance(item, bool))
-            for item in items
-        ):
-            allowed = "true or false" if allows_truth else "a number, a text or a list of them"
-            raise SettingsError(
-                f"{name} = {reprlib.repr(value)} (from {origin}): allowed is {allowed}"
-            )
-        if any(
-            isinstance(item, int) and item.bit_length() > 1000 for item in items
-        ):  # Python would not print it
-            raise SettingsError(
-                f"{name} (from {origin}) has more than 300 digits; give a smaller number"
-            )
-        for item in items:
-            # Beyond it every count and rate fails, after hours or with a sentence of torch's.
-            if isinstance(item, int | float) and LARGEST <= abs(item) < math.inf:
-                raise SettingsError(
-                    f"{name} = {item!r} (from {origin}): allowed is a number less than "
-                    f"{LARGEST:,} in size"
-                )
+        _check_plain(name, value, origin)
         *groups, field = PLACES.get(name, (name,))
         group = nested
         for step in groups:
@@ -253,6 +211,30 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
         return Settings(**nested)
     except ValidationError as error:
         raise SettingsError(_message(error, origins)) from None
+
+
+def _check_plain(name: str, value: Any, origin: str) -> None:
+    """Raise SettingsError unless the value of a parameter is a text, a number of a usable size,
+    null, or true or false where the parameter takes it, or a list of such.
+    """
+    allows_truth = PARAMETERS[name].annotation is bool
+    for item in value if isinstance(value, list | tuple) else [value]:
+        if not isinstance(item, PLAIN) or (isinstance(item, bool) and not allows_truth):
+            allowed = "true or false" if allows_truth else "a number, a text or a list of them"
+            raise SettingsError(
+                f"{name} = {reprlib.repr(value)} (from {origin}): allowed is {allowed}"
+            )
+        # Python refuses to print a number of thousands of digits.
+        if isinstance(item, int) and item.bit_length() > 1000:
+            raise SettingsError(
+                f"{name} (from {origin}) has more than 300 digits; give a smaller number"
+            )
+        # Beyond it every count and rate fails, after hours or with a sentence of torch's.
+        if isinstance(item, int | float) and LARGEST <= abs(item) < math.inf:
+            raise SettingsError(
+                f"{name} = {item!r} (from {origin}): allowed is a number less than {LARGEST:,} in "
+                "size"
+            )
 
 
 def _plain(value: Any) -> Any:
@@ -275,11 +257,11 @@ def instead_of(name: str) -> str:
     """
     if name in RENAMED:
         return f"it is called {RENAMED[name]} now"
-    for old in difflib.get_close_matches(name, RENAMED, n=1, cutoff=0.9):
-        return f"did you mean {RENAMED[old]!r}?"
-    return nearest(
-        name, [other for other in PARAMETERS if _modality(name) in ("", _modality(other))]
-    )
+    close = difflib.get_close_matches(name, RENAMED, n=1, cutoff=0.9)
+    if close:
+        return f"did you mean {RENAMED[close[0]]!r}?"
+    modality = _modality(name)
+    return nearest(name, [other for other in PARAMETERS if modality in ("", _modality(other))])
 
 
 def _message(error: ValidationError, origins: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 from pooch import file_hash
 from pydantic import ValidationError
 
-from cascadetta_lib.data.base import set_aside, write_atomically
+from cascadetta_lib.data.base import set_aside, write_text_atomically
 from cascadetta_lib.evaluation.batch_variance import Layer
 from study import STORE_FORMAT
 from study.provenance import Provenance
@@ -121,19 +121,25 @@ class Store:
         self.folder = Path(folder)
         self._check_format()
 
-    def _check_format(self) -> bool:
-        """Say whether the folder is marked as of this format. StoreError where it is of another."""
+    def _format(self) -> str | None:
+        """Return the format that the folder is marked with; None for a folder without results."""
         mark = self.folder / FORMAT_FILE
         try:
-            found = mark.read_text(encoding="utf-8").strip()
-        except (FileNotFoundError, NotADirectoryError):
-            if not any((self.folder / kind).is_dir() for kind in KINDS) or mark.exists():
-                return False
-            found = "an earlier version"
+            return mark.read_text(encoding="utf-8").strip()
         except UnicodeDecodeError:
-            found = "no text"
-        if found == str(STORE_FORMAT):
-            return True
+            return "no text"
+        except (FileNotFoundError, NotADirectoryError):
+            has_results = any((self.folder / kind).is_dir() for kind in KINDS)
+            # Another process may have marked it and made the folders just now.
+            if has_results and not mark.exists():
+                return "an earlier version"
+            return None
+
+    def _check_format(self) -> None:
+        """Raise StoreError where the folder holds results of another format."""
+        found = self._format()
+        if found in (None, str(STORE_FORMAT)):
+            return
         raise StoreError(
             f"{self.folder} holds results of another version of the study (format {found}; this "
             f"one has {STORE_FORMAT}): set results_folder to another folder, or move this one away"
@@ -141,10 +147,9 @@ class Store:
 
     def _prepare(self, kind: Kind) -> None:
         """Make the folder of a kind of entries, marked with the format, on a disk with locks."""
-        if not self._check_format():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            text = f"{STORE_FORMAT}\n".encode()
-            write_atomically(self.folder / FORMAT_FILE, lambda file: file.write(text))
+        self._check_format()
+        if self._format() is None:
+            write_text_atomically(self.folder / FORMAT_FILE, f"{STORE_FORMAT}\n")
         (self.folder / kind).mkdir(exist_ok=True)
         check_locks(self.folder)
 
@@ -245,9 +250,9 @@ class Store:
         """
         if self.data_at_hand(request) == data:
             return
-        text = json.dumps(data, ensure_ascii=False).encode()
         with suppress(OSError):
-            write_atomically(self._data_file(request), lambda file: file.write(text))
+            text = json.dumps(data, ensure_ascii=False)
+            write_text_atomically(self._data_file(request), text)
 
     def data_at_hand(self, request: CheckpointRequest) -> tuple[str, str] | None:
         """Return the data that `remember_data` noted last; None where there is no note."""
@@ -326,9 +331,8 @@ def read_entry(folder: Path) -> Entry:
         raise Damaged(str(error)) from None  # other errors are those of a disk that fails
     except RecursionError:
         raise Damaged(f"its file {DESCRIPTION} is nested too deeply") from None
-    if not isinstance(described, dict) or not isinstance(described.get("found"), dict):
-        raise Damaged(f"its file {DESCRIPTION} describes no entry")
-    if "request" not in described:
+    is_entry = isinstance(described, dict) and "request" in described
+    if not is_entry or not isinstance(described.get("found"), dict):
         raise Damaged(f"its file {DESCRIPTION} describes no entry")
     try:
         request = REQUESTS[cast(Kind, folder.parent.name)].model_validate(described["request"])

@@ -25,6 +25,7 @@ FLOORS = (
     {"cascadetta_lib.evaluation"},
     {
         "study.exhibit_parameters",
+        "study.renamed_parameters",
         "study.settings",
         "study.yaml12",
         "study.notebook_parameters",

@@ -9,15 +9,14 @@ import pytest
 import yaml
 
 from study.notebook_parameters import settings_from
+from study.renamed_parameters import RENAMED, renamed_table
 from study.settings import (
     PARAMETERS,
     PROFILES,
-    RENAMED,
     SettingsError,
     flat,
     load_profile,
     make_settings,
-    renamed_table,
 )
 from study.yaml12 import parse_yaml
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.data.base import write_text_atomically
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.cascade_plus import CascadePlus
@@ -99,8 +99,7 @@ def keep_choice(runs: Runs) -> None:
             "errors": {f"{rate:g}": error for rate, error in of_rates.items()},
         }
         text = json.dumps(chosen, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file, text=text: file.write(text.encode()))  # type: ignore[misc]
+        write_text_atomically(path, text)
 
 
 def chosen_rate(study: Study, one: Point) -> float | None:

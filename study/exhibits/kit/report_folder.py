@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.data.base import write_atomically, write_text_atomically
 
 MANIFEST = ".written-by-the-report"
 """The file that lists the files of the last report, one per line."""
@@ -53,9 +53,8 @@ class ReportFolder:
             if Path(name).name == name:
                 (self.path / name).unlink(missing_ok=True)
         if self.written or manifest.is_file():
-            self.path.mkdir(parents=True, exist_ok=True)
             text = "".join(f"{name}\n" for name in sorted(self.written | set(self.also)))
-            write_atomically(manifest, lambda file: file.write(text.encode()))
+            write_text_atomically(manifest, text)
         told = f"{len(self.written)} files in {self.path}."
         if old:
             told += f" Removed, from an earlier report: {', '.join(old)}."
