@@ -25,8 +25,8 @@ says how long the runs of a label are. `image_order_seed` draws the order of the
 the examples.
 
 With `image_on_alarm=reset` a method goes back to the source where it predicts few classes, and \
-with `image_on_alarm=stop` it learns nothing more from there on. The alarm hears predictions \
-alone ([`evaluation/alarm.py`](../cascadetta_lib/evaluation/alarm.py)).
+with `image_on_alarm=stop` it learns nothing more from there on. The alarm sees only \
+predictions, no labels ([`evaluation/alarm.py`](../cascadetta_lib/evaluation/alarm.py)).
 """
 
 
