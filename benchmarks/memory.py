@@ -88,7 +88,7 @@ def report(seeds: int) -> None:
         before = now()
         show_all(settings)
         peak = growth(before)
-        runs = Runs(settings).stored
+        runs = Runs.of_settings(settings).stored
     tables = [table for run in runs for table in (run.batches, run.accuracies)]
     held = sum(int(table.memory_usage(deep=True).sum()) for table in tables)
     tell(f"report of {len(runs):,} runs", peak, held)

@@ -31,9 +31,7 @@ def compare(study: Study, method: str, changes: dict[str, Any]) -> pd.DataFrame:
     names = dict.fromkeys(["adabn", method])
     for name in names:
         varied.run(name)
-    runs = Runs(varied.settings, varied.modality)
-    runs.study = varied
-    frame = runs.frame([Point(name) for name in names], [varied.settings.seed])
+    frame = Runs(varied).frame([Point(name) for name in names], [varied.settings.seed])
     table = frame.set_index("label")[["E", "A"]].map(lambda value: number(value, 1))
     return table.rename_axis(None)
 

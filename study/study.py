@@ -52,6 +52,13 @@ class Study:
         self.exhibits: tuple[str, ...] | None = None
         """The exhibits that this study's notebook declares; None: any may be made."""
 
+    @classmethod
+    def without_device(cls, settings: Settings, modality: Modality = "image") -> "Study":
+        """Return a study on the CPU, to read what is stored: the device of the runs need not be
+        here.
+        """
+        return cls(settings.model_copy(update={"device": "cpu"}), modality)
+
     def _with(self, settings: Settings) -> "Study":
         """Return the study under other settings. The two share the data that either has loaded."""
         other = Study(settings, self.modality)

@@ -177,9 +177,7 @@ def keep(store: Store, run: Run) -> None:
 
 def stored(settings: Settings, runs: Iterable[Run], modality: Modality = "image") -> Runs:
     """What exhibits read, where the store holds these runs and no others."""
-    found = Runs(settings, modality)
-    found.stored = list(runs)
-    return found
+    return Runs.of(Study.without_device(settings, modality), runs)
 
 
 def quick(**changes: Any) -> Settings:

@@ -76,7 +76,7 @@ def test_the_exhibit_shows_what_the_store_has(tmp_path: Path) -> None:
     )
     for run in runs:
         keep(store, run)
-    shown = EXHIBITS["batch_variance"].show(Runs(settings))
+    shown = EXHIBITS["batch_variance"].show(Runs.of_settings(settings))
     assert not shown.parts and "were not measured" in shown.lines[0]
     layer = {"layer": "stem", "channels": 16, "values": 1024}
     layer |= {"variance_error": 0.1, "mean_error": 0.2, "independent_error": 0.014}
@@ -85,7 +85,7 @@ def test_the_exhibit_shows_what_the_store_has(tmp_path: Path) -> None:
     key = (made_by.fingerprint, made_by.domain_source, code_of_variance("image"))
     request = VarianceRequest.of(adabn.request)
     store.make_once("variance", request, key, lambda _: Made(made_by, {"layers": [layer]}))
-    shown = EXHIBITS["batch_variance"].show(Runs(settings))
+    shown = EXHIBITS["batch_variance"].show(Runs.of_settings(settings))
     row = content(shown, "batch-variance").loc["stem"]
     assert row["error of the variance (%)"] == "10.00" and row["if independent (%)"] == "1.40"
     assert row["as many independent values per example"] == "20.0"  # 2 / 0.1² of 10 examples

@@ -151,7 +151,7 @@ def test_conditions_whose_trainings_are_gone(runs: Runs) -> None:
 
 def test_without_a_method_that_adapts_there_is_no_choice(tmp_path: Path) -> None:
     settings = quick(image_methods=["erm", "adabn"], results_folder=str(tmp_path))
-    assert errors_on_source(Runs(settings)).empty
+    assert errors_on_source(Runs.of_settings(settings)).empty
     for name in ("comparison", "field"):
         assert {point.method for point in EXHIBITS[name].points(settings)} == {"erm", "adabn"}
 

@@ -30,8 +30,7 @@ from study.exhibits.beyond import training, updates
 from study.exhibits.beyond.conditions import CANDIDATES
 from study.exhibits.kit import distance_from_paper, intervals, style, tables
 from study.exhibits.kit import histories as histories_of
-from study.exhibits.kit.exhibit import Shown, save_all, show_all, without_runs
-from study.exhibits.kit.exhibit import show as show_of
+from study.exhibits.kit.exhibit import Shown
 from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import number, spread
 from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
@@ -42,6 +41,8 @@ from study.exhibits.kit.rendering import (
     table_html,
     to_html,
 )
+from study.exhibits.kit.show import save_all, show_all, without_runs
+from study.exhibits.kit.show import show as show_of
 from study.exhibits.kit.stored_runs import METRICS, Runs
 from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
@@ -407,7 +408,7 @@ def test_what_is_made_once_says_at_which_seed(tmp_path: Path) -> None:
     changes = {"image_methods": ("adabn", "tent"), "seed": 7, "results_folder": str(tmp_path)}
     study = Study(quick(image_choice_learning_rates=(0.001, 0.01), **changes))
     assert EXHIBITS["choice"].make(study) == []
-    assert "with seed = 0" in EXHIBITS["choice"].show(Runs(study.settings)).lines[-1]
+    assert "with seed = 0" in EXHIBITS["choice"].show(Runs.of_settings(study.settings)).lines[-1]
 
 
 def test_conditions_train_nothing_where_networks_are_there() -> None:
@@ -1119,7 +1120,7 @@ def test_a_method_that_lacks_a_run_on_the_source_has_no_choice() -> None:
 def test_what_the_published_rows_say_of_one_domain_alone(tmp_path: Path) -> None:
     """Tent on the gradual stream: E 64.26, A 11.39, F −72.83, so 108.57 by Eq. 2, which no accuracy
     is, and 84.22 by the final model."""
-    runs = Runs(quick(results_folder=str(tmp_path)))
+    runs = Runs.of_settings(quick(results_folder=str(tmp_path)))
     shown = show("published_transfer", runs)
     table = content(shown, "published-transfer")
     assert list(table.columns) == ["Tent", "CoTTA", "TTT", "Cascade"]

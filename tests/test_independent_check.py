@@ -17,8 +17,8 @@ from independent_check import check_report, main
 from made_up_runs import Numbers, content, keep, made_up_runs, on_cifar10, points_of, stored
 
 from study.exhibits import EXHIBITS
-from study.exhibits.kit.exhibit import save_all
 from study.exhibits.kit.points import main_points
+from study.exhibits.kit.show import save_all
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run, Store
@@ -59,7 +59,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for run in made_up_runs(settings, lambda *asked: numbers, points, (0, 1, 2)):
         if run.method != "cotta" or run.seed < 2:
             keep(store, drawn(run))
-    runs = Runs(settings)
+    runs = Runs.of_settings(settings)
     save_all([EXHIBITS[name].show(runs) for name in EXHIBITS_SHOWN], figures, verdicts=False)
     return results, figures
 

@@ -223,7 +223,7 @@ def test_the_data_put_back_give_the_first_numbers_in_the_report_too(world: World
 
     def shown() -> Run:
         study = world.study()
-        runs = Runs(study.settings)
+        runs = Runs.of_settings(study.settings)
         runs.study = study
         [found] = runs.frame(points_for(["adabn"]))["run"]
         return found
@@ -246,7 +246,7 @@ def test_a_run_that_is_removed_and_made_again_is_shown_anew(world: World) -> Non
     point = points_for(["adabn"])
 
     def shown() -> Run:
-        runs = Runs(study.settings)
+        runs = Runs.of_settings(study.settings)
         runs.study = study
         [found] = runs.frame(point)["run"]
         return found

@@ -289,10 +289,10 @@ def test_what_is_made_is_found(tmp_path: object) -> None:
     settings = quick(image_methods=("adabn", "tent"), results_folder=str(tmp_path), **small)
     study = Study(settings)
     made = EXHIBITS["batch_size"].make(study)
-    found = Runs(settings).frame(EXHIBITS["batch_size"].points(settings))
+    found = Runs.of_settings(settings).frame(EXHIBITS["batch_size"].points(settings))
     assert [run.request for run in found["run"]] == [run.request for run in made] and len(made) == 2
     assert EXHIBITS["cascade_parts"].make(study) == [], "the profile has no cascade"
-    history = Runs(settings).histories(found)
+    history = Runs.of_settings(settings).histories(found)
     assert set(history["label"]) == {"AdaBN", "Tent"} and history["classes"].eq(10).all()
 
 
@@ -361,7 +361,7 @@ def frame_of(runs: Iterable[Run]) -> list[dict[str, Any]]:
             "method": run.method,
             "seed": run.seed,
             "network": weights_of(run),
-            "current": Runs(SETTINGS).is_current(run),
+            "current": Runs.of_settings(SETTINGS).is_current(run),
             "E": mean_error(run),
             **dict.fromkeys(("A", "F", "F_final", "F_unadapted"), 1.0),
             "run": run,

@@ -80,7 +80,7 @@ def packed(packed_once: Path, tmp_path: Path) -> Path:
 
 def tables(settings: Settings) -> dict[str, str]:
     """What every table of the exhibits says, and every number behind it."""
-    runs = Runs(settings)
+    runs = Runs.of_settings(settings)
     said = {}
     for name in DRAWN:
         shown = EXHIBITS[name].show(runs)

@@ -97,7 +97,7 @@ def test_a_run_with_transfer_serves_a_request_without(study: Study) -> None:
     served = study.varied(forward_transfer=False).run("cascade")
     assert (served.request, served.provenance) == (made.request, made.provenance)
     point = Point("cascade", None, {"forward_transfer": False})
-    assert Runs(study.settings).frame([point])["run"].item().request == made.request
+    assert Runs.of_settings(study.settings).frame([point])["run"].item().request == made.request
 
 
 @pytest.mark.parametrize("modality", ["text", "speech"])

@@ -6,15 +6,7 @@ exhibits.show("batch_size", study)     # show it from what is stored
 exhibits.make("batch_size", study)     # only make the runs
 """
 
-from study.exhibits.kit.exhibit import (
-    EXHIBITS,
-    Shown,
-    make,
-    run,
-    save_all,
-    show,
-    show_all,
-    without_runs,
-)
+from study.exhibits.kit.exhibit import EXHIBITS, Shown
+from study.exhibits.kit.show import make, run, save_all, show, show_all, without_runs
 
 __all__ = ["EXHIBITS", "Shown", "make", "run", "save_all", "show", "show_all", "without_runs"]

@@ -41,7 +41,7 @@ class Choice(OnSource):
         """Also keep the rates, which the exhibits `comparison` and `field` ask for."""
         made = super().make(study)
         if made:
-            keep_choice(Runs(study.settings))
+            keep_choice(Runs(study))
         return made
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

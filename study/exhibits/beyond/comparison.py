@@ -18,13 +18,13 @@ from study.exhibits.kit.rate_choice import (
     OnSource,
     chosen_rate,
     contestants,
-    cpu_study,
     rates_table,
 )
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 from study.settings import Settings
+from study.study import Study
 
 ALIKE_NOTE = (
     f"On {PLUS}'s network and the control all have its memory of statistics, both "
@@ -49,7 +49,7 @@ class Comparison(OnSource):
         and, with AdaBN on its network, on the gradual stream.
         """
         image = settings.image
-        study = cpu_study(settings)
+        study = Study.without_device(settings)
         size = image.exhibits.comparison_test_size
         transfer = image.online.forward_transfer
         whole = reduced(settings, test_size=size, forward_transfer=transfer)

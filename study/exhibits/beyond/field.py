@@ -16,12 +16,13 @@ from study.exhibits.kit.exhibit import Part, exhibit
 from study.exhibits.kit.intervals import per_network
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import Point, main_points, of_sizes, reduced
-from study.exhibits.kit.rate_choice import OnSource, chosen_rate, cpu_study, rates_table
+from study.exhibits.kit.rate_choice import OnSource, chosen_rate, rates_table
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, reading, typeset
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 from study.settings import Settings
+from study.study import Study
 
 STREAMS = ("gradual", "mixed", "correlated")
 """Of batches, beside the profile's own."""
@@ -59,7 +60,7 @@ class Field(OnSource):
         """Without methods whose rate is not chosen yet. F, which costs as much again, is measured
         on the instantaneous stream.
         """
-        study = cpu_study(settings)
+        study = Study.without_device(settings)
         points = []
         for one in main_points(settings, "image"):
             rate = chosen_rate(study, one)

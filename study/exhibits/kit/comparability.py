@@ -6,6 +6,12 @@ from cascadetta_lib.data import DATASETS
 from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from study.store import Run
 
+BANNER = (
+    "Not the paper's data. These numbers show that the machinery runs; nothing here compares with "
+    "the paper, so no row of the paper and no verdict stands beside them."
+)
+"""What stands above an exhibit on data that stand in for the paper's."""
+
 
 def stand_in(run: Run) -> bool:
     """Return whether a run is on other data than the paper's (embedded data, or somebody's own), so

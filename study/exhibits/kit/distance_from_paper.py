@@ -57,6 +57,6 @@ def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str])
 
 def _inside(low: float, high: float, theirs: float) -> str:
     """Say whether the paper's E lies in our interval; a dash where one of the two is missing."""
-    if math.isnan(low + theirs):
+    if math.isnan(low) or math.isnan(theirs):
         return "–"
     return "yes" if low <= theirs <= high else "no"

@@ -1,5 +1,5 @@
-"""What an exhibit is: the runs that it asks for, what it makes of them, and how it is shown and
-saved.
+"""What an exhibit is: the runs that it asks for, and what it makes of them: figures, tables and
+sentences, shown in a notebook and saved as files.
 """
 
 import warnings
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -17,7 +17,7 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.progress import progress
 from cascadetta_lib.registry import Registry
 from study.exhibits.kit import rendering, told_of_runs
-from study.exhibits.kit.comparability import stand_in
+from study.exhibits.kit.comparability import BANNER, stand_in
 from study.exhibits.kit.compare import APART, has_dagger
 from study.exhibits.kit.growing import table_that_grows
 from study.exhibits.kit.latex import latex_table
@@ -309,79 +309,3 @@ class Shown:
             files.write_text(f"{self.anchor}-numbers.csv", numbers)
         text.append(to_markdown(self.provenance))
         files.write_text(f"{self.anchor}.md", "\n\n".join(text).rstrip() + "\n")
-
-
-BANNER = (
-    "Not the paper's data. These numbers show that the machinery runs; nothing here compares with "
-    "the paper, so no row of the paper and no verdict stands beside them."
-)
-
-
-def save_all(shown: Sequence[Shown], folder: Path, verdicts: bool = True) -> str:
-    """Write a report's exhibits into a folder, remove an earlier report's files, and say what was
-    done.
-
-    verdicts: whether the same report writes VERDICTS there.
-    """
-    files = ReportFolder(folder, also=VERDICTS if verdicts else ())
-    for each in shown:
-        each.save(files)
-    return files.finish()
-
-
-VERDICTS = ("verdicts.md", "verdicts.csv")
-"""The other files that the report writes into the figures folder."""
-
-
-def without_runs(shown: Sequence[Shown]) -> str:
-    """Return one line that names the exhibits without a stored run; empty where there is none."""
-    names = dict.fromkeys(
-        f"{each.exhibit.title} ({each.dataset})"
-        for each in shown
-        if not each.runs and not each.parts and each.exhibit.made_on(each.dataset)
-    )
-    return f"No run is stored for: {'; '.join(names)}." if names else ""
-
-
-def make(name: str, study: Study) -> list[Run]:
-    """Make the runs that an exhibit lacks at the study's seed.
-
-    Raises ValueError for an unknown name.
-    """
-    return EXHIBITS[name].make(study)
-
-
-def show(name: str, study: Study) -> Shown:
-    """Return an exhibit, made from the stored runs of the study's dataset and network.
-
-    Raises ValueError for an unknown name.
-    """
-    runs = Runs(study.settings, study.modality)
-    runs.study = study
-    return EXHIBITS[name].show(runs)
-
-
-def run(name: str, study: Study) -> Shown:
-    """Make the runs that an exhibit lacks at the study's seed, then show it.
-
-    Raises ValueError for an unknown name, and in a notebook for an exhibit that it does not
-    declare.
-    """
-    if study.exhibits is not None and name not in study.exhibits:
-        declared = ", ".join(study.exhibits) or "none"
-        raise ValueError(
-            f"exhibit {name!r} is not declared (declared: {declared}): add it to exhibits=[…] "
-            "of notebook.begin, where the scheduler reads it"
-        )
-    make(name, study)
-    return show(name, study)
-
-
-def show_all(settings: Settings) -> list[Shown]:
-    """Return every exhibit on every dataset of the profile, in the order of the page."""
-    ordered = sorted((EXHIBITS[name] for name in EXHIBITS), key=lambda each: each.place)
-    runs: dict[Modality, list[Runs]] = {}
-    for modality in get_args(Modality):
-        names = settings.datasets(modality)
-        runs[modality] = [Runs(settings, modality, name) for name in names]
-    return [each.show(on) for each in ordered for on in runs[each.modality]]

@@ -32,26 +32,21 @@ ESCAPED = {
     "‖": r"$\|$",
     "′": "$'$",
 }
-THETA = re.compile(r"θ_(\w)")
+LETTER = re.compile(r"θ_(?P<index>\w)|.", re.DOTALL)
 BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 def to_latex(text: object) -> str:
     """A text as LaTeX: escaped, `**…**` in bold, θ_a as mathematics."""
-    if BOLD.search(str(text)):
-        pieces = BOLD.split(str(text))  # The odd ones are those in bold.
-        return "".join(
-            rf"\textbf{{{to_latex(piece)}}}" if place % 2 else to_latex(piece)
-            for place, piece in enumerate(pieces)
-        )
-    pieces = THETA.split(str(text))  # The odd ones are the indices of θ.
-    return "".join(
-        rf"$\theta_{piece}$" if place % 2 else _escaped(piece) for place, piece in enumerate(pieces)
-    )
+    escaped = LETTER.sub(_escaped, str(text))
+    return BOLD.sub(r"\\textbf{\1}", escaped)
 
 
-def _escaped(text: str) -> str:
-    return "".join(ESCAPED.get(letter, letter) for letter in text)
+def _escaped(letter: re.Match[str]) -> str:
+    """A letter as LaTeX; θ together with its index."""
+    if letter["index"]:
+        return rf"$\theta_{letter['index']}$"
+    return ESCAPED.get(letter[0], letter[0])
 
 
 def latex_table(table: pd.DataFrame, caption: str, label: str) -> str:

@@ -1,6 +1,6 @@
 """The main study of a modality: E, A, F and the error in every domain, ours beside the paper's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -73,14 +73,12 @@ def _draw_alarms(axes: Axes, rows: Sequence[pd.DataFrame]) -> bool:
     """Put a × on each cell (a row's runs in a domain) in which the alarm rings in any run; return
     whether there is one.
     """
-    places = [
-        (step + 0.5, row + 0.85)
-        for row, each in enumerate(rows)
-        for step in sorted(set[int]().union(*map(ringing_steps, each["run"])))
-    ]
-    for x, y in places:
-        axes.plot(x, y, "x", color="black", ms=4)
-    return bool(places)
+    rang = False
+    for row, each in enumerate(rows):
+        for step in sorted({step for run in each["run"] for step in ringing_steps(run)}):
+            axes.plot(step + 0.5, row + 0.85, "x", color="black", ms=4)
+            rang = True
+    return rang
 
 
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
@@ -90,34 +88,23 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     domains = [domain.name for domain in frame["run"].iloc[0].request.stream]
     labels = by_label(frame)
     base = labels.get(METHODS["adabn"].label, frame[:0])
-    rows = {}
-    for label, each in labels.items():
-        row = errors_less(each, base)
-        if METHODS[each["method"].iloc[0]].adapts and len(row):
-            rows[label] = row.to_numpy()
-    if not rows or len(domains) < 2:
+    added = _added(labels, base)
+    if added.empty or len(domains) < 2:
         return (
             "No figure along the stream: it takes AdaBN, a method that adapts, and two "
             "domains or more."
         )
-    added = pd.DataFrame(rows).T
+    rows = [labels[label] for label in added.index]
+    network = set(base["objective"])
+    other = {label for label in added.index if set(labels[label]["objective"]) != network}
     # One method that fails would leave the others without colour, if colours were linear.
     end = max(1.0, float(added.abs().to_numpy().max()))
     linear = max(1.0, float(added.abs().max(axis=1).median()))
-    colours = AsinhNorm(linear_width=linear / 2, vmin=-end, vmax=end)
-    ticks = sorted({-end, -linear, 0.0, linear, end})
-    texts: Any = False
-    if len(domains) <= 20:
-        texts = added.map(lambda value: number(value, 1, sign=True))
-    bar = {"ticks": ticks, "format": lambda value, _: number(value, 1, sign=True)}
-    look: Any = {"cmap": "vlag", "norm": colours, "cbar_kws": bar}
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
-    sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)
-    network = set(base["objective"])
-    other = {label for label in added.index if set(labels[label]["objective"]) != network}
+    _heat_map(axes, added, linear, end)
     names = [typeset(label) + (" *" if label in other else "") for label in added.index]
     axes.set_yticks(axes.get_yticks(), names, rotation=0)
-    rang = _draw_alarms(axes, [labels[label] for label in added.index])
+    rang = _draw_alarms(axes, rows)
     title = "online error less AdaBN's (points)"
     if other:
         title += "; *: on another network than AdaBN"
@@ -132,5 +119,26 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     if rang:
         note += " ×: the alarm for collapse rings in this domain."
     note += f" Only methods that adapt are shown. E of AdaBN: {number(base['E'].mean())} %."
-    shown = pd.concat([base, *(labels[label] for label in added.index)])
-    return Part(name, figure, note, list(shown["run"]))
+    return Part(name, figure, note, list(pd.concat([base, *rows])["run"]))
+
+
+def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFrame:
+    """The online error of each method that adapts less that of `base`, by label and domain."""
+    added = {}
+    for label, rows in labels.items():
+        less = errors_less(rows, base)
+        if METHODS[rows["method"].iloc[0]].adapts and len(less):
+            added[label] = less.to_numpy()
+    return pd.DataFrame(added).T
+
+
+def _heat_map(axes: Axes, added: pd.DataFrame, linear: float, end: float) -> None:
+    """Draw points as colours, which change slowly beyond ±`linear` and end at ±`end`."""
+    texts: Any = False
+    if added.shape[1] <= 20:
+        texts = added.map(lambda value: number(value, 1, sign=True))
+    colours = AsinhNorm(linear_width=linear / 2, vmin=-end, vmax=end)
+    ticks = sorted({-end, -linear, 0.0, linear, end})
+    bar = {"ticks": ticks, "format": lambda value, _: number(value, 1, sign=True)}
+    look: Any = {"cmap": "vlag", "norm": colours, "cbar_kws": bar}
+    sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)

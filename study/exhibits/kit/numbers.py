@@ -10,8 +10,8 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
     """Write a number with a minus sign, not a hyphen. A zero has no sign, and NaN is a dash."""
     if math.isnan(value):
         return "–"
-    sign = sign and round(value, digits) != 0
-    return f"{value:{'+' if sign else ''}z.{digits}f}".replace("-", "−")
+    plus = "+" if sign and round(value, digits) != 0 else ""
+    return f"{value:{plus}z.{digits}f}".replace("-", "−")  # z: no −0
 
 
 def places(half: float, most: int = 2) -> int:

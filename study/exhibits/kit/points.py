@@ -86,7 +86,13 @@ def cheap_first(points: Sequence[Point]) -> list[Point]:
     """Return points in the order in which to make them. Methods that predict augmented copies of
     each example come last, because a step of CoTTA takes as long as ten of the others.
     """
-    return sorted(points, key=lambda point: issubclass(METHODS[point.method], WithCopies))
+
+    def has_copies(point: Point) -> bool:
+        return issubclass(METHODS[point.method], WithCopies)
+
+    cheap = [point for point in points if not has_copies(point)]
+    with_copies = [point for point in points if has_copies(point)]
+    return cheap + with_copies
 
 
 def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:

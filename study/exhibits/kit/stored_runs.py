@@ -44,30 +44,32 @@ class Runs:
     that of the newest run. `aside` says which runs this leaves out.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        modality: Modality = "image",
-        dataset_name: DatasetName | None = None,
-    ) -> None:
-        # The device on which the runs were made need not be on this machine.
-        settings = settings.model_copy(update={"device": "cpu"})
-        if dataset_name is not None:
-            settings = settings.vary(modality, {"dataset": str(dataset_name)})
-        self.settings = settings
-        self.modality = modality
-        self.study = Study(self.settings, modality)
-        self.dataset_name = self.study.dataset_name
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.settings = study.settings
+        self.modality = study.modality
+        self.dataset_name = study.dataset_name
         self._metrics: dict[RunRequest, dict[str, float]] = {}
         self._codes: dict[tuple[str, bool], str | None] = {}
 
     @classmethod
     def of(cls, study: Study, made: Iterable[Run]) -> "Runs":
         """Return these runs of a study, whatever else is stored."""
-        runs = cls(study.settings, study.modality)
-        runs.study = study
+        runs = cls(study)
         runs.stored = list(made)
         return runs
+
+    @classmethod
+    def of_settings(
+        cls,
+        settings: Settings,
+        modality: Modality = "image",
+        dataset_name: DatasetName | None = None,
+    ) -> "Runs":
+        """Return the stored runs of a dataset of a profile; None: the only one that it names."""
+        if dataset_name is not None:
+            settings = settings.vary(modality, {"dataset": str(dataset_name)})
+        return cls(Study.without_device(settings, modality))
 
     @cached_property
     def stored(self) -> list[Run]:
@@ -128,12 +130,13 @@ class Runs:
         if not lacking:
             return []
         count = len(points) * len(seeds)
-        for_f = sum(bool(self._find(point, [seed])) for point, seed in lacking)
-        if len(lacking) - for_f == count:
+        only_f_missing = sum(bool(self._find(point, [seed])) for point, seed in lacking)
+        without_any = len(lacking) - only_f_missing
+        if without_any == count:
             return [f"Missing: none of its {count} runs is stored."]
         told = f"{len(lacking)} of {count} runs are missing"
-        if for_f:
-            told += f", {for_f} of them for F alone"
+        if only_f_missing:
+            told += f", {only_f_missing} of them for F alone"
         first = dict.fromkeys(f"{point.label} (seed {seed})" for point, seed in lacking[:4])
         return [f"Partial: {told}, such as {', '.join(first)}."]
 
@@ -148,35 +151,42 @@ class Runs:
         }
         found = [run for run in self.stored if run.request.with_transfer in asked]
         shown = [run for run in found if self._by_request.get(run.request) is run]
-        lines = []
-        other_data = {_data(run) for run in found} - {_data(run) for run in shown}
-        left_out = sum(_data(run) in other_data for run in found)
-        if shown and other_data:
-            fingerprints = ", ".join(sorted({fingerprint for fingerprint, _ in other_data}))
-            lines.append(
-                f"**The data called {self.dataset_name} have changed:** {left_out} stored runs are "
-                f"on another state ({fingerprints}) and are not shown. Shown are those on "
-                f"{shown[0].provenance.fingerprint}."
-            )
-        of_data = [run for run in found if _data(run) not in other_data]
-        codes = {(run.method, code(run)) for run in of_data} - {
-            (run.method, code(run)) for run in shown
+        if not shown:
+            return []
+        on_data = [run for run in found if _data(run) in set(map(_data, shown))]
+        notices = [
+            self._other_data(found, shown),
+            _other_code(on_data, shown),
+            self._older_code(shown),
+        ]
+        return [notice for notice in notices if notice]
+
+    def _other_data(self, found: Sequence[Run], shown: Sequence[Run]) -> str:
+        """Say how many runs are on data that are not shown; empty where none is."""
+        shown_data = set(map(_data, shown))
+        others = [run for run in found if _data(run) not in shown_data]
+        if not others:
+            return ""
+        fingerprints = ", ".join(sorted({run.provenance.fingerprint for run in others}))
+        return (
+            f"**The data called {self.dataset_name} have changed:** {len(others)} stored runs are "
+            f"on another state ({fingerprints}) and are not shown. Shown are those on "
+            f"{shown[0].provenance.fingerprint}."
+        )
+
+    def _older_code(self, shown: Sequence[Run]) -> str:
+        """Say which of the runs shown are of an earlier code; empty where none is."""
+        old = {
+            METHODS[run.method].label
+            for run in shown
+            if code(run) is not None and not self.is_current(run)
         }
-        if shown and codes:
-            names = ", ".join(sorted({METHODS[method].label for method, _ in codes}))
-            left_out = sum((run.method, code(run)) in codes for run in of_data)
-            lines.append(
-                f"**Several states of the code stand under one name:** {left_out} runs of an "
-                f"earlier code of {names} are stored and not shown."
-            )
-        old = {run.method for run in shown if code(run) is not None and not self.is_current(run)}
-        if old:
-            names = ", ".join(sorted(METHODS[method].label for method in old))
-            lines.append(
-                "Made by an earlier state of the code (method, evaluator, data or training) than "
-                f"today's: {names}."
-            )
-        return lines
+        if not old:
+            return ""
+        return (
+            "Made by an earlier state of the code (method, evaluator, data or training) than "
+            f"today's: {', '.join(sorted(old))}."
+        )
 
     def history(self, run: Run) -> pd.DataFrame | None:
         """Return how the network of `run` was trained, a row per epoch; None where that is not
@@ -218,19 +228,15 @@ class Runs:
     @cached_property
     def _by_request(self) -> dict[RunRequest, Run]:
         """The stored runs of the data and the code shown, by their request."""
-        store = self.study.store
-        ordered = sorted(
-            self.stored,
-            key=lambda run: (
-                _data(run) == store.data_at_hand(run.request.checkpoint),
-                run.provenance.finished,
-            ),
-        )
-        # In these tables a later run replaces an earlier one.
-        last_data = {str(run.request.checkpoint.options): _data(run) for run in ordered}
-        on_data = [
-            run for run in ordered if _data(run) == last_data[str(run.request.checkpoint.options)]
-        ]
+
+        def precedence(run: Run) -> tuple[bool, str]:
+            noted = self.study.store.data_at_hand(run.request.checkpoint)
+            return _data(run) == noted, run.provenance.finished
+
+        ordered = sorted(self.stored, key=precedence)
+        # In each of these tables a later run replaces an earlier one.
+        last_data = {_options(run): _data(run) for run in ordered}
+        on_data = [run for run in ordered if _data(run) == last_data[_options(run)]]
         codes = {_coded(run): code(run) for run in on_data}
         codes |= {_coded(run): code(run) for run in on_data if self.is_current(run)}
         return {run.request: run for run in on_data if code(run) == codes[_coded(run)]}
@@ -334,3 +340,21 @@ def _read(folder: Path, checksums: bytes, modality: Modality, dataset: str) -> R
 def _data(run: Run) -> tuple[str, str]:
     """Return what identifies a run's data: their fingerprint, and the source of the domains."""
     return run.provenance.fingerprint, run.provenance.domain_source
+
+
+def _options(run: Run) -> str:
+    """Return the options by which a run's dataset was made."""
+    return str(run.request.checkpoint.options)
+
+
+def _other_code(on_data: Sequence[Run], shown: Sequence[Run]) -> str:
+    """Say how many runs on the data shown are of a code that is not shown; empty where none is."""
+    shown_codes = {(run.method, code(run)) for run in shown}
+    others = [run for run in on_data if (run.method, code(run)) not in shown_codes]
+    if not others:
+        return ""
+    names = ", ".join(sorted({METHODS[run.method].label for run in others}))
+    return (
+        f"**Several states of the code stand under one name:** {len(others)} runs of an earlier "
+        f"code of {names} are stored and not shown."
+    )

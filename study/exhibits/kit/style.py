@@ -24,23 +24,49 @@ _HEADS = "gauss shot impul defoc glass motn zoom snow frost fog brit contr elast
 SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
 """The paper's column heads."""
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_palette("colorblind")
-PALETTE = [_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1, 0.35)]
-PALETTE += [sns.color_palette("dark")[place] for place in (3, 2, 4, 5, 6, 9)] + sns.husl_palette(
-    12, l=0.45
+_DARK = sns.color_palette("dark")
+PALETTE = (
+    *(_BLUE, _RED, _GREEN, _GREY, _PURPLE, _SKY, _BROWN, _ORANGE, (0.1, 0.1, 0.35)),
+    *(_DARK[3], _DARK[2], _DARK[4], _DARK[5], _DARK[6], _DARK[9]),
+    *sns.husl_palette(12, l=0.45),
+    *sns.husl_palette(8, h=0.05, l=0.7),
 )
-PALETTE += sns.husl_palette(8, h=0.05, l=0.7)
 """The colours of the methods. The paper's six come first and far apart, also for colour-blind
 readers.
 """
 MARKERS = "osD^vP*X<>pdhH8"
 ORDER = (
-    "adabn cascade cotta erm tent ttt cascade_fixed_classifier cascade_no_auxiliary cascade_plus"
-).split()
-ORDER += (
-    "cascade_same_weights cascade_source_prior deyo eata eta lame rdumb roid rotta rpl "
-    "sar source_prior"
-).split()
-ORDER += "tema tent_adam tent_source_prior cmf memo note petta shot_im t3a".split()
+    "adabn",
+    "cascade",
+    "cotta",
+    "erm",
+    "tent",
+    "ttt",
+    "cascade_fixed_classifier",
+    "cascade_no_auxiliary",
+    "cascade_plus",
+    "cascade_same_weights",
+    "cascade_source_prior",
+    "deyo",
+    "eata",
+    "eta",
+    "lame",
+    "rdumb",
+    "roid",
+    "rotta",
+    "rpl",
+    "sar",
+    "source_prior",
+    "tema",
+    "tent_adam",
+    "tent_source_prior",
+    "cmf",
+    "memo",
+    "note",
+    "petta",
+    "shot_im",
+    "t3a",
+)
 """Methods in the order of colours and markers. A new method comes after these, so both stay."""
 
 
@@ -214,7 +240,7 @@ def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
 def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[Figure, list[Axes]]:
     """`count` panels of that height in inches, at most `columns` in a row."""
     columns = min(count, columns)
-    rows = -(-count // columns)
+    rows = math.ceil(count / columns)
     figure, grid = plt.subplots(
         rows, columns, figsize=(WIDTH, height * rows), squeeze=False, **style
     )

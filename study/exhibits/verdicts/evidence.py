@@ -193,10 +193,8 @@ def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
     orders = {run.request.order_seed for run in runs.stored}
     frames = []
     for order in sorted(order for order in orders if order is not None):
-        ordered = runs.settings.vary(runs.modality, {"order_seed": order})
-        at_order = Runs(ordered, runs.modality)
-        at_order.stored = runs.stored
-        frame = at_order.frame(EXHIBITS[exhibit].points(ordered))
+        at_order = Runs.of(runs.study.varied(order_seed=order), runs.stored)
+        frame = at_order.frame(EXHIBITS[exhibit].points(at_order.settings))
         frames.append(frame.assign(replicate=order))
     if not frames:
         raise NotTestedError("an order of images and domains (order_seed)")

@@ -231,7 +231,7 @@ def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
     found = []
     for modality in get_args(Modality):
         for name in settings.datasets(modality):
-            runs = Runs(settings, modality, name)
+            runs = Runs.of_settings(settings, modality, name)
             if runs.stored:
                 found.append((str(runs.stored[0].provenance.compare_with), runs))
     return found
