@@ -585,7 +585,7 @@ BAD_INPUTS = [
             ("seeds=[-1]", ("greater than or equal to 0",)),
             ("seeds=[18446744073709551616]", ("less than",)),
             ("profile=a/b", ("profile = 'a/b'", "folder")),
-            ("profile=runs", ("runs", "taken")),
+            ("profile=runs", ("runs", "none of checkpoints")),
             ("text_dataset=cifar10", ("no text dataset", "amazon")),
             ("text_methods=[ttt]", ("ttt is no method for text", "'tent'")),
             ("text_batch_size=1", ("no variance",)),
