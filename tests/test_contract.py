@@ -18,6 +18,7 @@ import torch
 from conftest import same, seeded
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import cascadetta_lib
 from cascadetta_lib.methods import METHODS, Method
@@ -49,10 +50,12 @@ ALWAYS_MOVE = {"tent", "tent_adam", "cotta", "rpl", "cascade", "cascade_no_auxil
 
 
 class Fused(nn.BatchNorm2d):
-    """A BatchNorm that also holds an activation, such as timm's BatchNormAct2d."""
+    """A BatchNorm that also holds an activation, such as timm's BatchNormAct2d; another one than
+    the trunk's, which would hide that it is lost.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x).relu()
+        return F.silu(super().forward(x))
 
 
 class Dropping(nn.BatchNorm2d):
@@ -134,6 +137,44 @@ class Counting(Trunk):
         return super().forward(x) * (1 + 0.1 * self.seen.detach())
 
 
+class TwoNames(Trunk):
+    """Has one parameter under two names, and uses both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(CHANNELS))
+        self.again = self.scale
+        self.bn2.weight = self.scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.bn1(self.first(x)).relu() * self.again[:, None, None]
+        return self.bn2(self.second(x)).relu().mean((2, 3))
+
+
+class Recomputing(Trunk):
+    """Computes its first half again in the backward pass, to save memory."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        def half(x: Tensor) -> Tensor:
+            return self.bn1(self.first(x)).relu()
+
+        x = checkpoint(half, x, use_reentrant=False) if torch.is_grad_enabled() else half(x)
+        return self.bn2(self.second(x)).relu().mean((2, 3))
+
+
+class Stubborn(nn.BatchNorm2d):
+    """Stays in evaluation mode, as detectors keep theirs while they are trained."""
+
+    def train(self, mode: bool = True) -> "Stubborn":
+        return super().train(False)
+
+
+class InPlace(Trunk):
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.bn1(self.first(x)).relu_()
+        return self.bn2(self.second(x)).relu_().mean((2, 3))
+
+
 class Losing(Trunk):
     """Puts another tensor in the place of a parameter while it runs."""
 
@@ -153,6 +194,31 @@ def tied() -> nn.Module:
     trunk.bn2.weight = trunk.bn1.weight
     trunk.second.bias = trunk.first.bias
     return trunk
+
+
+def one_memory() -> nn.Module:
+    trunk = Trunk()
+    trunk.bn2.running_mean = trunk.bn1.running_mean
+    trunk.bn2.running_var = trunk.bn1.running_var
+    return trunk
+
+
+def hooked() -> nn.Module:
+    trunk = Trunk()
+    for norm in (trunk.bn1, trunk.bn2):
+        norm.register_forward_hook(lambda module, inputs, x: x.clamp(-1, 1))
+    return trunk
+
+
+def with_norms_of_weights() -> nn.Module:
+    trunk = Trunk()
+    for layer in (trunk.first, trunk.second):
+        nn.utils.parametrizations.weight_norm(layer)
+    return trunk
+
+
+def frozen_by_its_user() -> nn.Module:
+    return Trunk().requires_grad_(False)
 
 
 def negative_zeros() -> nn.Module:
@@ -180,6 +246,7 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
     ),
     "momentum None": without_momentum,
     "DataParallel": lambda: nn.DataParallel(Trunk()),
+    "DataParallel around all": Trunk,
     "extra state": Counting,
     "compiled": lambda: torch.compile(Trunk(), backend="eager"),  # type: ignore[dict-item]
     "under no_grad": Frozen,
@@ -191,6 +258,14 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
     "float16": Trunk,
     "loses a parameter": Losing,
     "SyncBatchNorm": lambda: Trunk(nn.SyncBatchNorm),
+    "one parameter by two names": TwoNames,
+    "computed again in the backward pass": Recomputing,
+    "BatchNorm that stays in evaluation mode": lambda: Trunk(Stubborn),
+    "activation in place": InPlace,
+    "one set of running statistics for two": one_memory,
+    "hook on BatchNorm": hooked,
+    "weight_norm": with_norms_of_weights,
+    "frozen by its user": frozen_by_its_user,
     "TorchScript": lambda: torch.jit.script(Trunk()),
     "no normalisation": lambda: Trunk(lambda channels: nn.Identity()),
     "GroupNorm": lambda: Trunk(lambda channels: nn.GroupNorm(2, channels)),
@@ -199,7 +274,12 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-TOLD_BY_A_BATCH = ("under no_grad", "loses a parameter", "−∞ before θ_a")
+TOLD_BY_A_BATCH = (
+    "under no_grad",
+    "loses a parameter",
+    "−∞ before θ_a",
+    "computed again in the backward pass",
+)
 """Networks of which only a forward pass tells what is wrong."""
 OTHER_NORMS = ("GroupNorm", "LayerNorm", "InstanceNorm")
 
@@ -242,8 +322,10 @@ def refusal(kind: str, name: str) -> str | None:
         return "use adabn"
     if kind == "float16" and name not in STILL:
         return "use model.float()"
-    if kind == "extra state" and name == "eata":
+    if kind in ("extra state", "computed again in the backward pass") and name == "eata":
         return "use eta"
+    if kind == "computed again in the backward pass" and name == "sar":
+        return "computes a part again in the backward pass"
     if kind == "under no_grad" and name not in STILL:
         return "torch.no_grad()"
     if kind == "loses a parameter" and name not in STILL:
@@ -264,6 +346,8 @@ def build(kind: str, name: str) -> nn.Module:
         theta_a = Masked(classes) if kind == "−∞" else nn.Linear(classes, CLASSES)
         without = name == "cascade_no_auxiliary"
         model = Cascade(trunk, head, None if without else theta_a)
+    if kind == "DataParallel around all" and name not in CASCADES:
+        model = nn.DataParallel(model)
     with torch.no_grad():
         head.weight.mul_(8)
         settle(model)
@@ -409,7 +493,14 @@ def test_an_option_that_a_method_does_not_take_is_refused() -> None:
 
 
 def test_other_tensors_stand_in_wherever_a_parameter_is_used() -> None:
-    for kind in ("one BatchNorm at two places", "tied weights", "DataParallel", "compiled"):
+    for kind in (
+        "one BatchNorm at two places",
+        "tied weights",
+        "one parameter by two names",
+        "DataParallel",
+        "DataParallel around all",
+        "compiled",
+    ):
         model = build(kind, "tent").eval()
         x = batch(kind, 4)
         given = dict(model.named_parameters())
@@ -422,7 +513,15 @@ def test_other_tensors_stand_in_wherever_a_parameter_is_used() -> None:
         assert all(value is given[key] for key, value in model.named_parameters()), kind
 
 
-@pytest.mark.parametrize("kind", ["one BatchNorm at two places", "tied weights"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "one BatchNorm at two places",
+        "tied weights",
+        "one parameter by two names",
+        "computed again in the backward pass",
+    ],
+)
 def test_the_meta_gradient_leaves_the_parameters_where_they_were(kind: str) -> None:
     """And it is that of the loss, whose derivative a small step along it shows."""
     model = build(kind, "cascade").double()
@@ -433,6 +532,10 @@ def test_the_meta_gradient_leaves_the_parameters_where_they_were(kind: str) -> N
         halves.append(Half(x, torch.arange(8) % CLASSES))
     names = inner_parameter_names(model, "all")  # type: ignore[arg-type]
     problem = MetaProblem(*halves, names, 0.1, "paper", 0.2)
+    if kind == "computed again in the backward pass":
+        with pytest.raises(ValueError, match="meta_gradient: the network computes a part again"):
+            meta_gradient(model, problem)
+        return
     loss, gradient = meta_gradient(model, problem)
     assert all(value is given[key] for key, value in model.named_parameters())
     assert list(given) == [key for key, _ in model.named_parameters()]

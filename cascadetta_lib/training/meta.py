@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.models import Cascade, Parallel, batch_norm_parameters, batch_norms, call_with
+from cascadetta_lib.models.recomputed import refuse_recomputation
 from cascadetta_lib.training.objectives import (
     PAPER,
     Half,
@@ -102,7 +103,8 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradi
 
     H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss. tangents.py computes
     the slope. Where it lacks a rule for one of the network's functions, double backward computes
-    it, at twice the cost.
+    it, at twice the cost. Raises ValueError for a network that computes a part again in the
+    backward pass.
     """
     psi: Gradients = dict(model.named_parameters())
     inner = {name: psi[name] for name in problem.inner_names}
@@ -115,7 +117,8 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradi
     }
     psi_prime = {name: value.detach().requires_grad_() for name, value in (psi | moved).items()}
     replaced = {psi[name]: value for name, value in psi_prime.items()}
-    outer_loss = call_with(_OuterLoss(model, problem), replaced)
+    with refuse_recomputation("meta_gradient"):
+        outer_loss = call_with(_OuterLoss(model, problem), replaced)
     outer_gradient = _gradients(outer_loss, psi_prime)  # v
     try:
         along = {inner[name]: outer_gradient[name] for name in inner}

@@ -14,6 +14,7 @@ from cascadetta_lib.methods.field.eata import SURE, follow
 from cascadetta_lib.methods.refusals import require_gradient
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs, call_with
+from cascadetta_lib.models.recomputed import refuse_recomputation
 
 RADIUS = 0.05
 """ρ, the length of the ascent (Eq. 4)."""
@@ -62,7 +63,8 @@ class SAR(Tent):
         above: dict[nn.Parameter, Tensor] = {}
         for value, gradient in zip(values, gradients, strict=True):
             above[value] = value + RADIUS * gradient / length
-        logits = as_outputs(call_with(self.model, above, x)).main
+        with refuse_recomputation(self.label):
+            logits = as_outputs(call_with(self.model, above, x)).main
         unsure = entropy(logits)
         weights = averaging(sure & (unsure.detach() < limit), unsure.dtype)
         mean = (weights * unsure).sum()
