@@ -6,11 +6,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import yaml
+from conftest import written
 
 from study.workflow.missing_packages import lacking
 
@@ -243,6 +244,71 @@ def test_the_environment_of_another_clone_is_left_alone(tmp_path: Path) -> None:
     (second.root / ".venv").unlink()
     shutil.copytree(first.root / ".venv", second.root / ".venv", symlinks=True)
     assert f"belongs to {first.root}" in second.told()
+
+
+class Two:
+    """Two clones whose environments are made, each of which says which one it is."""
+
+    def __init__(self, folder: Path) -> None:
+        clones = []
+        for name in ("first", "second"):
+            (folder / name).mkdir()
+            clone = Checkout(folder / name)
+            main = clone.root / "study" / "workflow" / "__main__.py"
+            main.write_text(f"import study; print({name!r}, study.__file__)")
+            assert clone()[0].startswith(name)
+            clones.append(clone)
+        self.first, self.second = clones
+        self.folder = folder
+
+    def run(self, *, place: Path | None = None, script: Path | None = None, **more: str) -> str:
+        """Run the second clone's run_all.sh, and return what it printed."""
+        command = ["bash", str(script or self.second.root / "run_all.sh")]
+        environment = self.second.environment | more
+        done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
+        return done.stdout
+
+    @property
+    def others(self) -> Path:
+        """The environment of the first clone."""
+        return self.first.root / ".venv"
+
+
+def by_a_link_elsewhere(two: Two) -> str:
+    link = two.folder / "link"
+    link.symlink_to(two.second.root / "run_all.sh")
+    return two.run(place=two.first.root, script=link)
+
+
+def with_a_link_for_bin(two: Two) -> str:
+    shutil.rmtree(two.second.root / ".venv" / "bin")
+    (two.second.root / ".venv" / "bin").symlink_to(two.others / "bin")
+    return two.run()
+
+
+MIXED_UP: dict[str, Callable[[Two], str]] = {
+    "in the other's folder": lambda two: two.run(place=two.first.root),
+    "in the other's study": lambda two: two.run(place=two.first.root / "study" / "workflow"),
+    "the other's code on PYTHONPATH": lambda two: two.run(PYTHONPATH=str(two.first.root)),
+    "the other's Python by name": lambda two: two.run(
+        CASCADETTA_PYTHON=str(two.others / "bin" / "python")
+    ),
+    "the other's environment activated": lambda two: two.run(VIRTUAL_ENV=str(two.others)),
+    "the other's environment activated by conda": lambda two: two.run(CONDA_PREFIX=str(two.others)),
+    "by a link, in the other's folder": by_a_link_elsewhere,
+    "a link to the other's programs": with_a_link_for_bin,
+}
+
+
+@pytest.mark.parametrize("name", MIXED_UP)
+def test_a_clone_runs_its_own_code_and_leaves_the_others_environment_alone(
+    tmp_path: Path, name: str
+) -> None:
+    two = Two(tmp_path)
+    before = written(two.others)
+    told = MIXED_UP[name](two)
+    assert told.startswith("second") and str(two.second.root) in told
+    assert written(two.others) == before
 
 
 def test_after_a_clone_was_moved_its_environment_is_made_again(tmp_path: Path) -> None:

@@ -223,14 +223,64 @@ def test_no_entry_leaves_the_folder(server: Any, tmp_path: Path, suffix: str, na
     assert found <= {("data", "small")} and not (tmp_path / "outside").exists()
 
 
-def test_no_link_leaves_the_folder(server: Any, tmp_path: Path) -> None:
+LINKS: dict[str, tuple[bytes, str]] = {
+    "a link up": (tarfile.SYMTYPE, ".."),
+    "a link up from below": (tarfile.SYMTYPE, "small/../.."),
+    "a link to the root": (tarfile.SYMTYPE, "/"),
+    "a link to a file outside": (tarfile.SYMTYPE, "../outside.txt"),
+    "a hard link to a file outside": (tarfile.LNKTYPE, "../outside.txt"),
+    "a hard link by a whole path": (tarfile.LNKTYPE, "/etc/hostname"),
+    "a pipe": (tarfile.FIFOTYPE, ""),
+    "a device": (tarfile.CHRTYPE, ""),
+}
+"""Entries of an archive that are no file or folder: their kind, and what they lead to."""
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_no_link_leaves_the_folder(server: Any, tmp_path: Path, name: str) -> None:
+    kind, target = LINKS[name]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "outside.txt").write_text("as it was")
     path = tmp_path / "served" / "small.tar"
     with tarfile.open(path, "w") as tar:
-        link = tarfile.TarInfo("link")
-        link.type = tarfile.SYMTYPE
-        link.linkname = ".."
+        for member, content in MEMBERS.items():
+            entry = tarfile.TarInfo(f"small/{member}")
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+        link = tarfile.TarInfo("small/link")
+        link.type = kind
+        link.linkname = target
         tar.addfile(link)
-        tar.addfile(tarfile.TarInfo("link/evil.txt"))
+        for evil in ("small/link/evil.txt", "small/link"):
+            entry = tarfile.TarInfo(evil)
+            entry.size = 4
+            tar.addfile(entry, io.BytesIO(b"evil"))
     with pytest.raises(DataMissing, match="cannot be unpacked"):
         Small(path, server).fetch(tmp_path / "data")
-    assert not list(tmp_path.rglob("evil.txt"))
+    assert not list(tmp_path.rglob("evil.txt")) and not (tmp_path / "data" / "small").exists()
+    assert (tmp_path / "data" / "outside.txt").read_text() == "as it was"
+
+
+OTHER_CONTENTS: dict[str, Callable[[bytes], bytes]] = {
+    "one bit": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+    "a byte more": lambda content: content + b"x",
+    "nothing": lambda content: b"",
+    "zeros": lambda content: bytes(len(content)),
+    "twice": lambda content: content + content,
+    "a page": lambda content: b"<!DOCTYPE html><html>Please log in</html>",
+}
+
+
+@pytest.mark.parametrize("name", OTHER_CONTENTS)
+@pytest.mark.parametrize("kind", ["md5", "sha256"])
+def test_what_a_server_sends_is_held_to_its_hash(
+    server: Any, tmp_path: Path, kind: str, name: str
+) -> None:
+    small = Small(make(tmp_path / "served" / "small.tar", MEMBERS), server)
+    small.contents = ()
+    whole = small.path.read_bytes()
+    small.hash = f"{kind}:{hashlib.new(kind, whole).hexdigest()}"
+    small.path.write_bytes(OTHER_CONTENTS[name](whole))
+    with pytest.raises(DataMissing, match="sent has another hash"):
+        small.fetch(tmp_path / "data")
+    assert not (tmp_path / "data" / "small").exists()

@@ -3,7 +3,7 @@ out by hand here.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from conftest import with_constants
 from made_up_runs import Numbers, made_up_run, quick, stored
 
+from cascadetta_lib.data.streams import Domain
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import (
     Estimate,
@@ -316,6 +317,61 @@ def test_a_table_compares_over_the_seeds_that_its_rows_share() -> None:
     found = table_of(stored(SETTINGS, without))
     assert found["n"].tolist() == ["2", "2", "2"], "seed 3 is Tent's alone"
     assert found["E"].tolist() == ["20.00 ± 0.00", "10.00 ± 0.00", "10.00 ± 0.00"]
+
+
+def asked_for(**changes: Any) -> Callable[[Run], Run]:
+    """The same run under another request."""
+    return lambda run: replace(run, request=run.request.model_copy(update=changes))
+
+
+def trained_as(**changes: Any) -> Callable[[Run], Run]:
+    """The same run from another network."""
+
+    def change(run: Run) -> Run:
+        checkpoint = run.request.checkpoint.model_copy(update=changes)
+        return asked_for(checkpoint=checkpoint)(run)
+
+    return change
+
+
+def made_by(**changes: Any) -> Callable[[Run], Run]:
+    """The same run with another provenance."""
+    return lambda run: replace(run, provenance=replace(run.provenance, **changes))
+
+
+UNLIKE: dict[str, Callable[[Run], Run]] = {
+    "size of the batches": asked_for(batch_size=8),
+    "images of each domain": asked_for(test_size=7),
+    "order of prediction": asked_for(predict="before"),
+    "learning rate": asked_for(online_learning_rate=0.1),
+    "optimiser": asked_for(online_optimizer="adam"),
+    "memory of statistics": asked_for(statistics_memory=8),
+    "diversity": asked_for(online_diversity=1.0),
+    "order of the examples": asked_for(order="mixed"),
+    "seed of the order": asked_for(order_seed=3),
+    "severity": asked_for(stream=(Domain("fog", 3), Domain("snow", 3))),
+    "domains in another order": asked_for(stream=(Domain("snow", 5), Domain("fog", 5))),
+    "a reset at each domain": asked_for(reset_each=True),
+    "a reset at an alarm": asked_for(on_alarm="reset"),
+    "pre-training": trained_as(objective="erm"),
+    "a network from elsewhere": trained_as(weights="shipped:1a2b3c4d5e6f"),
+    "folder of the data": trained_as(dataset="npz:0123456789ab:digits"),
+    "cut of the source": trained_as(options={"train_size": 7}),
+    "content of the data": made_by(fingerprint="f" * 16),
+    "source of the domains": made_by(domain_source="an archive"),
+    "a later seed on other data": made_by(fingerprint="f" * 16, finished="2027"),
+}
+"""What the run of one seed differs in from those beside it."""
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_a_mean_is_never_over_runs_that_are_unlike(name: str) -> None:
+    wrong = {("adabn", 0): (4, 0), ("adabn", 1): (4, 0), ("tent", 0): (2, 0)}
+    (unlike,) = runs_of({("tent", 1): (9, 9)})
+    found = table_of(stored(SETTINGS, [*runs_of(wrong), UNLIKE[name](unlike)]))
+    told = found["E"].get("Tent", "–")
+    assert told.startswith(("10.00", "–", "90.00")), "of one of the two alone"
+    assert "Tent" not in found.index or found.loc["Tent", "n"] == "1"
 
 
 def test_what_is_marked_is_never_in_bold() -> None:
