@@ -153,24 +153,24 @@ class Runs:
         shown = [run for run in found if self._by_request.get(run.request) is run]
         if not shown:
             return []
-        on_data = [run for run in found if _data(run) in set(map(_data, shown))]
+        shown_data = {_data(run) for run in shown}
+        on_data = [run for run in found if _data(run) in shown_data]
+        on_others = [run for run in found if _data(run) not in shown_data]
         notices = [
-            self._other_data(found, shown),
+            self._other_data(on_others, shown),
             _other_code(on_data, shown),
             self._older_code(shown),
         ]
         return [notice for notice in notices if notice]
 
-    def _other_data(self, found: Sequence[Run], shown: Sequence[Run]) -> str:
+    def _other_data(self, on_others: Sequence[Run], shown: Sequence[Run]) -> str:
         """Say how many runs are on data that are not shown; empty where none is."""
-        shown_data = set(map(_data, shown))
-        others = [run for run in found if _data(run) not in shown_data]
-        if not others:
+        if not on_others:
             return ""
-        fingerprints = ", ".join(sorted({run.provenance.fingerprint for run in others}))
+        fingerprints = ", ".join(sorted({run.provenance.fingerprint for run in on_others}))
         return (
-            f"**The data called {self.dataset_name} have changed:** {len(others)} stored runs are "
-            f"on another state ({fingerprints}) and are not shown. Shown are those on "
+            f"**The data called {self.dataset_name} have changed:** {len(on_others)} stored runs "
+            f"are on another state ({fingerprints}) and are not shown. Shown are those on "
             f"{shown[0].provenance.fingerprint}."
         )
 
