@@ -505,6 +505,7 @@ def test_two_folders_of_one_name_are_two_datasets_and_changed_data_is_another_ru
     here, there = (f"npz:{write_npz(tmp_path / place / 'pets')}" for place in ("here", "there"))
     small: dict[str, Any] = {
         "image_train_size": None,
+        "image_held_out_fraction": 0.1,
         "image_test_size": 8,
         "image_stream": ["fog"],
     }
