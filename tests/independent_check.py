@@ -98,11 +98,31 @@ class Check:
             good = shown == "–"
         else:
             text = shown.replace("−", "-")
-            good = re.fullmatch(rf"[-+]?\d+\.\d{{{digits}}}", text) is not None
+            decimals = rf"\.\d{{{digits}}}" if digits else ""
+            good = re.fullmatch(rf"[-+]?\d+{decimals}", text) is not None
             # A tie may be rounded either way: the order of a sum changes its last bit.
             good = good and abs(float(text) - expected) <= 0.5 * 10**-digits + SMALL
         if not good:
             self.wrong.append(f"{place}: shown {shown!r}, worked out {expected:.6f}")
+
+
+def decimals_for(half: float, most: int = 2) -> int:
+    """How many decimals are shown of a number that is uncertain by `half`: so many that it has one
+    digit, and two where it is 1.0 to 3.5 of its leading digit's unit. One where it is not known."""
+    if math.isnan(half):
+        return 1
+    if half == 0:
+        return most
+    digits = 0
+    while digits < most and half * 10**digits < 3.55:
+        digits += 1
+    return digits
+
+
+def decimals_in(text: str) -> int:
+    """How many decimals the first number of a text has."""
+    found = re.search(r"\d+(?:\.(\d+))?", text)
+    return len(found[1] or "") if found else 0
 
 
 # ---------------------------------------------------------------- the store
@@ -329,17 +349,26 @@ def of_networks(rows: Sequence[Row], metric: str) -> list[float]:
 
 
 def check_cell(
-    check: Check, place: str, shown: str, rows: Sequence[Row], metric: str, apart: bool
+    check: Check,
+    place: str,
+    shown: str,
+    rows: Sequence[Row],
+    metric: str,
+    apart: bool,
+    interval: bool = False,
 ) -> None:
-    """A cell `mean ± standard deviation †`."""
+    """A cell `mean ± standard deviation †`. interval: the decimals follow that of the row instead,
+    which has random draws of its own."""
     values = of_networks(rows, metric)
     lacking = any(math.isnan(row.record.values[metric]) for row in rows)
     marked = shown.endswith(" †")
     check.text(f"{place}, †", str(marked), str(bool(values) and (apart or lacking)))
     middle, _, deviation = shown.removesuffix(" †").partition(" ± ")
-    check.number(place, middle, mean(values), 2)
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+    digits = decimals_in(middle) if interval else decimals_for(spread)
+    check.number(place, middle, mean(values), digits)
     if len(values) > 1:
-        check.number(f"{place}, ±", deviation, float(np.std(values, ddof=1)), 2)
+        check.number(f"{place}, ±", deviation, spread, digits)
     elif deviation:
         check.text(f"{place}, ±", deviation, "")
 
@@ -362,7 +391,8 @@ def check_metrics(table: Table, rows: Sequence[Row]) -> Check:
         elif head == "n":
             check.text(place, shown, str(networks(cells[key])))
         else:
-            check_cell(check, place, shown, cells[key], names[head], key in apart)
+            interval = any(name.startswith("95 %") for name in table.heads)
+            check_cell(check, place, shown, cells[key], names[head], key in apart, interval)
     return check
 
 
@@ -404,7 +434,9 @@ def check_domains(table: Table, rows: Sequence[Row]) -> Check:
             check.text(f"{place}, bold", str(shown.startswith("**")), str(best))
             text = shown.strip("*")
             check.text(f"{place}, †", str(text.endswith("†")), str(key in apart and value == value))
-            check.number(place, text.removesuffix(" †"), value, 1)
+            spread = of_networks(cells[key], "E")
+            digits = decimals_for(float(np.std(spread, ddof=1)), 1) if len(spread) > 1 else 1
+            check.number(place, text.removesuffix(" †"), value, digits)
     check_bold_of_paper(table, check)
     return check
 
@@ -445,7 +477,7 @@ def check_sweep(table: Table, rows: Sequence[Row], over: str, metric: str) -> Ch
             expected = "–".join(str(one) for one in sorted({min(counts), max(counts)}))
             check.text(place, shown, expected)
         elif head in ("mean", "std") and over == "batch_size":
-            check.number(place, shown, over_sizes(rows, label, head, metric), 2)
+            check.number(place, shown, over_sizes(rows, label, head, metric), 1)
         else:
             check.unknown += 1
     return check
@@ -494,36 +526,42 @@ def check_differences(table: Table, rows: Sequence[Row]) -> Check:
             less = second[seed].values["E"] - first[seed].values["E"]
             pairs.setdefault(key, []).append(less)
         values = [mean(each) for each in pairs.values()]
-        check.number(place, difference, mean(values), 2)
+        interval = over_seeds if len(values) > 1 else over_batches
+        digits = decimals_in(interval) if interval.startswith("[") else 1
+        check.number(place, difference, mean(values), digits)
         check.text(f"{place}, n", n, str(len(values)))
         if len(values) < 2 or max(values) - min(values) < 1e-8:
             none = "no spread known" if len(values) > 1 else "–"
             check.text(f"{place}, over seeds", over_seeds, none)
+            decides = None
         else:
             error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
             half = stats.t.isf(0.025, len(values) - 1) * error
             limits = (mean(values) - half, mean(values) + half)
+            digits = str(decimals_for(half))
+            check.text(f"{place}, decimals", str(decimals_in(over_seeds)), digits)
             check_interval(check, f"{place}, over seeds", over_seeds, limits, 0)
-        limits = block_bootstrap([(first[seed], second[seed]) for seed in both])
-        if limits is None:
+            decides = limits
+        drawn = block_bootstrap([(first[seed], second[seed]) for seed in both])
+        if len(values) == 1:
+            decides = drawn
+        if drawn is None:
             check.text(f"{place}, over batches", over_batches, "–")
         else:
-            apart = WIDTHS_APART * (limits[1] - limits[0])
-            check_interval(check, f"{place}, over batches", over_batches, limits, apart)
+            apart = WIDTHS_APART * (drawn[1] - drawn[0])
+            check_interval(check, f"{place}, over batches", over_batches, drawn, apart)
         for errs in told:  # Tables of earlier versions do not say it.
-            interval = over_seeds if len(values) > 1 else over_batches
-            check.text(f"{place}, the first errs", errs, who_errs(interval))
+            check.text(f"{place}, the first errs", errs, who_errs(decides))
     return check
 
 
-def who_errs(interval: str) -> str:
+def who_errs(limits: tuple[float, float] | None) -> str:
     """What an interval of a difference says; undecided where 0 is inside."""
-    ends = [float(end.replace("−", "-")) for end in re.findall(r"[−\d.]+", interval)]
-    if len(ends) != 2:
+    if limits is None:
         return "–"
-    if ends[0] <= 0 <= ends[1]:
+    if limits[0] <= 0 <= limits[1]:
         return "undecided"
-    return "less" if ends[1] < 0 else "more"
+    return "less" if limits[1] < 0 else "more"
 
 
 def check_interval(
@@ -536,7 +574,8 @@ def check_interval(
         return
     for text, limit in zip(texts.groups(), limits, strict=True):
         check.compared += 1
-        if abs(float(text.replace("−", "-")) - limit) > apart + 0.005 + SMALL:
+        rounding = 0.5 * 10 ** -decimals_in(text)
+        if abs(float(text.replace("−", "-")) - limit) > apart + rounding + SMALL:
             check.wrong.append(f"{place}: shown {shown}, worked out {limit:.4f}")
 
 
@@ -667,8 +706,22 @@ def sweeps(table: Table, rows: Sequence[Row]) -> list[str]:
     return found
 
 
+def rounds_to(full: str, shown: str) -> bool:
+    """Whether a cell has the words of another and its numbers, rounded to as many decimals."""
+    of_number = r"[−+]?\d+(?:\.\d+)?"
+    numbers = [re.findall(of_number, text) for text in (full, shown)]
+    words = [re.sub(of_number, "", text) for text in (full, shown)]
+    if words[0] != words[1] or len(numbers[0]) != len(numbers[1]):
+        return False
+    for one, other in zip(*numbers, strict=True):
+        apart = abs(float(one.replace("−", "-")) - float(other.replace("−", "-")))
+        if apart > 0.5 * 10 ** -decimals_in(other) + SMALL:
+            return False
+    return True
+
+
 def check_csv(path: Path, tables: Sequence[Table], check: Check) -> None:
-    """A table's CSV against the Markdown of the report, which has the same cells."""
+    """A table's CSV against the Markdown of the report, which has the same cells, rounded."""
     lines = pd.read_csv(path, dtype=str, keep_default_na=False, header=None).to_numpy().tolist()
     heads, *rows = [[" ".join(str(cell).split()) for cell in line] for line in lines]
     differences = []
@@ -677,7 +730,7 @@ def check_csv(path: Path, tables: Sequence[Table], check: Check) -> None:
             shown = [re.sub(r"\*\*(.+?)\*\*", r"\1", cell) for row in table.rows for cell in row]
             cells = [cell for row in rows for cell in row]
             pairs = list(zip(cells, shown, strict=True))
-            differences.append([pair for pair in pairs if pair[0] != pair[1]])
+            differences.append([pair for pair in pairs if not rounds_to(*pair)])
     if not differences:
         check.wrong.append(f"{path.name}: no Markdown has this table")
         return

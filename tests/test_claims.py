@@ -797,7 +797,7 @@ def test_stand_ins_give_no_verdict(tmp_path: Path) -> None:
     assert table.loc["c10-error", "verdict"].startswith(reason)
     assert table.loc["c100-error", "verdict"] == "**not tested** (missing: a run on CIFAR-100-C)"
     assert table.loc["c10-error", "tier"] == OURS and table.loc["c100-error", "tier"] == "–"
-    numbers = table.loc["c10-error", "ours"]
+    numbers = str(table.loc["c10-error", "ours"])
     assert "Tent with SGD: " in numbers and "Tent with Adam: " in numbers
     conditions = table.loc[["batch-cotta", "c10-error"], "supported if"].tolist()
     assert conditions == ["> 5 (our bound)", "> 0"]

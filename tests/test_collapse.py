@@ -131,7 +131,7 @@ def test_conditions(runs: Runs) -> None:
     ) == {"0.50"}
     # 7 of 20 not adapted; the cascade 5 at the small rate, 6 at the large one.
     row = cells.loc["meta", ["E, not adapted", "E, rate 0.001", "E, rate 0.01"]]
-    assert row.tolist() == ["35.00", "25.00", "30.00"] and cells.loc["λ = 0", "E, rate 0.01"] == "–"
+    assert row.tolist() == ["35.0", "25.0", "30.0"] and cells.loc["λ = 0", "E, rate 0.01"] == "–"
 
 
 class Forgetful(Store):
@@ -186,7 +186,7 @@ def test_comparison(runs: Runs) -> None:
     assert cells.loc[PLUS, ["E", "rate"]].tolist() == ["15.00 ± 0.00", "0.01"]
     assert cells.loc["Tent on Cascade+'s network", "E"] == "25.00 ± 0.00"
     differences = content(EXHIBITS["comparison"].show(runs), "comparison-differences")
-    assert differences.loc[f"Tent − {PLUS}", "difference of E (points)"] == "+15.00"
+    assert differences.loc[f"Tent − {PLUS}", "difference of E (points)"] == "+15.0"
     holding = content(EXHIBITS["comparison"].show(runs), "comparison-holding")["E (%)"]
     expected = {"batch 128": 15, "batch 16": 20, "batch 4": 25, "gradual": 25}
     assert all(

@@ -30,9 +30,9 @@ from study.exhibits.beyond import training, updates
 from study.exhibits.beyond.conditions import CANDIDATES
 from study.exhibits.kit import distance_from_paper, intervals, style, tables
 from study.exhibits.kit import histories as histories_of
-from study.exhibits.kit.exhibit import Shown
+from study.exhibits.kit.exhibit import Part, Shown
 from study.exhibits.kit.latex import to_latex
-from study.exhibits.kit.numbers import number, spread
+from study.exhibits.kit.numbers import Rounded, interval, number, spread
 from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
 from study.exhibits.kit.points import main_points
 from study.exhibits.kit.rendering import (
@@ -147,7 +147,7 @@ def test_the_main_table(shown: Show) -> None:
         "**0.6**",
     ]
     assert differences.loc["Tent − Cascade"].tolist() == [
-        "+20.00",
+        "+20.0",
         "no spread known",
         differences.iloc[2, 2],
         "2",
@@ -222,7 +222,7 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
         "meta-learning-differences",
         "Cascade, no meta − Cascade, meta, batch size 16",
         DIFFERENCE,
-        ["+5.00", "2"],
+        ["+5.0", "2"],
     ),
     ("severity", "severity", ("Cascade", "paper"), ["1", "4"], ["13.01", "19.43"]),
     ("severity", "severity-4", ("Cascade", "ours"), ["E", "n"], ["**20.0**", "2"]),
@@ -235,7 +235,7 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
         ["5.00 ± 0.00", "25.00 ± 0.00"],
     ),
     # 3 errors against 2, at every severity.
-    ("cascade_parts", "cascade-parts-differences", slice(None), DIFFERENCE[0], ["+5.00"] * 15),
+    ("cascade_parts", "cascade-parts-differences", slice(None), DIFFERENCE[0], ["+5.0"] * 15),
     (
         "gradual",
         "gradual",
@@ -284,19 +284,19 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
         "released",
         "Cascade",
         ["E", "the paper's E", "E, distance"],
-        ["10.00 ± 0.00", "22.99", "−12.99"],
+        ["10.00 ± 0.00", "22.99", "−13.0"],
     ),
     # One block of 32 images
     ("released", "released", "Cascade", ["95 % of E, over images"], ["–"]),
     # ERM errs on 45 % in every domain; the paper's on 129.83 points more in six of them and 156.83
     # less in the others.
-    ("released", "released", "ERM", ["by domain, mean distance"], ["19.11"]),
+    ("released", "released", "ERM", ["by domain, mean distance"], ["19.1"]),
     (
         "updates",
         "updates",
         "Cascade",
         ["E", "A", "n", "the paper's E in it", "E, distance", "the paper's A"],
-        ["10.00 ± 0.00", "60.00 ± 0.00", "2", "–", "−12.99", "77.36"],
+        ["10.00 ± 0.00", "60.00 ± 0.00", "2", "–", "−13.0", "77.36"],
     ),
     (
         "source_statistics",
@@ -310,7 +310,7 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
         "source-statistics-differences",
         "N = 32, plainly trained − AdaBN, plainly trained",
         DIFFERENCE,
-        ["−25.00", "2"],
+        ["−25.0", "2"],
     ),  # 15 % less 40 %
     ("uncertainty", "uncertainty-severity", ("Cascade", 5), ["error (%)"], ["25.000 ± 0.000"]),
     ("whose_gain", "whose-gain", "Cascade", ..., ["–", "10.00 ± 0.00", "2"]),
@@ -319,7 +319,7 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
         "whose-gain-differences",
         "Cascade, meta-learned − AdaBN, meta-learned",
         DIFFERENCE,
-        ["−30.00", "2"],
+        ["−30.0", "2"],
     ),
 ]
 
@@ -344,7 +344,7 @@ def test_the_mean_over_batch_sizes_is_over_all_of_the_papers() -> None:
         ]
         found.append(cells[["n", "mean", "std"]].tolist())
     # The cascade errs on 10 % at three sizes and on 20 % at 16.
-    assert found == [["2", "12.50", "5.00"], ["1–2", "12.50", "5.00"], ["2", "–", "–"]]
+    assert found == [["2", "12.5", "5.0"], ["1–2", "12.5", "5.0"], ["2", "–", "–"]]
 
 
 def test_by_batch_size_the_runs_of_the_main_study_serve_at_its_own() -> None:
@@ -482,15 +482,15 @@ def in_orders() -> Shown:
 
 def test_a_mean_over_orders_has_its_spread_and_the_papers_row(in_orders: Shown) -> None:
     table = content(in_orders, "orders")
-    assert table.loc["Tent", ["E", "n"]].tolist() == ["35.00 ± 5.00", "3"]
+    assert table.loc["Tent", ["E", "n"]].tolist() == ["35 ± 5", "3"]
     assert table.loc["AdaBN", ["E", "gain", "the paper's E"]].tolist() == [
         "40.00 ± 0.00",
         "–",
         "30.83",
     ]
-    assert table.loc["Tent", ["gain", "first 5", "last 5"]].tolist() == ["+5.00"] * 3
+    assert table.loc["Tent", ["gain", "first 5", "last 5"]].tolist() == ["+5.0"] * 3
     slow = table.loc["Tent, a tenth of the rate"]
-    assert slow["E"] == "30.00 †" and slow["n"] == "1" and slow["the paper's E"] == "–"
+    assert slow["E"] == "30.0 †" and slow["n"] == "1" and slow["the paper's E"] == "–"
     assert table.loc["Cascade", "by domain, mean distance"] != "–"
 
 
@@ -505,15 +505,15 @@ def test_an_interval_of_a_mean_over_orders_lies_about_that_mean() -> None:
     asked = [point for point in EXHIBITS["orders"].points(settings) if not point.variant]
     shown = show("orders", stored(settings, made_up_runs(settings, by_order, asked, (0,))))
     table = content(shown, "orders")
-    assert table.loc["AdaBN", "95 % of E, over images"] == "[30.0, 30.0]"
+    assert table.loc["AdaBN", "95 % of E, over images"] == "[30.00, 30.00]"
     pairs = content(shown, "orders-differences")
-    assert pairs.loc["Tent − AdaBN", "95 %, over test batches"] == "[10.0, 10.0]"
+    assert pairs.loc["Tent − AdaBN", "95 %, over test batches"] == "[10.00, 10.00]"
 
 
 def test_methods_are_compared_in_the_same_order(in_orders: Shown) -> None:
     table = content(in_orders, "orders-differences")
-    assert table.loc["Cascade − Tent"].tolist() == ["−25.00", "[−37.42, −12.58]", "–", "3"]
-    assert table.loc["Tent, a tenth of the rate − Tent"].tolist() == ["0.00", "–", "–", "1"]
+    assert table.loc["Cascade − Tent"].tolist() == ["−25", "[−37, −13]", "–", "3"]
+    assert table.loc["Tent, a tenth of the rate − Tent"].tolist() == ["0.0", "–", "–", "1"]
     assert "n = 1 seed, 3 orders." in in_orders.caption(in_orders.parts[0])
     assert "seed 0's, seed 1's, seed 2's order" in in_orders.provenance
 
@@ -598,7 +598,7 @@ def test_a_mean_over_fewer_seeds_than_the_others_says_so() -> None:
     frame["current"] = True
     frame.loc[1, "F"] = np.nan
     row = tables.metrics_by_label(frame).loc["Tent"]
-    assert (row["E"], row["F"], row["n"]) == ("1.00 ± 0.00", "1.00 †", "2")
+    assert (row["E"], row["F"], row["n"]) == ("1.00 ± 0.00", "1.0 †", "2")
     frame["F"] = np.nan
     assert tables.metrics_by_label(frame).loc["Tent", "F"] == "–"
 
@@ -657,7 +657,7 @@ def test_who_is_ahead_of_erm_after_the_last_round() -> None:
     found = show("recurring", stored(settings, made))
     table = content(found, "recurring")
     columns = ["first round", "worst round", "last round", "last − first"]
-    assert table.loc["Tent", columns].tolist() == ["20.00", "50.00", "50.00", "+30.00"]
+    assert table.loc["Tent", columns].tolist() == ["20.0", "50.0", "50.0", "+30.0"]
     assert table["ahead of ERM at the end"].to_dict() == {"ERM": "–", "AdaBN": "yes", "Tent": "no"}
     lines = content(found, "recurring-figure").axes[0].lines
     heights = [[round(y) for y in line.get_ydata()] for line in lines if len(line.get_ydata()) == 4]
@@ -783,7 +783,7 @@ def test_one_method_that_fails_leaves_the_others_colour() -> None:
 
 
 def over_images(frame: pd.DataFrame) -> str:
-    return intervals.interval_text(*intervals.interval_over_images(frame))
+    return str(interval(*intervals.interval_over_images(frame)))
 
 
 def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> None:
@@ -795,7 +795,7 @@ def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> 
         for batches in (9, 10)
     )
     assert over_images(pd.DataFrame({"run": short})) == "–", "nine batches are too few"
-    assert over_images(pd.DataFrame({"run": long})) == "[37.5, 37.5]"
+    assert over_images(pd.DataFrame({"run": long})) == "[37.50, 37.50]"
     other_stream = Study(SETTINGS).varied(stream="mixed")
     mixed = made_up_run(other_stream, "tent", Numbers((8,) * 10, count=32))
     assert over_images(pd.DataFrame({"run": [*long, mixed]})) == "–", (
@@ -1055,7 +1055,7 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
     ends = [(bar.get_y(), round(bar.get_height(), 1)) for bar in axes.patches]
     assert ends == [(0, value) for value in (30.8, 30.0, 25.0, 15.0, 23.0, 25.0, 35.7)]
     assert axes.lines[0].get_ydata()[0] == pytest.approx(25)
-    assert list(content(shown, "whose-gain").loc["AdaBN"]) == ["30.00", "25.00", "1"]
+    assert list(content(shown, "whose-gain").loc["AdaBN"]) == ["30.0", "25.0", "1"]
     size = {"test_size": SETTINGS.image.exhibits.long_test_size}
     long = [
         replace(one, changes={**one.changes, **size}) for one in points if one.objective == "meta"
@@ -1088,9 +1088,9 @@ def test_text_by_the_step_at_test_time() -> None:
     found = content(EXHIBITS["online_text"].show(runs), "online-text")
     steps = ["own, 0.001", "own, 0.0001", "adam, 0.0001", "adam, 0.001"]
     assert list(found.columns) == [*steps, "source chooses", "n"]
-    chosen = "adam, 0.0001 (15.00)"
-    assert list(found.loc["Tent"]) == ["30.00", "35.00", "25.00", "20.00", chosen, "1"]
-    assert list(found.loc["Cascade"]) == ["40.00", "45.00", "25.00", "20.00", chosen, "1"]
+    chosen = "adam, 0.0001 (15.0)"
+    assert list(found.loc["Tent"]) == ["30.0", "35.0", "25.0", "20.0", chosen, "1"]
+    assert list(found.loc["Cascade"]) == ["40.0", "45.0", "25.0", "20.0", chosen, "1"]
     assert list(found.loc["AdaBN"])[1:5] == ["–"] * 4
     adam = quick(text_methods=("adabn", "tent"), text_online_optimizer="adam")
     steps_on_targets = [
@@ -1113,7 +1113,7 @@ def test_a_method_that_lacks_a_run_on_the_source_has_no_choice() -> None:
 
     runs = stored(settings, made_up_runs(settings, world, kept, [0], "text"), "text")
     found = content(EXHIBITS["online_text"].show(runs), "online-text")
-    assert found.loc["Tent", "source chooses"] == "own, 0.0001 (30.00)", "of equal ones the first"
+    assert found.loc["Tent", "source chooses"] == "own, 0.0001 (30.0)", "of equal ones the first"
     assert found.loc["Cascade", "source chooses"] == "–"
 
 
@@ -1342,12 +1342,36 @@ def test_domains_of_unlike_sizes_are_told_from_the_least_to_the_most() -> None:
 
 def test_numbers_have_one_form() -> None:
     assert number(-0.001) == "0.00" and number(-1.5) == "−1.50" and number(float("nan")) == "–"
-    assert number(1.5, sign=True) == "+1.50" and spread(pd.Series([1.0, 3.0])) == "2.00 ± 1.41"
+    assert number(1.5, sign=True) == "+1.50" and spread(pd.Series([1.0, 3.0])) == "2.0 ± 1.4"
     assert style.typeset("Cascade, no θ_a") == r"Cascade, no $\theta_a$"
     shades = {name: style.colour(name) for name in METHODS}
     assert len(set(shades.values())) == len(shades), "every method has a colour of its own"
     assert set(style.ORDER) <= set(METHODS), "one that somebody adds comes after these"
     assert number(-0.04, 1, sign=True) == "0.0"
+
+
+def test_a_mean_and_its_interval_have_the_decimals_of_its_width() -> None:
+    one = pd.Series([30.961])
+    several = pd.Series([24.0, 47.8, 35.9])
+    assert spread(one) == "31.0" and spread(one, half=0.45) == "31.0"
+    assert spread(one, half=0.09) == "30.96" and spread(one, half=9.0) == "31"
+    assert spread(several, mark=" †") == "36 ± 12 †", "the larger of two uncertainties"
+    assert interval(30.4512, 31.4) == "[30.5, 31.4]" and interval(-0.004, 0.3) == "[0.00, 0.30]"
+    assert interval(-23.71, -3.98) == "[−24, −4]" and interval(np.nan, np.nan) == "–"
+    apart = intervals.Estimate(-13.84, -23.71, -3.98, 5)
+    assert str(apart) == "−14 [−24, −4] (5 seeds)"
+    assert str(replace(apart, low=np.nan, high=np.nan, n=1)) == "−13.8 (1 seed)"
+
+
+def test_a_csv_file_keeps_all_decimals_of_what_is_shown_rounded(tmp_path: Path) -> None:
+    table = pd.DataFrame({"E": [spread(pd.Series([24.0, 47.8, 35.9])), "–"]}, index=["Tent", "x"])
+    part = Part("made-up", table.rename_axis("method"))
+    Shown(EXHIBITS["main_image"], "cifar10", [part]).save(tmp_path)
+    assert "| Tent | 36 ± 12 |" in (tmp_path / "cifar10-main_image.md").read_text()
+    assert "36" in (tmp_path / "cifar10-made-up.tex").read_text()
+    rows = (tmp_path / "cifar10-made-up.csv").read_text().splitlines()
+    assert rows == ["method,E", "Tent,35.900000 ± 11.900000", "x,–"]
+    assert Rounded("36", "35.9") == "36" and Rounded("36", "35.9") != "35.9"
 
 
 # ---------------------------------------------------------------- the folder of a report
@@ -1397,7 +1421,9 @@ def test_a_finding_is_a_paired_lead_or_undecided() -> None:
         return sentence
 
     sentence = found({0: 2, 1: 3, 2: 2}, {0: 6, 1: 7, 2: 7, 3: 10})
-    assert sentence.startswith("cifar10: **Cascade** has the lowest E, 11.7 %. Tent has +21.67")
+    assert sentence.startswith(
+        "cifar10: **Cascade** has the lowest E, 11.7 %. Tent has +22 points [14, 29]"
+    )
     assert "3 networks" in sentence and sentence.endswith(": decided.")
     sentence = found({0: 2, 1: 6, 2: 3}, {0: 6, 1: 2, 2: 6})
     assert sentence.endswith(": undecided.") and "Tent has +5.00 points [" in sentence

@@ -82,7 +82,7 @@ def findings(shown: Sequence[Shown]) -> list[str]:
             continue
         sentences.append(
             f"{each.dataset}: **{best}** has the lowest E, {number(errors[best], 1)} %. "
-            f"{second} has {number(lead.mean, sign=True)} points {lead.interval} "
+            f"{second} has {lead.value()} points {lead.interval} "
             f"({lead.n} networks, 95 %{_networks(labels[best], labels[second])}): {_decided(lead)}."
         )
     return sentences

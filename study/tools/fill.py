@@ -157,7 +157,7 @@ def rounded(text: str) -> str:
     found = re.findall(r"−?\d+\.\d+", text)
     values = [float(each.replace("−", "-")) for each in found]
     half = math.nan
-    if re.fullmatch(r"\S+ ± \S+", text) and len(values) == 2:
+    if re.fullmatch(r"\S+ ± \S+(?: †)?", text) and len(values) == 2:
         half = values[1]
     elif re.fullmatch(r"\[\S+, \S+\]", text) and len(values) == 2:
         half = (values[1] - values[0]) / 2

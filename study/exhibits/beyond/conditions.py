@@ -5,6 +5,7 @@ Everything here is judged at one seed, on four corruptions of held-out source im
 has these, so a choice made here has not seen the test domains.
 """
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,7 @@ from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import kept_epoch
 from study.exhibits.kit.exhibit import Part, exhibit
 from study.exhibits.kit.histories import MEASURED, ONE_BATCH, PANELS, curves
-from study.exhibits.kit.numbers import number, spread
+from study.exhibits.kit.numbers import rounded, spread
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.rate_choice import ON_SOURCE, OnSource, on_source
 from study.exhibits.kit.stored_runs import Runs, by_label
@@ -104,7 +105,7 @@ class Conditions(OnSource):
         main = epochs["gradient_norm_main"]
         epochs["gradient_ratio"] = epochs["gradient_norm_self_supervised"] / main
         kept = pd.DataFrame({label: kept_epoch(each) for label, each in by_label(epochs).items()})
-        kept = kept.reindex(list(COLUMNS)).T.map(number).rename(columns=COLUMNS)
+        kept = kept.reindex(list(COLUMNS)).T.map(partial(rounded, alone=2)).rename(columns=COLUMNS)
         table = kept.join(_errors(frame)).fillna("–").rename_axis("pre-training")
         note = (
             f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. "
@@ -117,7 +118,8 @@ def _errors(frame: pd.DataFrame) -> pd.DataFrame:
     """E by pre-training, not adapted and adapted at each rate."""
     rates = frame["online_learning_rate"].map("E, rate {:g}".format)
     adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
-    return adapted.pivot_table(index="label", columns="on", values="E", aggfunc=spread, sort=False)
+    errors = adapted.groupby(["label", "on"], sort=False)["E"].apply(spread)
+    return errors.unstack(sort=False)
 
 
 def _by_epoch(epochs: pd.DataFrame) -> Part | str:

@@ -5,6 +5,7 @@ Each method has the online learning rate that the source chose for it.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -14,7 +15,7 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Part, exhibit
 from study.exhibits.kit.intervals import per_network
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.points import Point, main_points, of_sizes, reduced
 from study.exhibits.kit.rate_choice import OnSource, chosen_rate, rates_table
 from study.exhibits.kit.stored_runs import Runs, by_label
@@ -80,7 +81,7 @@ class Field(OnSource):
         costs = _costs(main)
         table = metrics_by_label(main).rename(columns=F_NAMES).rename_axis("method")
         table["rate"] = rates_table(main)
-        of_steps = costs.rename(columns=COSTS)[list(COSTS.values())].map(number)
+        of_steps = costs.rename(columns=COSTS)[list(COSTS.values())].map(partial(rounded, alone=2))
         table = table.join(of_steps).loc[costs.index]
         by_setting = frame.assign(
             label=[METHODS[name].label for name in frame["method"]],

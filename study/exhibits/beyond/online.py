@@ -7,7 +7,7 @@ import pandas as pd
 from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import rounded
 from study.exhibits.kit.points import Point, main_points, points_for
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
@@ -97,7 +97,7 @@ def chosen(source: pd.DataFrame, order: list[str]) -> pd.Series:
     errors = errors.reindex(columns=order).dropna().round(6)
     best = errors.idxmin(axis=1)
     least = errors.min(axis=1)
-    texts = [f"{step} ({number(error)})" for step, error in zip(best, least, strict=True)]
+    texts = [f"{step} ({rounded(error)})" for step, error in zip(best, least, strict=True)]
     return pd.Series(texts, best.index, dtype=object)
 
 

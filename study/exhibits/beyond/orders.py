@@ -1,6 +1,7 @@
 """Beyond the paper: one network over several orders of the images and of the domains."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,9 @@ from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.intervals import (
     bootstrap,
     interval_over_images,
-    interval_text,
     paired,
 )
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import Rounded, interval, number, rounded
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs, by_label
@@ -111,14 +111,15 @@ def orders_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
         theirs = paper.reindex(index=[label], columns=["E", "A"]).iloc[0]
         of_orders = [interval_over_images(order) for _, order in each.groupby("seed")]
         low, high = np.mean(of_orders, axis=0)
+        half = (high - low) / 2
         overall, first, last = gains(each, base)
         rows[label] = {
-            "E": cell(each, "E"),
-            "95 % of E, over images": interval_text(low, high),
-            "A": cell(each, "A"),
-            "gain": number(overall, sign=True),
-            f"first {EDGE}": number(first, sign=True),
-            f"last {EDGE}": number(last, sign=True),
+            "E": cell(each, "E", half),
+            "95 % of E, over images": interval(low, high),
+            "A": cell(each, "A", half),
+            "gain": rounded(overall, sign=True),
+            f"first {EDGE}": rounded(first, sign=True),
+            f"last {EDGE}": rounded(last, sign=True),
             "n": str(count(each)),
             "by domain, mean distance": _distance(each, paper, label),
             "the paper's E": number(theirs["E"]),
@@ -145,13 +146,13 @@ def gains(rows: pd.DataFrame, base: pd.DataFrame | None) -> tuple[float, float, 
     return mean.mean(), mean[:EDGE].mean(), mean[-EDGE:].mean()
 
 
-def _distance(rows: pd.DataFrame, paper: pd.DataFrame, label: str) -> str:
+def _distance(rows: pd.DataFrame, paper: pd.DataFrame, label: str) -> Rounded | str:
     """The mean distance by domain from the paper's row of this label; a dash where it has none."""
     if label not in paper.index:
         return "–"
     errors = by_domain(rows)
     theirs = paper.loc[label].reindex(errors.index)
-    return number(np.nanmean(np.abs((errors - theirs).to_numpy(dtype=float))))
+    return rounded(float(np.nanmean(np.abs((errors - theirs).to_numpy(dtype=float)))))
 
 
 def _differences(frame: pd.DataFrame) -> pd.DataFrame:
@@ -169,10 +170,12 @@ def _differences(frame: pd.DataFrame) -> pd.DataFrame:
                 estimate = bootstrap(base[base["seed"] == seed], other[other["seed"] == seed])
                 assert estimate is not None, "both have this order"
                 limits.append((estimate.low, estimate.high))
+            low, high = np.mean(limits, axis=0)
+            mean = found if found.n > 1 else replace(found, low=low, high=high)
             rows[f"{label} − {base_label}"] = {
-                "difference of E (points)": number(found.mean, sign=True),
+                "difference of E (points)": mean.value(),
                 "95 %, over orders": found.interval,
-                "95 %, over test batches": interval_text(*np.mean(limits, axis=0)),
+                "95 %, over test batches": interval(low, high),
                 "n": str(found.n),
             }
     columns = ["difference of E (points)", "95 %, over orders", "95 %, over test batches", "n"]

@@ -10,7 +10,7 @@ from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import rounded
 from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, reduced
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
@@ -62,13 +62,13 @@ def of_rounds(row: Mapping[Any, Any]) -> pd.DataFrame:
 def _table(ends: pd.DataFrame) -> pd.DataFrame:
     """E in the first, the worst and the last round, and whether the last is below ERM's."""
     labels = by_label(ends)
-    rows = {}
+    rows: dict[str, dict[str, object]] = {}
     for label, each in labels.items():
         rows[label] = {
             "first round": cell(each, "first"),
             "worst round": cell(each, "worst"),
             "last round": cell(each, "last"),
-            "last − first": number((each["last"] - each["first"]).mean(), sign=True),
+            "last − first": rounded((each["last"] - each["first"]).mean(), sign=True),
         }
         if ERM in labels:
             ahead = each["last"].mean() < labels[ERM]["last"].mean()

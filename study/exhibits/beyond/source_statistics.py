@@ -7,15 +7,15 @@ import math
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.compare import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
-from study.exhibits.kit.intervals import interval_over_images, interval_text
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.intervals import interval_over_images
+from study.exhibits.kit.numbers import interval, number
 from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
 from study.exhibits.kit.points import Point, source_prior_points
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, legend
-from study.exhibits.kit.tables import differences, metrics_by_label
+from study.exhibits.kit.tables import differences
 from study.settings import Settings
 
 LEARNING_PRIOR = 32
@@ -69,13 +69,18 @@ class SourceStatistics(Exhibit):
             learns=frame["method"].isin([*BLENDED, *OF_BLENDED]),
         )
         labels = by_label(comparable(frame))
-        table = metrics_by_label(frame)[["E", "A", "n"]].rename_axis("method")
-        shares = frame.groupby("label")["share"].mean().map(lambda share: number(share, 0))
-        table.insert(0, "the source's share (%)", shares)
-        intervals = {
-            label: interval_text(*interval_over_images(each)) for label, each in labels.items()
-        }
-        table.insert(2, "95 %, over images", pd.Series(intervals))
+        rows = {}
+        for label, each in labels.items():
+            low, high = interval_over_images(each)
+            half = (high - low) / 2
+            rows[label] = {
+                "the source's share (%)": number(each["share"].mean(), 0),
+                "E": cell(each, "E", half),
+                "95 %, over images": interval(low, high),
+                "A": cell(each, "A", half),
+                "n": str(count(each)),
+            }
+        table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
         order = frame.sort_values(["objective", "learns", "share"], kind="stable")["label"].unique()
         return [
             _curves(frame),

@@ -10,7 +10,7 @@ from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.data.streams import make_stream
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.points import Point, points_with_transfer
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import SHORT
@@ -76,9 +76,9 @@ class Standard(Exhibit):
             allowed = TOLERANCES.get(method, TOLERANCE)
             apart = (ours - theirs).round(3)
             within = "yes" if abs(apart["E"]) <= allowed else "**no**"
-            deviation = apart.map(lambda points: number(points, sign=True))
+            deviation = apart.map(lambda points: rounded(points, alone=2, sign=True))
             deviation["E within tolerance"] = f"{within} (±{allowed})"
-            rows[label, "ours"] = ours.map(number)
+            rows[label, "ours"] = ours.map(lambda error: rounded(error, alone=2))
             rows[label, "published"] = theirs.map(lambda error: number(error, 1))
             rows[label, "deviation"] = deviation
         table = pd.DataFrame(rows).T[[*published, "E within tolerance"]]

@@ -8,7 +8,7 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import by_order, cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.intervals import over_seeds
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import Rounded, rounded
 from study.exhibits.kit.points import Point, long_in_each_order
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import legend, line_of, panels
@@ -100,16 +100,19 @@ def gains(rows: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
     return table.groupby("network", sort=False).mean()
 
 
-def _gain(values: pd.Series) -> str:
+def _gain(values: pd.Series) -> Rounded:
     """A gain with its interval, as text."""
     if values.empty:
-        return number(math.nan)
+        return rounded(math.nan)
     estimate = over_seeds(values)
-    text = number(estimate.mean, 1, sign=True)
-    return text if math.isnan(estimate.low) else f"{text} {estimate.interval}"
+    mean = estimate.value()
+    if math.isnan(estimate.low):
+        return mean
+    shown = f"{mean} {estimate.interval}"
+    return Rounded(shown, f"{mean.full} {estimate.interval.full}")
 
 
-def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, str]:
+def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, object]:
     """Return a row of the table: a method at a learning rate."""
     gained = gains(rows, base)
     return {
@@ -120,10 +123,10 @@ def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, str]:
         "gain": _gain(gained["all"]),
         f"first {EDGE}": _gain(gained["first"]),
         f"last {EDGE}": _gain(gained["last"]),
-        "BatchNorm moved": cell(rows, "moved_normalization", 3),
-        "θ_m moved": cell(rows, "moved_others", 3),
-        "entropy of z": cell(rows, "entropy_main", 3),
-        "entropy of a": cell(rows, "entropy_auxiliary", 3),
+        "BatchNorm moved": cell(rows, "moved_normalization", most=3, alone=3),
+        "θ_m moved": cell(rows, "moved_others", most=3, alone=3),
+        "entropy of z": cell(rows, "entropy_main", most=3, alone=3),
+        "entropy of a": cell(rows, "entropy_auxiliary", most=3, alone=3),
         "n": str(count(rows)),
     }
 

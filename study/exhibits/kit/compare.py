@@ -1,5 +1,6 @@
 """What a table may compare: the seeds, data and code that its rows share."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from study.exhibits.kit.intervals import per_network
-from study.exhibits.kit.numbers import spread
+from study.exhibits.kit.numbers import ALONE, Rounded, spread
 
 DAGGER = "†"
 APART = (
@@ -63,17 +64,18 @@ def by_order(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(seed=replicates.ngroup(), network=network)
 
 
-def cell(rows: pd.DataFrame, column: str, digits: int = 2) -> str:
+def cell(
+    rows: pd.DataFrame, column: str, half: float = math.nan, most: int = 2, alone: int = ALONE
+) -> Rounded:
     """`mean ± standard deviation` over networks, with † where the value is not to be compared.
 
-    rows: runs of `comparable`. A value that some of the runs lack is not comparable either.
+    rows: runs of `comparable`. A value that some of the runs lack is not comparable either. half,
+    most, alone: which decimals are shown, see `spread`.
     """
     values = per_network(rows, column).dropna()
-    text = spread(values, digits)
     incomplete = rows[column].isna().any() or rows["apart"].any()
-    if len(values) and incomplete:
-        return f"{text} {DAGGER}"
-    return text
+    mark = f" {DAGGER}" if len(values) and incomplete else ""
+    return spread(values, half, most, alone, mark)
 
 
 def count(rows: pd.DataFrame) -> int:

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import comparable
-from study.exhibits.kit.intervals import interval_over_images, interval_text
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.compare import cell, comparable
+from study.exhibits.kit.intervals import interval_over_images
+from study.exhibits.kit.numbers import interval, number, rounded
 from study.exhibits.kit.stored_runs import by_label
 from study.exhibits.kit.tables import by_domain, metrics_by_label
 
@@ -32,23 +32,27 @@ def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str])
     paper's row.
     """
     rows = {}
+    own = {}
     for label, each in by_label(comparable(frame)).items():
         method = each["method"].iloc[0]
         low, high = interval_over_images(each)
+        half = (high - low) / 2
+        own[label] = {metric: cell(each, metric, half) for metric in metrics}
         row = METHODS[PAPER_ROWS.get(method, method)].label
         columns = ["E", "A", "F", *by_domain(each).index]
         theirs = paper.reindex(index=[row], columns=columns).iloc[0]
         apart = [(by_domain(seed) - theirs).abs().mean() for _, seed in each.groupby("seed")]
         rows[label] = {
-            "95 % of E, over images": interval_text(low, high),
+            "95 % of E, over images": interval(low, high),
             INSIDE: _inside(low, high, theirs["E"]),
-            "E, distance": number(each["E"].mean() - theirs["E"], sign=True),
-            "by domain, mean distance": number(np.mean(apart)),
+            "E, distance": rounded(each["E"].mean() - theirs["E"], half, sign=True),
+            "by domain, mean distance": rounded(float(np.mean(apart)), half),
         }
         for metric in ("E", "A", "F"):
             if metric in metrics:
                 rows[label][f"the paper's {metric}"] = number(theirs[metric])
-    ours = metrics_by_label(frame)[[*metrics, "n"]].rename_axis("method")
+    ours = pd.DataFrame.from_dict(own, orient="index", columns=metrics).rename_axis("method")
+    ours["n"] = metrics_by_label(frame)["n"]
     table = ours.join(pd.DataFrame.from_dict(rows, orient="index"))
     if paper.empty:  # Nothing is set beside these runs.
         return table[[*metrics, "n", "95 % of E, over images"]]

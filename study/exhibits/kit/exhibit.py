@@ -21,6 +21,7 @@ from study.exhibits.kit.comparability import BANNER, stand_in
 from study.exhibits.kit.compare import APART, has_dagger
 from study.exhibits.kit.growing import table_that_grows
 from study.exhibits.kit.latex import latex_table
+from study.exhibits.kit.numbers import in_full
 from study.exhibits.kit.points import Point, cheap_first
 from study.exhibits.kit.rendering import (
     banner_html,
@@ -300,7 +301,7 @@ class Shown:
                 text.append(f"![{part.name}]({stem}.png)")
             else:
                 table = part.content
-                files.write_text(f"{stem}.csv", table.map(plain).to_csv())
+                files.write_text(f"{stem}.csv", table.map(in_full).map(plain).to_csv())
                 files.write_text(f"{stem}.tex", latex_table(table, caption, stem))
                 text.append(rendering.markdown(table))
             text.append(to_markdown(caption))

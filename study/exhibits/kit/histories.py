@@ -12,7 +12,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.pretrain import kept_epoch
 from study.exhibits.kit.exhibit import Part
 from study.exhibits.kit.heads import ENTROPIES, HEADS
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.style import colour, draw_level, legend, line_over, panels, reading, typeset
 
 COLLAPSE_SHARE = 0.1
@@ -59,7 +59,9 @@ def _kept_table(histories: pd.DataFrame) -> pd.DataFrame:
     rows = {}
     for (objective, seed), epochs in histories.groupby(["objective", "seed"], sort=False):
         kept = kept_epoch(epochs)
-        numbers = {title: number(kept.get(column, np.nan), 3) for column, title in PANELS.items()}
+        numbers = {
+            title: rounded(kept.get(column, np.nan), alone=3) for column, title in PANELS.items()
+        }
         rows[f"{objective}, seed {seed}".replace("_", " ")] = {
             "epoch kept": f"{kept['epoch']} of {epochs['epoch'].max()}",
             **numbers,

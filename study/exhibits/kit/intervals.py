@@ -9,7 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from cascadetta_lib.data.cifar10_sample import DISTINCT
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import FULL, Rounded, interval, number, rounded
 from study.store import Run
 
 CONFIDENCE = 0.95
@@ -35,19 +35,34 @@ class Estimate:
     over: str = "seeds"
 
     def __str__(self) -> str:
-        unit = self.over.removesuffix("s") if self.n == 1 else self.over
-        if math.isnan(self.low):
-            return f"{number(self.mean)} ({self.n} {unit})"
-        return f"{number(self.mean)} {self.interval} ({self.n} {unit})"
+        return self.written.text
 
     @property
-    def interval(self) -> str:
-        """`[low, high]`, `no spread known` where several values are all equal, or a dash."""
+    def written(self) -> Rounded:
+        """The mean, its interval where there is one, and what it is a mean over."""
+        unit = self.over.removesuffix("s") if self.n == 1 else self.over
+        shown = str(self.value(sign=False))
+        full = number(self.mean, FULL)
         if not math.isnan(self.low):
-            return f"[{number(self.low)}, {number(self.high)}]"
-        if self.n > 1 and self.over == "seeds":
-            return "no spread known"
-        return "–"
+            shown = f"{shown} {self.interval}"
+            full = f"{full} {self.interval.full}"
+        return Rounded(f"{shown} ({self.n} {unit})", f"{full} ({self.n} {unit})")
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval; NaN where there is none."""
+        return (self.high - self.low) / 2
+
+    def value(self, sign: bool = True) -> Rounded:
+        """The mean with the decimals that its interval has. sign: write a plus sign, too."""
+        return rounded(self.mean, self.half, sign=sign)
+
+    @property
+    def interval(self) -> Rounded:
+        """`[low, high]`, `no spread known` where several values are all equal, or a dash."""
+        if math.isnan(self.low) and self.n > 1 and self.over == "seeds":
+            return Rounded("no spread known", "no spread known")
+        return interval(self.low, self.high)
 
 
 def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
@@ -181,10 +196,3 @@ def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     errors = blocks["errors"].to_numpy()[drawn].sum(axis=1)
     count = blocks["count"].to_numpy()[drawn].sum(axis=1)
     return percentiles(100 * errors / count)
-
-
-def interval_text(low: float, high: float) -> str:
-    """An interval in percent as text, a dash where there is none."""
-    if math.isnan(low):
-        return "–"
-    return f"[{number(low, 1)}, {number(high, 1)}]"

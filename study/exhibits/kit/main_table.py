@@ -12,7 +12,7 @@ from matplotlib.colors import AsinhNorm
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part
 from study.exhibits.kit.heads import ENTROPIES, HEADS, entropy_figure
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import number, spread
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, main_points
 from study.exhibits.kit.ringing import ringing_steps
@@ -118,7 +118,7 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
         note += " *: on another network than AdaBN; the difference is the network's, too."
     if rang:
         note += " ×: the alarm for collapse rings in this domain."
-    note += f" Only methods that adapt are shown. E of AdaBN: {number(base['E'].mean())} %."
+    note += f" Only methods that adapt are shown. E of AdaBN: {spread(base['E'])} %."
     return Part(name, figure, note, list(pd.concat([base, *rows])["run"]))
 
 

@@ -1,9 +1,40 @@
-"""Numbers as text: with a minus sign, and as mean ± standard deviation."""
+"""Numbers as text: with a minus sign, and with the decimals that their uncertainty supports."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+
+FULL = 6
+"""Decimals of a number that is not rounded, in CSV files."""
+ALONE = 1
+"""Decimals of a percentage whose uncertainty is not known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rounded:
+    """A cell of a table: `text` is shown, `full` is the same with all decimals, for CSV files.
+
+    It equals its text.
+    """
+
+    text: str
+    full: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return self.text == str(other)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+def in_full(cell: object) -> str:
+    """Return a cell of a table with all its decimals."""
+    return cell.full if isinstance(cell, Rounded) else str(cell)
 
 
 def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
@@ -28,12 +59,41 @@ def places(half: float, most: int = 2) -> int:
     return min(most, max(0, decimals))
 
 
-def spread(values: pd.Series, digits: int = 2) -> str:
-    """Write `mean ± standard deviation` of the values, as 22.84 ± 0.31; a single value alone.
+def rounded(
+    value: float, half: float = math.nan, *, alone: int = ALONE, sign: bool = False
+) -> Rounded:
+    """Write a number that is uncertain by `half`; see `places`. NaN gives `alone` decimals."""
+    digits = alone if math.isnan(half) else places(half)
+    return Rounded(number(value, digits, sign=sign), number(value, FULL, sign=sign))
 
-    No value is a dash.
+
+def interval(low: float, high: float) -> Rounded:
+    """Write `[low, high]` with the decimals that its width supports; a dash where it is NaN."""
+    if math.isnan(low):
+        return Rounded("–", "–")
+    digits = places((high - low) / 2)
+    shown = f"[{number(low, digits)}, {number(high, digits)}]"
+    return Rounded(shown, f"[{number(low, FULL)}, {number(high, FULL)}]")
+
+
+def spread(
+    values: pd.Series, half: float = math.nan, most: int = 2, alone: int = ALONE, mark: str = ""
+) -> Rounded:
+    """Write `mean ± standard deviation` of the values, as 22.8 ± 0.4; a single value alone.
+
+    No value is a dash. The decimals are those that the deviation supports, or `half` where that is
+    larger; see `places`.
+
+    half: another uncertainty of the mean, such as half of an interval over images. most: at most so
+    many decimals. alone: so many where no uncertainty is known. mark: what stands behind them.
     """
-    mean = number(values.mean(), digits)
-    if values.count() < 2:
-        return mean
-    return f"{mean} ± {number(values.std(), digits)}"
+    several = values.count() > 1
+    known = [each for each in (values.std(), half) if not math.isnan(each)]
+    digits = places(max(known), most) if known else alone
+
+    def written(digits: int) -> str:
+        mean = number(values.mean(), digits)
+        deviation = f" ± {number(values.std(), digits)}" if several else ""
+        return f"{mean}{deviation}{mark}"
+
+    return Rounded(written(digits), written(FULL))

@@ -8,6 +8,7 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part
+from study.exhibits.kit.numbers import Rounded
 from study.exhibits.kit.paper_numbers import paper_values
 from study.exhibits.kit.rendering import each_once, from_to
 from study.exhibits.kit.stored_runs import Runs
@@ -21,7 +22,7 @@ def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFra
     A last column, n, counts the networks behind each row. All cells are over the seeds that they
     share; † marks one that is not (see `comparable`).
     """
-    cells: dict[str, dict[object, str]] = {}
+    cells: dict[str, dict[object, Rounded]] = {}
     counts: dict[str, list[int]] = {}
     compared = comparable(frame, ("label", over))
     for (label, value), rows in compared.groupby(["label", over], sort=False):

@@ -4,6 +4,7 @@ methods.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import DAGGER, cell, comparable, count
 from study.exhibits.kit.exhibit import Part
 from study.exhibits.kit.intervals import Estimate, bootstrap, paired, per_network
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import ALONE, FULL, Rounded, number, places
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.stored_runs import METRICS, by_label
 from study.exhibits.kit.style import SHORT
@@ -49,7 +50,8 @@ def domains_table(frame: pd.DataFrame) -> pd.DataFrame:
 
     The means are over the seeds that the rows share. A row that has not all of them is marked with
     † and is never the best. The best of each column is in bold, ours and the paper's separately. A
-    metric that a run of a row lacks is a dash.
+    metric that a run of a row lacks is a dash. A row has one decimal, or none where the deviation
+    of its E over networks supports none.
     """
     labels = by_label(comparable(frame))
     numbers = {label: by_domain(each) for label, each in labels.items()}
@@ -60,7 +62,9 @@ def domains_table(frame: pd.DataFrame) -> pd.DataFrame:
         )
     apart = pd.Series({label: bool(each["apart"].any()) for label, each in labels.items()})
     paper = paper_main(frame["run"].iloc[0])
-    ours = table.apply(_best_in_bold, apart=apart)
+    deviations = {label: per_network(each, "E").std() for label, each in labels.items()}
+    digits = pd.Series({label: places(half, ALONE) for label, half in deviations.items()})
+    ours = table.apply(_best_in_bold, apart=apart, digits=digits)
     ours["n"] = [str(count(each)) for each in labels.values()]
     return beside_paper(ours, paper.apply(_best_in_bold)).rename(columns=SHORT)
 
@@ -102,25 +106,30 @@ def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
     return pd.concat(differences, axis=1).mean(axis=1).droplevel(["step", "severity"])
 
 
-def _best_in_bold(column: pd.Series, apart: pd.Series | None = None) -> pd.Series:
-    """Numbers as text with one decimal; in bold the largest of A and F, and the smallest of any
-    other column.
+def _best_in_bold(
+    column: pd.Series, apart: pd.Series | None = None, digits: pd.Series | None = None
+) -> pd.Series:
+    """Numbers as text; in bold the largest of A and F, and the smallest of any other column.
 
-    apart: which rows are not to be compared; they are marked with † and are never in bold.
+    apart: which rows are not to be compared; they are marked with † and are never in bold. digits:
+    the decimals of each row; one if there is none.
     """
     if apart is None:
         apart = pd.Series(False, index=column.index)
+    if digits is None:
+        digits = pd.Series(ALONE, index=column.index)
     compared = column[~apart]
     best = compared.max() if column.name in ("A", "F") else compared.min()
     cells = {}
     for label, value, is_apart in zip(column.index, column, apart, strict=True):
-        text = number(value, 1)
+        form = "{}"
         if is_apart and not math.isnan(value):
-            text = f"{text} {DAGGER}"
+            form = f"{{}} {DAGGER}"
         elif math.isclose(value, best, abs_tol=1e-9):  # The last bits of equal numbers may differ.
-            text = f"**{text}**"
-        cells[label] = text
-    return pd.Series(cells, dtype=str)
+            form = "**{}**"
+        shown = number(value, digits[label])
+        cells[label] = Rounded(form.format(shown), form.format(number(value, FULL)))
+    return pd.Series(cells, dtype=object)
 
 
 def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
@@ -128,7 +137,7 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
     The index is (method, source); the columns are ours.
     """
-    theirs = paper.map(lambda value: value if isinstance(value, str) else number(value))
+    theirs = paper.map(lambda value: number(value) if isinstance(value, float) else value)
     theirs = theirs.rename(columns=str)
     theirs = theirs.reindex(index=ours.index.intersection(paper.index), columns=ours.columns)
     both = pd.concat({"ours": ours, "paper": theirs}, names=["source", "method"])
@@ -150,8 +159,9 @@ def differences(
         found = paired(base, other)
         batches = bootstrap(base, other)
         if found is not None and batches is not None:
+            mean = found if found.n > 1 else replace(found, low=batches.low, high=batches.high)
             rows[label] = {
-                "difference of E (points)": number(found.mean, sign=True),
+                "difference of E (points)": mean.value(),
                 "95 %, over seeds": found.interval,
                 "95 %, over test batches": batches.interval,
                 "n": str(found.n),

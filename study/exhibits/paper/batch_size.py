@@ -3,7 +3,7 @@
 import pandas as pd
 
 from study.exhibits.kit.exhibit import exhibit
-from study.exhibits.kit.numbers import number
+from study.exhibits.kit.numbers import rounded
 from study.exhibits.kit.points import Point, adapting, of_sizes, points_for
 from study.exhibits.kit.sweep import Sweep
 from study.settings import Settings
@@ -36,4 +36,4 @@ class BatchSize(Sweep):
             wide = wide[wide.index.get_level_values("seed").isin(shared)]
         means = wide.groupby("label").mean()
         over_sizes = pd.DataFrame({"mean": means.mean(axis=1), "std": means.std(axis=1)})
-        return super().table(frame).join(over_sizes.map(number).astype(str)).fillna("–")
+        return super().table(frame).join(over_sizes.map(rounded)).fillna("–")

@@ -60,7 +60,7 @@ class Uncertainty(Exhibit):
             "hard the images are; what another line differs by is adaptation."
         )
         rows = tables["severity"].groupby(["label", "severity"], sort=False)
-        means = rows[list(COLUMNS)].agg(spread, digits=3)
+        means = rows[list(COLUMNS)].agg(spread, most=3, alone=3)
         table = means.rename(columns=COLUMNS).rename_axis(["method", "severity"])
         told = f"Means of the panels on the right, over whole batches, ± over seeds. {HEADS}"
         return [

@@ -12,6 +12,7 @@ from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Modality, write_text_atomically
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import Estimate
+from study.exhibits.kit.numbers import Rounded, in_full
 from study.exhibits.kit.origin_of_network import not_held_out
 from study.exhibits.kit.rendering import each_once, markdown
 from study.exhibits.kit.stored_runs import Runs
@@ -57,11 +58,16 @@ class Finding:
     estimate: Estimate | None = None
 
     def __str__(self) -> str:
+        return self.written.text
+
+    @property
+    def written(self) -> Rounded:
         """The number, if any, with the reading's name."""
         name = f"{self.reading.name}: " if self.reading.name else ""
         if self.estimate is None:
-            return f"{name}–"
-        return f"{name}{self.estimate}; {self.part}"
+            return Rounded(f"{name}–", f"{name}–")
+        number = self.estimate.written
+        return Rounded(f"{name}{number}; {self.part}", f"{name}{number.full}; {self.part}")
 
 
 @dataclass(frozen=True)
@@ -82,9 +88,11 @@ class Judgement:
     networks: str = ""
 
     @property
-    def estimate(self) -> str:
+    def estimate(self) -> Rounded:
         """The numbers of all readings, as text."""
-        return "; ".join(str(each) for each in self.findings if each.estimate) or "–"
+        measured = [each.written for each in self.findings if each.estimate]
+        shown = "; ".join(each.text for each in measured) or "–"
+        return Rounded(shown, "; ".join(each.full for each in measured) or "–")
 
 
 def judge_reading(
@@ -302,4 +310,4 @@ def save(judgements: Sequence[Judgement], settings: Settings) -> None:
         f"What must hold before a verdict on the paper is spoken:\n\n{markdown(gates(settings))}\n"
     )
     write_text_atomically(settings.figures_path / "verdicts.md", text)
-    write_text_atomically(settings.figures_path / "verdicts.csv", table.to_csv())
+    write_text_atomically(settings.figures_path / "verdicts.csv", table.map(in_full).to_csv())
