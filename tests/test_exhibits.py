@@ -914,16 +914,27 @@ def test_uncertainty(runs: Runs) -> None:
     ) == {0.75}
 
 
-def test_many_batches_are_drawn_in_ten_parts_of_a_domain() -> None:
+def test_the_uncertainty_along_a_domain_is_drawn_minus_adabns(runs: Runs) -> None:
+    frame = runs.frame(EXHIBITS["uncertainty"].points(SETTINGS))
+    along = uncertainty.batch_means(frame[frame["severity"].isna()], "position")
+    less = uncertainty.minus_adabn(along)
+    of = {name: rows.set_index(["seed", "position"]) for name, rows in along.groupby("method")}
+    assert set(less["method"]) == {"cascade"} and len(less) == len(of["cascade"])
+    errors = less.set_index(["seed", "position"])["error"]
+    pd.testing.assert_series_equal(errors, of["cascade"]["error"] - of["adabn"]["error"])
+    assert uncertainty.minus_adabn(along[along["method"] == "cascade"]).empty
+
+
+def test_many_batches_are_drawn_in_parts_of_five() -> None:
     positions = np.arange(0, 630, 10)
     batches = pd.DataFrame(
         {"step": np.repeat([0, 1], 63), "position": np.tile(positions, 2), "errors": 1}
     )
     drawn = uncertainty.in_bins(batches)
-    assert drawn.groupby("step")["position"].nunique().tolist() == [10, 10]
-    assert drawn["position"].iloc[0] == pytest.approx(positions[:7].mean())
+    assert drawn.groupby("step")["position"].nunique().tolist() == [13, 13]
+    assert drawn["position"].iloc[0] == pytest.approx(positions[:5].mean())
     assert drawn["position"].mean() == pytest.approx(positions.mean())
-    few = batches[batches["position"] < 100]
+    few = batches[batches["position"] < 90]
     assert uncertainty.in_bins(few)["position"].tolist() == few["position"].tolist()
 
 
@@ -1426,7 +1437,7 @@ def test_a_finding_is_a_paired_lead_or_undecided() -> None:
     )
     assert "3 networks" in sentence and sentence.endswith(": decided.")
     sentence = found({0: 2, 1: 6, 2: 3}, {0: 6, 1: 2, 2: 6})
-    assert sentence.endswith(": undecided.") and "Tent has +5.00 points [" in sentence
+    assert sentence.endswith(": undecided.") and "Tent has +5 points [" in sentence
     assert found({0: 2}, {0: 6}).endswith(": undecided."), "one network has no spread"
 
 

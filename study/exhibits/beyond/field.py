@@ -4,6 +4,8 @@ their costs.
 Each method has the online learning rate that the source chose for it.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,12 +16,12 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Part, exhibit
-from study.exhibits.kit.intervals import per_network
+from study.exhibits.kit.intervals import bootstrap, per_network
 from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.points import Point, main_points, of_sizes, reduced
 from study.exhibits.kit.rate_choice import OnSource, chosen_rate, rates_table
 from study.exhibits.kit.stored_runs import Runs, by_label
-from study.exhibits.kit.style import WIDTH, colour, reading, typeset
+from study.exhibits.kit.style import WIDTH, colour, typeset
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import DEFINED, F_NAMES, method_differences, metrics_by_label
 from study.settings import Settings
@@ -148,8 +150,29 @@ def _sizes_note(frame: pd.DataFrame) -> str:
     )
 
 
+def _beside_the_cascade(labels: Mapping[str, pd.DataFrame], errors: pd.Series) -> pd.DataFrame:
+    """Return the ends of the interval of each method's difference from the cascade, about its E.
+
+    The interval is over the test batches, given the networks. The ends are NaN where there is none,
+    and of the cascade itself.
+    """
+    cascade = labels.get(METHODS["cascade"].label)
+    rows = {}
+    for label in errors.index:
+        rows[label] = {"low": math.nan, "high": math.nan}
+        if cascade is None or label == METHODS["cascade"].label or label not in labels:
+            continue
+        found = bootstrap(cascade, labels[label])
+        if found is not None:
+            base = errors[label] - found.mean
+            rows[label] = {"low": base + found.low, "high": base + found.high}
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
 def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
-    """Every method's error, the best on top, and its work beside it."""
+    """Every method's error, the best on top, with the interval of its difference from the cascade,
+    and its work beside it.
+    """
     means = costs[costs["apart"] == 0]
     if means.empty:
         means = costs
@@ -157,13 +180,12 @@ def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
     size = (WIDTH, 0.8 + 0.24 * len(means))
     figure, (error, work) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(3, 2))
     methods = frame.groupby("label")["method"].first()[means.index]
-    shades = [colour(method) for method in methods]
-    spreads = compared.groupby("label")["E"].std()[means.index]
+    shades = [colour("cascade") if method in CASCADES else "0.45" for method in methods]
     places = range(len(means))
-    error.errorbar(means["E"], places, xerr=spreads, fmt="none", ecolor=shades)
+    ends = _beside_the_cascade(by_label(compared), means["E"])
+    error.hlines(places, ends["low"], ends["high"], color=shades, lw=1.5, zorder=2)
     for axes, name in ((error, "E"), (work, "work")):
         axes.grid(visible=False, axis="y")
-        axes.hlines(places, 0, means[name], color="0.85", zorder=1)
         axes.scatter(means[name], places, color=shades, zorder=3)
         for place, value in zip(places, means[name], strict=True):
             look: dict[str, Any] = {
@@ -172,8 +194,8 @@ def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
                 "ha": "center",
             }
             axes.annotate(number(value, 1), (value, place), (0, 4), **look)
-    end = 1.07 * (means["E"] + spreads.fillna(0)).max()
-    error.set(xlabel="online error E (%)", xlim=(0.9 * means["E"].min(), end))
+    error.set(xlabel="online error E (%)")
+    error.margins(x=0.07)
     work.set(xlabel="work (forward passes)", xscale="log", xlim=(0.7, 50))
     work.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
     work.minorticks_off()
@@ -182,8 +204,13 @@ def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
         if method in CASCADES:
             tick.set_fontweight("bold")
     error.set_ylim(len(means) - 0.5, -0.8)  # the first on top
-    note = ""
+    note = (
+        "Bars: the 95 % interval of the difference from the cascade on the same batches, given the "
+        "networks, drawn about each method's E. "
+    )
+    if ends.dropna().empty:
+        note = ""
     if frame["online_learning_rate"].nunique() == 1:
         note = "Rates were not chosen: all are the same. "
-    note += f"{reading(compared[['seed']])}Intervals of differences: in the last table."
+    note += "Orange: the cascades. Intervals of differences: in the last table."
     return Part("field-figure", figure, note)

@@ -8,6 +8,9 @@ from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_figure, sweep_table
 from study.settings import Settings
 
+MOST = 40
+"""Percent of E at which the figure ends: beyond it, all that shows is that a method broke down."""
+
 
 @exhibit
 class LearningRate(Exhibit):
@@ -41,6 +44,6 @@ class LearningRate(Exhibit):
         for size, rows in frame.sort_values(over, kind="stable").groupby("batch_size", sort=False):
             stem = f"learning-rate-{size}"
             shown = [metric for metric in ("E", "A", "F") if rows[metric].notna().any()]
-            parts.append(sweep_figure(f"{stem}-figure", rows, over, metrics=shown))
+            parts.append(sweep_figure(f"{stem}-figure", rows, over, metrics=shown, most=MOST))
             parts.append(Part(stem, sweep_table(rows, over), f"E (%) by rate, batch {size}."))
         return parts

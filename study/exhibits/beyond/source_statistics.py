@@ -3,9 +3,11 @@ without learning.
 """
 
 import math
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
 
 from study.exhibits.kit.compare import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
@@ -22,6 +24,8 @@ LEARNING_PRIOR = 32
 """The same where methods that learn are put on top."""
 BLENDED = {"tent": "tent_source_prior", "cascade": "cascade_source_prior"}
 """Methods that learn, and the same on a blend."""
+BESIDE = {"tent_source_prior": -1.2, "cascade_source_prior": 1.2}
+"""By how many percent of the share a diamond is moved aside, since both stand at one share."""
 OF_BLENDED = {blended: name for name, blended in BLENDED.items()}
 NOTE = (
     "N: examples that the source counts against a batch; its share is that of a full one. All that "
@@ -66,6 +70,7 @@ class SourceStatistics(Exhibit):
         counts = counts.fillna(frame["statistics_memory"].astype(float))
         frame = frame.assign(
             share=100 * (1 - size / (size + counts)),
+            counts=counts,
             learns=frame["method"].isin([*BLENDED, *OF_BLENDED]),
         )
         labels = by_label(comparable(frame))
@@ -113,6 +118,22 @@ def _pairs(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
     return pairs
 
 
+def _draw_curve(axes: Axes, rows: pd.DataFrame, label: str, dash: str) -> None:
+    """Draw E by the source's share, a band for its interval over images, and each N."""
+    points = []
+    for (share, examples), each in rows.groupby(["share", "counts"]):
+        low, high = interval_over_images(each)
+        point = {"share": share, "N": examples, "E": each["E"].mean()}
+        points.append(point | {"low": low, "high": high})
+    curve = pd.DataFrame(points)
+    axes.plot(curve["share"], curve["E"], color="black", ls=dash, marker="o", label=label)
+    axes.fill_between(curve["share"], curve["low"], curve["high"], color="0.85", zorder=0)
+    for point in curve[curve["N"].between(1, 1e6)].to_dict("records"):
+        at = (point["share"], point["E"])
+        look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "ha": "center"}
+        axes.annotate(f"{point['N']:g}", at, (0, -11), **look)
+
+
 def _curves(frame: pd.DataFrame) -> Part | str:
     """Draw a curve per network, a line per method that learns, and a mark per method that learns on
     a blend.
@@ -129,17 +150,15 @@ def _curves(frame: pd.DataFrame) -> Part | str:
         several = frame["objective"].nunique() > 1
         network = f", {NETWORKS[str(objective)]}" if several else ""
         dash = "--" if objective == "erm" else "-"
-        curve = each[~each["learns"]].groupby("share")["E"].mean()
-        label = f"statistics alone{network}"
-        axes.plot(curve, color="black", ls=dash, marker="o", label=label)
+        _draw_curve(axes, each[~each["learns"]], f"statistics alone{network}", dash)
         for label, one in by_label(each[each["learns"]]).items():
             method = one["method"].iloc[0]
             error = one["E"].mean()
             shade = colour(OF_BLENDED.get(method, method))
             if method in OF_BLENDED:
                 inside = "white" if objective == "erm" else shade
-                share = one["share"].iloc[0]
-                axes.plot(share, error, "D", color=shade, mfc=inside, label=label)
+                share = one["share"].iloc[0] + BESIDE[method]
+                axes.plot(share, error, "D", color=shade, mfc=inside, label=label, zorder=4)
             else:
                 axes.axhline(error, color=shade, ls=dash, label=label)
     axes.set(
@@ -148,7 +167,8 @@ def _curves(frame: pd.DataFrame) -> Part | str:
     )
     legend(figure, columns=3)
     told = (
-        "Level: methods that learn. Where a curve is below a level of its kind, statistics alone "
+        "The numbers are N; the band is the 95 % interval over images, where there is one. Level: "
+        "methods that learn. Where a curve is below a level of its kind, statistics alone "
         "err less. Dashed and hollow: the plainly trained network. Diamonds: learning on a blend, "
         f"N = {LEARNING_PRIOR}. Seeds that all of these have: "
         f"{', '.join(map(str, sorted(common)))}."

@@ -2,8 +2,12 @@
 paper's row.
 """
 
+from typing import Any
+
+import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
@@ -16,6 +20,8 @@ from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import by_domain
 from study.settings import Settings
 
+MOST = 60
+"""Percent at which the figure ends: above it, all that shows is that a method broke down."""
 TENTS = ("tent", "tent_adam")
 
 
@@ -70,8 +76,22 @@ def _by_domain(frame: pd.DataFrame, tents: pd.DataFrame) -> Part:
             theirs = paper.loc[tent].reindex(domains).to_numpy()
             look = {"mfc": "white", "mec": "black", "ms": 5, "zorder": 4}
             axes.plot(theirs, "D", label="Tent, the paper's row", **look)
-        axes.set(title=label, ylim=(0, 100))
+        axes.set(title=label, ylim=(0, MOST))
+        _tell_beyond(axes)
         name_domains(axes, map(str, domains))
     grid[0].set_ylabel("online error (%)")
     legend(figure)
-    return Part("tent-rates-figure", figure, "Domains in the order of the stream.")
+    note = f"Domains in the order of the stream. Errors above {MOST} % are cut."
+    return Part("tent-rates-figure", figure, note)
+
+
+def _tell_beyond(axes: Axes) -> None:
+    """Write into a panel which of its lines leave it, and how far they go."""
+    told = []
+    for line in axes.lines:
+        most = float(np.max(np.asarray(line.get_ydata(), dtype=float)))
+        if most > MOST:
+            told.append(f"{line.get_label()}: up to {most:.0f} %")
+    if told:
+        look: Any = {"ha": "left", "va": "top", "fontsize": 7, "transform": axes.transAxes}
+        axes.text(0.02, 0.98, "\n".join(told), **look)

@@ -134,7 +134,7 @@ def _in_short(table: pd.DataFrame, numbers: pd.DataFrame) -> list[str]:
 
 
 def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | str:
-    """Draw the error by domain less that of AdaBN, which cannot drift, and the paper's rows less
+    """Draw the error by domain minus that of AdaBN, which cannot drift, and the paper's rows minus
     the same.
 
     Where a domain is one step of the stream, the top axis counts the batches so far.
@@ -152,8 +152,10 @@ def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | s
         label = METHODS[name].label
         if label in paper.index:
             theirs = paper.loc[label].reindex(base.index) - base
-            look = {"color": colour_of(name), "ms": 6, "mew": 1.4, "mfc": "white", "zorder": 4}
-            axes.plot(theirs, "D", label=f"{label}, the paper's row", **look)
+            look = {"color": colour_of(name), "ms": 8, "mew": 1.2, "mfc": "white", "zorder": 1}
+            axes.plot(theirs, "D", label="_", **look)
+    if not paper.empty:
+        axes.plot([], [], "D", color="0.4", mfc="white", ms=8, label="diamonds: the paper")
     name_domains(axes, map(str, base.index))
     run = frame["run"].iloc[0]
     if run.request.order is None and len(run.request.stream) == len(base):
@@ -168,5 +170,8 @@ def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | s
         f"{ADABN} does not learn. Dashed: variants."
     )
     if not paper.empty:
-        note += f" The paper's rows are less the error of {ADABN} here, too."
+        note += (
+            f" Diamonds: the paper's rows of {ADABN}, Tent and the cascade, in their colours, "
+            f"minus the error of {ADABN} here, too."
+        )
     return Part("updates-figure", figure, note)

@@ -30,6 +30,10 @@ MEASURED = (
     "Accuracy: on all held-out source examples, with the statistics of each batch, except for erm, "
     f"which has the source's. All else: {ONE_BATCH}. {HEADS}"
 )
+SMOOTHED = 5
+"""Epochs over which a curve of many epochs is a mean."""
+MANY = 20
+"""Epochs from which on curves are smoothed."""
 OWNERS = {
     METHODS[name].objective: name
     for name in ("erm", "ttt", "cascade", "cascade_no_auxiliary", "cascade_plus")
@@ -48,7 +52,7 @@ def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
             name,
             _curves_by_objective(histories),
             f"{MEASURED} {reading(histories, PANELS)} Dashed: a pre-training that is no method's "
-            "own.",
+            f"own. {_smoothing(histories)}{_without_auxiliary(histories)}".rstrip(),
         ),
         Part(f"{name}-table", _kept_table(histories), f"In the epoch kept. {MEASURED}"),
     ]
@@ -69,6 +73,33 @@ def _kept_table(histories: pd.DataFrame) -> pd.DataFrame:
             "seconds": number(epochs["seconds"].sum(), 0),
         }
     return pd.DataFrame(rows).T.rename_axis("pre-training")
+
+
+def _smoothing(histories: pd.DataFrame) -> str:
+    """Say that curves are means over several epochs, where they are."""
+    if histories["epoch"].nunique() < MANY:
+        return ""
+    return f"Each point is the mean of {SMOOTHED} epochs. "
+
+
+def _without_auxiliary(histories: pd.DataFrame) -> str:
+    """Name the pre-trainings that have no line in the panels on θ_a."""
+    if "agreement" not in histories:
+        return ""
+    has = histories.groupby("objective", sort=False)["agreement"].count() > 0
+    lacking = [str(name).replace("_", " ") for name in has.index[~has]]
+    return f"Without θ_a, so not in every panel: {', '.join(lacking)}." if lacking else ""
+
+
+def smoothed(histories: pd.DataFrame, column: str, hue: str) -> pd.DataFrame:
+    """Return curves as means over SMOOTHED epochs up to each, where there are MANY epochs."""
+    rows = histories.dropna(subset=column)
+    if rows["epoch"].nunique() < MANY:
+        return rows
+    ordered = rows.sort_values("epoch", kind="stable")
+    each = ordered.groupby([hue, "seed"], sort=False)[column]
+    means = each.transform(lambda values: values.rolling(SMOOTHED, min_periods=1).mean())
+    return ordered.assign(**{column: means})
 
 
 def _curves_by_objective(histories: pd.DataFrame) -> Figure:
@@ -115,7 +146,7 @@ def curves(
     }
     for axes, (column, title) in zip(grid, columns.items(), strict=True):
         if column in histories:
-            rows = histories.dropna(subset=column)
+            rows = smoothed(histories, column, hue)
             sns.lineplot(rows, x="epoch", y=column, ax=axes, **look, **line_over(column))
         draw_level(axes, column, histories["classes"].max())
         axes.set(title=typeset(title), ylabel="")

@@ -15,6 +15,7 @@ from study.exhibits.kit.heads import ENTROPIES, HEADS, entropy_figure
 from study.exhibits.kit.numbers import number, spread
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, main_points
+from study.exhibits.kit.rendering import each_once
 from study.exhibits.kit.ringing import ringing_steps
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, name_domains, reading, typeset
@@ -28,6 +29,9 @@ from study.exhibits.kit.tables import (
 from study.settings import Settings
 from study.store import Run
 from study.study import Study
+
+OF_ENTROPIES = ("adabn", "cascade", "cascade_plus")
+"""The methods whose entropies are drawn: on one network the lines of the others lie on theirs."""
 
 
 class MainTable(Exhibit):
@@ -57,13 +61,17 @@ class MainTable(Exhibit):
 
 
 def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
-    """The entropies of the methods that have θ_a, along the stream."""
+    """The entropies of AdaBN and of the cascades along the stream, or of the methods with θ_a that
+    there are, where these are not among them.
+    """
     with_a = frame[[run.batches["agreement"].notna().any() for run in frame["run"]]]
     if with_a.empty:
         return "No method has θ_a."
+    if with_a["method"].isin(OF_ENTROPIES).any():
+        with_a = with_a[with_a["method"].isin(OF_ENTROPIES)]
     note = (
-        f"{HEADS} Only methods with θ_a, each on its own network. Where a is sure but agrees with "
-        f"z no more than by chance, it is of no use. {reading(with_a, ENTROPIES)}"
+        f"{HEADS} Of {each_once(with_a['label'])}, each on its own network. Where a is sure but "
+        f"agrees with z no more than by chance, it is of no use. {reading(with_a, ENTROPIES)}"
     )
     runs = list(with_a["run"])
     return Part(name, entropy_figure(runs), note, runs)
@@ -105,7 +113,7 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     names = [typeset(label) + (" *" if label in other else "") for label in added.index]
     axes.set_yticks(axes.get_yticks(), names, rotation=0)
     rang = _draw_alarms(axes, rows)
-    title = "online error less AdaBN's (points)"
+    title = "online error minus AdaBN's (points)"
     if other:
         title += "; *: on another network than AdaBN"
     axes.set(title=title, ylabel="")

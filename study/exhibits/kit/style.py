@@ -205,6 +205,30 @@ def draw_level(axes: Axes, column: str, classes: int) -> None:
     axes.text(0.98, 0.97, told, ha="right", va="top", fontsize=7, transform=axes.transAxes)
 
 
+NEAR_ENOUGH = 0.02
+"""Lines lie on each other where they are apart by less than this share of what a panel spans."""
+
+
+def dodged(frame: pd.DataFrame, x: str, y: str, log: bool) -> pd.DataFrame:
+    """Return a table for `draw_lines` in which lines that would lie on each other stand apart.
+
+    Each such line is moved sideways by a fiftieth of the axis for each line that it would lie on.
+    log: whether the axis of x is logarithmic.
+    """
+    means = frame.pivot_table(y, "label", x, sort=False)
+    places = np.sort(frame[x].unique().astype(float))
+    least, most = (np.log(places) if log else places)[[0, -1]]
+    step = (most - least) / 50
+    span = float(np.nanmax(means.to_numpy()) - np.nanmin(means.to_numpy()))
+    moved = frame.assign(**{x: frame[x].astype(float)})
+    for place, label in enumerate(means.index):
+        apart = (means.iloc[:place] - means.loc[label]).abs().mean(axis=1)
+        shift = step * int((apart < NEAR_ENOUGH * span).sum())
+        rows = moved["label"] == label
+        moved.loc[rows, x] = moved[x] * math.exp(shift) if log else moved[x] + shift
+    return moved
+
+
 def legend(figure: Figure, columns: int = 5) -> None:
     """Draw one legend below all panels, each name once, in as many columns as fit the figure."""
     names: dict[str, Artist] = {}
@@ -222,19 +246,23 @@ def legend(figure: Figure, columns: int = 5) -> None:
         box.remove()
 
 
+LETTER = 0.065
+"""Inches that a letter of a domain's name takes."""
+
+
 def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
     """Name the domains of a stream below an axis that counts them from `first`.
 
-    Neighbours of one name get it once.
+    Neighbours of one name get it once. The names are upright where they would touch.
     """
     ticks = {}
     for name, group in groupby(enumerate(names), key=lambda pair: pair[1]):
         places = [place for place, _ in group]
         # A corruption's first word is unique and short.
         ticks[first + sum(places) / len(places)] = name.split("_")[0] if name in SHORT else name
-    axes.set_xticks(
-        list(ticks), list(ticks.values()), rotation=90 if len(ticks) > 6 else 0, fontsize=8
-    )
+    inches = axes.get_window_extent().width / axes.get_figure(root=True).dpi
+    crowded = LETTER * sum(len(name) + 2 for name in ticks.values()) > inches
+    axes.set_xticks(list(ticks), list(ticks.values()), rotation=90 if crowded else 0, fontsize=8)
 
 
 def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[Figure, list[Axes]]:

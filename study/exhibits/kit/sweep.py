@@ -1,18 +1,20 @@
 """A metric by one setting, such as the batch size, the learning rate or the severity."""
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
 import pandas as pd
+from matplotlib.axes import Axes
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, Part
-from study.exhibits.kit.numbers import Rounded
+from study.exhibits.kit.numbers import Rounded, number
 from study.exhibits.kit.paper_numbers import paper_values
 from study.exhibits.kit.rendering import each_once, from_to
 from study.exhibits.kit.stored_runs import Runs
-from study.exhibits.kit.style import draw_lines, legend, panels, reading
+from study.exhibits.kit.style import dodged, draw_lines, legend, panels, reading
 from study.exhibits.kit.tables import beside_paper, differences
 
 
@@ -41,11 +43,14 @@ def sweep_figure(
     over: str,
     reference: str | None = None,
     metrics: Sequence[str] = ("E",),
+    most: float = math.inf,
 ) -> Part | str:
-    """Draw metrics by the setting `over`, and beside them E less that of the label `reference`.
+    """Draw metrics by the setting `over`, and beside them E minus that of the label `reference`.
 
     The second panel shows differences too small for the first. A value over other seeds than the
-    rest is not drawn.
+    rest is not drawn. Lines that would lie on each other are drawn a little apart.
+
+    most: E is drawn up to so many percent, where the least of each setting is below that.
     """
     axis = over.replace("_", " ")
     compared = comparable(frame, ("label", over))
@@ -56,23 +61,47 @@ def sweep_figure(
     titles = {metric: f"{metric} ({'points' if metric == 'F' else '%'})" for metric in metrics}
     base = drawn[drawn["label"] == reference]
     if len(base):
-        titles["less"] = f"E less that of {reference} (points)"
+        titles["less"] = f"E minus that of {reference} (points)"
         base = base[["seed", over, "E"]].rename(columns={"E": "E of reference"})
         drawn = drawn.merge(base, on=["seed", over], how="left")
         drawn["less"] = drawn["E"] - drawn["E of reference"]
     figure, grid = panels(len(titles), 3.4)
     for axes, (metric, title) in zip(grid, titles.items(), strict=True):
-        draw_lines(axes, drawn, over, metric)
         scale = "linear" if over == "severity" else "log"
+        draw_lines(axes, dodged(drawn, over, metric, scale == "log"), over, metric)
         axes.set(title=title, xlabel=axis, ylabel="", xscale=scale)
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.minorticks_off()
     legend(figure)
-    note = reading(drawn)
+    note = f"{reading(drawn)}{_cut(grid, list(titles), drawn, over, most)}"
     left_out = [label for label in frame["label"].unique() if label not in set(drawn["label"])]
     if left_out:
         note += f" Not drawn, being on other seeds: {', '.join(left_out)}."
     return Part(name, figure, note)
+
+
+def _cut(
+    grid: Sequence[Axes], metrics: Sequence[str], drawn: pd.DataFrame, over: str, most: float
+) -> str:
+    """Cut the panel of E at `most`, and those of A and of differences at what is as far away; say
+    what lies beyond. Return nothing where all fits, or where too little would.
+    """
+    errors = drawn.pivot_table("E", "label", over, sort=False)
+    beyond = errors.stack()[lambda each: each > most]
+    if beyond.empty or (errors.min() > most).any():
+        return ""
+    ends = {"E": ("top", most), "A": ("bottom", 100 - most)}
+    if "less" in metrics:
+        reference = (drawn["E"] - drawn["less"]).max()
+        ends["less"] = ("top", most - reference)
+    for axes, metric in zip(grid, metrics, strict=True):
+        if metric in ends:
+            side, end = ends[metric]
+            axes.set_ylim(**{side: end})
+    told = ", ".join(
+        f"{label} at {value:g} ({number(error, 0)} %)" for (label, value), error in beyond.items()
+    )
+    return f" Cut at an E of {most:g} %; beyond it: {told}."
 
 
 class Sweep(Exhibit):

@@ -6,16 +6,18 @@ from itertools import product
 import pandas as pd
 
 from cascadetta_lib.data.streams import MIXED
+from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.heads import ENTROPIES, HEADS, tidy_batches
 from study.exhibits.kit.numbers import spread
 from study.exhibits.kit.points import Point, points_for, severity_points
 from study.exhibits.kit.stored_runs import Runs
-from study.exhibits.kit.style import draw_level, draw_lines, legend, panels, reading
+from study.exhibits.kit.style import colour, draw_level, draw_lines, legend, panels, reading
 from study.settings import Settings
 
-BINS = 10
-"""Parts of a domain that are drawn, where it has more batches."""
+BIN = 5
+"""Batches of a part of a domain: single ones are noise."""
+ADABN = METHODS["adabn"].label
 COLUMNS = {"error": "error (%)"} | ENTROPIES
 
 
@@ -48,17 +50,25 @@ class Uncertainty(Exhibit):
                 return ["No figure: it takes two whole batches of a domain and two severities."]
         figure, grid = panels(2 * len(COLUMNS), 2, columns=2, sharex="col")
         classes = len(frame["run"].iloc[0].provenance.class_names)
+        differences = minus_adabn(tables["position"])
+        shown = tables | ({} if differences.empty else {"position": differences})
         for axes, (column, over) in zip(grid, product(COLUMNS, tables), strict=True):
-            draw_lines(axes, tables[over], over, column)
+            draw_lines(axes, shown[over], over, column)
             label = "samples of the domain seen before" if over == "position" else over
-            axes.set(title=COLUMNS[column], xlabel=label, ylabel="")
-            draw_level(axes, column, classes)
+            title = COLUMNS[column]
+            if over == "position" and len(differences):
+                title = f"{title.partition(' (')[0]} minus {ADABN}'s"
+                axes.axhline(0, color=colour("adabn"), lw=1, label=ADABN)
+            else:
+                draw_level(axes, column, classes)
+            axes.set(title=title, xlabel=label, ylabel="")
         legend(figure)
-        note = (
-            f"Left: means over {BINS} equal parts of a domain, where it has more batches. All "
-            "methods see the batches in one order. AdaBN learns nothing, so its line shows how "
-            "hard the images are; what another line differs by is adaptation."
-        )
+        note = f"Left: means over {BIN} batches of a domain, where it has so many. "
+        if len(differences):
+            note += (
+                f"All methods see the batches in one order, and {ADABN} learns nothing: the "
+                "difference is adaptation."
+            )
         rows = tables["severity"].groupby(["label", "severity"], sort=False)
         means = rows[list(COLUMNS)].agg(spread, most=3, alone=3)
         table = means.rename(columns=COLUMNS).rename_axis(["method", "severity"])
@@ -69,8 +79,21 @@ class Uncertainty(Exhibit):
         ]
 
 
+def minus_adabn(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns of `batch_means` by position minus AdaBN's at the same seed and position.
+
+    It is empty where there is no AdaBN beside another method, on the same network.
+    """
+    keys = ["objective", "seed", "position"]
+    is_base = table["method"] == "adabn"
+    both = table[~is_base].merge(table[is_base], on=keys, suffixes=("", " of AdaBN"))
+    for column in COLUMNS:
+        both[column] = both[column] - both[f"{column} of AdaBN"]
+    return both[table.columns]
+
+
 def binned(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same runs, with the batches of a domain in at most BINS parts.
+    """The same runs, with the batches of a domain in parts of BIN.
 
     The position of a batch is the mean of its part; single batches are noise.
     """
@@ -78,12 +101,12 @@ def binned(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_bins(batches: pd.DataFrame) -> pd.DataFrame:
-    """Batches whose position is the mean of their part, where a domain has more than BINS."""
+    """Batches whose position is the mean of their part, where a domain has two parts or more."""
     steps = batches.groupby("step")["position"]
     count = steps.transform("size")
-    part = steps.cumcount() * BINS // count
+    part = steps.cumcount() // BIN
     middle = batches.groupby(["step", part])["position"].transform("mean")
-    return batches.assign(position=middle.where(count > BINS, batches["position"]))
+    return batches.assign(position=middle.where(count >= 2 * BIN, batches["position"]))
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
