@@ -133,7 +133,7 @@ def test_matches_the_statistics_of_the_original(
     [row] = re.findall(
         rf"^\| {corruption} \| {severity} \| (.*) \|$", PAGE.read_text(), flags=re.MULTILINE
     )
-    shown = [float(cell) for cell in row.split(" | ")]
+    shown = [float(cell.replace("−", "-")) for cell in row.split(" | ")]
     assert shown[0::2] == pytest.approx(list(measured.values()), rel=0.001, abs=0.011)
     assert shown[1::2] == list(REFERENCE[corruption, severity].values())
 

@@ -1,18 +1,22 @@
 """The summary of a report: what was run, the main tables, what was found and what is missing."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
 
-from study.exhibits.kit.comparability import BANNER, stand_in
+from study.exhibits.kit.comparability import BANNER, stand_in, warning
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.exhibit import Shown
 from study.exhibits.kit.intervals import Estimate, paired, per_network
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.rendering import banner_html, table_html, to_html
+from study.exhibits.kit.rendering import banner_html, each_once, plain, table_html, to_html
 from study.exhibits.kit.show import without_runs
 from study.exhibits.kit.stored_runs import by_label
 from study.exhibits.verdicts.verdicts import Judgement
+
+SPOKEN = ("supported", "contradicted", "depends")
+"""The outcomes of claims that the numbers decide."""
 
 
 def main_exhibits(shown: Sequence[Shown]) -> list[Shown]:
@@ -34,6 +38,43 @@ def banner(shown: Sequence[Shown]) -> str:
     if not datasets:
         return ""
     return banner_html(f"{', '.join(datasets)}: {BANNER}")
+
+
+def in_short(shown: Sequence[Shown], judgements: Sequence[Judgement], profile: str) -> str:
+    """Return Markdown of three lines: what has run, on whose data, and what is decided."""
+    asked = [each for each in shown if each.exhibit.made_on(each.dataset)]
+    made = [each for each in asked if each.parts]
+    runs = [run for each in main_exhibits(shown) for run in each.runs]
+    seeds = each_once(sorted({run.seed for run in runs})) or "none"
+    ran = f"Profile `{profile}`: {len(made)} of {len(asked)} exhibits; seeds {seeds}."
+    return "\n".join(
+        [
+            f"* **What ran.** {ran}",
+            f"* **Whose data.** {_whose_data(shown)}",
+            f"* **What is decided.** {_what_is_decided(judgements)}",
+        ]
+    )
+
+
+def _whose_data(shown: Sequence[Shown]) -> str:
+    """Say of each dataset that has runs how far it is the paper's."""
+    said: dict[str, list[str]] = {}
+    for each in main_exhibits(shown):
+        if each.runs:
+            told = plain(warning(each.runs)) or "The paper's data."
+            said.setdefault(told, []).append(each.dataset)
+    if not said:
+        return "No main study has run."
+    return " ".join(f"{', '.join(names)}: {told}" for told, names in said.items())
+
+
+def _what_is_decided(judgements: Sequence[Judgement]) -> str:
+    """Count the claims that the numbers decide."""
+    counts = Counter(each.outcome for each in judgements)
+    found = [f"{counts[name]} {name}" for name in SPOKEN if counts[name]]
+    if not found:
+        return "Nothing: no claim of the paper or of ours has a verdict."
+    return f"{', '.join(found)}, of {len(judgements)} claims."
 
 
 def what_was_run(shown: Sequence[Shown]) -> str:
@@ -115,8 +156,7 @@ def verdicts_counted(judgements: Sequence[Judgement]) -> str:
 
 def decided(judgements: Sequence[Judgement]) -> list[str]:
     """A sentence per claim that the numbers decide, in the order of the claims."""
-    spoken = ("supported", "contradicted", "depends")
-    sure = [each for each in judgements if each.outcome in spoken]
+    sure = [each for each in judgements if each.outcome in SPOKEN]
     return [
         f"“{each.claim.sentence}” ({each.claim.section}): **{each.outcome}**, {each.estimate}"
         for each in sure

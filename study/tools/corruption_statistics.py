@@ -22,6 +22,7 @@ from torchvision.datasets import CIFAR10
 from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.data.corruptions import corrupt
 from cascadetta_lib.data.corruptions.photographs import read_photographs
+from study.exhibits.kit.numbers import number
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "corruption-statistics.md"
@@ -80,7 +81,10 @@ def measure(clean: Tensor, corrupted: Tensor) -> Statistics:
 def row_of(domain: Domain, ours: Statistics) -> str:
     """Return a row of the page: ours, then the original's, for each statistic."""
     theirs = reference()[domain]
-    cells = [f"{ours[name]:.{digits}f} | {theirs[name]:g}" for name, digits in DIGITS.items()]
+    cells = [
+        f"{number(ours[name], digits)} | {number(theirs[name], digits)}"
+        for name, digits in DIGITS.items()
+    ]
     return f"| {domain[0]} | {domain[1]} | {' | '.join(cells)} |"
 
 

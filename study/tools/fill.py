@@ -245,7 +245,7 @@ class Verdicts(Table):
         super().__init__(name, folder)
         page = (folder / f"{name}.md").read_text(encoding="utf-8")
         rows = [line.strip("| ").split(" | ") for line in page.splitlines()]
-        self.gate = [row for row in rows if len(row) == 5 and "no" in row[3]]
+        self.gate = [row for row in rows if len(row) == 5 and row[3].strip("*") == "no"]
 
     def say(self) -> str:
         """Say in a sentence what became of the claims, and which gate was missed, if one was."""

@@ -92,10 +92,10 @@ def table() -> pd.DataFrame:
         f"{card.objective}-{card.seed}": {
             "epochs": str(card.training.epochs or f"{card.training.iterations} batches"),
             "precision": card.training.precision,
-            "clean error (%)": f"{card.clean_error:.2f}",
-            "with batch statistics (%)": f"{card.clean_error_batch_statistics:.2f}",
+            "clean error (%)": number(card.clean_error, 1),
+            "with batch statistics (%)": number(card.clean_error_batch_statistics, 1),
             "AdaBN, corrupted (%)": number(
-                math.nan if card.corrupted_error is None else card.corrupted_error
+                math.nan if card.corrupted_error is None else card.corrupted_error, 1
             ),
             "minutes": f"{card.provenance['seconds'] / 60:.0f}",
             "code": card.provenance["code_revision"],

@@ -93,5 +93,5 @@ def _tell_beyond(axes: Axes) -> None:
         if most > MOST:
             told.append(f"{line.get_label()}: up to {most:.0f} %")
     if told:
-        look: Any = {"ha": "left", "va": "top", "fontsize": 7, "transform": axes.transAxes}
-        axes.text(0.02, 0.98, "\n".join(told), **look)
+        look: Any = {"ha": "right", "va": "top", "fontsize": 7, "transform": axes.transAxes}
+        axes.text(0.98, 0.98, "\n".join(told), **look)

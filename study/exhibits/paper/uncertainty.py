@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pandas as pd
 
 from cascadetta_lib.data.streams import MIXED
@@ -104,7 +105,8 @@ def in_bins(batches: pd.DataFrame) -> pd.DataFrame:
     """Batches whose position is the mean of their part, where a domain has two parts or more."""
     steps = batches.groupby("step")["position"]
     count = steps.transform("size")
-    part = steps.cumcount() // BIN
+    # What is left over at the end belongs to the last part, since a few batches are noise.
+    part = np.minimum(steps.cumcount() // BIN, count // BIN - 1)
     middle = batches.groupby(["step", part])["position"].transform("mean")
     return batches.assign(position=middle.where(count >= 2 * BIN, batches["position"]))
 
