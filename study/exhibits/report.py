@@ -70,7 +70,7 @@ def _whose_data(shown: Sequence[Shown]) -> str:
 
 def _what_is_decided(judgements: Sequence[Judgement]) -> str:
     """Count the claims that the numbers decide."""
-    counts = Counter(each.outcome for each in judgements)
+    counts = Counter(str(each.outcome) for each in judgements)
     found = [f"{counts[name]} {name}" for name in SPOKEN if counts[name]]
     if not found:
         return "Nothing: no claim of the paper or of ours has a verdict."

@@ -128,10 +128,10 @@ def _draw_curve(axes: Axes, rows: pd.DataFrame, label: str, dash: str) -> None:
     curve = pd.DataFrame(points)
     axes.plot(curve["share"], curve["E"], color="black", ls=dash, marker="o", label=label)
     axes.fill_between(curve["share"], curve["low"], curve["high"], color="0.85", zorder=0)
-    for point in curve[curve["N"].between(1, 1e6)].to_dict("records"):
-        at = (point["share"], point["E"])
-        look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "ha": "center"}
-        axes.annotate(f"{point['N']:g}", at, (0, -11), **look)
+    look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "ha": "center"}
+    blends = curve[curve["N"].between(1, 1e6)]
+    for share, examples, error in zip(blends["share"], blends["N"], blends["E"], strict=True):
+        axes.annotate(f"{examples:g}", (share, error), (0, -11), **look)
 
 
 def _curves(frame: pd.DataFrame) -> Part | str:

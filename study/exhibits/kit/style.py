@@ -260,7 +260,7 @@ def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
         places = [place for place, _ in group]
         # A corruption's first word is unique and short.
         ticks[first + sum(places) / len(places)] = name.split("_")[0] if name in SHORT else name
-    inches = axes.get_window_extent().width / axes.get_figure(root=True).dpi
+    inches = axes.get_window_extent().width / axes.figure.dpi
     crowded = LETTER * sum(len(name) + 2 for name in ticks.values()) > inches
     axes.set_xticks(list(ticks), list(ticks.values()), rotation=90 if crowded else 0, fontsize=8)
 

@@ -90,16 +90,16 @@ def _cut(
     beyond = errors.stack()[lambda each: each > most]
     if beyond.empty or (errors.min() > most).any():
         return ""
-    ends = {"E": ("top", most), "A": ("bottom", 100 - most)}
-    if "less" in metrics:
-        reference = (drawn["E"] - drawn["less"]).max()
-        ends["less"] = ("top", most - reference)
     for axes, metric in zip(grid, metrics, strict=True):
-        if metric in ends:
-            side, end = ends[metric]
-            axes.set_ylim(**{side: end})
+        if metric == "E":
+            axes.set_ylim(top=most)
+        elif metric == "A":
+            axes.set_ylim(bottom=100 - most)
+        elif metric == "less":
+            axes.set_ylim(top=most - float((drawn["E"] - drawn["less"]).max()))
     told = ", ".join(
-        f"{label} at {value:g} ({number(error, 0)} %)" for (label, value), error in beyond.items()
+        f"{row.label} at {getattr(row, over):g} ({number(row.E, 0)} %)"
+        for row in beyond.rename("E").reset_index().itertuples()
     )
     return f" Cut at an E of {most:g} %; beyond it: {told}."
 
