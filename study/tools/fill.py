@@ -36,7 +36,10 @@ BEGINS = "<!-- filled by study/tools/fill.py from docs/templates/{} -->\n"
 ENDS = "<!-- until here -->\n"
 NAMES = {
     "Cascade": "the cascade",
-    "Cascade, same weights without θ_a": "the same weights without θ_a",
+    "Cascade, same weights without θ_a": "the same network without θ_a",
+    "Cascade, same weights without θ_a, a tenth of the rate": "the same network without θ_a, at a "
+    "tenth of the rate,",
+    "Tent, a tenth of the rate": "Tent at a tenth of the rate",
 }
 """What sentences call a row, where that is not its label."""
 DECIMALS = 1
@@ -221,7 +224,7 @@ class Differences(Table):
         return self.lead(first, second)[1] > 0
 
     def compare(self, first: str, second: str) -> str:
-        """Say who errs less, and by how much; undecided where 0 is inside the interval."""
+        """Say who errs less, and by how much, or that 0 is inside the interval."""
         mean, low, high = self.lead(first, second)
         digits = places((high - low) / 2, DECIMALS)
         one = NAMES.get(first, first)
@@ -233,7 +236,14 @@ class Differences(Table):
         if low <= 0 <= high:
             least, most = sorted((math.copysign(1, mean) * low, math.copysign(1, mean) * high))
             ends = f"{number(least, digits, sign=True)} to {number(most, digits, sign=True)}"
-            return f"{errs} ({ends}): undecided"
+            if number(mean, digits) == number(0, digits):
+                return f"{one} and {other} have the same mean ({ends})"
+            lower = "lower" if mean > 0 else "higher"
+            by = number(abs(mean), digits)
+            return (
+                f"{one} has a mean {by} points {lower} than {other}, but 0 is inside the interval "
+                f"({ends}): undecided"
+            )
         least, most = sorted((abs(low), abs(high)))
         return f"{errs} ({number(least, digits)} to {number(most, digits)})"
 
@@ -256,32 +266,45 @@ class Verdicts(Table):
         else:
             each = [f"*{verdict}* on {word(count)}" for verdict, count in counts.items()]
             said = f"the verdicts are {', '.join(each)}"
-        missed = [f"{what} is {ours} %, outside {band}" for what, band, ours, *_ in self.gate]
+        missed = [
+            f"{what} has to be in {band} %, and is {ours} %" for what, band, ours, *_ in self.gate
+        ]
         if missed and "not tested" in counts:
-            said += f", since the networks miss the gate ({'; '.join(missed)})"
+            said += f": {'; '.join(missed)}"
         return said
 
 
 def claims(section: str) -> str:
     """A Markdown table of the claims of a section of claims.csv, each with its committed verdict.
 
-    section: `paper` for all that are the paper's, or `ours`. A claim without a committed verdict
-    is said to be not judged.
+    section: `paper` for all that are the paper's, or `ours`. Claims that have been judged come
+    first, each with all of its verdicts, on networks of several kinds. A claim without a committed
+    verdict is said to be not judged.
     """
-    verdicts = pd.concat(
-        pd.read_csv(path, dtype=str).set_index("claim")["verdict"]
-        for path in sorted(FIGURES.rglob("verdicts.csv"))
-    )
+    verdicts: dict[str, list[str]] = {}
+    for name, kind in JUDGED_ON.items():
+        committed = pd.read_csv(FIGURES / f"{name}.csv", dtype=str)
+        for row in committed.to_dict("records"):
+            verdicts.setdefault(row["claim"], []).append(f"{plain(row['verdict'])} ({kind})")
     table = pd.read_csv(CLAIMS, dtype=str, keep_default_na=False).drop_duplicates("identifier")
     ours = table["section"] == "ours"
     table = table[ours if section == "ours" else ~ours]
+    open_ones = ~table["identifier"].isin(list(verdicts))
+    table = table.loc[open_ones.sort_values(kind="stable").index]
     lines = ["| where | on | exhibit | claim | verdict |", "| --- | --- | --- | --- | --- |"]
     for row in table.to_dict("records"):
-        verdict = plain(verdicts.get(row["identifier"], "not judged"))
+        verdict = ", ".join(verdicts.get(row["identifier"], ["not judged"]))
         exhibit = row["exhibit"].replace("_", " ")
         cells = [row["section"], row["dataset"], exhibit, row["sentence"], verdict]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+JUDGED_ON = {
+    "10-verdicts/wide-verdicts": "layers 1024-512",
+    "10-verdicts/verdicts": "layers 50-50",
+}
+"""The committed verdicts, and the networks that each is on."""
 
 
 def plain(verdict: str) -> str:
@@ -302,9 +325,17 @@ def worse(name: str, first: str, second: str, column: str, by: float) -> str:
     return word(int((lost > by).sum()))
 
 
-def there(name: str) -> bool:
-    """Whether a table is committed."""
-    return (FIGURES / f"{name}.csv").is_file()
+def span(name: str, row: str, column: str, times: float = 1) -> str:
+    """Return the least and the largest value of a column, `10.4 to 10.7`, over all rows of one
+    name.
+
+    times: by how much the values are multiplied.
+    """
+    table = pd.read_csv(FIGURES / f"{name}.csv", dtype=str)
+    values = times * table.loc[table.iloc[:, 0] == row, column].astype(float)
+    digits = DECIMALS if times > 1 else 2
+    ends = [number(value, digits) for value in (values.min(), values.max())]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def revisions() -> str:
@@ -348,7 +379,7 @@ def pages() -> dict[Path, str]:
     environment.globals |= {
         "table": Table,
         "differences": Differences,
-        "there": there,
+        "span": span,
         "verdicts": Verdicts,
         "claims": claims,
         "worse": worse,

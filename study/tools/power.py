@@ -1,74 +1,92 @@
-"""How likely a verdict is, by the number of seeds.
+"""How likely a verdict is, by the number of networks or orders.
 
-`./run_all.sh python study/tools/power.py` writes docs/power-of-claims.md.
+`./run_all.sh python study/tools/power.py` writes docs/power-of-claims.md from the committed tables
+of `figures/`.
 
-For claims of each kind, values per seed are drawn from a normal distribution with the spread and
-correlation of the parts over the stored seeds, and judged by the rules themselves
+For each claim, values are drawn from a normal distribution with the spread and correlation of its
+parts over the stored networks or orders, and judged by the rules themselves
 (study.exhibits.verdicts.weighing.weigh).
 """
 
 import argparse
-import os
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import jinja2
 import numpy as np
 import pandas as pd
 
 from cascadetta_lib.data.base import write_text_atomically
+from study import ROOT
 from study.exhibits.kit.rendering import markdown
 from study.exhibits.verdicts.claims import CLAIMS, Claim, Reading
 from study.exhibits.verdicts.weighing import weigh
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "power-of-claims.md"
-SEEDS = (3, 5, 8)
+TEMPLATE = Path(__file__).with_name("power_page.jinja")
 TRIALS = 200
 DRAWS = 500
-KINDS = {
-    "c10-error": "E, lead over five rivals",
-    "c10-accuracy": "A, lead over five rivals",
-    "c10-transfer": "F of one method",
-    "c10-best-transfer": "F, lead over three rivals",
-    "gradual-error": "E of the gradual stream, three rivals",
-    "gradual-accuracy": "A of the gradual stream, three rivals",
-    "batch-cascade": "standard deviation over batch sizes",
-    "batch-cotta": "growth between two batch sizes",
-    "batch-16": "E at batch size 16, two rivals",
-    "meta-cascade": "E, one rival",
-}
-"""A claim of each kind that the stored numbers have the spread of."""
 
 
-def parts_of(reading: Reading, numbers: pd.DataFrame) -> pd.DataFrame:
-    """The parts of a reading from an exhibit's numbers: a row per seed, a column per part."""
+@dataclass(frozen=True)
+class Source:
+    """Where the spread of some claims is known from.
+
+    title: of its table. numbers: a committed table of runs, below `figures/`. replicates: the
+        column that tells the replicates of a claim apart, networks or orders. counts: numbers of
+        replicates to ask for; the last is also tried at the bound.
+    """
+
+    title: str
+    numbers: str
+    claims: tuple[str, ...]
+    replicates: str
+    counts: tuple[int, int, int]
+
+
+SOURCES = (
+    Source(
+        "Text: over networks",
+        "8-text-speech/amazon_counts-main_text-numbers.csv",
+        ("text-error", "text-accuracy", "text-transfer"),
+        "seed",
+        (3, 8, 20),
+    ),
+    Source(
+        "The authors' network: over orders of images and domains",
+        "1-whose-numbers/cifar10-orders-numbers.csv",
+        ("c10-error", "c10-accuracy"),
+        "order_seed",
+        (3, 5, 10),
+    ),
+)
+
+
+def parts_of(reading: Reading, numbers: pd.DataFrame, replicates: str) -> pd.DataFrame:
+    """The parts of a reading from an exhibit's numbers: a row per replicate, a column per part.
+
+    Rivals that have not run are left out.
+    """
+    at_own_rate = numbers[numbers["variant"].isna()]
+    values = at_own_rate.pivot(index=replicates, columns="label", values=reading.value)
     parts: dict[str, pd.Series] = {}
-    for setting in reading.settings:
-        rows = numbers
-        for column, value in setting.items():
-            rows = rows[rows[column] == value]
-        if "severity" in rows and "severity" not in setting:
-            rows = rows[rows["severity"].isna()]
-        values = rows.drop_duplicates(["label", "seed"]).pivot(
-            index="seed", columns="label", values=reading.value
-        )
-        for label in reading.labels:
-            if not reading.rivals:
-                parts[f"{label} {setting}"] = values[label]
-            for rival in reading.rivals:
+    for label in reading.labels:
+        if not reading.rivals:
+            parts[label] = values[label]
+        for rival in reading.rivals:
+            if rival in values:
                 lead = values[label] - values[rival]
-                parts[f"{rival} {setting}"] = -lead if reading.value == "E" else lead
-    table = pd.DataFrame(parts).dropna()
-    if reading.then == "growth":
-        return table.diff(axis=1).iloc[:, 1:]
-    if reading.then == "deviation":
-        return table.std(axis=1).to_frame("deviation")
-    return table
+                parts[rival] = -lead if reading.value == "E" else lead
+    return pd.DataFrame(parts).dropna()
 
 
-def shares(reading: Reading, parts: pd.DataFrame, margin: float, seeds: int) -> tuple[float, float]:
+def shares(
+    reading: Reading, parts: pd.DataFrame, margin: float, replicates: int
+) -> tuple[float, float]:
     """How often the reading holds where the margin of every part is `margin`, and how often it is
     refuted where that of the first part is as much on the wrong side.
     """
@@ -80,7 +98,7 @@ def shares(reading: Reading, parts: pd.DataFrame, margin: float, seeds: int) -> 
     wrong[0] = reading.bound - sign * margin
     found = []
     for means, outcome in ((right, "supported"), (wrong, "contradicted")):
-        drawn = generator.multivariate_normal(means, spread, (TRIALS, seeds), method="eigh")
+        drawn = generator.multivariate_normal(means, spread, (TRIALS, replicates), method="eigh")
         hits = 0
         for values in drawn:
             judged = weigh(pd.DataFrame(values), reading.side, reading.bound, draws=DRAWS)
@@ -89,75 +107,58 @@ def shares(reading: Reading, parts: pd.DataFrame, margin: float, seeds: int) -> 
     return found[0], found[1]
 
 
-def row_of(claim: Claim, folder: Path, data: str) -> dict[str, str]:
+def row_of(claim: Claim, numbers: pd.DataFrame, source: Source) -> dict[str, str]:
     """The powers of a claim by its first reading."""
     reading = claim.readings[0]
-    numbers = pd.read_csv(folder / f"{data}-{claim.exhibit}-numbers.csv")
-    parts = parts_of(reading, numbers)
-    paper = float(claim.paper.replace("−", "-"))
+    parts = parts_of(reading, numbers, source.replicates)
     sign = 1 if reading.side == ">" else -1
-    margin = sign * (paper - reading.bound)
-    row = {
-        "claim": claim.identifier,
-        "kind": KINDS[claim.identifier],
-        "parts": str(parts.shape[1]),
-        "spread (sd)": f"{parts.std().min():.2f} to {parts.std().max():.2f}",
-    }
+    margin = sign * (float(claim.paper.replace("−", "-")) - reading.bound)
     if margin <= 0:
         margin = 1.0
-    row["margin"] = f"{margin:.2f}"
-    for seeds in SEEDS:
-        right, wrong = shares(reading, parts, margin, seeds)
-        row[f"n = {seeds}"] = f"{100 * right:.0f} / {100 * wrong:.0f}"
-    right, wrong = shares(reading, parts, 0.0, SEEDS[-1])
-    row["at the bound, n = 8"] = f"{100 * right:.1f} / {100 * wrong:.1f}"
+    against = f", against {', '.join(parts.columns)}" if reading.rivals else ""
+    row = {
+        "claim": f"{claim.sentence}{against}",
+        "replicates": str(len(parts)),
+        "spread (sd)": f"{parts.std().min():.2f} to {parts.std().max():.2f}",
+        "margin": f"{margin:.2f}",
+    }
+    for count in source.counts:
+        right, wrong = shares(reading, parts, margin, count)
+        row[f"n = {count}"] = f"{100 * right:.0f} / {100 * wrong:.0f}"
+    most = source.counts[-1]
+    right, wrong = shares(reading, parts, 0.0, most)
+    row[f"at the bound, n = {most}"] = f"{100 * right:.1f} / {100 * wrong:.1f}"
     return row
 
 
-def main() -> None:
-    """Write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=ROOT / "figures" / "study")
-    parser.add_argument("--data", default="cifar10", help="how its files begin")
-    asked = parser.parse_args()
+def table_of(source: Source, figures: Path) -> str:
+    """The powers of a source's claims as a Markdown table.
+
+    Raises FileNotFoundError where its numbers are not there.
+    """
     by_name = {claim.identifier: claim for claim in CLAIMS}
-    rows = []
-    for name in KINDS:
-        rows.append(row_of(by_name[name], asked.folder, asked.data))
-        print(rows[-1], file=sys.stderr, flush=True)
-    table = pd.DataFrame(rows).set_index("claim")
-    text = TEXT.format(
-        table=markdown(table),
-        trials=TRIALS,
-        data=asked.data,
-        folder=Path(os.path.relpath(asked.folder, ROOT)).as_posix(),
+    numbers = pd.read_csv(figures / source.numbers)
+    rows = [row_of(by_name[name], numbers, source) for name in source.claims]
+    return markdown(pd.DataFrame(rows).set_index("claim"))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description="How likely a verdict is: write the page.")
+    parser.add_argument("--figures", type=Path, default=ROOT / "figures")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    asked = parser.parse_args(arguments)
+    try:
+        tables = [(source, table_of(source, asked.figures)) for source in SOURCES]
+    except FileNotFoundError as error:
+        parser.exit(2, f"power.py: {error.filename} is not there: it is a table of figures/\n")
+    template = jinja2.Template(
+        TEMPLATE.read_text(encoding="utf-8"),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
     )
-    write_text_atomically(PAGE, text)
-
-
-TEXT = """# How likely a verdict is
-
-By the rules of [VERDICTS.md](../VERDICTS.md), for a claim of each kind and for 3, 5 and 8 seeds.
-Written by `study/tools/power.py`.
-
-Each cell has two numbers in percent. The first is how often the claim is *supported* if it is
-true by the margin of that row, for every part. The second is how often it is *contradicted* if
-one part is as far on the wrong side and the others are right. The margin is the paper's own value
-less the bound; where the paper has no number, or one that
-misses the bound, it is 1 point. The last column has the same where every part lies exactly at its
-bound: there each number is a rate of false verdicts. By the rules the first should not exceed
-2.5 where there is one part, and is far less where several parts must all hold; the second should
-be near 2.5.
-
-{table}
-
-*How it is made.* Values per seed are drawn {trials} times from a normal distribution with the
-spread and correlation of the parts over the stored seeds (files `{data}-*` in `{folder}`), and
-each draw is judged by the first reading of the claim. The number of draws makes each percentage
-uncertain by up to 3.5 points (one standard error). *What it does not know:* a spread that was
-estimated from three seeds is itself uncertain by a factor of two or so, and on the full stream
-methods that drift spread more.
-"""
+    write_text_atomically(asked.page, template.render(tables=tables, trials=TRIALS))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,114 @@
+"""File a report's figures in `figures/`, a folder per question of RESULTS.md:
+`./run_all.sh python study/tools/file_figures.py results/released/figures --tag long`.
+
+A report writes all its files into one folder. Their names begin with the dataset and the exhibit,
+such as `cifar10-orders-figure.png`, and the exhibit says which question they answer. A tag keeps
+two pages of one exhibit apart, such as those of a long and of a short stream: with `--tag long`
+that file becomes `cifar10_long-orders-figure.png`.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from cascadetta_lib.data.base import write_atomically
+from study import ROOT
+
+FIGURES = ROOT / "figures"
+FOLDERS = {
+    "1-whose-numbers": ("released", "orders", "image", "main-image", "standard", "imagenet"),
+    "2-tent": ("tent-row",),
+    "3-auxiliary-head": (
+        *("cascade-parts", "learning-rate", "step-size", "tent-rates"),
+        *("uncertainty", "updates", "whose-gain"),
+    ),
+    "4-statistics": ("source-statistics", "batch-variance"),
+    "5-field": ("field", "choice", "comparison"),
+    "6-meta-learning": ("meta-learning", "conditions", "theorem", "training-image"),
+    "7-severity-batch-stream": (
+        *("severity", "batch-size", "gradual", "streams", "recurring", "wild", "alarm", "speed"),
+    ),
+    "8-text-speech": (
+        *("text", "main-text", "online-text", "training-text"),
+        *("speech", "main-speech", "online-speech", "training-speech"),
+    ),
+    "10-verdicts": ("published-transfer", "verdicts"),
+}
+"""How the names of files continue after the dataset, by the folder that they belong in."""
+
+
+def folder_of(name: str) -> str:
+    """Return the folder of `figures/` in which a file of a report belongs.
+
+    Raises ValueError where no folder takes an exhibit of that name.
+    """
+    stem = Path(name).stem.replace("_", "-")
+    exhibit = stem if stem == "verdicts" else name.partition("-")[2].replace("_", "-")
+    fitting = [
+        (len(beginning), folder)
+        for folder, beginnings in FOLDERS.items()
+        for beginning in beginnings
+        if exhibit == beginning or exhibit.startswith((f"{beginning}-", f"{beginning}."))
+    ]
+    if not fitting:
+        raise ValueError(f"{name}: study/tools/file_figures.py has no folder for its exhibit")
+    return max(fitting)[1]
+
+
+def tagged(name: str, tag: str) -> str:
+    """Return a file's name with a tag behind its dataset; verdicts have the tag in front."""
+    if not tag:
+        return name
+    if name.startswith("verdicts."):
+        return f"{tag}-{name}"
+    dataset, dash, rest = name.partition("-")
+    return f"{dataset}_{tag}{dash}{rest}"
+
+
+def file_report(report: Path, figures: Path, tag: str = "") -> list[Path]:
+    """Copy the files of a report into `figures`, each into its folder, and return their paths.
+
+    A page names the files beside it, so their tag is put there as well. A file of the same name is
+    replaced. Raises ValueError where the report has no page, and where a file belongs in no
+    folder; nothing is written then.
+    """
+    files = sorted(path for path in report.glob("*.*") if not path.name.startswith("."))
+    if not any(path.suffix == ".md" for path in files):
+        raise ValueError(f"{report}: no page of a report is there")
+    targets = {path: figures / folder_of(path.name) / tagged(path.name, tag) for path in files}
+    for path, target in targets.items():
+        content = path.read_bytes()
+        if path.suffix in (".md", ".tex") and tag:
+            text = content.decode()
+            for other in files:
+                text = text.replace(f"]({other.name})", f"]({tagged(other.name, tag)})")
+            content = text.encode()
+        _write(target, content)
+    return list(targets.values())
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda file: file.write(content))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description="File a report's figures in figures/, a folder per question of RESULTS.md."
+    )
+    parser.add_argument("report", type=Path, help="the folder that the report wrote")
+    parser.add_argument("--figures", type=Path, default=FIGURES, help="default: figures/")
+    parser.add_argument("--tag", default="", help="keeps two pages of one exhibit apart")
+    asked = parser.parse_args(arguments)
+    try:
+        filed = file_report(asked.report, asked.figures, asked.tag)
+    except ValueError as error:
+        parser.exit(2, f"file_figures.py: {error}\n")
+    print(f"{len(filed)} files in {asked.figures}")
+
+
+if __name__ == "__main__":
+    main()

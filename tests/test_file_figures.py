@@ -1,0 +1,79 @@
+"""Figures, a folder per question of RESULTS: study/tools/file_figures.py."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from study import ROOT
+from study.exhibits.kit.exhibit import EXHIBITS
+from study.tools.file_figures import FOLDERS, file_report, folder_of, main
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    folder = tmp_path / "report"
+    folder.mkdir()
+    (folder / "cifar10-orders.md").write_text("![figure](cifar10-orders-figure.png)\n")
+    (folder / "cifar10-orders-figure.png").write_bytes(b"a picture")
+    (folder / "verdicts.csv").write_text("claim,verdict\n")
+    return folder
+
+
+def test_every_exhibit_has_a_folder() -> None:
+    for name in EXHIBITS:
+        assert folder_of(f"cifar10-{name}.md") in FOLDERS
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("cifar10-orders-figure.png", "1-whose-numbers"),
+        ("cifar10_sample-learning-rate-32.csv", "3-auxiliary-head"),
+        ("cifar10_sample-main_image-numbers.csv", "1-whose-numbers"),
+        ("amazon_counts-text-metrics.tex", "8-text-speech"),
+        ("cifar10-streams.md", "7-severity-batch-stream"),
+        ("verdicts.md", "10-verdicts"),
+    ],
+)
+def test_the_folder_is_that_of_the_exhibit(name: str, folder: str) -> None:
+    assert folder_of(name) == folder
+
+
+def test_a_page_finds_its_figure_with_a_tag(report: Path, tmp_path: Path) -> None:
+    file_report(report, tmp_path / "figures")
+    file_report(report, tmp_path / "figures", tag="long")
+    there = tmp_path / "figures" / "1-whose-numbers"
+    assert (there / "cifar10_long-orders.md").read_text() == (
+        "![figure](cifar10_long-orders-figure.png)\n"
+    )
+    assert (there / "cifar10_long-orders-figure.png").read_bytes() == b"a picture"
+    assert (there / "cifar10-orders.md").read_text() == "![figure](cifar10-orders-figure.png)\n"
+    assert (tmp_path / "figures" / "10-verdicts" / "long-verdicts.csv").is_file()
+
+
+def test_a_file_of_no_exhibit_stops_all(
+    report: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (report / "cifar10-holiday.png").write_bytes(b"a picture")
+    with pytest.raises(SystemExit) as stopped:
+        main([str(report), "--figures", str(tmp_path / "figures")])
+    assert stopped.value.code == 2
+    assert "cifar10-holiday.png" in capsys.readouterr().err
+    assert not (tmp_path / "figures").exists()
+
+
+def test_a_folder_without_a_page_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([str(tmp_path), "--figures", str(tmp_path / "figures")])
+    assert "no page of a report is there" in capsys.readouterr().err
+
+
+def test_no_two_committed_pages_have_one_name() -> None:
+    pages = Counter(path.name for path in (ROOT / "figures").glob("*/*.md"))
+    pages.pop("README.md", None)
+    assert [name for name, count in pages.items() if count > 1] == []
+    folders = {path.parent.name for path in (ROOT / "figures").glob("*/*.md")}
+    assert folders <= {*FOLDERS, "runs"}
