@@ -120,6 +120,8 @@ def _pairs(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
 
 def _draw_curve(axes: Axes, rows: pd.DataFrame, label: str, dash: str) -> None:
     """Draw E by the source's share, a band for its interval over images, and each N."""
+    if rows.empty:  # Methods that learn have run alone.
+        return
     points = []
     for (share, examples), each in rows.groupby(["share", "counts"]):
         low, high = interval_over_images(each)

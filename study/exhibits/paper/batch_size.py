@@ -36,4 +36,4 @@ class BatchSize(Sweep):
             wide = wide[wide.index.get_level_values("seed").isin(shared)]
         means = wide.groupby("label").mean()
         over_sizes = pd.DataFrame({"mean": means.mean(axis=1), "std": means.std(axis=1)})
-        return super().table(frame).join(over_sizes.map(rounded)).fillna("–")
+        return super().table(frame).join(over_sizes.map(rounded).astype(object)).fillna("–")
