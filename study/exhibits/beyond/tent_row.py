@@ -9,7 +9,7 @@ from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, long_in_each_order
-from study.exhibits.kit.stored_runs import Runs
+from study.exhibits.kit.stored_runs import Runs, weights_of
 from study.exhibits.kit.tables import by_domain
 from study.settings import Settings
 
@@ -82,7 +82,8 @@ def authors_adabn(own: pd.DataFrame, runs: Runs) -> pd.DataFrame:
         and sorted(run.request.stream) == sorted(asked.stream)
         and all(getattr(run.request, name) == getattr(asked, name) for name in compared)
     ]
-    return pd.DataFrame({"run": found, "seed": range(len(found))})
+    networks = [weights_of(run) for run in found]
+    return pd.DataFrame({"run": found, "seed": range(len(found)), "network": networks})
 
 
 def distances(
