@@ -530,6 +530,9 @@ def test_domains_stand_in_the_papers_order_whatever_the_streams(in_orders: Shown
     tents = figure.axes[1].lines
     assert tents[0].get_ydata()[0] == pytest.approx(27.8, abs=0.1), "the paper's, gaussian_noise"
     assert [round(line.get_ydata()[0]) for line in tents[1:5]] == [30, 35, 40, 35]
+    for axes in figure.axes:
+        largest = max(np.nanmax(line.get_ydata()) for line in axes.lines)
+        assert axes.get_ylim()[1] > 1.02 * largest, "the frame cuts no diamond"
 
 
 def test_the_answer_says_which_rows_a_network_gives(shown: Show) -> None:
@@ -923,6 +926,12 @@ def test_the_uncertainty_along_a_domain_is_drawn_minus_adabns(runs: Runs) -> Non
     errors = less.set_index(["seed", "position"])["error"]
     pd.testing.assert_series_equal(errors, of["cascade"]["error"] - of["adabn"]["error"])
     assert uncertainty.minus_adabn(along[along["method"] == "cascade"]).empty
+
+
+def test_every_panel_of_the_uncertainty_has_a_unit(shown: Show) -> None:
+    figure = content(shown("uncertainty"), "uncertainty")
+    units = {axes.get_title().partition("(")[2] for axes in figure.axes}
+    assert units <= {"%)", "points)", "nats)", "share)"}
 
 
 def test_many_batches_are_drawn_in_parts_of_five() -> None:

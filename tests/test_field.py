@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -103,6 +104,22 @@ def test_no_error_is_cut(settings: Settings, runs: Runs) -> None:
     assert isinstance(drawn, Figure)
     low, high = drawn.axes[0].get_xlim()
     assert low < 10 and high > 40, "EATA's and Tent's means"
+
+
+def test_the_figure_explains_its_bars_where_no_rate_was_chosen(tmp_path: Path) -> None:
+    """The sentence on the rates took the place of that on the bars."""
+
+    def of_twelve_batches(method: str, *asked: Any) -> Numbers:
+        return Numbers((2 if method == "eata" else 4,) * 12)
+
+    settings = quick(
+        image_methods=NAMES, image_choice_learning_rates=[0.001], results_folder=str(tmp_path)
+    )
+    made = made_up_runs(settings, of_twelve_batches, points_of(settings, ["field"]), [0])
+    parts = EXHIBITS["field"].show(stored(settings, made)).parts
+    (figure,) = [part for part in parts if part.name == "field-figure"]
+    assert "Bars: the 95 % interval" in figure.note
+    assert "Rates were not chosen" in figure.note
 
 
 def test_the_time_is_that_of_the_fastest_domain(settings: Settings, runs: Runs) -> None:

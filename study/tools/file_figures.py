@@ -2,7 +2,7 @@
 `./run_all.sh python study/tools/file_figures.py results/released/figures --tag long`.
 
 A report writes all its files into one folder. Their names begin with the dataset and the exhibit,
-such as `cifar10-orders-figure.png`, and the exhibit says which question they answer. A tag keeps
+such as `cifar10-orders-figure.png`, and `FOLDERS` says which question each answers. A tag keeps
 two pages of one exhibit apart, such as those of a long and of a short stream: with `--tag long`
 that file becomes `cifar10_long-orders-figure.png`.
 """
@@ -38,24 +38,19 @@ FOLDERS = {
     "10-verdicts": ("published-transfer", "verdicts"),
 }
 """How the names of files continue after the dataset, by the folder that they belong in."""
+OTHER = "other"
+"""The folder of all other exhibits, such as one of your own."""
 
 
 def folder_of(name: str) -> str:
-    """Return the folder of `figures/` in which a file of a report belongs.
-
-    Raises ValueError where no folder takes an exhibit of that name.
-    """
-    stem = Path(name).stem.replace("_", "-")
-    exhibit = stem if stem == "verdicts" else name.partition("-")[2].replace("_", "-")
-    fitting = [
-        (len(beginning), folder)
-        for folder, beginnings in FOLDERS.items()
-        for beginning in beginnings
-        if exhibit == beginning or exhibit.startswith((f"{beginning}-", f"{beginning}."))
-    ]
-    if not fitting:
-        raise ValueError(f"{name}: study/tools/file_figures.py has no folder for its exhibit")
-    return max(fitting)[1]
+    """Return the folder of `figures/` in which a file of a report belongs."""
+    dataset, _, rest = Path(name).stem.partition("-")
+    exhibit = (rest or dataset).replace("_", "-")  # of the verdicts there is no dataset
+    for folder, beginnings in FOLDERS.items():
+        for beginning in beginnings:
+            if f"{exhibit}-".startswith(f"{beginning}-"):
+                return folder
+    return OTHER
 
 
 def tagged(name: str, tag: str) -> str:
@@ -72,8 +67,7 @@ def file_report(report: Path, figures: Path, tag: str = "") -> list[Path]:
     """Copy the files of a report into `figures`, each into its folder, and return their paths.
 
     A page names the files beside it, so their tag is put there as well. A file of the same name is
-    replaced. Raises ValueError where the report has no page, and where a file belongs in no
-    folder; nothing is written then.
+    replaced. Raises ValueError where the report has no page.
     """
     files = sorted(path for path in report.glob("*.*") if not path.name.startswith("."))
     if not any(path.suffix == ".md" for path in files):

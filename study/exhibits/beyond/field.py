@@ -12,6 +12,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.figure import Figure
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
@@ -176,18 +177,37 @@ def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
     means = costs[costs["apart"] == 0]
     if means.empty:
         means = costs
-    compared = comparable(frame)
-    size = (WIDTH, 0.8 + 0.24 * len(means))
+    labels = by_label(comparable(frame))
+    shown = means.join(_beside_the_cascade(labels, means["E"]))
+    shown["method"] = frame.groupby("label")["method"].first()
+    note = ""
+    if shown["low"].notna().any():
+        note += (
+            "Bars: the 95 % interval of the difference from the cascade on the same batches, given "
+            "the networks, drawn about each method's E. "
+        )
+    if frame["online_learning_rate"].nunique() == 1:
+        note += "Rates were not chosen: all are the same. "
+    note += "Orange: the cascades. Intervals of differences: in the last table."
+    return Part("field-figure", standing_figure(shown), note)
+
+
+def standing_figure(shown: pd.DataFrame) -> Figure:
+    """Draw a row per label, from the top: its error with an interval, and its work.
+
+    shown: indexed by label. E, work: numbers. low, high: the ends of the interval, or NaN. method:
+    whose colour it has.
+    """
+    size = (WIDTH, 0.8 + 0.24 * len(shown))
     figure, (error, work) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(3, 2))
-    methods = frame.groupby("label")["method"].first()[means.index]
-    shades = [colour("cascade") if method in CASCADES else "0.45" for method in methods]
-    places = range(len(means))
-    ends = _beside_the_cascade(by_label(compared), means["E"])
-    error.hlines(places, ends["low"], ends["high"], color=shades, lw=1.5, zorder=2)
+    is_cascade = shown["method"].isin(CASCADES)
+    shades = [colour("cascade") if one else "0.45" for one in is_cascade]
+    places = range(len(shown))
+    error.hlines(places, shown["low"], shown["high"], color=shades, lw=1.5, zorder=2)
     for axes, name in ((error, "E"), (work, "work")):
         axes.grid(visible=False, axis="y")
-        axes.scatter(means[name], places, color=shades, zorder=3)
-        for place, value in zip(places, means[name], strict=True):
+        axes.scatter(shown[name], places, color=shades, zorder=3)
+        for place, value in zip(places, shown[name], strict=True):
             look: dict[str, Any] = {
                 "textcoords": "offset points",
                 "fontsize": 7,
@@ -199,18 +219,9 @@ def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
     work.set(xlabel="work (forward passes)", xscale="log", xlim=(0.7, 50))
     work.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
     work.minorticks_off()
-    error.set_yticks(places, [typeset(str(label)) for label in means.index])
-    for tick, method in zip(error.get_yticklabels(), methods, strict=True):
-        if method in CASCADES:
+    error.set_yticks(places, [typeset(str(label)) for label in shown.index])
+    for tick, one in zip(error.get_yticklabels(), is_cascade, strict=True):
+        if one:
             tick.set_fontweight("bold")
-    error.set_ylim(len(means) - 0.5, -0.8)  # the first on top
-    note = (
-        "Bars: the 95 % interval of the difference from the cascade on the same batches, given the "
-        "networks, drawn about each method's E. "
-    )
-    if ends.dropna().empty:
-        note = ""
-    if frame["online_learning_rate"].nunique() == 1:
-        note = "Rates were not chosen: all are the same. "
-    note += "Orange: the cascades. Intervals of differences: in the last table."
-    return Part("field-figure", figure, note)
+    error.set_ylim(len(shown) - 0.5, -0.8)  # the first on top
+    return figure

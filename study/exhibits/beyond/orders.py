@@ -201,10 +201,13 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
         title = f"{label}: {number(each['E'].mean(), 1)} %"
         if label in paper.index:
             title += f"\nthe paper {number(theirs['E'], 1)} %"
-        axes.set(title=title, ylim=(0, None))
-        axes.legend(loc="lower left", fontsize="small")
+        axes.set(title=title)
+        axes.margins(y=0.08)  # else the frame cuts a diamond
         name_domains(axes, list(SHORT))
+    # Last, since it holds the upper limit, and all panels share the axis.
+    grid[0].set_ylim(bottom=0)
     grid[0].set_ylabel("online error (%)")
+    grid[0].legend(loc="lower left", fontsize="small")
     note = (
         "Dots: the mean over orders; bars: one order each, where there are several. Diamonds: the "
         "paper's row. Domains stand in the paper's order, which need not be that of the stream, so "

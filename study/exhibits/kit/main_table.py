@@ -140,13 +140,19 @@ def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFra
     return pd.DataFrame(added).T
 
 
+NEAR_THE_END = 0.6
+"""Where colours begin to change slowly, the colour bar has a tick, unless that is near its end."""
+
+
 def _heat_map(axes: Axes, added: pd.DataFrame, linear: float, end: float) -> None:
     """Draw points as colours, which change slowly beyond ±`linear` and end at ±`end`."""
     texts: Any = False
     if added.shape[1] <= 20:
         texts = added.map(lambda value: number(value, 1, sign=True))
     colours = AsinhNorm(linear_width=linear / 2, vmin=-end, vmax=end)
-    ticks = sorted({-end, -linear, 0.0, linear, end})
+    ticks = [-end, 0.0, end]
+    if linear < NEAR_THE_END * end:
+        ticks += [-linear, linear]
     bar = {"ticks": ticks, "format": lambda value, _: number(value, 1, sign=True)}
     look: Any = {"cmap": "vlag", "norm": colours, "cbar_kws": bar}
     sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)

@@ -66,14 +66,19 @@ def sweep_figure(
         drawn = drawn.merge(base, on=["seed", over], how="left")
         drawn["less"] = drawn["E"] - drawn["E of reference"]
     figure, grid = panels(len(titles), 3.4)
+    moved = False
     for axes, (metric, title) in zip(grid, titles.items(), strict=True):
         scale = "linear" if over == "severity" else "log"
-        draw_lines(axes, dodged(drawn, over, metric, scale == "log"), over, metric)
+        shown = dodged(drawn, over, metric, scale == "log")
+        moved |= bool((shown[over] != drawn[over]).any())
+        draw_lines(axes, shown, over, metric)
         axes.set(title=title, xlabel=axis, ylabel="", xscale=scale)
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.minorticks_off()
     legend(figure)
     note = f"{reading(drawn)}{_cut(grid, list(titles), drawn, over, most)}"
+    if moved:
+        note += " Lines that would lie on each other are drawn a little to the right."
     left_out = [label for label in frame["label"].unique() if label not in set(drawn["label"])]
     if left_out:
         note += f" Not drawn, being on other seeds: {', '.join(left_out)}."

@@ -58,7 +58,9 @@ class Uncertainty(Exhibit):
             label = "samples of the domain seen before" if over == "position" else over
             title = COLUMNS[column]
             if over == "position" and len(differences):
-                title = f"{title.partition(' (')[0]} minus {ADABN}'s"
+                measure, unit = title.rstrip(")").split(" (")
+                unit = "points" if unit == "%" else unit
+                title = f"{measure} minus {ADABN}'s ({unit})"
                 axes.axhline(0, color=colour("adabn"), lw=1, label=ADABN)
             else:
                 draw_level(axes, column, classes)
