@@ -238,17 +238,18 @@ def _check_plain(name: str, value: Any, origin: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Python's own number for a whole number of NumPy's, such as np.arange gives, also in a list.
+    """Python's own number for a whole number of NumPy's, such as np.arange gives, and 0.0 for −0.0,
+    which is equal but written otherwise in the keys of results. In a list, each of its numbers.
 
     Not for float32, of which 0.1 is another number.
     """
     if isinstance(value, list | tuple):
-        return [int(item) if _is_foreign(item) else item for item in value]
-    return int(value) if _is_foreign(value) else value
-
-
-def _is_foreign(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, int)
+        return [_plain(item) for item in value]
+    if isinstance(value, Integral) and not isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) and value == 0:
+        return 0.0
+    return value
 
 
 def instead_of(name: str) -> str:

@@ -1,6 +1,9 @@
 """Every exhibit from made-up runs, against numbers worked out by hand here."""
 
 import functools
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from html import unescape
@@ -25,6 +28,7 @@ from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.cifar10_sample import OFFICIAL
 from cascadetta_lib.methods import METHODS
+from study import ROOT
 from study.exhibits import EXHIBITS, report
 from study.exhibits.beyond import training, updates
 from study.exhibits.beyond.conditions import CANDIDATES
@@ -1352,6 +1356,42 @@ def test_what_comes_from_names_and_files_is_escaped(runs: Runs) -> None:
     assert "<script" not in rendered and "<b>best</b> θ<sub>a</sub>" in rendered
     assert to_html("a < b **c**") == "a &lt; b <b>c</b>"
     assert "a\\|b" in markdown(pd.DataFrame({"x": ["a|b"]}))
+
+
+def test_a_backend_that_matplotlib_does_not_know_is_told_by_its_variable() -> None:
+    command = [sys.executable, "-P", "-c", "import study.exhibits"]
+    variables = os.environ | {"MPLBACKEND": "qt3"}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, cwd=ROOT)
+    told = done.stderr.splitlines()[-1]
+    assert told.startswith("ValueError: MPLBACKEND (from the environment): Key backend: 'qt3'")
+
+
+def test_a_dollar_sign_in_a_name_is_drawn_as_it_is() -> None:
+    """Matplotlib draws what stands between two of them as a formula, or ends if it is none."""
+    drawn = [*_figures_of_a_method_called(r"Tent $\frac{$ at $0"), _figure_of_a_domain("$5 to $9")]
+    texts = set[str]()
+    for figure in drawn:
+        figure.draw_without_rendering()
+        texts |= {text.get_text() for text in figure.findobj(mpl.text.Text)}
+    named = [text for text in texts if "frac" in text or "5 to" in text]
+    assert any("frac" in text for text in named) and any("5 to" in text for text in named)
+    assert not [text for text in named if "$" in text.replace(r"\$", "")]
+
+
+def _figures_of_a_method_called(label: str) -> list[Figure]:
+    """Figures that name methods on axes, in titles and in legends, with that label for Tent."""
+    names = ("main_image", "tent_rates", "whose_gain")
+    renamed = type("Renamed", (METHODS["tent"],), {"label": label})
+    with METHODS.replaced("tent", renamed):
+        found = stored(SETTINGS, made_up_runs(SETTINGS, world, points_of(SETTINGS, names), (0,)))
+        contents = [part.content for name in names for part in show(name, found).parts]
+    return [content for content in contents if isinstance(content, Figure)]
+
+
+def _figure_of_a_domain(name: str) -> Figure:
+    figure, axes = plt.subplots()
+    style.name_domains(axes, [name, "snow"])
+    return figure
 
 
 def test_domains_of_unlike_sizes_are_told_from_the_least_to_the_most() -> None:

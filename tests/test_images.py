@@ -4,6 +4,7 @@ without a network.
 
 import errno
 import hashlib
+import os
 import pickle
 import re
 import shutil
@@ -650,6 +651,18 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="disk full"):
         write_atomically(tmp_path / "new" / "file.npy", fail)
     assert not list((tmp_path / "new").iterdir())
+
+
+def test_a_full_disk_is_told_by_its_folder_and_keeps_the_earlier_file(tmp_path: Path) -> None:
+    def fill(file: Any) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "figures" / "table.csv"
+    write_atomically(path, lambda file: file.write(b"whole"))
+    with pytest.raises(OSError, match=f"disk that holds {path.parent} is full, so table.csv is"):
+        write_atomically(path, fill)
+    assert [each.read_bytes() for each in path.parent.iterdir()] == [b"whole"]
 
 
 def test_a_damaged_kept_array_is_set_aside_and_made_again(tmp_path: Path) -> None:

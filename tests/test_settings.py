@@ -146,6 +146,15 @@ def test_whole_numbers_of_numpy_are_numbers() -> None:
         settings_from({"profile": "quick", "image_online_learning_rate": np.float32(0.1)})
 
 
+def test_minus_zero_is_zero_as_in_the_keys_of_results() -> None:
+    for zero in (0.0, -0.0, 0, np.int64(0)):
+        found = make_settings({"image_online_learning_rate": zero})
+        assert (
+            found.model_dump_json()
+            == make_settings({"image_online_learning_rate": 0.0}).model_dump_json()
+        )
+
+
 def test_what_a_notebook_computes_itself_is_its_own() -> None:
     """Also when its first cell is run again after all others. papermill's cells give plain values
     to names and do nothing else."""

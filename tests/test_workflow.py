@@ -361,6 +361,35 @@ def test_a_second_run_of_the_same_profile_is_told_of_the_first(
     assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
+def test_two_profile_files_of_one_name_do_not_share_a_results_folder(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("a", "b"):
+        (study.folder / folder).mkdir()
+        (study.folder / folder / "mine.yaml").write_text("seeds: [0]")
+    assert study("--profile", "a/mine.yaml", "--dry-run") == refusal.DONE
+    assert study("--profile", "a/mine.yaml", "--dry-run") == refusal.DONE
+    capsys.readouterr()
+    assert study("--profile", "b/mine.yaml", "--dry-run") == refusal.BAD_ARGUMENTS
+    told = capsys.readouterr().err
+    assert f"{study.results / 'mine'} holds the results of {study.folder / 'a/mine.yaml'}" in told
+    assert "--set profile=NAME" in told and told.count("\n") == 1
+    assert study("--profile", "b/mine.yaml", "--dry-run", "--set", "profile=other") == refusal.DONE
+
+    (study.folder / "a" / "mine.yaml").rename(study.folder / "a" / "moved.yaml")
+    assert study("--profile", "b/mine.yaml", "--dry-run") == refusal.DONE, "it is the only one now"
+
+
+def test_a_profile_that_takes_the_name_of_another_does_not_replace_its_results(
+    study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (study.folder / "mine.yaml").write_text("profile: quick")
+    assert study("--dry-run") == refusal.DONE
+    assert study("--profile", "mine.yaml", "--dry-run") == refusal.BAD_ARGUMENTS
+    assert "holds the results of profiles/quick.yaml" in capsys.readouterr().err
+    assert study("--dry-run") == refusal.DONE
+
+
 def test_a_file_system_without_locks_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

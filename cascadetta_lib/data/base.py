@@ -4,6 +4,7 @@
 map a stored form to a stored form, and `prepare` maps it to the network's input.
 """
 
+import errno
 import hashlib
 import itertools
 import os
@@ -233,7 +234,11 @@ def to_device(split: Split, device: str) -> Split:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a file that gets the name `path` only when all of it is on the disk."""
+    """Let `write` fill a file that gets the name `path` only when all of it is on the disk.
+
+    Otherwise an earlier file of that name stays as it was. Raises OSError, on a full disk with a
+    message that says which.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
@@ -242,6 +247,14 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            message = (
+                f"the disk that holds {path.parent} is full, so {path.name} is not written; with "
+                "space, the same command goes on"
+            )
+            raise OSError(errno.ENOSPC, message) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -6,6 +6,11 @@ exhibits.show("batch_size", study)     # show it from what is stored
 exhibits.make("batch_size", study)     # only make the runs
 """
 
+try:
+    import matplotlib  # noqa: F401
+except ValueError as error:  # Its own message does not say where the name came from.
+    raise ValueError(f"MPLBACKEND (from the environment): {error}") from None
+
 from study.exhibits.kit.exhibit import EXHIBITS, Shown
 from study.exhibits.kit.show import make, run, save_all, show, show_all, without_runs
 

@@ -15,10 +15,10 @@ from typing import TextIO, get_args
 
 import torch
 
-from cascadetta_lib.data.base import DataMissing, Modality
+from cascadetta_lib.data.base import DataMissing, Modality, write_text_atomically
 from study import ROOT
 from study.provenance import choose_device
-from study.settings import Settings, flat
+from study.settings import Settings, flat, read_profile
 from study.workflow.arguments import check_notebooks
 from study.workflow.execute import FAILURE, PARTIAL
 from study.workflow.plan import Job, make_jobs, outdated_reports, unfinished, write_plan
@@ -36,6 +36,30 @@ PATIENCE = 20
 """Seconds for the processes of a killed run to notice it and end."""
 WATCHED = Path(__file__).with_name("watched.py")
 """Runs a module that must not outlive this process."""
+
+
+OWNER = "profile-file.txt"
+"""The file in a profile's results that names the profile's file."""
+
+
+def claim(folder: Path, file: Path) -> None:
+    """Note whose results a folder holds. Raise Refusal where they are another profile's of the same
+    name, since each would replace the other's.
+
+    folder: the results of a profile. file: the profile's, as an absolute path.
+    """
+    # From the repository, so that a copy of it with its results stays the owner.
+    name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+    note = folder / OWNER
+    owner = name
+    if note.exists():
+        owner = Path(note.read_text(encoding="utf-8"))
+    if owner != name and (ROOT / owner).exists():
+        raise Refusal(
+            f"{folder} holds the results of {owner}, and {name} would replace them: give one of "
+            "the two another name (the file's, and profile: in it), or add --set profile=NAME"
+        )
+    write_text_atomically(note, str(name))
 
 
 def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
@@ -201,6 +225,7 @@ def _cluster(options: argparse.Namespace, caller: Path) -> Place:
 def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Path) -> None:
     """Check everything, then run it; Refusal says what went wrong."""
     caller = Path.cwd()
+    file = Path(read_profile(options.profile)[1]).resolve()
     jobs = make_jobs(folder_of_notebooks, flat(settings))
     names = {job.notebook for job in jobs.values()}
     check_notebooks("figures_notebooks:", settings.figures_notebooks, names)
@@ -211,6 +236,7 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
     outputs = [folder / "notebooks" / f"{name}.ipynb" for name in jobs]
     outputs[0].parent.mkdir(parents=True, exist_ok=True)
     held = lock(folder)
+    claim(folder, file)
     again = _again(options, jobs, folder, settings.results_path / "runs")
     if options.dry_run:
         place(options, settings, caller)

@@ -20,7 +20,7 @@ from study.exhibits.kit.numbers import Rounded, interval, number, rounded
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs, by_label
-from study.exhibits.kit.style import SHORT, colour, name_domains, panels
+from study.exhibits.kit.style import SHORT, colour, name_domains, panels, typeset
 from study.exhibits.kit.tables import by_domain, domains_table
 from study.settings import Settings
 
@@ -198,7 +198,7 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
             axes.plot(by_domain(order).reindex(list(SHORT)).to_numpy(), "_", ms=7, **look)
         mean = by_domain(each).reindex(list(SHORT))
         axes.plot(mean.to_numpy(), "o", ms=4, label="run here", **look)
-        title = f"{label}: {number(each['E'].mean(), 1)} %"
+        title = f"{typeset(label)}: {number(each['E'].mean(), 1)} %"
         if label in paper.index:
             title += f"\nthe paper {number(theirs['E'], 1)} %"
         axes.set(title=title)

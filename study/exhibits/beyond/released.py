@@ -8,7 +8,7 @@ from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, points_with_transfer
 from study.exhibits.kit.stored_runs import Runs, by_label
-from study.exhibits.kit.style import colour, legend, name_domains, panels
+from study.exhibits.kit.style import colour, legend, name_domains, panels, typeset
 from study.exhibits.kit.tables import DEFINED, F_NAMES, by_domain
 from study.settings import Settings
 
@@ -48,7 +48,7 @@ def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
         axes.plot(theirs, "D", mfc="white", mec="black", ms=4, label="the paper's row")
         mean = number(each["E"].mean(), 1)
         published = number(paper.loc[label, "E"], 1)
-        axes.set(title=f"{label}: {mean}, paper {published}", ylim=(0, None))
+        axes.set(title=f"{typeset(label)}: {mean}, paper {published}", ylim=(0, None))
         name_domains(axes, map(str, errors.index))
     grid[0].set_ylabel("online error (%)")
     legend(figure)

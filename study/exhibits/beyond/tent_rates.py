@@ -15,7 +15,7 @@ from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, long_at_rates
 from study.exhibits.kit.stored_runs import Runs, by_label
-from study.exhibits.kit.style import colour, legend, name_domains, panels
+from study.exhibits.kit.style import colour, legend, name_domains, panels, typeset
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import by_domain
 from study.settings import Settings
@@ -76,7 +76,7 @@ def _by_domain(frame: pd.DataFrame, tents: pd.DataFrame) -> Part:
             theirs = paper.loc[tent].reindex(domains).to_numpy()
             look = {"mfc": "white", "mec": "black", "ms": 5, "zorder": 4}
             axes.plot(theirs, "D", label="Tent, the paper's row", **look)
-        axes.set(title=label, ylim=(0, MOST))
+        axes.set(title=typeset(label), ylim=(0, MOST))
         _tell_beyond(axes)
         name_domains(axes, map(str, domains))
     grid[0].set_ylabel("online error (%)")

@@ -16,7 +16,7 @@ from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs, by_label
-from study.exhibits.kit.style import WIDTH, colour
+from study.exhibits.kit.style import WIDTH, colour, typeset
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import differences
 from study.settings import Settings
@@ -124,7 +124,7 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     shades = {label: colour(rows["method"].iloc[0]) for label, rows in by_label(frame).items()}
     colours = [shades.get(str(name), "0.75") for name in bars.index]
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
-    names = bars.index.str.replace(", ", ",\n")
+    names = [typeset(str(name)).replace(", ", ",\n") for name in bars.index]
     axes.bar(names, bars, color=colours, width=0.7)
     axes.axhline(means[ADABN], color="0.2", lw=1, ls="--", zorder=3)
     for place, (name, error) in enumerate(bars.items()):

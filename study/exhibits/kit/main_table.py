@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -111,7 +112,7 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
     _heat_map(axes, added, linear, end)
     names = [typeset(label) + (" *" if label in other else "") for label in added.index]
-    axes.set_yticks(axes.get_yticks(), names, rotation=0)
+    axes.set_yticks(np.arange(len(names)) + 0.5, names, rotation=0)
     rang = _draw_alarms(axes, rows)
     title = "online error minus AdaBN's (points)"
     if other:
@@ -155,4 +156,5 @@ def _heat_map(axes: Axes, added: pd.DataFrame, linear: float, end: float) -> Non
         ticks += [-linear, linear]
     bar = {"ticks": ticks, "format": lambda value, _: number(value, 1, sign=True)}
     look: Any = {"cmap": "vlag", "norm": colours, "cbar_kws": bar}
+    look |= {"xticklabels": False, "yticklabels": False}
     sns.heatmap(added, ax=axes, annot=texts, fmt="", annot_kws={"fontsize": 7}, **look)

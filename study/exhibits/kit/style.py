@@ -93,8 +93,12 @@ def colour(method: str) -> tuple[float, float, float]:
 
 
 def typeset(text: str) -> str:
-    """θ_a as mathematics, for the letters of a figure."""
-    return re.sub(r"θ_(\w)", r"$\\theta_\1$", text)
+    """Return a name as Matplotlib draws it: θ_a with its index below the line.
+
+    A `$` of the name stays a `$`. Matplotlib takes two of them for the limits of a formula, which
+    it draws as another text, or ends with an error where it is none.
+    """
+    return re.sub(r"θ_(\w)", r"$\\theta_\1$", text.replace("$", r"\$"))
 
 
 VARIANTS = {
@@ -260,9 +264,10 @@ def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
         places = [place for place, _ in group]
         # A corruption's first word is unique and short.
         ticks[first + sum(places) / len(places)] = name.split("_")[0] if name in SHORT else name
+    letters = [typeset(name) for name in ticks.values()]
     inches = axes.get_window_extent().width / axes.figure.dpi
     crowded = LETTER * sum(len(name) + 2 for name in ticks.values()) > inches
-    axes.set_xticks(list(ticks), list(ticks.values()), rotation=90 if crowded else 0, fontsize=8)
+    axes.set_xticks(list(ticks), letters, rotation=90 if crowded else 0, fontsize=8)
 
 
 def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[Figure, list[Axes]]:
@@ -298,7 +303,7 @@ def picture_grid(
                 origin="lower" if image.ndim == 2 else "upper",
             )
             axes.set(xticks=[], yticks=[])
-        line[0].set_ylabel(name, fontsize=8)
+        line[0].set_ylabel(typeset(name), fontsize=8)
     for axes, head in zip(grid[0], heads, strict=False):
-        axes.set_title(head, fontsize=8)
+        axes.set_title(typeset(head), fontsize=8)
     return figure
