@@ -256,12 +256,14 @@ def instead_of(name: str) -> str:
     """What to say of a name that is no parameter: its new name if it was renamed, else the nearest
     names of the same modality.
     """
+    modality = _modality(name)
     if name in RENAMED:
-        return f"it is called {RENAMED[name]} now"
+        told = f"it is called {RENAMED[name]} now"
+        of_runs = f"{modality}_online{name.removeprefix(modality)}"
+        return f"{told}, and that of a run {of_runs}" if of_runs in PARAMETERS else told
     close = difflib.get_close_matches(name, RENAMED, n=1, cutoff=0.9)
     if close:
         return f"did you mean {RENAMED[close[0]]!r}?"
-    modality = _modality(name)
     return nearest(name, [other for other in PARAMETERS if modality in ("", _modality(other))])
 
 

@@ -2,7 +2,11 @@
 
 import copy
 import json
+import math
+import re
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -56,14 +60,47 @@ def test_what_does_not_learn_is_the_network_itself_to_the_bit(network: nn.Module
         ("tend", {}, "no method is named 'tend'; .*did you mean 'tent'"),
         ("tent", {"momentum": 0.9}, "Tent takes no momentum = 0.9; allowed are "),
         ("eata", {}, "EATA needs examples that the model was trained on; pass them as source="),
-        ("cascade", {}, "Cascade needs a models.Cascade; use tent"),
+        ("cascade", {}, "Cascade needs a cascadetta_lib.Cascade; use tent"),
+        ("tent", {"optimizer": "Adam"}, "optimizer = 'Adam'; .*did you mean 'adam'"),
+        ("tent", {"predict": "befor"}, "predict = 'befor'; .*did you mean 'before'"),
+        ("tent", {"learning_rate": math.nan}, "learning_rate = nan; allowed is a finite number"),
+        ("adabn", {"learning_rate": -0.1}, "learning_rate = -0.1; allowed is a finite number"),
+        ("cotta", {"value_range": (1, 0)}, r"value_range = \(1, 0\); .*black the smaller one"),
     ],
 )
 def test_what_cannot_be_is_refused(
-    network: nn.Module, method: str, options: dict[str, float], words: str
+    network: nn.Module, method: str, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
         cascadetta_lib.adapt(network, method, **options)
+
+
+IN_UNIT = (PIXELS + 1) / 2
+
+
+@pytest.mark.parametrize(
+    ("pixels", "options", "warned"),
+    [
+        (PIXELS, {}, ""),
+        (IN_UNIT, {"value_range": (0, 1)}, ""),
+        (PIXELS.clamp(min=0), {"value_range": (-1, 1)}, ""),
+        (IN_UNIT, {}, "from .* to .*, and value_range says -1 for black and 1 for white"),
+        (3 * PIXELS, {}, "pass value_range="),
+        (2 * IN_UNIT, {"value_range": (0, 1)}, "says 0 for black and 1 for white"),
+    ],
+)
+def test_images_of_another_range_than_augmented_by_are_told_once(
+    network: nn.Module, pixels: Tensor, options: dict[str, Any], warned: str
+) -> None:
+    """memo augments each batch. Copies by a wrong range are cut, and E is wrong without a word."""
+    adapted = cascadetta_lib.adapt(network, "memo", **options)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        adapted(pixels[:2])
+        adapted(pixels[:2])
+    said = [str(each.message) for each in told if "value_range" in str(each.message)]
+    assert len(said) == (1 if warned else 0)
+    assert not said or re.search(warned, said[0])
 
 
 def test_the_table_of_the_methods_is_up_to_date() -> None:

@@ -146,6 +146,15 @@ def test_whole_numbers_of_numpy_are_numbers() -> None:
         settings_from({"profile": "quick", "image_online_learning_rate": np.float32(0.1)})
 
 
+def test_an_old_name_that_two_have_now_names_both() -> None:
+    with pytest.raises(
+        SettingsError,
+        match=r"image_training_learning_rate now, and that of a run "
+        r"image_online_learning_rate",
+    ):
+        make_settings({"image_learning_rate": 0.1})
+
+
 def test_minus_zero_is_zero_as_in_the_keys_of_results() -> None:
     for zero in (0.0, -0.0, 0, np.int64(0)):
         found = make_settings({"image_online_learning_rate": zero})

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.data.base import Copies
 from cascadetta_lib.methods.base import Method
+from cascadetta_lib.methods.value_range import ValueRange
 
 
 class WithCopies(Method):
@@ -16,7 +17,8 @@ class WithCopies(Method):
 
     copies: makes the augmented copies. "image" is the method's own augmentation of RGB images;
         other data need theirs, such as Dataset.augmented_copies, or None for no copies.
-    value_range: black and white in images x.
+    value_range: black and white in images x; None is (−1, 1). Copies are cut to it. The first batch
+        of other values gives a warning.
 
     Class attribute: `image_copies` is the augmentation of images, CoTTA's unless a method says
     otherwise.
@@ -29,11 +31,11 @@ class WithCopies(Method):
         model: nn.Module,
         *,
         copies: Copies | Literal["image"] | None = "image",
-        value_range: tuple[float, float] = (-1.0, 1.0),
+        value_range: tuple[float, float] | None = None,
         **options: Any,
     ) -> None:
         self.copies = copies
-        self.value_range = value_range
+        self.value_range = ValueRange(self.label, value_range)
         super().__init__(model, **options)
 
     def configure_model(self) -> None:
@@ -60,4 +62,5 @@ class WithCopies(Method):
             raise ValueError(
                 f"{self.label} augments RGB images, not {shape}; pass copies=None or a function"
             )
-        return partial(self.image_copies, value_range=self.value_range)
+        self.value_range.check(x)
+        return partial(self.image_copies, value_range=self.value_range.ends)

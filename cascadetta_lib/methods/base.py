@@ -51,6 +51,7 @@ class Method(Facts, nn.Module):
     ) -> None:
         super().__init__()
         refusals.refuse_options(self.label, self.adapts, self.options(), others)
+        refusals.refuse_values(self.label, learning_rate, predict, optimizer)
         refusals.refuse_model(self.label, model)
         self.model = model
         self.learning_rate = learning_rate

@@ -25,7 +25,8 @@ class CascadeMethod(WithDiversity):
     def configure_model(self) -> None:
         if not isinstance(self.model, Cascade):
             raise ValueError(
-                f"{self.label} needs a models.Cascade; use tent, or wrap φ, θ_m and θ_a in one"
+                f"{self.label} needs a cascadetta_lib.Cascade; use tent, or wrap φ, θ_m and θ_a in "
+                "one"
             )
         if self.uses_auxiliary and self.model.auxiliary_classifier is None:
             others = "cascade_no_auxiliary or cascade_same_weights"

@@ -1,6 +1,7 @@
 """What a method refuses before it starts, and after its first step. All raise ValueError."""
 
 import inspect
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.methods.optimizers import OPTIMIZERS
 from cascadetta_lib.models import (
     NORMALIZATION_LAYERS,
     Outputs,
@@ -21,6 +23,7 @@ ABOUT_DATA = ("copies", "value_range", "source")
 """Options about the data. Every method accepts them; one that needs none ignores them. A method
 that never updates ignores likewise what only an update needs.
 """
+PREDICTIONS = ("after", "before")
 
 
 def options_of(method: type) -> list[str]:
@@ -44,6 +47,19 @@ def refuse_options(
         if name in ("diversity", "memory") and not value:
             continue  # None is the method's own, and 0 is none
         raise ValueError(f"{label} takes no {name} = {value!r}; {nearest(name, taken)}")
+
+
+def refuse_values(label: str, learning_rate: float, predict: str, optimizer: str | None) -> None:
+    """Refuse a value of an option of every method that is none of those allowed."""
+    if not (math.isfinite(learning_rate) and learning_rate >= 0):
+        raise ValueError(
+            f"{label}: learning_rate = {learning_rate!r}; allowed is a finite number from 0 on"
+        )
+    if predict not in PREDICTIONS:
+        raise ValueError(f"{label}: predict = {predict!r}; {nearest(str(predict), PREDICTIONS)}")
+    if optimizer is not None and optimizer not in OPTIMIZERS:
+        told = nearest(str(optimizer), OPTIMIZERS)
+        raise ValueError(f"{label}: optimizer = {optimizer!r}; {told}, or None for its own")
 
 
 def refuse_model(label: str, model: nn.Module) -> None:

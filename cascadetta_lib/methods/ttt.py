@@ -10,6 +10,7 @@ from cascadetta_lib.augment.image import crop_and_flip
 from cascadetta_lib.losses import rotate_randomly
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.memory import WithMemory
+from cascadetta_lib.methods.value_range import ValueRange
 from cascadetta_lib.models import Outputs, Parallel
 
 
@@ -20,7 +21,8 @@ class TTT(WithMemory):
     place of the batch's statistics, the rotation head moves, too, and every image brings a step of
     its own, on 32 copies of it.
 
-    value_range: black and white in images x.
+    value_range: black and white in images x; None is (−1, 1). Black surrounds what is cropped. The
+        first batch of other values gives a warning.
     """
 
     objective = "ttt"
@@ -31,9 +33,9 @@ class TTT(WithMemory):
     model: Parallel
 
     def __init__(
-        self, model: nn.Module, *, value_range: tuple[float, float] = (-1.0, 1.0), **options: Any
+        self, model: nn.Module, *, value_range: tuple[float, float] | None = None, **options: Any
     ) -> None:
-        self.value_range = value_range
+        self.value_range = ValueRange(self.label, value_range)
         super().__init__(model, **options)
 
     def configure_model(self) -> None:
@@ -49,6 +51,7 @@ class TTT(WithMemory):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         before = self.predict(x) if self.prediction_time == "before" else None
-        cropped = crop_and_flip(x, self.generator, black=self.value_range[0])
+        self.value_range.check(x)
+        cropped = crop_and_flip(x, self.generator, black=self.value_range.ends[0])
         rotated, quarters = rotate_randomly(cropped, self.generator)
         return F.cross_entropy(self.model.rotation_logits(rotated), quarters), before

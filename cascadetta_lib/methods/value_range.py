@@ -1,0 +1,53 @@
+"""Black and white in the images that a method gets."""
+
+import warnings
+
+from torch import Tensor
+
+USUAL = (-1.0, 1.0)
+SLACK = 0.01
+"""Share of the range by which values may leave it, for rounding."""
+
+
+class ValueRange:
+    """The values of black and white in images x, which must be told: images do not show them.
+
+    ends: black and white.
+    """
+
+    def __init__(self, label: str, given: tuple[float, float] | None) -> None:
+        """Take the option `value_range` of the method `label`; None is (−1, 1).
+
+        Raises ValueError unless black is less than white.
+        """
+        if given is not None and not given[0] < given[1]:
+            raise ValueError(
+                f"{label}: value_range = {given!r}; allowed are two numbers (black, white), black "
+                "the smaller one"
+            )
+        self.label = label
+        self.ends = given or USUAL
+        self.is_given = given is not None
+        self.is_checked = False
+
+    def check(self, x: Tensor) -> None:
+        """Warn once, at the first batch, where x has values beyond the range, or where no range was
+        given and all of x lies in 0…1.
+        """
+        if self.is_checked:
+            return
+        self.is_checked = True
+        black, white = self.ends
+        least = float(x.min())
+        most = float(x.max())
+        slack = SLACK * (white - black)
+        lies_within = black - slack <= least and most <= white + slack
+        is_unit = not self.is_given and least >= 0
+        if lies_within and not is_unit:
+            return
+        warnings.warn(
+            f"{self.label}: the first batch has values from {least:.3g} to {most:.3g}, and "
+            f"value_range says {black:g} for black and {white:g} for white, by which images are "
+            "augmented; pass value_range=(BLACK, WHITE), such as (0, 1)",
+            stacklevel=2,
+        )
