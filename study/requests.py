@@ -29,7 +29,7 @@ DATA_MODULES: dict[Modality, str] = {
 }
 """The module that prepares and shifts the examples of each modality."""
 TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
-MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator",)
+MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator", "cascadetta_lib.evaluation.cost")
 THEOREM_MODULES = ("cascadetta_lib.training.theorem",)
 VARIANCE_MODULES = ("cascadetta_lib.evaluation.batch_variance",)
 
@@ -222,7 +222,7 @@ def code_of_variance(modality: Modality) -> str:
 
 
 def code_of_run(request: RunRequest) -> str:
-    """Hash the code that makes a run: the method, the evaluator and the data.
+    """Hash the code that makes a run: the method, the evaluator, the cost and the data.
 
     If the network is trained here, the code of its training counts too.
     """

@@ -323,13 +323,16 @@ def read_profile(profile: str) -> tuple[dict[str, Any], str]:
     return {"profile": path.stem} | (values or {}), str(path)
 
 
-def load_profile(profile: str, overrides: Mapping[str, Any] | None = None) -> Settings:
-    """The profile of that name in profiles/, or a YAML file at that path, with `overrides`.
+def load_profile(
+    profile: str, overrides: Mapping[str, Any] | None = None, origin: str = "the call"
+) -> Settings:
+    """Return the profile of that name in profiles/, or a YAML file at that path, with `overrides`.
 
-    A name that the file does not set has the paper's value. Raises SettingsError.
+    A name that the file does not set has the paper's value. origin: what a message calls the place
+    from which `overrides` come. Raises SettingsError.
     """
     values, path = read_profile(profile)
     overrides = dict(overrides or {})
     return make_settings(
-        values | overrides, dict.fromkeys(values, path) | dict.fromkeys(overrides, "--set")
+        values | overrides, dict.fromkeys(values, path) | dict.fromkeys(overrides, origin)
     )

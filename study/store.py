@@ -127,12 +127,12 @@ class Store:
         try:
             return mark.read_text(encoding="utf-8").strip()
         except UnicodeDecodeError:
-            return "no text"
+            return "unreadable"
         except (FileNotFoundError, NotADirectoryError):
             has_results = any((self.folder / kind).is_dir() for kind in KINDS)
             # Another process may have marked it and made the folders just now.
             if has_results and not mark.exists():
-                return "an earlier version"
+                return "not marked"
             return None
 
     def _check_format(self) -> None:
@@ -141,8 +141,9 @@ class Store:
         if found in (None, str(STORE_FORMAT)):
             return
         raise StoreError(
-            f"{self.folder} holds results of another version of the study (format {found}; this "
-            f"one has {STORE_FORMAT}): set results_folder to another folder, or move this one away"
+            f"{self.folder} holds results of another version of the study (their format: {found}; "
+            f"this version's: {STORE_FORMAT}): set results_folder to another folder, or move this "
+            "one away"
         )
 
     def _prepare(self, kind: Kind) -> None:
@@ -182,8 +183,10 @@ class Store:
             print(f"another process is making {path}: waiting for it", file=sys.stderr, flush=True)
             held = lock.acquire()
         with held:  # whoever waited for another maker finds the entry there
-            if path.exists() and not _sound(path):
-                set_aside(path, f"{path} is damaged")
+            fault = _fault(path) if path.exists() else None
+            if fault:
+                state = "of another version" if isinstance(fault, OtherVersion) else "damaged"
+                set_aside(path, f"{path} is {state} ({fault})")
             if not path.exists():
                 self._fill(path, request, content, make)
         path.with_suffix(".lock").unlink(missing_ok=True)
@@ -391,10 +394,20 @@ def _read_table(path: Path, columns: set[str]) -> pd.DataFrame:
 
 
 def _sound(path: Path) -> Entry | None:
+    """Return the entry in a folder; None where there is none that can be used."""
     try:
         return read_entry(path)
     except Damaged:
         return None
+
+
+def _fault(path: Path) -> Damaged | None:
+    """Return why the entry in a folder cannot be used; None if it can."""
+    try:
+        read_entry(path)
+    except Damaged as fault:
+        return fault
+    return None
 
 
 def _seal(folder: Path, described: dict[str, Any]) -> None:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import Domain, draw_order, shuffle_examples
-from cascadetta_lib.evaluation import evaluator as evaluator_module
 from cascadetta_lib.evaluation.alarm import LEAST, Alarm
 from cascadetta_lib.evaluation.evaluator import Evaluator, Stretch
 from cascadetta_lib.evaluation.metrics import (
@@ -389,7 +388,7 @@ def test_what_an_alarm_does_after_the_batch_at_which_it_rings(
     answer: Any, dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here it rings at every batch."""
-    monkeypatch.setattr(evaluator_module, "LEAST", 1.5)
+    monkeypatch.setattr("cascadetta_lib.evaluation.alarm.LEAST", 1.5)
     result = Evaluator(make("tent"), dataset, STREAM, BATCH, on_alarm=answer).run()
     method = make("tent")
     errors: list[float] = []

@@ -810,6 +810,22 @@ def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> 
     )
 
 
+def test_an_interval_over_images_is_of_one_order() -> None:
+    """In several, a position holds several images; in one, those of later versions move, too."""
+    numbers = Numbers((8,) * 10, count=32)
+    ordered = [
+        made_up_run(Study(SETTINGS).varied(order_seed=order), "tent", numbers) for order in (3, 4)
+    ]
+    assert over_images(pd.DataFrame({"run": ordered[:1]})) == "[25.00, 25.00]"
+    assert over_images(pd.DataFrame({"run": ordered})) == "–"
+    sample = Study(quick(image_dataset="cifar10_sample:images.npz", image_batch_size=32))
+    stored_order, own_order = (
+        made_up_run(study, "tent", numbers) for study in (sample, sample.varied(order_seed=3))
+    )
+    assert over_images(pd.DataFrame({"run": [stored_order]})) == "[25.00, 25.00]"
+    assert over_images(pd.DataFrame({"run": [own_order]})) == "–"
+
+
 @pytest.mark.parametrize(
     ("stream", "order"),
     [
@@ -1280,6 +1296,12 @@ def test_too_little_is_said_and_not_drawn(runs: Runs) -> None:
         == "Not shown: every run has a domain of at most 4 examples; 16 are needed."
     )
     assert not show("main_image", few).parts
+    large = [run for run in runs.stored if (run.method, run.request.checkpoint.seed) == ("erm", 0)]
+    mixed = show("main_image", stored(SETTINGS, [*large, *few.stored]))
+    assert "Left out: 1 of 2 runs, which have a domain of at most 4 examples; 16 are" in " ".join(
+        mixed.lines
+    )
+    assert {run.method for run in mixed.runs} == {"erm"}
     frame = runs.frame(EXHIBITS["batch_size"].points(SETTINGS))
     alone = sweep_figure("figure", frame[frame["batch_size"] == 16], "batch_size")
     assert alone == "No figure of one batch size alone: 16."

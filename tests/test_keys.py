@@ -24,6 +24,7 @@ from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.methods.tent import Tent
 from study.exhibits.kit.points import points_for
 from study.exhibits.kit.stored_runs import Runs
+from study.requests import MEASURING_MODULES
 from study.settings import load_profile
 from study.store import Run
 from study.study import Study
@@ -408,3 +409,9 @@ def test_the_code_of_a_method_has_what_it_uses_and_no_other_method() -> None:
     assert "parameters.yaml" in {path.name for path in files_of(["cascadetta_lib.data.images"])}
     hashes = [code_hash([f"cascadetta_lib.methods.{name}"]) for name in ("tent", "cascade")]
     assert len(set(hashes)) == 2 and all(len(one) == 16 for one in hashes)
+
+
+def test_the_code_of_a_run_has_all_that_measures_it() -> None:
+    """Also the count of its work, by which methods are compared."""
+    names = {path.name for path in files_of(MEASURING_MODULES)}
+    assert {"evaluator.py", "alarm.py", "distance.py", "cost.py"} <= names

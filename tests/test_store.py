@@ -212,14 +212,22 @@ def test_an_entry_under_another_name_or_of_another_version_is_not_used(
     assert not list(store.runs())
 
 
+def test_a_whole_entry_under_the_name_of_another_is_not_called_damaged(store: Store) -> None:
+    entry = store.make_once("runs", REQUEST, CONTENT, make)
+    other = REQUEST.model_copy(update={"method": "cotta"})
+    shutil.copytree(entry.folder, store.path("runs", other, CONTENT))
+    with pytest.warns(UserWarning, match="of another version .its name is not that of its request"):
+        store.make_once("runs", other, CONTENT, make)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "found"),
     [
-        ("runs/0123456789abcdef/entry.json", b"{}", "an earlier version"),
-        ("checkpoints/0123456789abcdef/entry.json", b"{}", "an earlier version"),
+        ("runs/0123456789abcdef/entry.json", b"{}", "not marked"),
+        ("checkpoints/0123456789abcdef/entry.json", b"{}", "not marked"),
         ("store-format", b"6\n", "6"),
         ("store-format", b"8\n", "8"),
-        ("store-format", b"\xff\xfe", "no text"),
+        ("store-format", b"\xff\xfe", "unreadable"),
     ],
 )
 def test_a_results_folder_of_another_version_is_refused_in_one_sentence(
@@ -227,7 +235,9 @@ def test_a_results_folder_of_another_version_is_refused_in_one_sentence(
 ) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(StoreError, match=f"format {found}.* set results_folder to another") as told:
+    with pytest.raises(
+        StoreError, match=f"format: {found}; .* set results_folder to another"
+    ) as told:
         Store(tmp_path)
     assert str(told.value).startswith(str(tmp_path)) and "\n" not in str(told.value)
 

@@ -3,13 +3,13 @@
 alarm = Alarm()
 for x in batches:
     logits = method(x)
-    if alarm(logits) < LEAST:
+    if rings(alarm(logits)):
         method.reset()
         alarm.reset()
 """
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -50,6 +50,11 @@ class Alarm:
             self.mean = torch.full_like(p[0], 1 / classes)
         self.mean = self.mean.lerp(p.mean(0), min(1.0, len(p) / WINDOW))
         return torch.special.entr(self.mean).sum() / math.log(classes)
+
+
+def rings(level: Any) -> Any:
+    """Return whether the alarm rings at a level, or at each of a tensor or a column of them."""
+    return level < LEAST
 
 
 def classes_predicted(z: Tensor) -> Tensor:

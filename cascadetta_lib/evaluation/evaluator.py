@@ -31,7 +31,7 @@ from torch import Tensor
 
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import MIXED, Domain, Order, order_of_examples
-from cascadetta_lib.evaluation.alarm import LEAST, Alarm, OnAlarm, classes_predicted
+from cascadetta_lib.evaluation.alarm import Alarm, OnAlarm, classes_predicted, rings
 from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
@@ -56,7 +56,7 @@ class Evaluation(NamedTuple):
     position: how many examples of the domain (or of the whole mixed stream) came before the batch.
     count, errors.
     classes_predicted: how many classes the examples are predicted as.
-    alarm_level: the level of `alarm.Alarm` after the batch. The alarm rings below alarm.LEAST.
+    alarm_level: the level of `alarm.Alarm` after the batch. See alarm.rings.
     what `losses.describe` says of the batch (NaN without θ_a).
     moved_normalization, moved_others: how far the adapted parameters are from the source after the
         batch; see distance.Moved.
@@ -272,7 +272,7 @@ class Evaluator:
 
     def _answer(self, level: Tensor) -> None:
         """Do what is asked for where the alarm rings at this level."""
-        if self.on_alarm is None or self._stopped or level.item() >= LEAST:
+        if self.on_alarm is None or self._stopped or not rings(level):
             return
         if self.on_alarm == "stop":
             self._stopped = True

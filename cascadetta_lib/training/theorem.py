@@ -42,9 +42,10 @@ def check_theorem(
     α ≠ β. So two errors are measured at α = β as well: error_moved_point, with H at ψ′ in place of
     ψ, and error_first_order_equal_rates, without H.
 
-    curvature_along_gradient: of H at ψ along the gradient at ψ′. smallest_curvature,
-    largest_curvature: the extreme Rayleigh quotients that power iteration finds; one below 0 by
-    more than rounding refutes the assumption on H.
+    The curvatures are of H at ψ′, where the theorem assumes it to be positive semi-definite.
+    curvature_along_gradient: along the gradient of the outer loss. smallest_curvature,
+    largest_curvature: the least and the greatest Rayleigh quotient met, along that gradient and in
+    power iteration; one below 0 by more than rounding refutes the assumption.
 
     iterations: of the power iteration, at either end of the spectrum.
     """
@@ -73,9 +74,11 @@ def check_problem(
     iterations: int,
 ) -> dict[str, float]:
     """Return what `check_theorem` finds for one batch at the learning rate β."""
-    found, direction = _errors(network, problem, beta)
-    equal, _ = _errors(network, replace(problem, inner_learning_rate=beta), beta)
-    curvatures = _curvatures(network, problem, direction, generator, iterations)
+    moved = _after_inner_step(network, problem)
+    found = _errors(network, moved, problem, beta)
+    equal_rates = replace(problem, inner_learning_rate=beta)
+    equal = _errors(network, _after_inner_step(network, equal_rates), equal_rates, beta)
+    curvatures = _curvatures(moved, problem, generator, iterations)
     return {
         "error_chain_rule": found["chain_rule"],
         "error_as_printed": found["as_printed"],
@@ -88,19 +91,29 @@ def check_problem(
     }
 
 
-def _errors(network: Cascade, problem: MetaProblem, beta: float) -> tuple[dict[str, float], Tensor]:
-    """Return the errors of the decompositions for one α, and the gradient of the outer loss at ψ′
-    on ψ.
-    """
-    exact = flatten(meta_gradient(network, problem)[1].values())
-    alpha = problem.inner_learning_rate
+def _after_inner_step(network: Cascade, problem: MetaProblem) -> Cascade:
+    """Return a copy of the network, which is at ψ, at ψ′."""
     moved = copy.deepcopy(network)
     steps = torch.autograd.grad(self_supervised_loss(network, problem.meta_train), _psi(network))
     with torch.no_grad():
         for parameter, step in zip(_psi(moved), steps, strict=True):
-            parameter.sub_(step, alpha=alpha)
+            parameter.sub_(step, alpha=problem.inner_learning_rate)
+    return moved
+
+
+def _outer_gradient(moved: Cascade, problem: MetaProblem) -> tuple[Tensor, Tensor]:
+    """Return the gradient of the outer loss at ψ′, by all parameters and by φ and θ_m alone."""
     v = flatten(torch.autograd.grad(problem.outer(moved), list(moved.parameters())))
-    on_psi = v[: sum(parameter.numel() for parameter in _psi(network))]
+    return v, v[: sum(parameter.numel() for parameter in _psi(moved))]
+
+
+def _errors(
+    network: Cascade, moved: Cascade, problem: MetaProblem, beta: float
+) -> dict[str, float]:
+    """Return the errors of the decompositions for one α. `moved` is the network at ψ′."""
+    exact = flatten(meta_gradient(network, problem)[1].values())
+    alpha = problem.inner_learning_rate
+    v, on_psi = _outer_gradient(moved, problem)
     decompositions = {
         "chain_rule": v - alpha * _hessian_times(network, problem, on_psi, _psi(network)),
         "moved_point": v - alpha * _hessian_times(moved, problem, on_psi, _psi(moved)),
@@ -109,27 +122,24 @@ def _errors(network: Cascade, problem: MetaProblem, beta: float) -> tuple[dict[s
     }
     return {
         name: ((it - exact).norm() / exact.norm()).item() for name, it in decompositions.items()
-    }, on_psi
+    }
 
 
 def _curvatures(
-    network: Cascade,
-    problem: MetaProblem,
-    direction: Tensor,
-    generator: torch.Generator,
-    iterations: int,
+    moved: Cascade, problem: MetaProblem, generator: torch.Generator, iterations: int
 ) -> list[float]:
-    """Return curvatures of the inner loss at ψ: along `direction`, and on power iteration's way to
-    the spectrum's ends.
+    """Return curvatures of the inner loss at ψ′: along the gradient of the outer loss, and on power
+    iteration's way to the spectrum's ends.
     """
 
     def measure(direction: Tensor) -> Tensor:
-        product = _hessian_times(network, problem, direction, _psi(network))[: len(direction)]
+        product = _hessian_times(moved, problem, direction, _psi(moved))[: len(direction)]
         seen.append((direction @ product / direction.square().sum()).item())
         return product
 
     seen = list[float]()
     shift = 0.0
+    _, direction = _outer_gradient(moved, problem)
     measure(direction)
     for _ in range(2):
         # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its

@@ -58,7 +58,7 @@ def works(method: type[Method], network: nn.Module, source: Tensor | None) -> bo
     """Return whether the method predicts a batch of images with the network."""
     side = SIDE if source is None else source.shape[-1]
     try:
-        method(network, source=source)(torch.rand(8, 3, side, side))
+        method(network, source=source)(2 * torch.rand(8, 3, side, side) - 1)
     except ValueError:
         return False
     return True

@@ -51,7 +51,7 @@ def jobs_of(study: Study, objectives: Sequence[str] = ()) -> list[Job]:
 
 def train(profile: str, values: dict[str, Any], job: Job) -> float:
     """Train one network in this process, and return its best held-out accuracy, in percent."""
-    study = Study(load_profile(profile, values)).at_seed(job.seed)
+    study = Study(load_profile(profile, values, "--set")).at_seed(job.seed)
     history = study.checkpoint(job.objective).history
     assert history is not None
     return 100 * float(history["held_out_accuracy"].max())
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         pairs = [pair.partition("=") for pair in asked.changes]
         values = {name: from_folder(name, parse_yaml(text), Path.cwd()) for name, _, text in pairs}
-        study = Study(load_profile(asked.profile, values))
+        study = Study(load_profile(asked.profile, values, "--set"))
         if not study.section.weights.trained_here:
             raise ValueError(
                 f"image_weights = {study.section.weights}: nothing is trained; train is needed"

@@ -73,12 +73,12 @@ def settings_of_command_line(options: argparse.Namespace, caller: Path) -> Setti
             raise Refusal(f"--set {pair[:200]}: {error}") from None
     try:
         plain = load_profile(options.profile)
-        settings = load_profile(options.profile, changes)
+        settings = load_profile(options.profile, changes, "--set")
         changed = _changed(plain, settings)
         if changed:
             digest = hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:6]
             own = {"figures_folder": "", "profile": f"{settings.profile}-{digest}"}
-            settings = load_profile(options.profile, own | changes)
+            settings = load_profile(options.profile, own | changes, "--set")
     except SettingsError as error:
         raise Refusal(str(error)) from None
     _check_training(changed, flat(settings))

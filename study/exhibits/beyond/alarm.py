@@ -6,7 +6,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from cascadetta_lib.evaluation.alarm import LEAST
+from cascadetta_lib.evaluation.alarm import LEAST, rings
 from cascadetta_lib.evaluation.metrics import online_errors
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.numbers import number
@@ -112,8 +112,10 @@ def _figure(heard: pd.DataFrame) -> Part:
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
     draw_lines(axes, drawn, "step", "alarm_level")
     axes.axhline(LEAST, color="0.3", lw=1, ls=":")
-    rings = drawn[drawn["alarm_level"] < LEAST]
-    axes.plot(rings["step"], rings["alarm_level"], "x", color="black", ms=4, label="rings")
+    ringing_at = drawn[rings(drawn["alarm_level"])]
+    axes.plot(
+        ringing_at["step"], ringing_at["alarm_level"], "x", color="black", ms=4, label="rings"
+    )
     axes.set(xlabel="domain of the stream", ylabel="lowest level in the domain", ylim=(0, 1.03))
     legend(figure)
     stream = first["stream"].iloc[0]

@@ -40,7 +40,7 @@ from study.weights import NetworkError
 LESS_IN_THE_PAPER = ("cifar100", "tiny_imagenet")
 """Datasets for which the paper has little more than the main table."""
 LEAST_EXAMPLES = 16
-"""Nothing is shown of domains with fewer examples: one error would move a number by more than 6
+"""A run with fewer examples of a domain is not shown: one error would move a number by more than 6
 points.
 """
 
@@ -169,17 +169,29 @@ class Exhibit(ABC):
         if frame.empty:
             return Shown(self, dataset, lines)
         lines += runs.aside(points)
-        examples = [run.batches.groupby("step")["count"].sum().min() for run in frame["run"]]
-        most = max(examples)
+        examples = frame["run"].map(fewest_examples)
+        most = examples.max()
         if most < LEAST_EXAMPLES:
             few = (
                 f"Not shown: every run has a domain of at most {most} examples; {LEAST_EXAMPLES} "
                 "are needed."
             )
             return Shown(self, dataset, [few, *lines])
+        short = examples < LEAST_EXAMPLES
+        if short.any():
+            lines.append(
+                f"Left out: {short.sum()} of {len(frame)} runs, which have a domain of at most "
+                f"{examples[short].max()} examples; {LEAST_EXAMPLES} are needed."
+            )
+            frame = frame[~short]
         revisions = [run.provenance.code_revision for run in frame["run"]]
         numbers = frame.drop(columns="run").assign(code_revision=revisions)
         return Shown(self, dataset, [*self.parts(frame, runs), *lines], numbers, list(frame["run"]))
+
+
+def fewest_examples(run: Run) -> int:
+    """Return how many examples the smallest domain of a run's stream has."""
+    return int(run.batches.groupby("step")["count"].sum().min())
 
 
 EXHIBITS: Registry[Exhibit] = Registry("exhibit", "study.exhibits")

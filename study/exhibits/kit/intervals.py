@@ -110,9 +110,14 @@ def images_at(run: Run, positions: pd.Series) -> pd.Series:
     A long stream repeats its images. There an image's number is the position at which it came
     first.
     """
-    if run.request.checkpoint.dataset_kind == "cifar10_sample":
+    if repeats_images(run):
         return positions % DISTINCT
     return positions
+
+
+def repeats_images(run: Run) -> bool:
+    """Return whether a long stream of the run's dataset has its images several times."""
+    return run.request.checkpoint.dataset_kind == "cifar10_sample"
 
 
 def percentiles(draws: np.ndarray) -> tuple[float, float]:
@@ -151,9 +156,8 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     by_step = pairs.groupby("step")
     sums = by_step.sum()
     mean = 100 * float((sums["extra_errors"] / sums["count"]).mean())
-    repeated = run.request.checkpoint.dataset_kind == "cifar10_sample"
     # With an order of their own, the versions of an image are scattered over the batches.
-    scattered = repeated and run.request.order_seed is not None
+    scattered = repeats_images(run) and run.request.order_seed is not None
     if by_step.size().min() < LEAST_BATCHES or run.request.order or scattered:
         return Estimate(mean, math.nan, math.nan, len(pairs), "batches")
     draws = []
@@ -163,6 +167,14 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
         draws.append(extra_errors / domain["count"].to_numpy()[drawn].sum(axis=1))
     low, high = percentiles(100 * np.mean(draws, axis=0))
     return Estimate(mean, low, high, len(pairs), "batches")
+
+
+def _several_orders(frame: pd.DataFrame) -> bool:
+    """Return whether a position of one run holds another image than that position of another run,
+    or of a later version of the images.
+    """
+    orders = {run.request.order_seed for run in frame["run"]}
+    return len(orders) > 1 or (orders != {None} and any(map(repeats_images, frame["run"])))
 
 
 def _blocks(count: int, seed: int) -> np.ndarray:
@@ -178,9 +190,10 @@ def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     """The 95 % interval of E in percent over the images of the stream.
 
     Batches that hold the same images are drawn together, in whatever domain, version or seed. The
-    limits are NaN if there are fewer than LEAST_BATCHES batches, or if batches overlap in part.
+    limits are NaN if there are fewer than LEAST_BATCHES batches, or if batches overlap in part, as
+    they do on mixed and correlated streams and where runs are in several orders.
     """
-    if any(run.request.order for run in frame["run"]):
+    if any(run.request.order for run in frame["run"]) or _several_orders(frame):
         return math.nan, math.nan
     sums = []
     for run in frame["run"]:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from cascadetta_lib.evaluation.alarm import LEAST
+from cascadetta_lib.evaluation.alarm import rings
 from study.store import Run
 
 
@@ -15,7 +15,7 @@ def ringing(run: Run) -> pd.Series:
     """Return for each batch of a run whether the alarm rings, False where that is not known."""
     if not has_alarm(run):
         return pd.Series(False, run.batches.index)
-    return run.batches["alarm_level"] < LEAST
+    return rings(run.batches["alarm_level"])
 
 
 def ringing_steps(run: Run) -> set[int]:
