@@ -18,6 +18,7 @@ import torch
 from conftest import same, seeded
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 from torch.utils.checkpoint import checkpoint
 
 import cascadetta_lib
@@ -217,6 +218,23 @@ def with_norms_of_weights() -> nn.Module:
     return trunk
 
 
+class Positive(nn.Module):
+    """A parametrisation by which a scale cannot be negative."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.abs()
+
+    def right_inverse(self, x: Tensor) -> Tensor:
+        return x
+
+
+def with_positive_scales() -> nn.Module:
+    trunk = Trunk()
+    for norm in (trunk.bn1, trunk.bn2):
+        parametrize.register_parametrization(norm, "weight", Positive())
+    return trunk
+
+
 def frozen_by_its_user() -> nn.Module:
     return Trunk().requires_grad_(False)
 
@@ -265,6 +283,7 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
     "one set of running statistics for two": one_memory,
     "hook on BatchNorm": hooked,
     "weight_norm": with_norms_of_weights,
+    "scales by a parametrisation": with_positive_scales,
     "frozen by its user": frozen_by_its_user,
     "TorchScript": lambda: torch.jit.script(Trunk()),
     "no normalisation": lambda: Trunk(lambda channels: nn.Identity()),
@@ -320,6 +339,8 @@ def refusal(kind: str, name: str) -> str | None:
         return "running statistics"
     if kind == "no scale" and learns:
         return "use adabn"
+    if kind == "scales by a parametrisation" and learns:
+        return "remove_parametrizations to it, or use adabn or cotta"
     if kind == "float16" and name not in STILL:
         return "use model.float()"
     if kind in ("extra state", "computed again in the backward pass") and name == "eata":
@@ -545,6 +566,12 @@ def test_the_meta_gradient_leaves_the_parameters_where_they_were(kind: str) -> N
             value.add_(gradient[key], alpha=1e-6)
     change = (meta_gradient(model, problem)[0] - loss).item()
     assert change == pytest.approx(1e-6 * length, rel=1e-2)
+
+
+def test_an_inner_step_on_scales_that_are_computed_is_refused() -> None:
+    model = build("scales by a parametrisation", "cascade")
+    with pytest.raises(ValueError, match="weight of a ParametrizedBatchNorm2d is computed"):
+        inner_parameter_names(model, "batchnorm_and_classifier")  # type: ignore[arg-type]
 
 
 def test_the_public_names_are_those_of_the_library_and_cost_no_torchvision() -> None:

@@ -15,6 +15,7 @@ from cascadetta_lib.models import (
     Outputs,
     batch_norms,
     normalization_parameters,
+    require_own_scales,
 )
 from cascadetta_lib.models.remembered_statistics import statistics_of
 from cascadetta_lib.registry import nearest
@@ -94,6 +95,10 @@ def require_batch_norm(label: str, model: nn.Module) -> None:
 
 def scales_and_shifts(label: str, module: nn.Module) -> list[nn.Parameter]:
     """Return scale and shift of every normalisation layer; refuse a module that has none."""
+    try:
+        require_own_scales(module)
+    except ValueError as error:
+        raise ValueError(f"{label}: {error}") from None
     parameters = normalization_parameters(module)
     if parameters:
         return parameters

@@ -6,6 +6,7 @@ from cascadetta_lib.models.batch_norm import (
     batch_norm_parameters,
     batch_norms,
     normalization_parameters,
+    require_own_scales,
     use_batch_statistics,
 )
 from cascadetta_lib.models.build import (
@@ -37,6 +38,7 @@ __all__ = [
     "build_network",
     "call_with",
     "normalization_parameters",
+    "require_own_scales",
     "normalized",
     "parameters_of_z",
     "use_batch_statistics",

@@ -4,7 +4,7 @@ remembered_statistics.py.
 
 from collections.abc import Iterator
 
-from torch import nn
+from torch import Tensor, nn
 
 BatchNorm = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 NORMALIZATION_LAYERS = (
@@ -38,6 +38,24 @@ def normalization_parameters(module: nn.Module) -> list[nn.Parameter]:
     return _scales_and_shifts(
         child for child in module.modules() if isinstance(child, NORMALIZATION_LAYERS)
     )
+
+
+def require_own_scales(module: nn.Module) -> None:
+    """Raise ValueError where a normalisation layer's scale or shift is no parameter of its own, as
+    under a parametrisation: a step would not move it.
+    """
+    for layer in module.modules():
+        if not isinstance(layer, NORMALIZATION_LAYERS):
+            continue
+        for name in ("weight", "bias"):
+            tensor = getattr(layer, name, None)
+            if isinstance(tensor, Tensor) and not isinstance(tensor, nn.Parameter):
+                raise ValueError(
+                    f"{name} of a {type(layer).__name__} is computed from other tensors, so a step "
+                    "would not move it; apply "
+                    "torch.nn.utils.parametrize.remove_parametrizations to it, or use adabn or "
+                    "cotta"
+                )
 
 
 def use_batch_statistics(module: nn.Module) -> None:

@@ -20,7 +20,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.models import Cascade, Parallel, batch_norm_parameters, batch_norms, call_with
+from cascadetta_lib.models import (
+    Cascade,
+    Parallel,
+    batch_norm_parameters,
+    batch_norms,
+    call_with,
+    require_own_scales,
+)
 from cascadetta_lib.models.recomputed import refuse_recomputation
 from cascadetta_lib.training.objectives import (
     PAPER,
@@ -91,6 +98,7 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
     elif which == "all":
         moved = {*model.feature_extractor.parameters(), *model.main_classifier.parameters()}
     else:
+        require_own_scales(model.feature_extractor)
         moved = {
             *batch_norm_parameters(model.feature_extractor),
             *model.main_classifier.parameters(),
