@@ -227,7 +227,6 @@ DIFFERENCES = """difference,difference of E (points),"95 %, over seeds","95 %, o
 Tent − Cascade,−3.62,–,"[−4.22, −3.04]",1
 RoTTA − Cascade,+4.71,–,"[−1.10, 8.60]",1
 SAR − Cascade,−0.07,–,"[−0.39, 0.27]",1
-LAME − Cascade,−0.01,–,"[−0.10, 0.09]",1
 "Cascade, θ_m fixed − AdaBN",+1.25,–,"[0.50, 2.00]",1
 """
 METRICS = """method,source,E,A
@@ -248,25 +247,31 @@ def tables(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        ("Tent", "Cascade", "Tent errs 3.6 points less than the cascade (3.0 to 4.2)"),
-        ("Cascade", "Tent", "the cascade errs 3.6 points more than Tent (3.0 to 4.2)"),
+        (
+            "Tent",
+            "Cascade",
+            "Tent errs 3.6 points less than the cascade (95 % over images: 3.0 to 4.2)",
+        ),
+        (
+            "Cascade",
+            "Tent",
+            "the cascade errs 3.6 points more than Tent (95 % over images: 3.0 to 4.2)",
+        ),
         (
             "SAR",
             "Cascade",
-            "SAR has a mean 0.1 points lower than the cascade, but 0 is inside the interval "
-            "(−0.3 to +0.4): undecided",
+            "E of the cascade minus E of SAR is +0.1 points (95 % over images: −0.3 to +0.4), "
+            "undecided",
         ),
         (
             "Cascade",
             "RoTTA",
-            "the cascade has a mean 5 points lower than RoTTA, but 0 is inside the interval "
-            "(−1 to +9): undecided",
+            "E of RoTTA minus E of the cascade is +5 points (95 % over images: −1 to +9), undecided",
         ),
-        ("LAME", "Cascade", "LAME and the cascade have the same mean (−0.1 to +0.1)"),
         (
             "Cascade, θ_m fixed",
             "AdaBN",
-            "Cascade, θ_m fixed errs 1.2 points more than AdaBN (0.5 to 2.0)",
+            "Cascade, θ_m fixed errs 1.2 points more than AdaBN (95 % over images: 0.5 to 2.0)",
         ),
     ],
 )
@@ -278,6 +283,41 @@ def test_a_sentence_says_who_errs_less_or_that_it_is_undecided(
     assert either.compare(first, second) == said
     unknown = fill.Differences("d", ["seeds"], folder=tables).compare(first, second)
     assert unknown.endswith("(no interval)") and "undecided" not in unknown
+
+
+OF_ORDERS = """difference,difference of E (points),"95 %, over orders","95 %, over test batches",n
+Tent − Cascade,−1.90,"[−2.40, −1.40]","[−2.20, −1.60]",5
+ERM − Cascade,−2.30,–,"[−2.50, −2.10]",1
+"""
+
+
+def test_a_sentence_names_what_its_interval_is_over(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text(OF_ORDERS, encoding="utf-8")
+    leads = fill.Differences("o", ["orders", "test batches"], folder=tmp_path)
+    assert leads.compare("Tent", "Cascade", "it") == (
+        "it errs 1.9 points less than the cascade (95 % over five orders: 1.4 to 2.4)"
+    )
+    assert leads.scope("Cascade", "ERM") == "images, one order"
+
+
+ONE_ORDER = """dataset,batches,weights,order,order_seed,finished,method,rate,E,A
+cifar10,4695,release:1,,0.0,1,tent,0.001,99.0,1.0
+cifar10,4695,release:1,,0.0,2,tent,0.001,21.04,78.02
+cifar10,4695,release:1,,1.0,3,tent,0.0001,98.0,2.0
+cifar10,4695,train,,0.0,4,tent,0.0001,97.0,3.0
+cifar10,465,release:1,,0.0,5,tent,0.0001,96.0,4.0
+cifar10,4695,release:1,,0.0,6,erm,0.001,31.0,69.0
+"""
+
+
+def test_the_runs_of_one_order_are_the_latest_on_the_whole_stream_of_the_release(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "runs.csv"
+    table.write_text(ONE_ORDER, encoding="utf-8")
+    one = fill.OneOrder(0, table)
+    assert one.at("tent", 0.001) == "21.0" and one.at("tent", 0.0001) == "–"
+    assert one.rows() == "| Tent | – | 21.0 / 78.0 | – |"
 
 
 def test_numbers_are_found_by_row_and_column(tables: Path) -> None:
@@ -334,16 +374,17 @@ GATE = """| gate | band | ours | passed | on |
 @pytest.mark.parametrize(
     ("verdicts", "gate", "said"),
     [
-        (("contradicted", "", "contradicted"), ("25.00", "yes"), "on all two is *contradicted*"),
+        (("contradicted", "", "contradicted"), ("25.00", "yes"), "two claims are *contradicted*"),
         (
             ("not tested", " (gate)", "not tested"),
             ("26.46", "**no**"),
-            "on all two is *not tested*: E of AdaBN has to be in 18.17 to 26.17 %, and is 26.46 %",
+            "none of the two claims is judged: E of AdaBN is 26.46 %, and the rules allow "
+            "18.17 to 26.17 %",
         ),
         (
             ("supported", "", "contradicted"),
             ("25.00", "yes"),
-            "are *supported* on one, *contradicted* on one",
+            "one claim is *supported* and one is *contradicted*",
         ),
     ],
 )

@@ -36,14 +36,29 @@ BEGINS = "<!-- filled by study/tools/fill.py from docs/templates/{} -->\n"
 ENDS = "<!-- until here -->\n"
 NAMES = {
     "Cascade": "the cascade",
+    "Cascade, a tenth of the rate": "the cascade at a tenth of the rate",
+    "Cascade, ten times the rate": "the cascade at ten times the rate",
+    "Cascade, no θ_a": "the cascade trained and adapted without θ_a",
     "Cascade, same weights without θ_a": "the same network without θ_a",
-    "Cascade, same weights without θ_a, a tenth of the rate": "the same network without θ_a, at a "
-    "tenth of the rate,",
+    "Cascade, same weights without θ_a, a tenth of the rate": "the same network without θ_a and at "
+    "a tenth of the rate",
     "Tent, a tenth of the rate": "Tent at a tenth of the rate",
 }
 """What sentences call a row, where that is not its label."""
+WHOLE_UPDATES = 4695
+"""Updates of the whole stream."""
+LEARNING = {
+    "tent": "Tent",
+    "tent_adam": "Tent (Adam)",
+    "cotta": "CoTTA",
+    "cascade": "Cascade",
+    "cascade_same_weights": "Cascade, same weights without θ_a",
+}
+"""The methods of the table of one order that learn, and their labels."""
 DECIMALS = 1
 """At most so many on a filled page."""
+SCOPES = {"orders": "order", "seeds": "network", "test batches": "images"}
+"""What sentences call that over which an interval is."""
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 """How sentences write a small number."""
 
@@ -68,9 +83,11 @@ class Table:
         first = self.text(row, column).split(" ")[0]
         return float(first.replace("−", "-").replace("–", "nan"))
 
-    def at(self, row: str | tuple[str, str], column: str, digits: int = 1) -> str:
+    def at(
+        self, row: str | tuple[str, str], column: str, digits: int = 1, sign: bool = False
+    ) -> str:
         """Return a number with so many decimals."""
-        return number(self.value(row, column), digits)
+        return number(self.value(row, column), digits, sign=sign)
 
     def less(
         self,
@@ -106,9 +123,15 @@ class Table:
         """Return the rows that are not the paper's."""
         return [row for row in self.frame.index if row[1] == "ours"]
 
-    def beside(self, other: "Table") -> list[str]:
-        """Return the rows that another table lacks."""
-        return [row for row in self.frame.index if row not in other.frame.index]
+    def mean(self, row: str | tuple[str, str], columns: Sequence[str]) -> float:
+        """Return the mean of the numbers of a row in these columns."""
+        return sum(self.value(row, column) for column in columns) / len(columns)
+
+    def widths(self, column: str) -> list[float]:
+        """Return how wide the interval of each row is that has one."""
+        found = [re.findall(r"[−\d.]+", cell) for cell in self.frame[column]]
+        ends = [[float(end.replace("−", "-")) for end in pair] for pair in found if len(pair) == 2]
+        return [high - low for low, high in ends]
 
     def learning(self) -> list[str]:
         """Return the rows that gain or lose on AdaBN by learning: those with a gain, except ERM."""
@@ -189,7 +212,7 @@ class Differences(Table):
         self, name: str, over: Sequence[str] = ("test batches",), folder: Path = FIGURES
     ) -> None:
         super().__init__(name, folder)
-        self.columns = [f"95 %, over {each}" for each in over]
+        self.over = over
 
     def lead(self, first: str, second: str) -> tuple[float, float, float]:
         """By how many points the first errs less than the second, and the interval's ends.
@@ -197,18 +220,42 @@ class Differences(Table):
         The ends are NaN where there is no interval. Raises KeyError for a pair that the table
         lacks.
         """
-        sign = -1.0
-        row = f"{first} − {second}"
-        if row not in self.frame.index:
-            sign = 1.0
-            row = f"{second} − {first}"
+        row, sign = self._row(first, second)
         mean = sign * self.value(row, "difference of E (points)")
-        for column in self.columns:
-            ends = re.findall(r"[−\d.]+", self.text(row, column))
-            if len(ends) == 2:
-                low, high = sorted(sign * float(end.replace("−", "-")) for end in ends)
-                return mean, low, high
-        return mean, math.nan, math.nan
+        over = self._over(row)
+        if over is None:
+            return mean, math.nan, math.nan
+        ends = re.findall(r"[−\d.]+", self.text(row, f"95 %, over {over}"))
+        low, high = sorted(sign * float(end.replace("−", "-")) for end in ends)
+        return mean, low, high
+
+    def _row(self, first: str, second: str) -> tuple[str, float]:
+        """Return the row of a pair, and the sign that makes its number the lead of the first."""
+        row = f"{first} − {second}"
+        if row in self.frame.index:
+            return row, -1.0
+        return f"{second} − {first}", 1.0
+
+    def _over(self, row: str) -> str | None:
+        """Return what the interval of a row is over; None where it has none."""
+        for each in self.over:
+            if "," in self.text(row, f"95 %, over {each}"):
+                return each
+        return None
+
+    def scope(self, first: str, second: str) -> str:
+        """Say what the interval of a pair is over: `five orders`, `images`, `images, one order`."""
+        row, _ = self._row(first, second)
+        over = self._over(row)
+        if over is None:
+            return "no interval"
+        name = SCOPES[over]
+        count = self.text(row, "n")
+        if over != "test batches":
+            return f"{word(count)} {name}s"
+        if "orders" in self.over:
+            name += f", {word(count)} order"
+        return name
 
     def points(self, first: str, second: str) -> str:
         """Return by how many points the first errs less, with the interval, for a cell."""
@@ -223,29 +270,75 @@ class Differences(Table):
         """Whether the first errs less, with 0 outside the interval."""
         return self.lead(first, second)[1] > 0
 
-    def compare(self, first: str, second: str) -> str:
-        """Say who errs less, and by how much, or that 0 is inside the interval."""
+    def compare(self, first: str, second: str, called: str = "") -> str:
+        """Say who errs less, by how much and with what interval, or that it is undecided.
+
+        called: how the sentence calls the first, such as `it`.
+        """
         mean, low, high = self.lead(first, second)
         digits = places((high - low) / 2, DECIMALS)
-        one = NAMES.get(first, first)
+        one = called or NAMES.get(first, first)
         other = NAMES.get(second, second)
-        word = "less" if mean > 0 else "more"
-        errs = f"{one} errs {number(abs(mean), digits)} points {word} than {other}"
         if math.isnan(low):
-            return f"{errs} (no interval)"
+            word = "less" if mean > 0 else "more"
+            return f"{one} errs {number(abs(mean), digits)} points {word} than {other} (no interval)"
+        scope = self.scope(first, second)
         if low <= 0 <= high:
-            least, most = sorted((math.copysign(1, mean) * low, math.copysign(1, mean) * high))
-            ends = f"{number(least, digits, sign=True)} to {number(most, digits, sign=True)}"
-            if number(mean, digits) == number(0, digits):
-                return f"{one} and {other} have the same mean ({ends})"
-            lower = "lower" if mean > 0 else "higher"
-            by = number(abs(mean), digits)
+            ends = f"{number(low, digits, sign=True)} to {number(high, digits, sign=True)}"
             return (
-                f"{one} has a mean {by} points {lower} than {other}, but 0 is inside the interval "
-                f"({ends}): undecided"
+                f"E of {other} minus E of {one} is {number(mean, digits, sign=True)} points "
+                f"(95 % over {scope}: {ends}), undecided"
             )
+        word = "less" if mean > 0 else "more"
         least, most = sorted((abs(low), abs(high)))
-        return f"{errs} ({number(least, digits)} to {number(most, digits)})"
+        ends = f"{number(least, digits)} to {number(most, digits)}"
+        return (
+            f"{one} errs {number(abs(mean), digits)} points {word} than {other} "
+            f"(95 % over {scope}: {ends})"
+        )
+
+
+class OneOrder:
+    """E and A of the authors' network on the whole stream in one order, by method and rate.
+
+    They are of the committed runs, so all methods are on the same batches.
+    """
+
+    def __init__(self, order: int = 0, table: Path = FIGURES / "runs" / "runs.csv") -> None:
+        runs = pd.read_csv(table, low_memory=False)
+        runs = runs[(runs["dataset"] == "cifar10") & (runs["batches"] == WHOLE_UPDATES)]
+        runs = runs[runs["weights"].str.startswith("release:") & runs["order"].isna()]
+        here = runs[runs["order_seed"] == order].sort_values("finished")
+        latest = here.drop_duplicates(["method", "rate"], keep="last")
+        self.frame = latest.set_index(["method", "rate"])
+
+    def has(self, method: str, rate: float) -> bool:
+        """Whether the method has run at this rate."""
+        return (method, rate) in self.frame.index
+
+    def at(self, method: str, rate: float, column: str = "E") -> str:
+        """Return a number with one decimal; a dash where the method has not run at this rate."""
+        if not self.has(method, rate):
+            return number(math.nan)
+        return number(self.value(method, rate, column), DECIMALS)
+
+    def value(self, method: str, rate: float, column: str = "E") -> float:
+        """Return a number of a run. Raises KeyError where there is none."""
+        return float(self.frame.loc[(method, rate), column])
+
+    def rows(self, rates: Sequence[float] = (0.0001, 0.001, 0.01)) -> str:
+        """Markdown rows of the methods that learn and have run: `E / A` at each rate."""
+        lines = []
+        for method, label in LEARNING.items():
+            if any(self.has(method, rate) for rate in rates):
+                cells = [
+                    f"{self.at(method, rate)} / {self.at(method, rate, 'A')}"
+                    if self.has(method, rate)
+                    else "–"
+                    for rate in rates
+                ]
+                lines.append(f"| {label} | {' | '.join(cells)} |")
+        return "\n".join(lines)
 
 
 class Verdicts(Table):
@@ -261,17 +354,18 @@ class Verdicts(Table):
         """Say in a sentence what became of the claims, and which gate was missed, if one was."""
         found = self.frame["verdict"].str.extract(r"\*\*(.+?)\*\*", expand=False)
         counts = found.value_counts()
-        if len(counts) == 1:
-            said = f"the verdict on all {word(len(found))} is *{counts.index[0]}*"
-        else:
-            each = [f"*{verdict}* on {word(count)}" for verdict, count in counts.items()]
-            said = f"the verdicts are {', '.join(each)}"
-        missed = [
-            f"{what} has to be in {band} %, and is {ours} %" for what, band, ours, *_ in self.gate
-        ]
-        if missed and "not tested" in counts:
-            said += f": {'; '.join(missed)}"
-        return said
+        if set(counts.index) == {"not tested"}:
+            missed = [
+                f"{what} is {ours} %, and the rules allow {band} %"
+                for what, band, ours, *_ in self.gate
+            ]
+            reason = f": {'; '.join(missed)}" if missed else ""
+            return f"none of the {word(len(found))} claims is judged{reason}"
+        said = []
+        for verdict, count in counts.items():
+            claims = "" if said else f" claim{'' if count == 1 else 's'}"
+            said.append(f"{word(count)}{claims} {'is' if count == 1 else 'are'} *{verdict}*")
+        return " and ".join(said)
 
 
 def claims(section: str) -> str:
@@ -312,17 +406,15 @@ def plain(verdict: str) -> str:
     return verdict.split(" (")[0]
 
 
-def worse(name: str, first: str, second: str, column: str, by: float) -> str:
-    """Return how many of the networks of `first` are worse than those of `second`, in words.
+def losses(name: str, first: str, second: str, column: str = "E") -> list[float]:
+    """Return by how many points each network of `first` is worse than that of `second`.
 
-    name: a table of runs, `*-numbers`. column: E or A. by: more than so many points.
+    name: a table of runs, `*-numbers`. column: E or A.
     """
     runs = pd.read_csv(FIGURES / f"{name}.csv")
     values = runs.pivot(index="seed", columns="label", values=column)
     lost = values[first] - values[second]
-    if column == "A":
-        lost = -lost
-    return word(int((lost > by).sum()))
+    return [float(each) for each in (lost if column == "E" else -lost)]
 
 
 def span(name: str, row: str, column: str, times: float = 1) -> str:
@@ -382,7 +474,8 @@ def pages() -> dict[Path, str]:
         "span": span,
         "verdicts": Verdicts,
         "claims": claims,
-        "worse": worse,
+        "losses": losses,
+        "one_order": OneOrder,
         "number": number,
         "revisions": revisions,
     }

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import by_order, cell, comparable, count
+from study.exhibits.kit.compare import by_order, cell, comparable, count, shared_seeds
 from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
 from study.exhibits.kit.intervals import (
     bootstrap,
@@ -20,17 +21,32 @@ from study.exhibits.kit.numbers import Rounded, interval, number, rounded
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs, by_label
-from study.exhibits.kit.style import SHORT, colour, name_domains, panels, typeset
+from study.exhibits.kit.style import SHORT, colour, legend, name_domains, panels, typeset
 from study.exhibits.kit.tables import by_domain, domains_table
 from study.settings import Settings
 
-SHOWN = ("adabn", "tent", "cascade")
-"""The panels of the figure, from left to right."""
+SLOW = "a tenth of the rate"
+FAST = "ten times the rate"
+SHOWN = (
+    ("adabn", ""),
+    ("tent", ""),
+    ("cascade", ""),
+    ("tent", SLOW),
+    ("cascade_same_weights", ""),
+    ("cascade_same_weights", SLOW),
+)
+"""The panels of the figure, row by row: a method and its variant."""
 COMPARED = ("erm", "adabn", "source_prior", "tent", "tent_adam", "cascade", "cascade_same_weights")
-"""The rows of the table, from the top; those that learn come at a tenth of the rate, too."""
+"""The rows of the table, from the top; those that learn come at other rates, too."""
+MAIN = ("erm", "adabn", "tent", "cascade")
+"""The rows whose orders the table compares over, however few orders the others have."""
 SLOWER = ("tent", "tent_adam", "cascade", "cascade_same_weights")
 """Methods that run at a tenth of the learning rate, too."""
-DIAMOND: dict[str, Any] = {"mfc": "white", "mec": "black", "ms": 7, "mew": 1.1, "zorder": 1}
+FASTER = ("tent", "cascade", "cascade_same_weights")
+"""Methods that run at ten times the learning rate, too."""
+TITLE = 34
+"""Letters in a line of a panel's title."""
+DIAMOND: dict[str, Any] = {"mfc": "white", "mec": "black", "ms": 7, "mew": 0.9, "zorder": 1}
 """How the paper's row is drawn: larger than our dots, and beneath them."""
 EDGE = 5
 """Domains at the beginning and at the end of each stream that are compared."""
@@ -47,7 +63,7 @@ class Orders(Exhibit):
     question = "Does a network give the paper's rows, whatever the order of the stream?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """These methods at each order of the profile, those that learn at a tenth of the rate, too.
+        """These methods at each order of the profile, those that learn at other rates, too.
 
         With AdaBN comes the source prior, with the cascade its weights without θ_a.
         """
@@ -65,16 +81,20 @@ class Orders(Exhibit):
             if order is not None:  # Else in the profile's own order.
                 stream["order_seed"] = order
             points += [Point(name, None, stream) for name in methods]
-            slow = stream | {"online_learning_rate": rate / 10}
-            points += [
-                Point(name, None, slow, variant="a tenth of the rate")
-                for name in SLOWER
-                if name in methods
-            ]
+            for others, variant, other in ((SLOWER, SLOW, rate / 10), (FASTER, FAST, 10 * rate)):
+                changes = stream | {"online_learning_rate": other}
+                points += [
+                    Point(name, None, changes, variant=variant)
+                    for name in others
+                    if name in methods
+                ]
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        frame = comparable(by_order(frame))
+        frame = by_order(frame)
+        rows_of_main = frame["method"].isin(MAIN) & (frame["variant"] == "")
+        orders = shared_seeds(frame[rows_of_main]) or None
+        frame = comparable(frame, shared=orders)
         paper = paper_main(frame["run"].iloc[0])
         note = (
             "Each order draws the images and the domains anew; n counts orders. E and A are means "
@@ -96,7 +116,7 @@ class Orders(Exhibit):
         differences = _differences(frame)
         if len(differences):
             found.append(Part("orders-differences", differences, pairs_note))
-        table = domains_table(frame)
+        table = domains_table(frame, orders)
         heads = [head for head in SHORT.values() if head in table]
         table = table[[*heads, *table.columns.difference(heads, sort=False)]]
         return [*found, Part("orders-by-domain", table, "E (%) by domain, means over orders.")]
@@ -184,33 +204,43 @@ def _differences(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a panel per method: our error by domain, a bar per order, and the paper's row."""
-    labels = by_label(frame[frame["method"].isin(SHOWN) & (frame["variant"] == "")])
-    if not labels:
+    """Draw a panel per row of `SHOWN`: our error by domain, a bar per order, and the paper's row."""
+    asked = {
+        str(rows["label"].iloc[0]): rows
+        for method, variant in SHOWN
+        if len(rows := frame[(frame["method"] == method) & (frame["variant"] == variant)])
+    }
+    if not asked:
         return "No figure without AdaBN, Tent or the cascade."
-    figure, grid = panels(len(labels), 2.9, columns=3, sharey=True)
-    for axes, (label, each) in zip(grid, labels.items(), strict=True):
+    heads = list(SHORT)
+    figure, grid = panels(len(asked), 2.9, columns=3, sharey=True)
+    for axes, (label, each) in zip(grid, asked.items(), strict=True):
         look: dict[str, Any] = {"color": colour(each["method"].iloc[0])}
         if label in paper.index:
             theirs = paper.loc[label]
-            axes.plot(theirs.reindex(list(SHORT)).to_numpy(), "D", label="the paper", **DIAMOND)
+            axes.plot(theirs.reindex(heads).to_numpy(), "D", label="the paper", **DIAMOND)
         for _, order in each.groupby("seed"):
-            axes.plot(by_domain(order).reindex(list(SHORT)).to_numpy(), "_", ms=7, **look)
-        mean = by_domain(each).reindex(list(SHORT))
-        axes.plot(mean.to_numpy(), "o", ms=4, label="run here", **look)
-        title = f"{typeset(label)}: {number(each['E'].mean(), 1)} %"
+            errors = by_domain(order).reindex(heads).to_numpy()
+            axes.plot(errors, "_", ms=9, label="one order", **look)
+        mean = by_domain(each).reindex(heads).to_numpy()
+        axes.plot(mean, "o", ms=3, label="mean of the orders", **look)
+        several = "" if count(each) == 1 else "s"
+        title = f"{typeset(fill(label, TITLE))}\nhere: {number(each['E'].mean(), 1)} %"
+        title += f" ({count(each)} order{several})"
         if label in paper.index:
-            title += f"\nthe paper {number(theirs['E'], 1)} %"
+            title += f", paper: {number(theirs['E'], 1)} %"
         axes.set(title=title)
-        axes.margins(y=0.08)  # else the frame cuts a diamond
-        name_domains(axes, list(SHORT))
+        axes.margins(y=0.1)  # else the frame cuts a diamond
+        name_domains(axes, heads)
     # Last, since it holds the upper limit, and all panels share the axis.
     grid[0].set_ylim(bottom=0)
-    grid[0].set_ylabel("online error (%)")
-    grid[0].legend(loc="lower left", fontsize="small")
+    for axes in grid[::3]:
+        axes.set_ylabel("online error (%)")
+    legend(figure)
+    rate = frame.loc[frame["variant"] == "", "run"].iloc[0].request.online_learning_rate
     note = (
-        "Dots: the mean over orders; bars: one order each, where there are several. Diamonds: the "
-        "paper's row. Domains stand in the paper's order, which need not be that of the stream, so "
-        "no line joins them. In the titles, E."
+        f"E by domain at the learning rate {rate:g}, or a tenth of it where the title says so; each "
+        "method has its own optimiser. Each order draws the images and the domains anew. Domains "
+        "stand in the paper's order, not in that of the runs, so no line joins them."
     )
     return Part("orders-figure", figure, note)

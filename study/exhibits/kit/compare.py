@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import pandas as pd
@@ -12,8 +12,8 @@ from study.exhibits.kit.numbers import ALONE, Rounded, spread
 
 DAGGER = "†"
 APART = (
-    f"{DAGGER}: not on the seeds or the code that the other rows share. Compare it with none of "
-    "them; the differences below are paired on common seeds."
+    f"{DAGGER}: not on the seeds, orders or code that the other rows share. Compare it with none "
+    "of them; the differences below are paired on what both have."
 )
 
 
@@ -27,16 +27,21 @@ def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[A
     return {seed for seed, count in counts.items() if 2 * count > len(of_each)}
 
 
-def comparable(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> pd.DataFrame:
+def comparable(
+    frame: pd.DataFrame, keys: Sequence[str] = ("label",), shared: Set[Any] | None = None
+) -> pd.DataFrame:
     """Return the runs that a table compares, with the column `apart`.
 
     A row that has all shared seeds keeps only these, so that all such rows are means over the same
     seeds. A row that lacks one is apart and keeps its own seeds. A row of an earlier code is apart
     too, where others have today's. The data are the same (see `Runs`).
+
+    shared: the seeds to compare over; else those that more than half of the rows have.
     """
     if frame.empty:
         return frame.assign(apart=False)
-    shared = shared_seeds(frame, keys)
+    if shared is None:
+        shared = shared_seeds(frame, keys)
     row = frame.groupby(list(keys), sort=False, dropna=False).ngroup()
     seeds = frame["seed"].groupby(row).agg(set)
     complete = [number for number, own in seeds.items() if shared and shared.issubset(own)]
