@@ -266,7 +266,8 @@ def tables(tmp_path: Path) -> Path:
         (
             "Cascade",
             "RoTTA",
-            "E of RoTTA minus E of the cascade is +5 points (95 % over images: −1 to +9), undecided",
+            "E of RoTTA minus E of the cascade is +5 points (95 % over images: −1 to +9), "
+            "undecided",
         ),
         (
             "Cascade, θ_m fixed",

@@ -281,7 +281,9 @@ class Differences(Table):
         other = NAMES.get(second, second)
         if math.isnan(low):
             word = "less" if mean > 0 else "more"
-            return f"{one} errs {number(abs(mean), digits)} points {word} than {other} (no interval)"
+            return (
+                f"{one} errs {number(abs(mean), digits)} points {word} than {other} (no interval)"
+            )
         scope = self.scope(first, second)
         if low <= 0 <= high:
             ends = f"{number(low, digits, sign=True)} to {number(high, digits, sign=True)}"
@@ -310,11 +312,11 @@ class OneOrder:
         runs = runs[runs["weights"].str.startswith("release:") & runs["order"].isna()]
         here = runs[runs["order_seed"] == order].sort_values("finished")
         latest = here.drop_duplicates(["method", "rate"], keep="last")
-        self.frame = latest.set_index(["method", "rate"])
+        self.runs = latest.set_index(["method", "rate"]).to_dict("index")
 
     def has(self, method: str, rate: float) -> bool:
         """Whether the method has run at this rate."""
-        return (method, rate) in self.frame.index
+        return (method, rate) in self.runs
 
     def at(self, method: str, rate: float, column: str = "E") -> str:
         """Return a number with one decimal; a dash where the method has not run at this rate."""
@@ -324,7 +326,7 @@ class OneOrder:
 
     def value(self, method: str, rate: float, column: str = "E") -> float:
         """Return a number of a run. Raises KeyError where there is none."""
-        return float(self.frame.loc[(method, rate), column])
+        return float(self.runs[method, rate][column])
 
     def rows(self, rates: Sequence[float] = (0.0001, 0.001, 0.01)) -> str:
         """Markdown rows of the methods that learn and have run: `E / A` at each rate."""
@@ -361,7 +363,7 @@ class Verdicts(Table):
             ]
             reason = f": {'; '.join(missed)}" if missed else ""
             return f"none of the {word(len(found))} claims is judged{reason}"
-        said = []
+        said: list[str] = []
         for verdict, count in counts.items():
             claims = "" if said else f" claim{'' if count == 1 else 's'}"
             said.append(f"{word(count)}{claims} {'is' if count == 1 else 'are'} *{verdict}*")

@@ -204,7 +204,7 @@ def _differences(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a panel per row of `SHOWN`: our error by domain, a bar per order, and the paper's row."""
+    """Draw a panel per row of `SHOWN`: our error by domain, a bar per order; the paper's row."""
     asked = {
         str(rows["label"].iloc[0]): rows
         for method, variant in SHOWN
@@ -239,8 +239,8 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     legend(figure)
     rate = frame.loc[frame["variant"] == "", "run"].iloc[0].request.online_learning_rate
     note = (
-        f"E by domain at the learning rate {rate:g}, or a tenth of it where the title says so; each "
-        "method has its own optimiser. Each order draws the images and the domains anew. Domains "
-        "stand in the paper's order, not in that of the runs, so no line joins them."
+        f"E by domain at the learning rate {rate:g}, or a tenth of it where the title says so. "
+        "Each method has its own optimiser. Each order draws the images and the domains anew. "
+        "Domains stand in the paper's order, not in that of the runs, so no line joins them."
     )
     return Part("orders-figure", figure, note)

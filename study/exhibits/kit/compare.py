@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -28,7 +28,7 @@ def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[A
 
 
 def comparable(
-    frame: pd.DataFrame, keys: Sequence[str] = ("label",), shared: Set[Any] | None = None
+    frame: pd.DataFrame, keys: Sequence[str] = ("label",), shared: set[Any] | None = None
 ) -> pd.DataFrame:
     """Return the runs that a table compares, with the column `apart`.
 

@@ -3,7 +3,7 @@ methods.
 """
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -46,13 +46,15 @@ def metrics_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
     return beside_paper(metrics_by_label(frame), paper).rename(columns=F_NAMES)
 
 
-def domains_table(frame: pd.DataFrame, shared: Set[Any] | None = None) -> pd.DataFrame:
+def domains_table(frame: pd.DataFrame, shared: set[Any] | None = None) -> pd.DataFrame:
     """The paper's layout: methods × domains, then E, A, F and n.
 
-    The means are over the seeds that the rows share (see `comparable`). A row that has not all of them is marked with
+    The means are over the seeds that the rows share. A row that has not all of them is marked with
     † and is never the best. The best of each column is in bold, ours and the paper's separately. A
     metric that a run of a row lacks is a dash. A row has one decimal, or none where the deviation
     of its E over networks supports none.
+
+    shared: see `comparable`.
     """
     labels = by_label(comparable(frame, shared=shared))
     numbers = {label: by_domain(each) for label, each in labels.items()}
