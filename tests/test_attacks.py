@@ -15,7 +15,6 @@ from test_relations import RELATIONS
 from test_runs import UNLIKE
 from test_speech import SILENCE_OR_NOISE
 
-
 PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
 TABLES: dict[str, list[str]] = {
     "kinds of network": list(TRUNKS),
