@@ -72,7 +72,7 @@ class Context:
 class Checkpoint:
     """A network, in evaluation mode on the study's device.
 
-    history: how it was trained, a row an epoch (see pretrain.pretrain), or None where that is not
+    history: how it was trained, a row per epoch (see pretrain.pretrain), or None if that is not
     known. provenance: what trained it here, or None.
     """
 
@@ -97,7 +97,7 @@ class Checkpoint:
 
 
 def find_checkpoint(context: Context, objective: str) -> Checkpoint:
-    """Return the network of an objective, trained now if it is to be trained and the store has
+    """Return the network of an objective. Train it if it is to be trained here and the store has
     none.
     """
     request = checkpoint_request(context.settings, context.modality, objective, context.brought)
@@ -151,8 +151,10 @@ def _trained(context: Context, request: CheckpointRequest) -> Checkpoint:
 
 
 def check_theorem_of(context: Context, objective: str) -> Mapping[str, Any]:
-    """Return what theorem.check_theorem finds of a network, kept in the store. Raises ValueError
-    where its training is not known.
+    """Return the check of Theorem 1 on a network (theorem.check_theorem); make it if the store has
+    none.
+
+    Raises ValueError if the network's training is not known.
     """
     request = checkpoint_request(context.settings, context.modality, objective, context.brought)
     content = content_of_theorem(request, context.dataset.fingerprint)

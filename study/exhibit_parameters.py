@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 
 def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`values`, at least one and no two alike; else ValueError."""
+    """Return `values`. Raises ValueError unless there is at least one and no two are equal."""
     if not values or len(set(values)) < len(values):
         raise ValueError("allowed is one value, or several different ones")
     return values

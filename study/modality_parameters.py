@@ -78,7 +78,7 @@ class _Undrawn(TorchFunctionMode):
 
 @cache
 def _parameter_count(network: Network) -> int:
-    """The parameters of a network of two classes, counted without making them."""
+    """Return the number of parameters of a network of two classes, counted without making them."""
     with torch.device("meta"), _Undrawn():
         built = build_network(network, classes=2, inputs=1, seed=0)
     return sum(parameter.numel() for parameter in built.parameters())
@@ -287,7 +287,9 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 def _vocabulary(datasets: DatasetName | tuple[DatasetName, ...], modality: Modality) -> Vocabulary:
-    """The domains that a stream over some datasets may name. ValueError where they differ."""
+    """Return the domains that a stream over some datasets may name. Raises ValueError if they
+    differ.
+    """
     names = (datasets,) if isinstance(datasets, DatasetName) else datasets
     if not names:
         return VOCABULARIES[modality]

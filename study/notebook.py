@@ -23,7 +23,7 @@ from study.study import Study
 def begin(
     variables: Mapping[str, Any], exhibits: Sequence[str] = (), modality: Modality = "image"
 ) -> Study:
-    """Make the study of a notebook from its own variables, and show on what it works.
+    """Make the study of a notebook from its own variables, and show what it works on.
 
     variables: `globals()` of the notebook, after its parameters cell. exhibits: those that the
     notebook makes, written as a list of names; `exhibits.run` refuses any other. Raises
@@ -39,7 +39,7 @@ def begin(
 
 
 def check(variables: Mapping[str, Any]) -> Settings:
-    """The settings of a notebook that works on no single dataset, such as the report.
+    """Return the settings of a notebook that works on no single dataset, such as the report.
 
     Raises SettingsError also for code of another clone of the repository than the notebook's.
     """
@@ -52,7 +52,9 @@ def check(variables: Mapping[str, Any]) -> Settings:
 
 
 def about(study: Study) -> str:
-    """Profile, seed, data, numbers of examples, batch size and device of a study, as Markdown."""
+    """Describe a study as Markdown: profile, seed, data, numbers of examples, batch size and
+    device.
+    """
     dataset = study.dataset
     counts = (
         f"{len(dataset.train.y):,} {dataset.unit} to train on, {len(dataset.held_out.y):,} held out"

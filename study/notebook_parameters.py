@@ -21,12 +21,13 @@ INTERPRETERS_OWN = re.compile(r"__\w+__|_{1,3}|_(i{1,3}|ih|oh|dh|i?\d+|exit_code
 
 
 def settings_from(variables: Mapping[str, Any]) -> Settings:
-    """Settings from a notebook's own variables: `settings_from(globals())` after its parameters
-    cell.
+    """Make settings from a notebook's own variables: `settings_from(globals())` after its
+    parameters cell.
 
-    Values that the notebook does not set come from the profile that `profile` names. None does too,
-    unless the parameter may be None. Any other plain variable must come from the notebook's own
-    code: papermill injects misspelled parameters almost silently, so they raise SettingsError.
+    A value that the notebook does not set comes from the profile that `profile` names, and so does
+    None, unless the parameter may be None. Any other plain variable must come from the notebook's
+    own code. Else it raises SettingsError, because papermill injects misspelled parameters almost
+    silently.
     """
     values: dict[str, Any] = {}
     own = _names_bound_by(variables.get("In", ()))
@@ -44,16 +45,20 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
 
 
 def _instead_of_variable(name: str, value: Any) -> str:
-    """What is allowed instead of a name that is no parameter; of `image: {severity: 3}` the flat
-    name."""
+    """Say what is allowed instead of a name that is no parameter; for `image: {severity: 3}` the
+    flat name.
+    """
     if name in SECTIONS and isinstance(value, dict) and value:
         return f"write {name}_{next(iter(value))} = … in place of a group of values"
     return instead_of(name)
 
 
 def _names_bound_by(cells: Sequence[str]) -> set[str]:
-    """The names that cells give a value, except cells that do nothing else than give names plain
-    values: those are the parameters, and what papermill injects."""
+    """Return the names to which cells give a value.
+
+    Cells that do nothing but give names plain values are left out: they are the parameters, and
+    what papermill injects.
+    """
     names = set()
     for source in cells:
         try:

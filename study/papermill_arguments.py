@@ -76,7 +76,7 @@ def _values(arguments: Sequence[str]) -> Iterator[tuple[str, str, str, Any]]:
 
 
 def _number(text: str) -> str | int | float:
-    """What papermill makes of a value after -p."""
+    """Return what papermill makes of a value after -p."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
@@ -84,7 +84,7 @@ def _number(text: str) -> str | int | float:
 
 
 def _are_alike(theirs: Any, ours: Any) -> bool:
-    """Whether two readings have one meaning; a text in a list of theirs is read once more."""
+    """Return whether two readings mean the same; a text in a list of theirs is read once more."""
     if isinstance(theirs, str):
         return True
     if isinstance(ours, str) and not isinstance(theirs, bool):
@@ -96,5 +96,5 @@ def _are_alike(theirs: Any, ours: Any) -> bool:
 
 
 def _written(value: Any) -> str:
-    """A value as YAML 1.2 writes it."""
+    """Write a value as YAML 1.2 does."""
     return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n").removesuffix("\n...")

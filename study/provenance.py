@@ -93,14 +93,16 @@ class Provenance:
 
 @cache
 def _adapter() -> TypeAdapter[Provenance]:
-    """What checks a provenance. It is made once, because that takes as long as to read a run."""
+    """Return what checks a provenance. It is made once, because that takes as long as reading a
+    run.
+    """
     return TypeAdapter(Provenance)
 
 
 @lru_cache(maxsize=1)
 def code_revision() -> str:
-    """The commit of the code when first asked, `-dirty` where code differs or is new, `unknown`
-    outside a checkout.
+    """Return the commit of the code at the first call: with `-dirty` if code differs or is new,
+    `unknown` outside a checkout.
     """
 
     def git(*arguments: str) -> str:
@@ -120,7 +122,10 @@ code_revision()  # is asked at once, since the files may be others by the time o
 
 
 def choose_device(name: str) -> str:
-    """`auto` is CUDA where there is one. Raises ValueError for a device that is not there."""
+    """Return the device of a name; `auto` is CUDA if there is one.
+
+    Raises ValueError for a device that is not there.
+    """
     available = torch.cuda.is_available()
     if name == "cuda" and not available:
         raise ValueError(

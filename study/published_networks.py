@@ -52,9 +52,11 @@ def _sha256(path: Path, *state: int) -> str:
 
 
 def check_file(kind: str, path: Path, objective: str) -> str:
-    """The SHA-256 of the file of KIND:FILE, with KIND in SOURCES. NetworkError where it is not
-    there, is seen from its first bytes or its hash not to be what it should, or does not stand for
-    the objective."""
+    """Return the SHA-256 of the file of KIND:FILE, with KIND in SOURCES.
+
+    Raises NetworkError if it is not there, if its first bytes or its hash show that it is another
+    file, and if its network does not stand for the objective.
+    """
     if not path.is_file():
         raise NetworkError(
             f"weights = '{kind}:{path}': there is no such file; it is {SOURCES[kind]}"
@@ -78,8 +80,9 @@ def check_file(kind: str, path: Path, objective: str) -> str:
 
 
 def read_state(path: Path, key: str) -> dict[str, Tensor]:
-    """The tensors under `key` in a file of torch.save. NetworkError where it is cut short or holds
-    something else.
+    """Return the tensors under `key` in a file of torch.save.
+
+    Raises NetworkError if the file is cut short or holds something else.
     """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)[key]
@@ -104,8 +107,11 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
 def refuse_larger(
     build: Callable[[], nn.Module], tensors: Mapping[str, Tensor], path: Path
 ) -> None:
-    """NetworkError where a network has more parameters than its file has numbers. It is built
-    without its numbers, since a card or a single tensor can ask for one of many gigabytes."""
+    """Raise NetworkError if a network has more parameters than its file has numbers.
+
+    The network is built without its numbers, since a card or a single tensor can ask for many
+    gigabytes.
+    """
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in build().parameters())
     held = sum(value.numel() for value in tensors.values())
@@ -117,8 +123,9 @@ def refuse_larger(
 
 
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Give a network its weights. NetworkError unless the tensors are exactly its own, and
-    finite."""
+    """Give a network its weights. Raises NetworkError unless the tensors are exactly its own, and
+    finite.
+    """
     own = model.state_dict()
     for name, value in tensors.items():
         if name in own and value.dtype != own[name].dtype:
@@ -141,8 +148,8 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> No
 
 
 def _renamed(state: Mapping[str, Tensor], parts: Mapping[str, str]) -> dict[str, Tensor]:
-    """Tensors by our names: each begins with one of `parts`, or keeps its name, by which it is
-    found to be foreign.
+    """Rename the tensors that begin with one of `parts`. The others keep their name, by which they
+    are found to be foreign.
     """
     starts = {
         name: next((part for part in parts if name.startswith(f"{part}.")), "") for name in state
@@ -154,8 +161,8 @@ def _renamed(state: Mapping[str, Tensor], parts: Mapping[str, str]) -> dict[str,
 
 
 def load_release(path: str | Path) -> Cascade:
-    """The authors' public CIFAR-10 checkpoint as our ResNet-26 cascade, in evaluation mode, on the
-    CPU.
+    """Load the authors' public CIFAR-10 checkpoint as our ResNet-26 cascade, in evaluation mode, on
+    the CPU.
 
     The file holds every tensor twice under `net`; the copies with the prefix `stateless.` are those
     that the release ends up with. Its residual blocks are pre-activation, and its logits pass an
@@ -184,8 +191,8 @@ def load_release(path: str | Path) -> Cascade:
 
 
 def load_robustbench(path: str | Path) -> Cascade:
-    """A wide ResNet of RobustBench as φ and θ_m, without θ_a, in evaluation mode, on the CPU; its
-    inputs are x/255.
+    """Load a wide ResNet of RobustBench as φ and θ_m, without θ_a, in evaluation mode, on the CPU.
+    Its inputs are x/255.
 
     The file holds the tensors under `state_dict`, each with the prefix `module.`; they tell the
     depth and the widening factor, 28 and 10 in RobustBench's Standard. Many networks of RobustBench
@@ -226,7 +233,7 @@ def load_robustbench(path: str | Path) -> Cascade:
 
 
 def load_efficientnet(path: str | Path) -> nn.Module:
-    """EfficientNet-lite0 for ImageNet in evaluation mode, on the CPU; its inputs are x/255.
+    """Load EfficientNet-lite0 for ImageNet in evaluation mode, on the CPU. Its inputs are x/255.
 
     It has 49 BatchNorm layers and 4,652,008 parameters, and its normalisation in front. Its code is
     that of the package efficientnet-lite-pytorch, which the user installs. Raises NetworkError
@@ -250,7 +257,7 @@ def load_efficientnet(path: str | Path) -> nn.Module:
 
 
 def load_published(kind: str, path: Path) -> tuple[nn.Module, dict[str, Any]]:
-    """The network of KIND:FILE, with KIND in SOURCES, and its card. Raises NetworkError.
+    """Load the network of KIND:FILE, with KIND in SOURCES, and its card. Raises NetworkError.
 
     The card has the classes and the shape of an input.
     """

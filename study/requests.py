@@ -1,7 +1,7 @@
 """What can be asked for, and the key under which it is kept. Nothing here reads data.
 
 A key holds the whole request and, as `content`, hashes of the data and the code. So a stored result
-is found only where the same request, data and code would make it again.
+is found only while the same request, data and code would make it again.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ VARIANCE_MODULES = ("cascadetta_lib.evaluation.batch_variance",)
 class Request(BaseModel, frozen=True, extra="forbid"):
     """A request that has a key. It never changes; equal ones have the same key on every machine.
 
-    later: fields that came after the first entries of this format. The key leaves them out where
-        they have their default, so that it is what it was before there was such a field.
+    later: fields added since the first entries of this format. At their default they are left out
+        of the key, so older keys stay valid.
     """
 
     later: ClassVar[tuple[str, ...]] = ()
@@ -244,7 +244,7 @@ def content_of_checkpoint(
 
 
 def content_of_theorem(request: CheckpointRequest, fingerprint: str) -> tuple[str, str]:
-    """Return the hashes of data and code in the key of what Theorem 1 says of a network."""
+    """Return the hashes of data and code in the key of a check of Theorem 1."""
     return fingerprint, code_of_theorem(request.modality)
 
 

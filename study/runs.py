@@ -34,9 +34,9 @@ from study.store import Made, Run, load_run
 
 
 def find_run(context: Context, method: str, objective: str | None = None) -> Run:
-    """Return what a method does on the stream, evaluated now if the store has no such run.
+    """Return the run of a method on the stream; make it if the store has none.
 
-    A stored run with F also serves a request without F. Raises ValueError where there are too few
+    A stored run with F also serves a request without F. Raises ValueError if there are too few
     data.
     """
     request = run_request(context.settings, context.modality, method, objective, context.brought)
@@ -77,10 +77,10 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
 
 
 def find_batch_variance(context: Context, run: Run) -> list[Layer]:
-    """Return by how much a batch's variance errs at each BatchNorm layer of a run's network,
-    measured now if it is not stored.
+    """Return the errors of a batch's variance at each BatchNorm layer of a run's network; measure
+    them if the store has none.
 
-    Raises ValueError where the run's domains have too few examples for two batches.
+    Raises ValueError if the run's domains have too few examples for two batches.
     """
     request = VarianceRequest.of(run.request)
     dataset = context.dataset

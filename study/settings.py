@@ -46,12 +46,13 @@ RESERVED = (
 )  # what the results folder holds beside the folders of the profiles
 PLAIN = str | int | float | None
 LARGEST = 10**12
-"""Size of a number that no parameter reaches."""
+"""Every number of a parameter is smaller than this in size."""
 
 
 def absolute(folder: str) -> Path:
-    """`folder` as an absolute path; a relative one begins at the repository. ValueError for a text
-    that can be no path.
+    """Return `folder` as an absolute path; a relative one begins at the repository.
+
+    Raises ValueError for a text that cannot be a path.
     """
     if "\0" in folder:
         raise ValueError("a path holds no NUL character")
@@ -62,7 +63,7 @@ def absolute(folder: str) -> Path:
 
 
 def _possible(folder: str) -> str:
-    """Return `folder`; ValueError for a text that can be no path."""
+    """Return `folder`. Raises ValueError for a text that cannot be a path."""
     absolute(folder)
     return folder
 
@@ -137,11 +138,11 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         return absolute(self.figures_folder or str(self.results_path / self.profile / "figures"))
 
     def section(self, modality: Modality) -> Section:
-        """The parameters of one modality."""
+        """Return the parameters of one modality."""
         return getattr(self, modality)
 
     def datasets(self, modality: Modality) -> tuple[DatasetName, ...]:
-        """The datasets of a modality; their folders are absolute."""
+        """Return the datasets of a modality, with absolute folders."""
         names = self.section(modality).dataset
         several = (names,) if isinstance(names, DatasetName) else names
         return tuple(
@@ -150,32 +151,35 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         )
 
     def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
-        """These settings with `changes`, by their names in a profile less the modality:
-        `batch_size` for image_batch_size. Raises SettingsError for what cannot be used.
+        """Return these settings with `changes`, named as in a profile but without the modality:
+        `batch_size` for image_batch_size.
+
+        Raises SettingsError for a value that cannot be used.
         """
         values = {f"{modality}_{name}": value for name, value in changes.items()}
         return make_settings(flat(self) | values, dict.fromkeys(values, "a variation of the study"))
 
 
 def _modality(name: str) -> str:
-    """The modality that a flat name begins with, or "" for a parameter of all."""
+    """Return the modality that a flat name begins with; "" for a parameter of all."""
     start, underscore, _ = name.partition("_")
     return start if underscore and start in SECTIONS else ""
 
 
 COMMON = {name: field for name, field in Settings.model_fields.items() if name not in SECTIONS}
-PLACES: dict[str, tuple[str, ...]] = {}
-"""The place in Settings that a flat name means: ("image", "training", "learning_rate")."""
-PARAMETERS = dict(COMMON)
+_FIELDS = {
+    (modality, *place): field
+    for modality in SECTIONS
+    for place, field in parameters_of(modality).items()
+}
+PLACES: dict[str, tuple[str, ...]] = {flat_name(*place): place for place in _FIELDS}
+"""The place in Settings of each flat name: ("image", "training", "learning_rate")."""
+PARAMETERS = COMMON | {flat_name(*place): field for place, field in _FIELDS.items()}
 """Every parameter by its flat name; its description says what it means."""
-for _of in SECTIONS:
-    for _place, _field in parameters_of(_of).items():
-        PLACES[flat_name(_of, *_place)] = (_of, *_place)
-        PARAMETERS[flat_name(_of, *_place)] = _field
 
 
 def flat(settings: Settings) -> dict[str, Any]:
-    """All parameters by their flat names, as JSON has them: the inverse of `make_settings`."""
+    """Return all parameters by flat name, as JSON has them: the inverse of `make_settings`."""
     nested = settings.model_dump(mode="json")
     values = {}
     for name in PARAMETERS:
@@ -187,7 +191,9 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 
 def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> Settings:
-    """Settings from flat `values`; `origins` says for each name where its value came from.
+    """Make settings from flat `values`.
+
+    origins: where the value of a name came from, for messages.
 
     Raises SettingsError with one message for the first name or value that cannot be used.
     """
@@ -229,7 +235,7 @@ def _check_plain(name: str, value: Any, origin: str) -> None:
             raise SettingsError(
                 f"{name} (from {origin}) has more than 300 digits; give a smaller number"
             )
-        # Beyond it every count and rate fails, after hours or with a sentence of torch's.
+        # Beyond it every count and rate fails, after hours or with an error of torch.
         if isinstance(item, int | float) and LARGEST <= abs(item) < math.inf:
             raise SettingsError(
                 f"{name} = {item!r} (from {origin}): allowed is a number less than {LARGEST:,} in "
@@ -238,10 +244,10 @@ def _check_plain(name: str, value: Any, origin: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Python's own number for a whole number of NumPy's, such as np.arange gives, and 0.0 for −0.0,
-    which is equal but written otherwise in the keys of results. In a list, each of its numbers.
+    """Convert NumPy integers to int and −0.0 to 0.0, in a list too. NumPy floats stay, because 0.1
+    in float32 is not 0.1.
 
-    Not for float32, of which 0.1 is another number.
+    Keys of results are made of these numbers as they are written.
     """
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
@@ -253,8 +259,8 @@ def _plain(value: Any) -> Any:
 
 
 def instead_of(name: str) -> str:
-    """What to say of a name that is no parameter: its new name if it was renamed, else the nearest
-    names of the same modality.
+    """Suggest what to write in place of an unknown name: its new name if it was renamed, else the
+    nearest names of the same modality.
     """
     modality = _modality(name)
     if name in RENAMED:
@@ -268,8 +274,9 @@ def instead_of(name: str) -> str:
 
 
 def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
-    """The first fault of `error` in one sentence: name, value, what is allowed, where it came
-    from."""
+    """Say the first fault of `error` in one sentence: name, value, what is allowed, and where it
+    came from.
+    """
     fault = error.errors()[0]
     reason = (
         fault["msg"]
@@ -297,6 +304,7 @@ def _name_at(place: Sequence[str]) -> str | None:
     if place[0] not in SECTIONS:
         return place[0]
     names = {where: name for name, where in PLACES.items()}
+    # ("image", "severity"), or ("image", "training", "learning_rate"); an index may follow.
     return names.get(tuple(place[:2])) or names.get(tuple(place[:3]))
 
 
@@ -307,8 +315,10 @@ def _group_at(place: Sequence[str]) -> str:
 
 
 def read_profile(profile: str) -> tuple[dict[str, Any], str]:
-    """The values in profiles/PROFILE.yaml, or in the YAML file at that path, and the file's
-    path."""
+    """Read profiles/PROFILE.yaml, or the YAML file at that path. Return its values and its path.
+
+    Raises SettingsError for a file that is missing or holds no names and values.
+    """
     known = sorted(path.stem for path in PROFILES.glob("*.yaml"))
     path = PROFILES / f"{profile}.yaml" if profile in known else Path(profile)
     try:
@@ -317,9 +327,10 @@ def read_profile(profile: str) -> tuple[dict[str, Any], str]:
         values = parse_yaml(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict | None):
             raise ValueError("the file holds no names and values")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error  # without the path, which may be long
-        raise SettingsError(f"profile {reprlib.repr(profile)}: {reason}") from None
+    except OSError as error:  # its reason without the path, which may be long
+        raise SettingsError(f"profile {reprlib.repr(profile)}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise SettingsError(f"profile {reprlib.repr(profile)}: {error}") from None
     return {"profile": path.stem} | (values or {}), str(path)
 
 

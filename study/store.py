@@ -1,4 +1,4 @@
-"""The store of checkpoints and runs: what was asked for, what came out, and what made it.
+"""Stores checkpoints and runs with their requests and provenance.
 
 An entry is a folder. Its name is a key of the whole request, the data and the code. It is written
 whole or not at all, under a lock, with the SHA-256 of each file. So notebooks, headless runs and a
@@ -45,7 +45,7 @@ CHECKSUMS = "SHA256SUMS"
 FORMAT_FILE = "store-format"
 """The file of a store that says which form its entries have."""
 PATIENCE = 5
-"""Seconds that a process waits in silence before it says that it waits for another."""
+"""Seconds before a process that waits for another says so."""
 Kind = Literal["checkpoints", "runs", "theorem", "variance"]
 REQUESTS: dict[Kind, type[Request]] = {
     "checkpoints": CheckpointRequest,
@@ -97,11 +97,15 @@ class Entry(NamedTuple):
     found: dict[str, Any]
 
 
-class Damaged(Exception):
+class Unusable(Exception):
+    """Raised for an entry that cannot be used. The message says why."""
+
+
+class Damaged(Unusable):
     """Raised for an entry whose files are not those that were written. The message says which."""
 
 
-class OtherVersion(Damaged):
+class OtherVersion(Unusable):
     """Raised for an undamaged entry whose request this version cannot read, or would keep under
     another name.
     """
@@ -172,7 +176,7 @@ class Store:
         Raises StoreError where the folder cannot be used, and where its disk is full.
         """
         path = self.path(kind, request, content)
-        entry = _sound(path)
+        entry = _entry_or_none(path)
         if entry:
             return entry
         self._prepare(kind)
@@ -214,8 +218,8 @@ class Store:
         except Exception as error:
             if shutil.disk_usage(part).free < 2**20:  # libraries report a full disk in many ways
                 message = (
-                    f"the disk that holds {self.folder} is full; with space, the same command goes "
-                    "on"
+                    f"the disk that holds {self.folder} is full: free some space and repeat the "
+                    "command"
                 )
                 raise StoreError(errno.ENOSPC, message) from error
             raise
@@ -277,28 +281,29 @@ class Store:
             return None
         request = run.request.checkpoint
         content = content_of_checkpoint(request, made_by.fingerprint, made_by.network.code)
-        entry = _sound(self.path("checkpoints", request, content))
+        entry = _entry_or_none(self.path("checkpoints", request, content))
         return pd.read_csv(entry.folder / "history.csv") if entry else None
 
     def theorem(self, run: Run) -> dict[str, Any] | None:
-        """Return what theorem.check_theorem found of the network of `run`.
+        """Return the check of Theorem 1 on the network of `run` (theorem.check_theorem).
 
-        None where today's code has not checked it.
+        None if today's code has not made it.
         """
         request = run.request.checkpoint
         content = content_of_theorem(request, run.provenance.fingerprint)
-        entry = _sound(self.path("theorem", request, content))
+        entry = _entry_or_none(self.path("theorem", request, content))
         return entry.found if entry else None
 
     def batch_variance(self, run: Run) -> list[Layer] | None:
-        """Return what batch_variance found of the network of `run`, on its domains, a layer each.
+        """Return the errors of a batch's variance in the network of `run`, on its domains, per
+        layer.
 
-        None where today's code has not measured it.
+        None if today's code has not measured them.
         """
         made_by = run.provenance
         request = VarianceRequest.of(run.request)
         content = content_of_variance(request, made_by.fingerprint, made_by.domain_source)
-        entry = _sound(self.path("variance", request, content))
+        entry = _entry_or_none(self.path("variance", request, content))
         return entry.found["layers"] if entry else None
 
 
@@ -393,19 +398,19 @@ def _read_table(path: Path, columns: set[str]) -> pd.DataFrame:
     return table
 
 
-def _sound(path: Path) -> Entry | None:
+def _entry_or_none(path: Path) -> Entry | None:
     """Return the entry in a folder; None where there is none that can be used."""
     try:
         return read_entry(path)
-    except Damaged:
+    except Unusable:
         return None
 
 
-def _fault(path: Path) -> Damaged | None:
+def _fault(path: Path) -> Unusable | None:
     """Return why the entry in a folder cannot be used; None if it can."""
     try:
         read_entry(path)
-    except Damaged as fault:
+    except Unusable as fault:
         return fault
     return None
 
@@ -422,7 +427,7 @@ def _seal(folder: Path, described: dict[str, Any]) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make the disk itself hold a written file or folder, so that a power cut does not lose it."""
+    """Flush a file or folder to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,7 @@
 """A study: one dataset of one modality under one profile, and what to ask of it.
 
-A request is answered from the store where it has the answer; else the answer is made now and kept.
-`Study` only puts the parts together: see requests, checkpoints and runs.
+A request is answered from the store; if the answer is not there, it is made and stored. `Study`
+only puts the parts together: see requests, checkpoints and runs.
 """
 
 import copy
@@ -31,7 +31,7 @@ from study.store import Run, Store
 
 
 class Study:
-    """Give checkpoints and runs on request. Data are read when they are first needed.
+    """Gives checkpoints and runs on request. Data are read when they are first needed.
 
     Raises SettingsError unless the settings name a single dataset, and ValueError for a device that
     is not there.
@@ -89,9 +89,9 @@ class Study:
             (models.input_normalization.read_normalization). None: the network takes the images as
             the study scales them (`input_scaling`), from −1 to 1 by default.
 
-        Raises ValueError for another normalisation, or one of texts or speech. A run raises
-        NetworkError where the network's errors on clean images show that it learned with another
-        normalisation.
+        Raises ValueError for a normalisation that is none of these, and for any on text or speech.
+        A run raises NetworkError if the network's errors on clean images show that it learned with
+        another normalisation.
         """
         if normalization is None:
             other = self._with(self.settings)
@@ -149,19 +149,18 @@ class Study:
         check_all(self.context)
 
     def checkpoint(self, objective: str) -> Checkpoint:
-        """Return the network of an objective at this seed, trained now if the store has none."""
+        """Return the network of an objective at this seed; train it if the store has none."""
         return find_checkpoint(self.context, objective)
 
     def theorem(self, objective: str) -> Mapping[str, Any]:
-        """Return what theorem.check_theorem finds of a network.
+        """Return the check of Theorem 1 on a network (theorem.check_theorem).
 
-        Raises ValueError where its training is not known.
+        Raises ValueError if its training is not known.
         """
         return check_theorem_of(self.context, objective)
 
     def run(self, method: str, objective: str | None = None) -> Run:
-        """Return what a method does on the stream at this seed, evaluated now if the store has no
-        such run.
+        """Return the run of a method on the stream at this seed; make it if the store has none.
 
         A stored run with F also serves a request without F. Raises ValueError where there are too
         few data.
@@ -169,9 +168,8 @@ class Study:
         return find_run(self.context, method, objective)
 
     def batch_variance(self, run: Run) -> list[Layer]:
-        """Return by how much the variance of a batch is off, at each BatchNorm layer of a run's
-        network.
+        """Return the errors of a batch's variance at each BatchNorm layer of a run's network.
 
-        See evaluation.batch_variance. Raises ValueError where there are too few examples.
+        See evaluation.batch_variance. Raises ValueError if there are too few examples.
         """
         return find_batch_variance(self.context, run)

@@ -2,8 +2,8 @@
 others, a folder of somebody else's, or any module of the caller's.
 
 A shipped network is three files: NAME.safetensors (its weights), NAME.json (its card: what trained
-it, and how good it is) and NAME.csv (a row an epoch of its training). Nothing that is read here can
-execute code.
+it, and how good it is) and NAME.csv (a row per epoch of its training). Nothing that is read here
+can execute code.
 """
 
 import copy
@@ -48,9 +48,10 @@ from study.published_networks import (
 from study.settings import absolute
 from study.weights_name import PUBLISHED, WeightsName
 
-# examples on which a network is held to its card, and what another machine may differ by
 SAMPLE = 256
+"""Examples on which a network must err as its card says."""
 ROUNDING = 2
+"""Errors among these by which another machine may differ."""
 KNOWN_IMAGES = 64
 """Clean test images that tell a published network from others of its shape."""
 MOST_ERRORS_OF_STANDARD = 0.15
@@ -73,11 +74,16 @@ Percent = Annotated[float, Field(ge=0, le=100)]
 
 
 class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """What made a network, and how good it is. Errors are in percent, on clean held-out source
-    examples; sample_errors counts those among the first SAMPLE, and corrupted_error is the E of
-    AdaBN under four corruptions of severity 5, where they are defined. clean_test_error is on all
-    clean test images, which had no say in the training; None where that is not known. options: how
-    the source was cut, scaled and augmented."""
+    """What made a network, and how good it is.
+
+    Errors are in percent, on clean held-out source examples.
+
+    options: how the source was cut, scaled and augmented.
+    clean_test_error: on all clean test images, which had no say in the training; None if that is
+        not known.
+    corrupted_error: E of AdaBN under four corruptions of severity 5, where they are defined.
+    sample_errors: the number of errors among the first SAMPLE.
+    """
 
     modality: Modality
     objective: str
@@ -102,9 +108,12 @@ class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 @dataclass(frozen=True)
 class Brought:
-    """A network that was not trained here. history: a row an epoch, or None. origin: the kind of
-    place and the beginning of a SHA-256, such as `shipped:1a2b3c4d5e6f`: of the weights, in a
-    FOLDER also of their card."""
+    """A network that was not trained here.
+
+    history: a row per epoch, or None.
+    origin: the kind of place and the beginning of a SHA-256, such as `shipped:1a2b3c4d5e6f`: of the
+        weights, in a FOLDER also of their card.
+    """
 
     model: nn.Module
     history: pd.DataFrame | None
@@ -114,10 +123,10 @@ class Brought:
 
 
 def find(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> Brought:
-    """The network that `weights`, which are not trained here, has for an objective and a seed.
+    """Return the network that `weights` has for an objective and a seed. `weights` is not `train`.
 
-    Raises NetworkError where there is none, where a file is damaged, foreign or does not match its
-    card, and where the network does not fit the dataset.
+    Raises NetworkError if there is none, if a file is damaged, foreign or does not match its card,
+    and if the network does not fit the dataset.
     """
     place = origin(weights, objective, seed)
     if weights.published:
@@ -211,7 +220,7 @@ def _read_shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path
 
 
 def _built_with(build: Callable[[], Built], content: bytes, path: Path) -> Built:
-    """A network with the weights in `content`, which is that of the safetensors file `path`."""
+    """Build a network and give it the weights in `content`, that of the safetensors file `path`."""
     try:
         tensors = load(content)
     except SafetensorError as error:
@@ -424,8 +433,8 @@ def origin(weights: WeightsName, objective: str, seed: int) -> str:
 
 
 def present(weights: WeightsName, seed: int) -> list[str]:
-    """The pre-trainings of which a folder has a file at this seed, be it whole or damaged. Reads no
-    data.
+    """Return the pre-trainings of which a folder has a file at this seed, whole or damaged. Reads
+    no data.
     """
     folder = _folder(weights)
     return [
@@ -436,7 +445,7 @@ def present(weights: WeightsName, seed: int) -> list[str]:
 
 
 def read_card(path: Path) -> Card:
-    """The card beside a weights file. Raises NetworkError where there is none."""
+    """Read the card beside a weights file. Raises NetworkError if there is none."""
     card = path.with_suffix(".json")
     try:
         return Card.model_validate_json(card.read_bytes())
@@ -456,7 +465,7 @@ def read_card(path: Path) -> Card:
 
 
 def _folder(weights: WeightsName) -> Path:
-    """Where several networks lie, each with its card."""
+    """Return the folder that holds the networks, each with its card."""
     return SHIPPED if weights.kind == "shipped" else absolute(str(weights))
 
 
@@ -485,8 +494,9 @@ def _shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Car
 
 
 def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
-    """A copy of a network on the device of the data, in eval mode; NetworkError unless shapes and
-    classes fit.
+    """Copy a network to the device of the data, in evaluation mode.
+
+    Raises NetworkError unless it returns a logit per class of the dataset, the largest one finite.
     """
     x = dataset.prepare(dataset.domain(*domain).x[:2])
     model = copy.deepcopy(brought.model).to(x.device).eval()
@@ -517,8 +527,9 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
 def _check_fit(
     path: Path, classes: int, shape: tuple[int, ...], options: dict[str, Any], dataset: Dataset
 ) -> None:
-    """NetworkError unless a network with these classes, inputs and options can predict the
-    dataset."""
+    """Raise NetworkError unless a network with these classes, inputs and options can predict the
+    dataset.
+    """
     found = tuple(dataset.prepare(dataset.plain_held_out.x[:1]).shape[1:])
     if (classes, tuple(shape)) != (dataset.classes, found):
         raise NetworkError(

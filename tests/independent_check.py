@@ -551,7 +551,7 @@ def check_differences(table: Table, rows: Sequence[Row]) -> Check:
             apart = WIDTHS_APART * (drawn[1] - drawn[0])
             check_interval(check, f"{place}, over batches", over_batches, drawn, apart)
         for errs in told:  # Tables of earlier versions do not say it.
-            check.text(f"{place}, the first errs", errs, who_errs(decides))
+            check.text(f"{place}, the first method errs", errs, who_errs(decides))
     return check
 
 

@@ -34,6 +34,7 @@ from study.exhibits.beyond import training, updates
 from study.exhibits.beyond.conditions import CANDIDATES
 from study.exhibits.kit import distance_from_paper, intervals, style, tables
 from study.exhibits.kit import histories as histories_of
+from study.exhibits.kit.captions import seeds_of, what_made
 from study.exhibits.kit.exhibit import Part, Shown
 from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import Rounded, interval, number, spread
@@ -50,7 +51,6 @@ from study.exhibits.kit.show import show as show_of
 from study.exhibits.kit.stored_runs import METRICS, Runs
 from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
-from study.exhibits.kit.told_of_runs import provenance, seeds_of
 from study.exhibits.paper import uncertainty
 from study.provenance import NetworkOrigin
 from study.requests import RunRequest
@@ -299,7 +299,7 @@ CELLS: list[tuple[str, str, Any, Any, list[str]]] = [
         "updates",
         "updates",
         "Cascade",
-        ["E", "A", "n", "the paper's E in it", "E, distance", "the paper's A"],
+        ["E", "A", "n", "paper's E inside", "E, distance", "the paper's A"],
         ["10.00 ± 0.00", "60.00 ± 0.00", "2", "–", "−13.0", "77.36"],
     ),
     (
@@ -574,7 +574,7 @@ def test_whether_an_interval_holds_the_papers_row(
     made = made_up_runs(SETTINGS, world, points_of(SETTINGS, ["updates"]), (0,))
     monkeypatch.setattr(distance_from_paper, "interval_over_images", lambda frame: (low, high))
     shown = show("updates", stored(SETTINGS, made))
-    assert content(shown, "updates").loc["Cascade", "the paper's E in it"] == told
+    assert content(shown, "updates").loc["Cascade", "paper's E inside"] == told
     said = next(line for line in updates.answer(shown) if line.startswith("* **Cascade**"))
     assert (", inside" in said, ", outside" in said) == (told == "yes", told == "no")
     found = [line for line in updates.answer(shown) if "In short" in line]
@@ -1328,7 +1328,7 @@ def test_images_of_ones_own_do_not_compare_with_the_paper() -> None:
     study = Study(quick(image_dataset="npz:pets"))
     own = made_up_run(study, "tent", Numbers())
     made = made_up_run(Study(SETTINGS), "tent", Numbers())
-    assert "do not compare" in provenance([own]) and "only roughly" in provenance([made])
+    assert "do not compare" in what_made([own]) and "only roughly" in what_made([made])
 
 
 def test_the_same_data_have_one_name() -> None:
@@ -1339,8 +1339,8 @@ def test_the_same_data_have_one_name() -> None:
         for name in ("CIFAR-10", "some images")
     )
     other = made_up_run(study, "tent", Numbers(), data_source="other images", fingerprint="another")
-    assert "Data: CIFAR-10; " in provenance([first, again])
-    assert "Data: CIFAR-10, other images; " in provenance([first, again, other])
+    assert "Data: CIFAR-10; " in what_made([first, again])
+    assert "Data: CIFAR-10, other images; " in what_made([first, again, other])
 
 
 def test_a_method_without_the_setting_is_a_level_and_a_pre_training_of_its_own_no_dashes() -> None:
@@ -1424,7 +1424,7 @@ def _figure_of_a_domain(name: str) -> Figure:
 def test_domains_of_unlike_sizes_are_told_from_the_least_to_the_most() -> None:
     run = made_up_run(Study(SETTINGS), "tent", Numbers((2, 0)))
     shorter = replace(run, batches=run.batches.iloc[1:])
-    assert "; 20 " in provenance([run]) and "; 10–20 " in provenance([shorter])
+    assert "; 20 " in what_made([run]) and "; 10–20 " in what_made([shorter])
 
 
 def test_numbers_have_one_form() -> None:

@@ -14,6 +14,7 @@ from conftest import with_constants
 from made_up_runs import Numbers, made_up_run, quick, stored
 
 from cascadetta_lib.data.streams import Domain
+from study.exhibits.kit.captions import seeds_of
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import (
     Estimate,
@@ -25,7 +26,6 @@ from study.exhibits.kit.intervals import (
 from study.exhibits.kit.points import Point, main_points, points_for
 from study.exhibits.kit.stored_runs import Runs, weights_of
 from study.exhibits.kit.tables import errors_less, metrics_by_label
-from study.exhibits.kit.told_of_runs import seeds_of
 from study.provenance import NetworkOrigin
 from study.requests import code_of_run
 from study.settings import Settings, SettingsError

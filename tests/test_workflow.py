@@ -468,21 +468,21 @@ def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: P
 
 
 def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) -> None:
-    def stands_on(data: dict[str, str]) -> list[Any]:
+    def inputs(data: dict[str, str]) -> list[Any]:
         jobs = planned(jobs_of(study.notebooks), study.folder, data)
-        return [jobs[name]["stands_on"] for name in JOBS]
+        return [jobs[name]["inputs"] for name in JOBS]
 
-    first = stands_on({"digits": "generated corruptions"})
+    first = inputs({"digits": "generated corruptions"})
     assert first == [[0, "generated corruptions"], [0, "generated corruptions"], [0]]
-    assert stands_on({}) == first, "a run that reads no data"
-    assert stands_on({"reviews": "other data"}) == first
-    assert stands_on({"digits": "the archive"})[0] == [0, "the archive"]
+    assert inputs({}) == first, "a run that reads no data"
+    assert inputs({"reviews": "other data"}) == first
+    assert inputs({"digits": "the archive"})[0] == [0, "the archive"]
     jobs = jobs_of(study.notebooks, image_dataset="npz:pets")
     done = planned(jobs, study.folder, {"npz-pets": "their content"})
-    assert done["01_pretrain-npz-pets-seed0"]["stands_on"] == [0, "their content"]
+    assert done["01_pretrain-npz-pets-seed0"]["inputs"] == [0, "their content"]
     jobs = jobs_of(study.notebooks, seeds=[3, 0])
     done = planned(jobs, study.folder, {}, seeds=[3, 0])
-    assert {job["stands_on"][0] for job in done.values()} == {3}
+    assert {job["inputs"][0] for job in done.values()} == {3}
 
 
 def test_other_exhibits_or_library_or_another_format_of_the_store_are_other_jobs(
@@ -533,7 +533,7 @@ def test_another_network_in_the_folder_of_weights_is_another_job(
     def networks() -> list[list[str]]:
         jobs = jobs_of(study.notebooks, image_weights=str(tmp_path), seeds=[0, 1])
         done = planned(jobs, study.folder, {})
-        return [done[f"02_adapt_image-digits-seed{seed}"]["stands_on"][1:] for seed in (0, 1)]
+        return [done[f"02_adapt_image-digits-seed{seed}"]["inputs"][1:] for seed in (0, 1)]
 
     assert networks() == [[], []]
     for file in SHIPPED.glob("erm-1.*"):

@@ -20,7 +20,7 @@ SPOKEN = ("supported", "contradicted", "depends")
 
 
 def main_exhibits(shown: Sequence[Shown]) -> list[Shown]:
-    """The main study of each dataset."""
+    """Return the main study of each dataset."""
     return [each for each in shown if each.exhibit.name.startswith("main_")]
 
 
@@ -92,7 +92,7 @@ def what_was_run(shown: Sequence[Shown]) -> str:
 
 
 def main_tables(shown: Sequence[Shown]) -> str:
-    """HTML of the table of E, A and F of each dataset."""
+    """Return HTML of the table of E, A and F of each dataset."""
     pieces = []
     for each in main_exhibits(shown):
         for part in each.parts:
@@ -155,7 +155,7 @@ def verdicts_counted(judgements: Sequence[Judgement]) -> str:
 
 
 def decided(judgements: Sequence[Judgement]) -> list[str]:
-    """A sentence per claim that the numbers decide, in the order of the claims."""
+    """Return a sentence per claim that the numbers decide, in the order of the claims."""
     sure = [each for each in judgements if each.outcome in SPOKEN]
     return [
         f"“{each.claim.sentence}” ({each.claim.section}): **{each.outcome}**, {each.estimate}"

@@ -43,8 +43,10 @@ Row = tuple[str, str, str, int]
 
 
 def describe(name: str, parts: Sequence[Part]) -> list[Row]:
-    """The lines of a set: for each part its size, classes, copies and runs of a label, and for each
-    pair of parts the copies between them.
+    """Return the lines of a set.
+
+    They give each part's size, classes, copies and longest run of a label, and the copies between
+    each pair of parts.
     """
     rows: list[Row] = []
     for part in parts:
@@ -78,7 +80,7 @@ def describe(name: str, parts: Sequence[Part]) -> list[Row]:
 
 
 def by_content(parts: Iterable[Part]) -> dict[bytes, list[tuple[str, str]]]:
-    """The examples, as part and label, of each content."""
+    """Return the examples, as part and label, of each content."""
     groups: dict[bytes, list[tuple[str, str]]] = defaultdict(list)
     for part in parts:
         for content, label in zip(part.contents, part.labels, strict=True):
@@ -87,7 +89,7 @@ def by_content(parts: Iterable[Part]) -> dict[bytes, list[tuple[str, str]]]:
 
 
 def longest_run(labels: Sequence[str]) -> int:
-    """How often a label stands one after the other at most."""
+    """Return the length of the longest run of one label."""
     longest = 0
     run = 0
     previous = None
@@ -103,7 +105,7 @@ def digest(content: bytes) -> bytes:
 
 
 def cifar10(folder: Path) -> list[Part]:
-    """The official files, by pixels."""
+    """Read the official files, by pixels."""
     from torchvision.datasets import CIFAR10
 
     parts = []
@@ -115,7 +117,7 @@ def cifar10(folder: Path) -> list[Part]:
 
 
 def cifar100(folder: Path) -> list[Part]:
-    """The whole copy in cifar-100, by pixels."""
+    """Read the whole copy in cifar-100, by pixels."""
     parts = []
     for name in ("train", "test"):
         with np.load(folder / "cifar-100" / f"{name}.npz") as arrays:
@@ -126,7 +128,7 @@ def cifar100(folder: Path) -> list[Part]:
 
 
 def tiny_imagenet(folder: Path) -> list[Part]:
-    """The JPEG files, by their bytes."""
+    """Read the JPEG files, by their bytes."""
     from cascadetta_lib.data.tiny_imagenet import list_clean
 
     listed = list_clean(folder / "tiny-imagenet-200")
@@ -141,8 +143,8 @@ def tiny_imagenet(folder: Path) -> list[Part]:
 
 
 def speech(folder: Path) -> list[Part]:
-    """The ten words of the sample, by their samples; parts are those of the archive's own rule,
-    which hashes the speaker's name.
+    """Read the ten words of the sample, by their samples. Parts are those of the archive's own
+    rule, which hashes the speaker's name.
     """
     import soundfile
 
@@ -159,8 +161,10 @@ def speech(folder: Path) -> list[Part]:
 
 
 def archive_part(name: str) -> str:
-    """The part of Speech Commands that a recording belongs to, by the rule in the archive's README:
-    10 % each for validation and testing, by a hash of what stands before _nohash_.
+    """Return the part of Speech Commands that a recording belongs to.
+
+    By the rule in the archive's README: 10 % each for validation and testing, by a hash of what
+    stands before _nohash_.
     """
     most = 2**27 - 1
     speaker = name.partition("_nohash_")[0]
@@ -172,7 +176,7 @@ def archive_part(name: str) -> str:
 
 
 def amazon(folder: Path) -> list[Part]:
-    """The labelled reviews of the four domains, by their words."""
+    """Read the labelled reviews of the four domains, by their words."""
     from cascadetta_lib.augment.text import words
     from cascadetta_lib.data.amazon import read_reviews
 
@@ -188,7 +192,7 @@ def amazon(folder: Path) -> list[Part]:
 
 
 def counts(domain: str) -> Callable[[Path], list[Part]]:
-    """A reader of the count files of one domain, by their rows."""
+    """Return a reader of the count files of one domain, by their rows."""
 
     def read(folder: Path) -> list[Part]:
         from cascadetta_lib.data.amazon_counts import read_counts
@@ -219,7 +223,7 @@ READERS: dict[str, tuple[str, Callable[[Path], list[Part]]]] = {
 
 
 def read_sheet(path: Path) -> list[Row]:
-    """The lines of a data sheet; none where there is no file."""
+    """Read the lines of a data sheet; none if there is no file."""
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -230,7 +234,7 @@ def read_sheet(path: Path) -> list[Row]:
 
 
 def write_sheet(rows: Sequence[Row], path: Path) -> None:
-    """Write the CSV and, beside it, the same as Markdown, one table a set."""
+    """Write the CSV and, beside it, the same as Markdown, one table per set."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(FIELDS)

@@ -56,7 +56,7 @@ LEARNING = {
 }
 """The methods of the table of one order that learn, and their labels."""
 DECIMALS = 1
-"""At most so many on a filled page."""
+"""The largest number of decimals on a filled page."""
 SCOPES = {"orders": "order", "seeds": "network", "test batches": "images"}
 """What sentences call that over which an interval is."""
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -86,7 +86,7 @@ class Table:
     def at(
         self, row: str | tuple[str, str], column: str, digits: int = 1, sign: bool = False
     ) -> str:
-        """Return a number with so many decimals."""
+        """Return a number with this many decimals."""
         return number(self.value(row, column), digits, sign=sign)
 
     def less(
@@ -100,11 +100,11 @@ class Table:
         return number(self.value(other, column) - self.value(row, column), 1, sign=sign)
 
     def has(self, row: str) -> bool:
-        """Whether there is such a row."""
+        """Return whether there is such a row."""
         return row in self.frame.index
 
     def has_part(self, part: str) -> bool:
-        """Whether the label of some row has this part."""
+        """Return whether the label of some row has this part."""
         return any(part in row for row in self.frame.index)
 
     def with_paper(self, column: str, other: "Table", theirs: str) -> "Table":
@@ -179,7 +179,7 @@ class Table:
 
 
 def rounded(text: str) -> str:
-    """A cell with as many decimals as its deviation or interval supports, and at most one."""
+    """Write a cell with as many decimals as its deviation or interval supports, and at most one."""
     found = re.findall(r"−?\d+\.\d+", text)
     values = [float(each.replace("−", "-")) for each in found]
     half = math.nan
@@ -192,12 +192,12 @@ def rounded(text: str) -> str:
 
 
 def word(value: int | str) -> str:
-    """A whole number as a word up to ten, else in digits."""
+    """Write a whole number as a word up to ten, else in digits."""
     return WORDS[int(value)] if int(value) < len(WORDS) else str(value)
 
 
 def sentence(text: str) -> str:
-    """A text that begins with a capital letter."""
+    """Return a text with a capital letter in front."""
     return text[0].upper() + text[1:]
 
 
@@ -215,10 +215,10 @@ class Differences(Table):
         self.over = over
 
     def lead(self, first: str, second: str) -> tuple[float, float, float]:
-        """By how many points the first errs less than the second, and the interval's ends.
+        """Return by how many points the first method errs less than the second, and the interval's
+        ends.
 
-        The ends are NaN where there is no interval. Raises KeyError for a pair that the table
-        lacks.
+        The ends are NaN if there is no interval. Raises KeyError for a pair that the table lacks.
         """
         row, sign = self._row(first, second)
         mean = sign * self.value(row, "difference of E (points)")
@@ -258,7 +258,7 @@ class Differences(Table):
         return name
 
     def points(self, first: str, second: str) -> str:
-        """Return by how many points the first errs less, with the interval, for a cell."""
+        """Return by how many points the first method errs less, with the interval, for a cell."""
         mean, low, high = self.lead(first, second)
         digits = places((high - low) / 2, DECIMALS)
         text = number(mean, digits, sign=True)
@@ -267,7 +267,7 @@ class Differences(Table):
         return f"{text} ({number(low, digits, sign=True)} to {number(high, digits, sign=True)})"
 
     def ahead(self, first: str, second: str) -> bool:
-        """Whether the first errs less, with 0 outside the interval."""
+        """Return whether the first method errs less, with 0 outside the interval."""
         return self.lead(first, second)[1] > 0
 
     def compare(self, first: str, second: str, called: str = "") -> str:
@@ -315,7 +315,7 @@ class OneOrder:
         self.runs = latest.set_index(["method", "rate"]).to_dict("index")
 
     def has(self, method: str, rate: float) -> bool:
-        """Whether the method has run at this rate."""
+        """Return whether the method has run at this rate."""
         return (method, rate) in self.runs
 
     def at(self, method: str, rate: float, column: str = "E") -> str:
@@ -329,7 +329,7 @@ class OneOrder:
         return float(self.runs[method, rate][column])
 
     def rows(self, rates: Sequence[float] = (0.0001, 0.001, 0.01)) -> str:
-        """Markdown rows of the methods that learn and have run: `E / A` at each rate."""
+        """Return Markdown rows of the methods that learn and have run: `E / A` at each rate."""
         lines = []
         for method, label in LEARNING.items():
             if any(self.has(method, rate) for rate in rates):
@@ -371,7 +371,8 @@ class Verdicts(Table):
 
 
 def claims(section: str) -> str:
-    """A Markdown table of the claims of a section of claims.csv, each with its committed verdict.
+    """Return a Markdown table of the claims of a section of claims.csv, each with its committed
+    verdict.
 
     section: `paper` for all that are the paper's, or `ours`. Claims that have been judged come
     first, each with all of its verdicts, on networks of several kinds. A claim without a committed
@@ -404,7 +405,7 @@ JUDGED_ON = {
 
 
 def plain(verdict: str) -> str:
-    """A committed verdict without its reason, which the page says once."""
+    """Return a committed verdict without its reason, which the page says once."""
     return verdict.split(" (")[0]
 
 
@@ -433,7 +434,9 @@ def span(name: str, row: str, column: str, times: float = 1) -> str:
 
 
 def revisions() -> str:
-    """A Markdown table of every exhibit in `figures/`: its page, runs, and code revisions."""
+    """Return a Markdown table of every exhibit in `figures/`: its page, runs, and code
+    revisions.
+    """
     rows = {}
     for path in sorted(FIGURES.rglob("*-numbers.csv")):
         page = path.with_name(path.name.replace("-numbers.csv", ".md"))

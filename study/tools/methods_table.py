@@ -30,7 +30,7 @@ SIDE = 8
 
 
 def _network(norm: nn.Module) -> nn.Module:
-    """An image classifier (B, 3, 8, 8) → (B, 4) with one layer between its two others."""
+    """Make an image classifier (B, 3, 8, 8) → (B, 4) with one layer between its two others."""
     layers = [nn.Conv2d(3, 4, 3, padding=1), norm, nn.Flatten(), nn.Linear(4 * SIDE**2, CLASSES)]
     return nn.Sequential(*layers)
 
@@ -41,7 +41,7 @@ def _cascade(theta_a: nn.Module | None) -> Cascade:
 
 
 def networks() -> dict[str, nn.Module]:
-    """Networks that have ever more, by what a method needs that works on no earlier one."""
+    """Return networks of which each has more than the one before, by what a method needs."""
     return {
         "any network": _network(nn.Identity()),
         "a normalisation layer": _network(nn.GroupNorm(2, 4)),

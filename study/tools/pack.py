@@ -86,7 +86,7 @@ def pack(
 
 
 def table() -> pd.DataFrame:
-    """A row a shipped network, from its card."""
+    """Return a row per shipped network, from its card."""
     cards = [networks.read_card(path) for path in sorted(networks.SHIPPED.glob("*.safetensors"))]
     rows = {
         f"{card.objective}-{card.seed}": {
@@ -107,8 +107,11 @@ def table() -> pd.DataFrame:
 
 
 def study_of(profile: str) -> Study:
-    """The study of a profile. Raises SettingsError and DataMissing; ValueError for other data than
-    those that the networks that are there learned from."""
+    """Return the study of a profile.
+
+    Raises SettingsError and DataMissing, and ValueError if its data are not those that the packed
+    networks learned from.
+    """
     study = Study(load_profile(profile))
     for path in networks.SHIPPED.glob("*.safetensors"):
         if (known := networks.read_card(path)).data_fingerprint != study.dataset.fingerprint:

@@ -67,7 +67,8 @@ SOURCES = (
 
 
 def parts_of(reading: Reading, numbers: pd.DataFrame, replicates: str) -> pd.DataFrame:
-    """The parts of a reading from an exhibit's numbers: a row per replicate, a column per part.
+    """Return the parts of a reading from an exhibit's numbers: a row per replicate, a column per
+    part.
 
     Rivals that have not run are left out.
     """
@@ -87,8 +88,10 @@ def parts_of(reading: Reading, numbers: pd.DataFrame, replicates: str) -> pd.Dat
 def shares(
     reading: Reading, parts: pd.DataFrame, margin: float, replicates: int
 ) -> tuple[float, float]:
-    """How often the reading holds where the margin of every part is `margin`, and how often it is
-    refuted where that of the first part is as much on the wrong side.
+    """Return how often the reading is supported and how often it is refuted, over TRIALS draws.
+
+    Supported: the margin of every part is `margin`. Refuted: that of the first part is as much on
+    the wrong side.
     """
     generator = np.random.default_rng(0)
     sign = 1 if reading.side == ">" else -1
@@ -108,7 +111,7 @@ def shares(
 
 
 def row_of(claim: Claim, numbers: pd.DataFrame, source: Source) -> dict[str, str]:
-    """The powers of a claim by its first reading."""
+    """Return the powers of a claim by its first reading."""
     reading = claim.readings[0]
     parts = parts_of(reading, numbers, source.replicates)
     sign = 1 if reading.side == ">" else -1
@@ -132,7 +135,7 @@ def row_of(claim: Claim, numbers: pd.DataFrame, source: Source) -> dict[str, str
 
 
 def table_of(source: Source, figures: Path) -> str:
-    """The powers of a source's claims as a Markdown table.
+    """Return the powers of a source's claims as a Markdown table.
 
     Raises FileNotFoundError where its numbers are not there.
     """

@@ -20,7 +20,7 @@ from cascadetta_lib.evaluation.metrics import average_accuracy, online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import markdown
-from study.store import Damaged, Run
+from study.store import Run, Unusable
 from study.tools.runs_table import FOLDER, read_packed, run_of
 
 PAGE = "rounding.md"
@@ -99,7 +99,7 @@ def main() -> None:
         first = runs_of(asked.folder)
         second = runs_of(asked.other)
         table = compared(first, second)
-    except (Damaged, ValueError) as error:
+    except (Unusable, ValueError) as error:
         parser.exit(2, f"rounding: {error}\n")
     devices = [
         ", ".join(sorted({run.provenance.device for run in runs.values()}))

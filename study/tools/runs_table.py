@@ -44,12 +44,23 @@ from cascadetta_lib.evaluation.metrics import (
     online_errors,
 )
 from study import ROOT
+from study.exhibits.kit.captions import network_of
 from study.exhibits.kit.rendering import markdown
 from study.exhibits.kit.stored_runs import TRANSFERS
-from study.exhibits.kit.told_of_runs import network_of
 from study.provenance import Provenance
 from study.requests import RunRequest
-from study.store import KINDS, REQUESTS, Damaged, Entry, Kind, Made, Run, Store, read_entry
+from study.store import (
+    KINDS,
+    REQUESTS,
+    Damaged,
+    Entry,
+    Kind,
+    Made,
+    Run,
+    Store,
+    Unusable,
+    read_entry,
+)
 
 FOLDER = ROOT / "figures" / "runs"
 TABLE = "runs.csv"
@@ -162,7 +173,7 @@ def _transfer(run: Run, definition: Transfer) -> float:
 
 
 def _mean(run: Run, name: str) -> float:
-    """The mean of a column over the examples of the stream."""
+    """Return the mean of a column over the examples of the stream."""
     weighted = run.batches[name].astype(float) * run.batches["count"]
     return float(f"{weighted.sum(min_count=1) / run.batches['count'].sum():.6g}")
 
@@ -172,7 +183,7 @@ def _last(run: Run, name: str) -> float:
 
 
 def _batches(run: Run) -> int:
-    """How many batches the stream has. One of a mixed stream has a row for each of its domains."""
+    """Count the batches of the stream. One of a mixed stream has a row for each of its domains."""
     if run.request.order in MIXED:
         return run.batches["position"].nunique()
     return len(run.batches)
@@ -382,7 +393,7 @@ def read_results(results: Path, by_batch: Sequence[str] = BY_BATCH) -> dict[str,
                 continue
             try:
                 found[path.name] = packed(read_entry(path), by_batch)
-            except Damaged as error:
+            except Unusable as error:
                 raise Damaged(f"{path}: {error}") from None
     return found
 
@@ -504,7 +515,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise ValueError("unpack needs one results folder")
             count = unpack(asked.results[0], asked.folder)
             print(f"{count} entries in {asked.results[0]}")
-    except (Damaged, ValueError, OSError) as error:
+    except (Unusable, ValueError, OSError) as error:
         parser.exit(2, f"runs_table: {error}\n")
 
 

@@ -62,8 +62,8 @@ def stage(source: Path, notebooks: Path) -> None:
 
 
 def for_site(page: Path) -> str:
-    """The text of a staged page: with a title, links to README.md to the first page, and links to
-    a package to its first file.
+    """Return the text of a staged page: with a title, links to README.md to the first page, and
+    links to a package to its first file.
     """
 
     def followed(link: re.Match[str]) -> str:

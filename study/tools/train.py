@@ -58,7 +58,7 @@ def train(profile: str, values: dict[str, Any], job: Job) -> float:
 
 
 def end_with_starter() -> None:
-    """Let this process end at once when the one that started it is gone, however it was ended.
+    """End this process at once when the one that started it is gone, however it ended.
 
     A process of a pool would train its network to the end, for nobody, and keep the next start from
     it. What it has trained so far is stored, as after any kill.

@@ -1,4 +1,4 @@
-"""The arguments of run_all.sh, and the mistakes in them that can be told at once.
+"""Parse the arguments of run_all.sh, and refuse those that are wrong under every profile.
 
 It imports only the standard library, so that --help needs no environment, and a misspelled argument
 does not wait for PyTorch.
@@ -15,7 +15,7 @@ from study import ROOT
 from study.workflow.refusal import Refusal, allowed_instead
 
 EPILOG = """\
-What stands after -- goes to Snakemake, which then speaks for itself:
+What stands after -- goes to Snakemake, whose own output is then shown:
   ./run_all.sh --profile paper -- --keep-going
 
 ./run_all.sh test makes the tests' environment and runs all tests; options go to pytest:
@@ -35,12 +35,12 @@ In Python, study.settings.PARAMETERS[NAME].description explains a parameter.
 
 
 def profiles() -> list[str]:
-    """The names of the profiles in profiles/."""
+    """Return the names of the profiles in profiles/."""
     return sorted(path.stem for path in (ROOT / "profiles").glob("*.yaml"))
 
 
 def notebooks_in(folder: Path) -> list[Path]:
-    """The notebooks `NN_name.ipynb` in `folder`, in their order."""
+    """Return the notebooks `NN_name.ipynb` in `folder`, in their order."""
     return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
 
 
@@ -125,7 +125,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def check(options: argparse.Namespace, notebooks: Path) -> None:
-    """Refuse what is wrong whatever the parameters are.
+    """Refuse arguments that no profile makes right.
 
     That is a profile or a notebook that does not exist, and text after --set without a name and a
     value, or with a name that comes twice.

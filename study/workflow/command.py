@@ -10,7 +10,7 @@ from study.workflow.refusal import BAD_ARGUMENTS, DONE, STOPPED, Refusal
 
 
 def main(arguments: Sequence[str], notebooks: Path = ROOT / "notebooks") -> int:
-    """Run what the command line says; the exit code."""
+    """Run the command line and return its exit code."""
     options = parse(arguments)
     try:
         check(options, notebooks)

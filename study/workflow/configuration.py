@@ -29,8 +29,9 @@ OF_TRAINING = ("image_trial_epochs", "image_trial_train_size")
 
 
 def from_folder(name: str, value: Any, folder: Path) -> Any:
-    """Take the relative paths in a value from `folder`: npz:FOLDER, release:FILE, and parameters
-    whose names end in _folder."""
+    """Resolve the relative paths in a value against `folder`: npz:FOLDER, release:FILE, and
+    parameters whose names end in _folder.
+    """
     if isinstance(value, list):
         return [
             item if isinstance(item, list) else from_folder(name, item, folder) for item in value
@@ -51,7 +52,7 @@ def from_folder(name: str, value: Any, folder: Path) -> Any:
 
 
 def _within(folder: Path, path: str) -> str:
-    """`path` from `folder` on, unless it is absolute."""
+    """Join `folder` and `path`; an absolute `path` stays."""
     return str(folder / Path(path).expanduser())
 
 

@@ -24,8 +24,9 @@ FAILURE = ".failure.txt"
 
 
 def isolate_kernel(folder: str) -> None:
-    """Give the kernel this Python's own Jupyter and IPython, whatever the user has configured;
-    `folder` is empty.
+    """Give the kernel this Python's own Jupyter and IPython, ignoring the user's configuration.
+
+    folder: an empty one.
     """
     for name in list(os.environ):
         if name.startswith(("JUPYTER_", "PYTHON", "MPLBACKEND")):
@@ -40,7 +41,7 @@ def isolate_kernel(folder: str) -> None:
 
 
 def stop_with_runner() -> None:
-    """Stop this process when run.py ends, so that the next run does not meet it still at work.
+    """Stop this process when run.py ends, so that it is gone before the next run.
 
     run.py holds the other end of the standard input and never writes to it.
     """
@@ -51,9 +52,10 @@ def stop_with_runner() -> None:
 
 
 def take_gpu(names: list[str], folder: Path) -> TextIO | None:
-    """Show this process the first free one of `names`, which it keeps while the result is held.
+    """Reserve the first free GPU of `names` for this process.
 
-    Each name is for one job at a time.
+    It is released when the returned file is closed. Returns None if none is free. Each name is for
+    one job at a time.
     """
     for slot, name in enumerate(names):
         handle = (folder / f".slot{slot}").open("a")
@@ -87,9 +89,8 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
         with tempfile.TemporaryDirectory(
             prefix="cascadetta-", ignore_cleanup_errors=True
         ) as folder:
-            isolate_kernel(
-                folder
-            )  # the library's lines of progress are the kernel's standard error
+            isolate_kernel(folder)
+            # The library's lines of progress are the kernel's standard error.
             papermill.execute_notebook(
                 *paths, json.loads(parameters), stderr_file=sys.stdout, **how
             )
@@ -123,7 +124,8 @@ def main(notebook: str, output: str, parameters: str) -> bool:
     if "CASCADETTA_RUNNER" in os.environ:
         threading.Thread(target=stop_with_runner, daemon=True).start()
     gpus = os.environ.get("CASCADETTA_GPUS")
-    gpu = take_gpu(gpus.split(","), target.parent) if gpus else None  # noqa: F841, it is held until the end
+    # It is held until the end.
+    gpu = take_gpu(gpus.split(","), target.parent) if gpus else None  # noqa: F841
     return run(source, target, parameters)
 
 

@@ -1,5 +1,5 @@
-"""What does this Python lack of pyproject.toml? `python study/workflow/missing_packages.py [EXTRA]`
-prints it and exits 1.
+"""Print the requirements in pyproject.toml that this Python lacks, and exit 1 if there are any:
+`python study/workflow/missing_packages.py [EXTRA]`.
 
 Any Python on the machine may be asked, so only the standard library and `packaging` are used.
 """
@@ -12,7 +12,9 @@ from pathlib import Path
 
 
 def lacking(extra: str | None = None) -> list[str]:
-    """The requirements of the project, with those of `extra`, that this Python does not satisfy."""
+    """Return the requirements of the project, with those of `extra`, that this Python does not
+    satisfy.
+    """
     if sys.version_info < (3, 11, 4):
         return ["Python 3.11.4"]
     try:

@@ -31,23 +31,26 @@ class Notebook:
 
 
 def code_cells(path: Path) -> Iterator[dict[str, Any]]:
-    """The code cells of a notebook, each with its source as one string."""
+    """Yield the code cells of a notebook, each with its source as one string."""
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
             yield cell | {"source": "".join(cell["source"])}
 
 
 def read_notebook(path: Path, known: Collection[str]) -> Notebook:
-    """Read a notebook's declarations; Refusal where they are missing or name unknown parameters."""
+    """Read a notebook's declarations. Raises Refusal if they are missing or name unknown
+    parameters.
+    """
     return Notebook(path, read_parameters(path, known), declared_exhibits(path))
 
 
 def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """The defaults in the parameters cell of a notebook; None means the profile's value.
+    """Return the defaults in the parameters cell of a notebook; None means the profile's value.
 
-    Without the tag, papermill injects its values at the top of a notebook, where the notebook's own
-    values then replace them. Of two tagged cells it fills the first. Of an unknown parameter it
-    only warns. So anything except one cell of names that are `known` is a Refusal here.
+    Raises Refusal unless exactly one cell is tagged and all its names are `known`. Without the tag,
+    papermill would inject its values at the top of a notebook, where the notebook's own values then
+    replace them. Of two tagged cells it would fill the first, and of an unknown parameter only
+    warn.
     """
     try:
         cells = [
@@ -72,9 +75,9 @@ def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
 
 
 def declared_exhibits(path: Path) -> tuple[str, ...]:
-    """The exhibits in the notebook's call of `notebook.begin`; none where it has no such call.
+    """Return the exhibits in the notebook's call of `notebook.begin`; none if it has no such call.
 
-    `exhibits.run` refuses an exhibit that is not declared, so nothing is made that is not here.
+    `exhibits.run` refuses an exhibit that is not declared, so it makes only what is declared here.
     """
     for cell in code_cells(path):
         if "notebook.begin(" not in cell["source"]:
@@ -86,7 +89,7 @@ def declared_exhibits(path: Path) -> tuple[str, ...]:
 
 
 def _exhibits(path: Path, call: ast.Call) -> tuple[str, ...]:
-    """The names in `exhibits=[…]` of a call."""
+    """Return the names in `exhibits=[…]` of a call."""
     for keyword in call.keywords:
         if keyword.arg == "exhibits":
             try:

@@ -19,6 +19,7 @@ from pygments.formatters import HtmlFormatter
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = {"exclude_input_prompt": True, "exclude_output_prompt": True}
 IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
+ASSIGNMENT = re.compile(r"^(?P<name>\w+) = .*?(?P<comment>  #.*)?$", re.MULTILINE)
 
 
 def without_paths(text: str) -> str:
@@ -31,13 +32,15 @@ def without_paths(text: str) -> str:
 
 
 def read(path: Path) -> NotebookNode:
-    """An executed notebook for readers: its parameters cell has the values that it was run with, in
-    place of a cell with all of them below, and the lines of progress are left out."""
+    """Read an executed notebook for readers.
+
+    Its parameters cell has the values that it was run with, in place of a cell with all of them
+    below, and the lines of progress are left out.
+    """
     notebook = nbformat.read(path, as_version=4)
     given = dict(notebook.metadata.get("papermill", {}).get("parameters", {}))
-    label = Path(
-        given.get("profile", "")
-    ).parent.name  # run.py wrote the profile into the folder of its name
+    # run.py wrote the profile into the folder of its name.
+    label = Path(given.get("profile", "")).parent.name
     if (ROOT / "profiles" / f"{label}.yaml").exists():
         given["profile"] = label
     for name, value in given.items():
@@ -48,7 +51,10 @@ def read(path: Path) -> NotebookNode:
         )
 
     def used(line: re.Match[str]) -> str:
-        return f"{line[1]} = {given[line[1]]!r}{line[2] or ''}" if line[1] in given else line[0]
+        name = line["name"]
+        if name not in given:
+            return line[0]
+        return f"{name} = {given[name]!r}{line['comment'] or ''}"
 
     tagged = "injected-parameters"
     notebook.cells = [
@@ -56,21 +62,24 @@ def read(path: Path) -> NotebookNode:
     ]
     for cell in notebook.cells:
         if "parameters" in cell.metadata.get("tags", ()):
-            cell.source = re.sub(r"^(\w+) = .*?(  #.*)?$", used, cell.source, flags=re.MULTILINE)
+            cell.source = ASSIGNMENT.sub(used, cell.source)
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     return notebook
 
 
 def _without_folder(value: Any) -> Any:
-    """`npz:pets` of `npz:/home/me/pets`, and any other value as it is."""
+    """Write `npz:/home/me/pets` as `npz:pets`, and any other value as it is."""
     return re.sub(r"^(\w+:).*/(?=.)", r"\1", value) if isinstance(value, str) else value
 
 
 def write_html(notebook: Path, output: Path) -> None:
-    """The executed notebook as one page that needs no other file and no network: no scripts, images
-    inside, a table of contents from its headings. A page elsewhere than beside its notebook is the
-    report: it has no code and links to the pages beside the notebook."""
+    """Write an executed notebook as one page that needs no other file and no network.
+
+    It has no scripts, its images inside, and a table of contents from its headings. A page in
+    another folder than its notebook is the report: it has no code and links to the pages beside the
+    notebook.
+    """
     code = output.parent == notebook.parent
     options = PLAIN | {
         "exclude_input": not code,
@@ -94,12 +103,12 @@ def write_html(notebook: Path, output: Path) -> None:
         f'<a href="{quote(f"{page.parent.name}/{page.name}")}">{page.stem}</a>' for page in pages
     ]
     nav = f"<details><summary>Contents</summary>{''.join(contents)}</details>"
-    nav += (
-        "<details><summary>The notebooks as they ran, with their "
-        f"code</summary>{''.join(links)}</details>" * (not code)
-    )
     style = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
-    style += HtmlFormatter().get_style_defs(".highlight") if code else ""
+    if code:
+        style += HtmlFormatter().get_style_defs(".highlight")
+    else:
+        summary = "The notebooks as they ran, with their code"
+        nav += f"<details><summary>{summary}</summary>{''.join(links)}</details>"
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><link '
         'rel="icon" href="data:,">'
@@ -110,9 +119,11 @@ def write_html(notebook: Path, output: Path) -> None:
 
 
 def write_markdown(notebook: Path, output: Path) -> None:
-    """The executed notebook as Markdown that GitHub shows, code, tables, formulas and all; its
-    images are files in a folder of the page's name, which holds nothing else. Each file replaces
-    an earlier one only when it is whole."""
+    """Write an executed notebook as Markdown that GitHub shows: code, tables, formulas and all.
+
+    Its images are files in a folder of the page's name, which holds nothing else. Each file
+    replaces an earlier one only when it is whole.
+    """
     images = output.with_suffix("")
     written: list[Path] = []
 
@@ -132,9 +143,8 @@ def write_markdown(notebook: Path, output: Path) -> None:
                 )
             if page := data.get("text/html"):
                 page = IMAGE.sub(as_file, re.sub(r"<style.*?</style>", "", page, flags=re.DOTALL))
-                data["text/html"] = re.sub(
-                    r"\n\s*", "\n", page
-                )  # an empty line or a deep indent would end HTML
+                # An empty line or a deep indent would end HTML.
+                data["text/html"] = re.sub(r"\n\s*", "\n", page)
     text, _ = MarkdownExporter(**PLAIN).from_notebook_node(content)
     _write(output, without_paths(text).encode())
     for path in images.glob("*"):

@@ -1,4 +1,4 @@
-"""The jobs that a profile makes of the notebooks, and the plan that Snakemake follows.
+"""Turn the notebooks into the jobs of a profile, and write the plan for Snakemake.
 
 A notebook's parameters say what it works on: `seed` or `image_dataset` (any of AXES) make one job
 per seed, per dataset; `seeds` makes a report, one job that sees all and comes last. So a new
@@ -42,7 +42,10 @@ two train side by side.
 CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
 NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py")
-"""Code on which every notebook depends: a change makes all run again."""
+"""Code whose change makes every notebook run again: what their numbers and pages are made by.
+
+The rest of `study` finds, keeps and starts the same results.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Job:
         the profile.
     networks: the identifiers of every network that is not trained here.
     after: the jobs that come before it.
-    stands_on: what identifies its data, its networks, and the seed at which exhibits choose.
+    inputs: what identifies its data, its networks, and the seed at which exhibits choose.
     """
 
     name: str
@@ -68,7 +71,7 @@ class Job:
     gpu: int
     networks: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    stands_on: tuple[Any, ...] = ()
+    inputs: tuple[Any, ...] = ()
 
     def comes_before(self, other: "Job", first_seed: int) -> bool:
         """Return whether `other` needs what this job makes."""
@@ -77,7 +80,8 @@ class Job:
         if self.notebook == PRETRAIN and other.notebook not in (PRETRAIN, ABLATIONS):
             return self.axes.items() <= other.axes.items()
         if self.notebook == other.notebook and CHOICE in self.exhibits:
-            return self.axes == {**other.axes, "seed": first_seed}
+            same_dataset = {**self.axes, "seed": None} == {**other.axes, "seed": None}
+            return same_dataset and self.axes.get("seed") == first_seed
         return False
 
 
@@ -114,7 +118,9 @@ def code_of_results(root: Path = ROOT) -> bytes:
 
 
 def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dict[str, Job]:
-    """The jobs of the notebooks in `folder` by name. values: the flat settings as JSON has them."""
+    """Return the jobs of the notebooks in `folder` by name. values: the flat settings as JSON has
+    them.
+    """
     jobs: dict[str, Job] = {}
     code = code_of_results(root) + bytes([STORE_FORMAT])
     for path in notebooks_in(folder):
@@ -128,7 +134,7 @@ def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dic
 
 
 def _axes_of(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The dataset and the seed of each job of a notebook; one empty point for a report."""
+    """Yield the dataset and the seed of each job of a notebook; one empty point for a report."""
     several: dict[str, Any] = {}
     if "seeds" not in notebook.parameters:
         for axis in AXES:
@@ -142,7 +148,7 @@ def _axes_of(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str
 def _make_job(
     notebook: Notebook, axes: dict[str, Any], values: Mapping[str, Any], code: bytes
 ) -> Job:
-    """The job of a notebook at one point, without those before it."""
+    """Return the job of a notebook at one point, without those before it."""
     names = notebook.parameters
     modalities = tuple(f"{name.partition('_')[0]}_" for name in names if name in DATASETS)
     given = {
@@ -209,7 +215,7 @@ def write_plan(
         planned[job.name] = dataclasses.replace(
             job,
             parameters={**job.parameters, "profile": str(profile)},
-            stands_on=(settings.seeds[0], *contents, *job.networks),
+            inputs=(settings.seeds[0], *contents, *job.networks),
             after=tuple(there),
         )
     content = {

@@ -2,6 +2,7 @@
 
 import argparse
 import fcntl
+import itertools
 import os
 import shutil
 import signal
@@ -63,8 +64,11 @@ def claim(folder: Path, file: Path) -> None:
 
 
 def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
-    """Load every dataset of `axes` once, so that nothing starts without its data, networks or
-    domains. Return what identifies the content of each, by its name in files."""
+    """Load each dataset and check it before any job starts.
+
+    axes: the parameters that name datasets. Returns what identifies the content of each, by its
+        name in files. Raises Refusal if data, networks or domains are missing or do not fit.
+    """
     from study.study import Study  # here, because a dry run reads no data and need not wait for it
 
     found = {}
@@ -89,8 +93,10 @@ def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
 
 
 def lock(folder: Path) -> TextIO:
-    """Be the only run in a results folder while this process, or the Snakemake that it started,
-    holds the result.
+    """Lock a results folder. The lock lasts until the returned file is closed here and in
+    Snakemake.
+
+    Raises Refusal if another run holds it.
     """
     file = (folder / ".lock").open("a+")
     for _ in range(PATIENCE):
@@ -131,7 +137,7 @@ def run_snakemake(
             env=variables,
             stdin=subprocess.PIPE,  # its end tells it and its jobs that this process is gone
             stderr=chatter if log else None,
-            # Ctrl-C comes here alone, and one place decides how all of it ends
+            # Only this process receives Ctrl-C; it stops Snakemake.
             start_new_session=True,
             pass_fds=[held.fileno()],
         )
@@ -155,7 +161,7 @@ def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
     folder = outputs[0].parents[2]
     if shutil.disk_usage(folder).free < 2**20:
         raise Refusal(
-            f"the disk that holds {folder} is full; with space, the same command goes on from here",
+            f"the disk that holds {folder} is full: free some space and repeat the command",
             FAILED,
         )
     told = []
@@ -196,15 +202,16 @@ def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Plac
         all_of_them = ",".join(map(str, range(torch.cuda.device_count())))
         gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or all_of_them).split(",")
     count = options.jobs or len(gpus) or min(2, os.cpu_count() or 1)
+    names = itertools.islice(itertools.cycle(gpus), count)  # one per slot
     variables = os.environ | {
         "CASCADETTA_RUNNER": "1",
-        "CASCADETTA_GPUS": ",".join((gpus * count)[:count]),
+        "CASCADETTA_GPUS": ",".join(names),
     }
     return Place(("--cores", str(count)), variables, f"{count} at a time")
 
 
 def _cluster(options: argparse.Namespace, caller: Path) -> Place:
-    """Return a cluster as the place. Its jobs learn nothing of the submitting machine's threads and
+    """Return the cluster to run on. Jobs do not inherit this machine's settings of threads and
     GPUs.
     """
     for folder in (ROOT / "profiles" / options.cluster, caller / options.cluster):
@@ -271,7 +278,7 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
 def _again(
     options: argparse.Namespace, jobs: Mapping[str, Job], folder: Path, runs: Path
 ) -> list[str]:
-    """Snakemake's options for the jobs that are to be executed again."""
+    """Return Snakemake's options for the jobs that are to be executed again."""
     late = outdated_reports(jobs, folder, runs)
     forced = [
         f"notebooks/{name}.ipynb"

@@ -4,7 +4,7 @@ watched.py MODULE ARGUMENTS     as `python -m MODULE ARGUMENTS`
 
 The starter holds the other end of the standard input and never writes to it. Snakemake does not
 look after its starter: it would go on to submit jobs after run.py was killed. An interrupted
-Snakemake cancels a cluster's jobs, and lets its own end.
+Snakemake cancels the jobs of a cluster and waits for local ones.
 """
 
 import os

@@ -33,7 +33,9 @@ class CollapseAlarm(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Runs of other exhibits, too: `recurring`, `wild` and `streams`."""
+        """Return points on streams of which some belong to `recurring`, `wild` and `streams`,
+        too.
+        """
         methods = methods_without(settings, MANY_COPIES)
         size = settings.image.exhibits.gradual_test_size
         slow = reduced(settings, stream="gradual_correlated", test_size=size)
@@ -78,7 +80,7 @@ def judge(row: Mapping[Any, Any], frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _last_error(run: Any) -> float:
-    """E on the last fifth of a run's domains, in percent."""
+    """Return E on the last fifth of a run's domains, in percent."""
     errors = online_errors(run.batches)
     return float(100 * errors.iloc[-max(1, len(errors) // 5) :].mean())
 
@@ -101,7 +103,7 @@ def _table(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figure(heard: pd.DataFrame) -> Part:
-    """The level along the first of the streams, and where it rings."""
+    """Draw the level along the first of the streams, and where it rings."""
     first = heard[heard["stream"] == heard["stream"].iloc[0]]
     levels = []
     for row in first.to_dict("records"):

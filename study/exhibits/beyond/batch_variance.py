@@ -34,11 +34,13 @@ class BatchVariance(Exhibit):
     question = "Why do the statistics of one batch cost what they cost?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Ask for AdaBN and the source prior on the meta-learned network."""
+        """Return points of AdaBN and the source prior on the meta-learned network."""
         return source_prior_points("meta")
 
     def make(self, study: Study) -> list[Run]:
-        """Also measure the errors of a batch's variance, where each domain has two batches."""
+        """Make the runs, and measure the errors of a batch's variance if each domain has two
+        batches.
+        """
         made = super().make(study)
         run = made[0]
         if run.batches.groupby("step")["count"].sum().min() >= 2 * run.request.batch_size:
@@ -82,7 +84,7 @@ def gains(frame: pd.DataFrame) -> pd.Series:
 
 
 def _table(errors: pd.DataFrame, size: int) -> pd.DataFrame:
-    """A row per layer, in the order of the network."""
+    """Return a row per layer, in the order of the network."""
     rows = errors.groupby("layer", sort=False).mean(numeric_only=True)
     known = 2 / rows["variance_error"] ** 2 / size
     columns = {

@@ -34,11 +34,13 @@ class Choice(OnSource):
     once = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Every contestant that adapts, on the source at each learning rate."""
+        """Return points of every contestant that adapts, on the source at each learning rate."""
         return [point for one in contestants(settings) for point in candidates(settings, one)]
 
     def make(self, study: Study) -> list[Run]:
-        """Also keep the rates, which the exhibits `comparison` and `field` ask for."""
+        """Make the runs, and keep the rates, which the exhibits `comparison` and `field` ask
+        for.
+        """
         made = super().make(study)
         if made:
             keep_choice(Runs(study))

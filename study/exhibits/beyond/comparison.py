@@ -43,7 +43,7 @@ class Comparison(OnSource):
     question = f"Does {PLUS} err less than its rivals, and less than Tent on the same network?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Every contestant on the test domains at the rate chosen for it.
+        """Return a point per contestant on the test domains, at the rate chosen for it.
 
         Those that adapt and have no rate yet are left out. Cascade+ also runs at other batch sizes
         and, with AdaBN on its network, on the gradual stream.

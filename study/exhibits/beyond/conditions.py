@@ -60,9 +60,9 @@ class Conditions(OnSource):
     once = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Ask for the networks that are there, or else for the profile's.
+        """Return points on the networks that are there, or else on those that the profile trains.
 
-        The latter are trained for `trial_epochs` on `trial_train_size`.
+        The latter are trained for `trial_epochs` on `trial_train_size` images.
         """
         image = settings.image
         if "cascade" not in image.methods:
@@ -85,7 +85,9 @@ class Conditions(OnSource):
     def _of_candidates(
         self, settings: Settings, objectives: list[str], trial: dict[str, Any]
     ) -> list[Point]:
-        """Each pre-training not adapted, and adapted by its own loss at each rate."""
+        """Return points of each pre-training: not adapted, and adapted by its own loss at each
+        rate.
+        """
         points = []
         for objective in objectives:
             name = objective.replace("_", " ")
@@ -115,7 +117,7 @@ class Conditions(OnSource):
 
 
 def _errors(frame: pd.DataFrame) -> pd.DataFrame:
-    """E by pre-training, not adapted and adapted at each rate."""
+    """Return E by pre-training, not adapted and adapted at each rate."""
     rates = frame["online_learning_rate"].map("E, rate {:g}".format)
     adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
     errors = adapted.groupby(["label", "on"], sort=False)["E"].apply(spread)
@@ -123,7 +125,9 @@ def _errors(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_epoch(epochs: pd.DataFrame) -> Part | str:
-    """Curves of the paper's pre-training and its variations; of all where there are no such."""
+    """Draw curves of the paper's pre-training and its variations; of all pre-trainings if there are
+    no variations.
+    """
     if epochs["epoch"].nunique() < 2:
         return "No figure of one epoch."
     drawn = epochs

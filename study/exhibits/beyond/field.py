@@ -61,8 +61,9 @@ class Field(OnSource):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Without methods whose rate is not chosen yet. F, which costs as much again, is measured
-        on the instantaneous stream.
+        """Return points of the methods whose rate is chosen, on each stream and at each batch size.
+
+        F, which costs as much again, is measured on the instantaneous stream.
         """
         study = Study.without_device(settings)
         points = []
@@ -101,7 +102,9 @@ class Field(OnSource):
 
 
 def _variants(settings: Settings) -> dict[str, dict[str, Any]]:
-    """What differs from `reduced` on each stream and at each batch size; the first has no name."""
+    """Return what differs from `reduced` on each stream and at each batch size; the first has no
+    name.
+    """
     image = settings.image
     variants: dict[str, dict[str, Any]] = {
         "": {
@@ -140,7 +143,7 @@ def _costs(main: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sizes_note(frame: pd.DataFrame) -> str:
-    """How many images a domain has in each setting."""
+    """Say how many images a domain has in each setting."""
     sizes = {}
     for setting, run in zip(frame["setting"], frame["run"], strict=True):
         sizes[setting] = run.batches.groupby("step")["count"].sum().max()
@@ -171,8 +174,8 @@ def _beside_the_cascade(labels: Mapping[str, pd.DataFrame], errors: pd.Series) -
 
 
 def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
-    """Every method's error, the best on top, with the interval of its difference from the cascade,
-    and its work beside it.
+    """Draw every method's error, the best on top, with the interval of its difference from the
+    cascade, and its work.
     """
     means = costs[costs["apart"] == 0]
     if means.empty:

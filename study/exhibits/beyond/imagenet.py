@@ -30,7 +30,7 @@ class ImageNet(Exhibit):
         return dataset == DATASET
 
     def points(self, settings: Settings) -> list[Point]:
-        """Ask for each method at each batch size, and for one that learns at each rate."""
+        """Return points of each method at each batch size, and of one that learns at each rate."""
         image = settings.image
         names = [name.kind for name in settings.datasets("image")]
         if names != [DATASET]:

@@ -24,7 +24,7 @@ class LearningRate(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Ask for each method at each rate, and for AdaBN at one, since it has none.
+        """Return points of each method at each rate, and of AdaBN, which has none, at one.
 
         F costs as much again, so it is measured only at the first batch size, and not for CoTTA,
         whose steps cost as much as those of all others together.

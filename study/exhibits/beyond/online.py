@@ -68,14 +68,16 @@ class Online(Exhibit):
         ]
 
     def _on_targets(self, settings: Settings) -> list[Point]:
-        """Every adapting method at each step but the main study's own."""
+        """Return points of every adapting method at each step except the main study's own."""
         own = settings.section(self.modality).online.model_dump()
         steps = [step for step in self._steps(settings) if not step.items() <= own.items()]
         changes = [{**step, "forward_transfer": False} for step in steps]
         return points_for(self._adapting(settings), changes)
 
     def _on_source(self, settings: Settings) -> list[Point]:
-        """Every adapting method at each step on the held-out part of the source."""
+        """Return points of every adapting method at each step on the held-out part of the
+        source.
+        """
         held_out = {
             "stream": VOCABULARIES[self.modality].others,
             "forward_transfer": False,
@@ -102,7 +104,7 @@ def chosen(source: pd.DataFrame, order: list[str]) -> pd.Series:
 
 
 def _step(run: Run) -> str:
-    """The optimiser and the rate of a run in words."""
+    """Write the optimiser and the rate of a run."""
     return f"{run.request.online_optimizer or 'own'}, {run.request.online_learning_rate:g}"
 
 

@@ -63,7 +63,8 @@ class Orders(Exhibit):
     question = "Does a network give the paper's rows, whatever the order of the stream?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """These methods at each order of the profile, those that learn at other rates, too.
+        """Return points of COMPARED in each order of the profile, those that learn at other rates,
+        too.
 
         With AdaBN comes the source prior, with the cascade its weights without θ_a.
         """
@@ -167,7 +168,9 @@ def gains(rows: pd.DataFrame, base: pd.DataFrame | None) -> tuple[float, float, 
 
 
 def _distance(rows: pd.DataFrame, paper: pd.DataFrame, label: str) -> Rounded | str:
-    """The mean distance by domain from the paper's row of this label; a dash where it has none."""
+    """Return the mean distance by domain from the paper's row of this label; a dash if it has
+    none.
+    """
     if label not in paper.index:
         return "–"
     errors = by_domain(rows)

@@ -60,7 +60,7 @@ def of_rounds(row: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _table(ends: pd.DataFrame) -> pd.DataFrame:
-    """E in the first, the worst and the last round, and whether the last is below ERM's."""
+    """Return E in the first, the worst and the last round, and whether the last is below ERM's."""
     labels = by_label(ends)
     rows: dict[str, dict[str, object]] = {}
     for label, each in labels.items():

@@ -34,8 +34,8 @@ class Released(Exhibit):
 
 
 def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """A panel per method that the paper has: our error, the mean over networks, and the paper's
-    row, by domain.
+    """Draw a panel per method that the paper has: our error by domain, the mean over networks, and
+    the paper's row.
     """
     shown = {label: each for label, each in by_label(frame).items() if label in paper.index}
     if not shown:

@@ -46,7 +46,7 @@ class SourceStatistics(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Ask for AdaBN, the blends and ERM on each network: the points of its curve.
+        """Return points of AdaBN, the blends and ERM on each network: the points of its curve.
 
         Tent and the cascade come beside them, on a batch's statistics and on a blend.
         """
@@ -95,15 +95,17 @@ class SourceStatistics(Exhibit):
 
 
 def _blend(method: str, objective: str, count: int, network: str, name: str) -> Point:
-    """A method whose BatchNorm blends the source's statistics, which count as `count` examples."""
+    """Return a point of a method whose BatchNorm blends in the source's statistics with the weight
+    of `count` examples.
+    """
     changes = {"statistics_memory": count, "forward_transfer": False}
     return Point(method, objective, changes, network, called=name)
 
 
 def _pairs(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
-    """Each blend against AdaBN and the methods that learn, on the same network.
+    """Return pairs of each blend with AdaBN and with the methods that learn, on the same network.
 
-    A method that learns on a blend is held against its own blend alone.
+    A method that learns on a blend is paired with its own blend alone.
     """
     pairs = {}
     for _, network in frame.groupby("objective", sort=False):

@@ -36,7 +36,7 @@ class StepSize(Exhibit):
     question = "Is θ_a more than a smaller step?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Also the cascade's weights without θ_a, where the profile has the cascade."""
+        """Return points along the long stream; with the cascade, its weights without θ_a, too."""
         methods = list(settings.image.methods)
         if "cascade" in methods:
             methods.append("cascade_same_weights")
@@ -101,7 +101,7 @@ def gains(rows: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gain(values: pd.Series) -> Rounded:
-    """A gain with its interval, as text."""
+    """Write a gain with its interval."""
     if values.empty:
         return rounded(math.nan)
     estimate = over_seeds(values)

@@ -29,7 +29,9 @@ class Streams(Exhibit):
     question = "What is left of a gain where a batch holds all domains, or few labels?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """The first and the last are runs of the exhibits `severity` and `gradual`, too."""
+        """Return points on four streams. The first and the last are runs of `severity` and
+        `gradual`, too.
+        """
         methods = settings.image.methods
         harder = [reduced(settings, stream=name) for name in ("mixed", "correlated")]
         return [

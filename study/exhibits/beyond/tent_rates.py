@@ -34,7 +34,7 @@ class TentRates(Exhibit):
     question = "Which of Tent's steps, if any, gives the paper's row?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Ask for Tent at each rate, and for AdaBN at the profile's, since it has none."""
+        """Return points of Tent at each rate, and of AdaBN, which has none, at the profile's."""
         names = [name for name in ("adabn", *TENTS) if name in settings.image.methods]
         return long_at_rates(settings, names)
 

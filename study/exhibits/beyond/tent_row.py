@@ -36,7 +36,9 @@ class TentRow(Exhibit):
     question = "Which way of minimising entropy gives the paper's row of Tent?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Ask for each candidate that the profile has, and for θ_a's where it has the cascade."""
+        """Return points of each candidate that the profile has; with the cascade, of its weights
+        without θ_a.
+        """
         methods = [name for name in settings.image.methods if name in CANDIDATES]
         if "cascade" in settings.image.methods and "cascade_same_weights" not in methods:
             methods.append("cascade_same_weights")
@@ -114,12 +116,12 @@ def distances(
 
 
 def _apart(first: pd.Series, second: pd.Series) -> float:
-    """The mean distance of two rows with the same domains."""
+    """Return the mean distance of two rows with the same domains."""
     return float(np.mean(np.abs(first.to_numpy(float) - second.to_numpy(float))))
 
 
 def _nearest_in_bold(table: pd.DataFrame) -> pd.DataFrame:
-    """Distances as text, the least of each baseline in bold."""
+    """Write distances as text, the least of each baseline in bold."""
     shown = table.copy()
     for name in (AS_THEY_ARE, LESS_PAPERS, LESS_AUTHORS):
         least = table[name].min()

@@ -39,8 +39,10 @@ class Updates(Exhibit):
     question = "Does a method drift as the updates go on?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Also the cascade without θ_a, if ours was trained so, and with the optimiser that makes
-        Tent drift.
+        """Return points along the long stream.
+
+        With the cascade come its weights without θ_a, on networks of ours the cascade trained
+        without θ_a, and the cascade with Adam, the optimiser that makes Tent drift.
         """
         methods = methods_without(settings, LEFT_OUT)
         changes = {"test_size": settings.image.exhibits.long_test_size, "forward_transfer": False}
@@ -89,7 +91,7 @@ def answer(shown: Shown) -> list[str]:
 
 
 def _beside_rows(table: pd.DataFrame) -> list[str]:
-    """Each method's error and the paper's."""
+    """Say each method's error and the paper's."""
     place = {"yes": ", inside", "no": ", outside", "–": ""}
     told = []
     for label, row in table[table["the paper's E"] != "–"].iterrows():
@@ -105,7 +107,7 @@ def _beside_rows(table: pd.DataFrame) -> list[str]:
 
 
 def _gains(numbers: pd.DataFrame) -> list[str]:
-    """What each method gains on AdaBN."""
+    """Say what each method gains on AdaBN."""
     labels = by_label(numbers)
     if ADABN not in labels:
         return []
@@ -120,7 +122,7 @@ def _gains(numbers: pd.DataFrame) -> list[str]:
 
 
 def _in_short(table: pd.DataFrame, numbers: pd.DataFrame) -> list[str]:
-    """Which of the paper's rows the network gives, by E."""
+    """Say which of the paper's rows the network gives, by E."""
     is_own = ~numbers["method"].isin(list(PAPER_ROWS)) & (numbers["variant"] == "")
     own = table.loc[table.index.isin(numbers[is_own]["label"]), INSIDE]
     given = ", ".join(own.index[own == "yes"])
@@ -141,7 +143,7 @@ def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | s
     """
     labels = by_label(frame)
     if ADABN not in labels:
-        return "No figure without AdaBN, which the others are held against."
+        return "No figure without AdaBN, with which the others are compared."
     base = by_domain(labels[ADABN])
     figure, axes = plt.subplots(figsize=(WIDTH, 4.2))
     for label, each in labels.items():

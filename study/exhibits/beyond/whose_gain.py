@@ -26,7 +26,7 @@ ON_BOTH = ("erm", "adabn", "tent", "tent_adam", "cotta")
 
 
 def point(method: str, objective: str) -> Point:
-    """A method on a network. Without F, since the table has E alone."""
+    """Return a point of a method on a network. Without F, since the table has E alone."""
     return Point(method, objective, {"forward_transfer": False}, variant=NETWORKS[objective])
 
 
@@ -87,7 +87,7 @@ class WhoseGain(Exhibit):
         ]
 
     def _longest(self, frame: pd.DataFrame, runs: Runs) -> pd.DataFrame:
-        """The same points on the long stream of the exhibit `updates`, where it was run, because
+        """Return the same points on the long stream of the exhibit `updates` if it was run, because
         drift takes updates; else `frame`.
         """
         size = {"test_size": runs.settings.image.exhibits.long_test_size}

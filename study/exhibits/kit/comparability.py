@@ -34,7 +34,9 @@ def beside_the_paper(run: Run) -> bool:
 
 
 def warning(runs: Sequence[Run]) -> str:
-    """How far the levels of these runs compare with the paper's; empty on the paper's own data."""
+    """Say how far the levels of these runs compare with the paper's; empty on the paper's own
+    data.
+    """
     if any(map(stand_in, runs)):
         return "**Not the paper's data: these numbers do not compare with the paper's.**"
     if all(run.provenance.official_data for run in runs):

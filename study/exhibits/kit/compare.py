@@ -1,4 +1,6 @@
-"""What a table may compare: the seeds, data and code that its rows share."""
+"""What a table may compare: runs on the seeds that most of its rows have, on one state of data and
+code.
+"""
 
 import math
 from collections import Counter
@@ -12,8 +14,8 @@ from study.exhibits.kit.numbers import ALONE, Rounded, spread
 
 DAGGER = "†"
 APART = (
-    f"{DAGGER}: not on the seeds, orders or code that the other rows share. Compare it with none "
-    "of them; the differences below are paired on what both have."
+    f"{DAGGER}: other seeds or orders, or an earlier code, than most rows. Compare it with none of "
+    "them; the differences below are paired on what both have."
 )
 
 
@@ -32,7 +34,7 @@ def comparable(
 ) -> pd.DataFrame:
     """Return the runs that a table compares, with the column `apart`.
 
-    A row that has all shared seeds keeps only these, so that all such rows are means over the same
+    A row that has all of `shared_seeds` keeps only these, so all such rows are means over the same
     seeds. A row that lacks one is apart and keeps its own seeds. A row of an earlier code is apart
     too, where others have today's. The data are the same (see `Runs`).
 
@@ -56,8 +58,8 @@ def comparable(
 def by_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Return runs in several orders of domains and examples as replicates of one another.
 
-    The column seed then numbers the pairs of seed and order. If the runs of each objective are on
-    one network, each order counts as a network, so that spreads are over orders.
+    The column seed numbers the pairs of seed and order. If the runs of each objective are on one
+    network, each order is named as a network of its own, so that spreads are over orders.
     """
     orders = pd.Series([run.request.order_seed for run in frame["run"]], frame.index, dtype=object)
     if orders.nunique(dropna=False) < 2:
@@ -72,10 +74,10 @@ def by_order(frame: pd.DataFrame) -> pd.DataFrame:
 def cell(
     rows: pd.DataFrame, column: str, half: float = math.nan, most: int = 2, alone: int = ALONE
 ) -> Rounded:
-    """`mean ± standard deviation` over networks, with † where the value is not to be compared.
+    """Write `mean ± standard deviation` over networks, with † if the value is not to be compared.
 
-    rows: runs of `comparable`. A value that some of the runs lack is not comparable either. half,
-    most, alone: which decimals are shown, see `spread`.
+    rows: runs of `comparable`. A value that some of the runs lack is not comparable either.
+    half, most, alone: which decimals are shown; see `spread`.
     """
     values = per_network(rows, column).dropna()
     incomplete = rows[column].isna().any() or rows["apart"].any()
@@ -84,7 +86,7 @@ def cell(
 
 
 def count(rows: pd.DataFrame) -> int:
-    """How many networks are behind these runs: one, however many seeds ran on it."""
+    """Count the networks behind these runs. One network is one, however many seeds ran on it."""
     return int(rows["network"].nunique())
 
 

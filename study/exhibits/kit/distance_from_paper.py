@@ -24,12 +24,12 @@ BESIDE_ITS_ROW = (
     "Distances in points. Tent (Adam) stands beside Tent's row; the cascade with Adam, with θ_m "
     "fixed and without θ_a at test time beside the cascade's."
 )
-INSIDE = "the paper's E in it"
+INSIDE = "paper's E inside"
 
 
 def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
-    """A row per label: our metrics, the interval of E over the images, and how far we are from the
-    paper's row.
+    """Return a row per label: our metrics, the interval of E over the images, and the distance from
+    the paper's row.
     """
     rows = {}
     own = {}

@@ -1,5 +1,5 @@
-"""What an exhibit is: the runs that it asks for, and what it makes of them: figures, tables and
-sentences, shown in a notebook and saved as files.
+"""Base class of exhibits. An exhibit names its runs, and makes figures, tables and sentences of
+them, which are shown in a notebook and saved as files.
 """
 
 import warnings
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.progress import progress
 from cascadetta_lib.registry import Registry
-from study.exhibits.kit import rendering, told_of_runs
+from study.exhibits.kit import captions, rendering
 from study.exhibits.kit.comparability import BANNER, stand_in
 from study.exhibits.kit.compare import APART, has_dagger
 from study.exhibits.kit.growing import table_that_grows
@@ -49,7 +49,7 @@ points.
 class Part:
     """A figure or table.
 
-    name: the one that its files have.
+    name: the stem of its files, after the dataset.
     note: what must be known to read it.
     runs: those behind it, if not all of the exhibit's.
     """
@@ -74,6 +74,7 @@ class Exhibit(ABC):
     place: a number by which the page is sorted: below 120 for the paper's exhibits, from 120 for
         those beyond it. Equal ones are allowed.
     label: the paper's, or `beyond: …`.
+    title: its heading.
     question: the question that it answers.
     elsewhere: which of CIFAR-100 and Tiny-ImageNet it is made on too. The paper has little more
         than the main table for them.
@@ -256,7 +257,7 @@ class Shown:
         if isinstance(part.content, pd.DataFrame) and has_dagger(part.content):
             notes.append(APART)
         if self.runs:
-            notes.append(f"{told_of_runs.seeds_of(part.runs or self.runs)}.")
+            notes.append(f"{captions.seeds_of(part.runs or self.runs)}.")
         return " ".join(" ".join(notes).split())
 
     @property
@@ -269,10 +270,10 @@ class Shown:
     @property
     def provenance(self) -> str:
         """What made the runs, in one paragraph; empty without runs."""
-        return told_of_runs.provenance(self.runs) if self.runs else ""
+        return captions.what_made(self.runs) if self.runs else ""
 
     def _repr_html_(self) -> str:
-        """The whole exhibit, as HTML that needs no other file."""
+        """Return the whole exhibit as HTML that needs no other file."""
         pieces = [f'<h3 id="{self.anchor}">{to_html(self.heading)}</h3>']
         if self.banner:
             pieces.append(banner_html(self.banner))

@@ -15,7 +15,7 @@ MakeTable = Callable[[], pd.DataFrame | None]
 
 @contextmanager
 def table_that_grows() -> Iterator[Callable[[MakeTable], None]]:
-    """Give a function that makes a table and shows it in place of the one that it showed before.
+    """Yield a function that displays a table, in place of the one that it displayed before.
 
     At the end the table is taken away, because the exhibit itself follows. Nothing is made where
     nobody watches: outside of a notebook, and where run_all.sh executes it.

@@ -18,8 +18,8 @@ HEADS = "z: output of the classifier θ_m; a: of θ_a."
 
 
 def tidy_batches(run: Run) -> pd.DataFrame:
-    """The batches of a run with label, method, variant, objective and seed, and the error of each
-    in percent.
+    """Return the batches of a run with label, method, variant, objective, seed, and the error in
+    percent.
     """
     return run.batches.assign(
         label=METHODS[run.method].label,
@@ -36,8 +36,8 @@ MOST_LINES = 30
 
 
 def entropy_figure(runs: Sequence[Run]) -> Figure:
-    """Along the stream, the entropies of z and of a and how often their argmax agrees, of methods
-    that have θ_a.
+    """Draw the entropies of z and of a along the stream, and how often their argmax agrees, for
+    methods that have θ_a.
     """
     batches = pd.concat([tidy_batches(run) for run in runs]).dropna(subset="agreement")
     keys = ["label", "method", "variant", "objective", "seed", "step"]

@@ -43,7 +43,7 @@ OWNERS |= dict.fromkeys(METHODS["cascade_plus"].objective_elsewhere.values(), "c
 
 
 def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
-    """Curves, and the table of kept epochs, which says whether θ_a has collapsed."""
+    """Return the curves, and the table of kept epochs, which says whether θ_a has collapsed."""
     if histories.empty:
         return ["The trainings of these networks are not on record."]
     histories = histories.drop_duplicates(["objective", "seed", "epoch"])
@@ -92,7 +92,9 @@ def _without_auxiliary(histories: pd.DataFrame) -> str:
 
 
 def smoothed(histories: pd.DataFrame, column: str, hue: str) -> pd.DataFrame:
-    """Return curves as means over SMOOTHED epochs up to each, where there are MANY epochs."""
+    """Smooth each curve by a trailing mean over SMOOTHED epochs, if there are MANY epochs or
+    more.
+    """
     rows = histories.dropna(subset=column)
     if rows["epoch"].nunique() < MANY:
         return rows
@@ -103,7 +105,7 @@ def smoothed(histories: pd.DataFrame, column: str, hue: str) -> pd.DataFrame:
 
 
 def _curves_by_objective(histories: pd.DataFrame) -> Figure:
-    """The curves of each pre-training in the colour of the method that it is for; dashed where it
+    """Draw the curves of each pre-training in the colour of the method that it is for, dashed if it
     is for none.
     """
     names: dict[str, str] = {}
@@ -129,7 +131,7 @@ def curves(
     palette: Any = None,
     dashes: Any = True,
 ) -> Figure:
-    """A panel for each of these columns of the history, by epoch.
+    """Draw a panel for each of these columns of the history, by epoch.
 
     Each value of the column `hue` is a line of the same colour in all panels, also where others are
     missing.
@@ -163,7 +165,7 @@ def state_of_auxiliary(kept: pd.Series) -> str:
         return "–"
     if kept["entropy_of_mean_auxiliary"] < COLLAPSE_SHARE * np.log(classes):
         return "**collapsed**"
-    # An agreement nearer to chance than to 1: then a sure a says little about the class.
+    # Agreement nearer to chance than to 1: a confident θ_a then says little about the class.
     if agreement < (1 + 1 / classes) / 2:
         return "**does not agree with z**"
     return "held"

@@ -13,9 +13,9 @@ from study.exhibits.kit.numbers import FULL, Rounded, interval, number, rounded
 from study.store import Run
 
 CONFIDENCE = 0.95
-"""Of every interval."""
+"""Level of every interval."""
 RESAMPLES = 2000
-"""Of every bootstrap."""
+"""Draws of every bootstrap."""
 LEAST_BATCHES = 10
 """With fewer batches of a domain there is no bootstrap interval."""
 
@@ -54,7 +54,9 @@ class Estimate:
         return (self.high - self.low) / 2
 
     def value(self, sign: bool = True) -> Rounded:
-        """The mean with the decimals that its interval has. sign: write a plus sign, too."""
+        """Write the mean with the decimals that its interval supports. sign: write a plus sign,
+        too.
+        """
         return rounded(self.mean, self.half, sign=sign)
 
     @property
@@ -66,7 +68,7 @@ class Estimate:
 
 
 def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
-    """The mean of one value per network, with Student's interval.
+    """Return the mean of one value per network, with Student's interval.
 
     One value has no interval. Nor have several equal ones: on a small test set they are equal by
     chance, so their spread is not known. The networks of a study share their training examples and
@@ -82,7 +84,7 @@ def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
 
 
 def per_network(rows: pd.DataFrame, column: str) -> pd.Series:
-    """One value per network: the mean over the seeds at which the same network ran.
+    """Return one value per network: the mean over the seeds at which the same network ran.
 
     rows: a table of `Runs.frame`.
     """
@@ -105,7 +107,7 @@ def paired(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
 
 
 def images_at(run: Run, positions: pd.Series) -> pd.Series:
-    """Return which images come at these positions of a domain.
+    """Return which images, in stored order, come at these positions of a domain.
 
     A long stream repeats its images. There an image's number is the position at which it came
     first.
@@ -121,14 +123,14 @@ def repeats_images(run: Run) -> bool:
 
 
 def percentiles(draws: np.ndarray) -> tuple[float, float]:
-    """The interval that bootstrap draws give."""
+    """Return the interval of bootstrap draws."""
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 
 def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
-    """E of `other` less E of `base` on the same networks and batches, with an interval over the
-    test batches.
+    """Return E of `other` less E of `base` on the same networks and batches, with an interval over
+    the test batches.
 
     This is a paired block bootstrap. Blocks of ∛n consecutive batches (n: a domain's batches) are
     drawn with replacement, not single batches, because what a method learned from one batch shows
@@ -136,8 +138,9 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     same blocks are drawn in each. Errors are first averaged over the common seeds, which share the
     test examples. The interval is conditional on these networks: it says nothing of others.
 
-    The result is None without a common seed. The limits are NaN where a domain has fewer than
-    LEAST_BATCHES batches, and on mixed and correlated streams.
+    The result is None without a common seed. The limits are NaN if a domain has fewer than
+    LEAST_BATCHES batches, on mixed and correlated streams, and if the versions of an image are
+    scattered over the batches by an order of their own.
     """
     both = base.merge(other, on="seed", suffixes=("_base", "_other"))
     if both.empty:
@@ -178,7 +181,7 @@ def _several_orders(frame: pd.DataFrame) -> bool:
 
 
 def _blocks(count: int, seed: int) -> np.ndarray:
-    """Draws (RESAMPLES, count) of the batches 0 … count − 1, in blocks of consecutive ones."""
+    """Draw (RESAMPLES, count) of the batches 0 … count − 1, in blocks of consecutive ones."""
     length = max(1, round(count ** (1 / 3)))
     generator = np.random.default_rng(seed)
     starts = generator.integers(count, size=(RESAMPLES, math.ceil(count / length), 1))
@@ -187,7 +190,7 @@ def _blocks(count: int, seed: int) -> np.ndarray:
 
 
 def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
-    """The 95 % interval of E in percent over the images of the stream.
+    """Return the 95 % interval of E, in percent, over the images of the stream.
 
     Batches that hold the same images are drawn together, in whatever domain, version or seed. The
     limits are NaN if there are fewer than LEAST_BATCHES batches, or if batches overlap in part, as

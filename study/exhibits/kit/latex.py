@@ -37,20 +37,20 @@ BOLD = re.compile(r"\*\*(.+?)\*\*")
 
 
 def to_latex(text: object) -> str:
-    """A text as LaTeX: escaped, `**…**` in bold, θ_a as mathematics."""
+    """Write a text as LaTeX: escaped, `**…**` in bold, θ_a as mathematics."""
     escaped = LETTER.sub(_escaped, str(text))
     return BOLD.sub(r"\\textbf{\1}", escaped)
 
 
 def _escaped(letter: re.Match[str]) -> str:
-    """A letter as LaTeX; θ together with its index."""
+    """Write a letter as LaTeX; θ together with its index."""
     if letter["index"]:
         return rf"$\theta_{letter['index']}$"
     return ESCAPED.get(letter[0], letter[0])
 
 
 def latex_table(table: pd.DataFrame, caption: str, label: str) -> str:
-    """A table of text, its index as columns, for `\\usepackage{booktabs}`."""
+    """Write a table of text as LaTeX for the package booktabs, its index as columns."""
     flat = table.reset_index()
     left = table.index.nlevels
     columns = "l" * left + "r" * (flat.shape[1] - left)

@@ -44,7 +44,7 @@ class MainTable(Exhibit):
         return main_points(settings, self.modality)
 
     def so_far(self, study: Study, made: Sequence[Run]) -> pd.DataFrame:
-        """E, A and F, a row for each method that has run."""
+        """Return E, A and F, a row for each method that has run."""
         frame = Runs.of(study, made).frame(self.points(study.settings))
         return metrics_table(frame, paper_main(frame["run"].iloc[0]))
 
@@ -62,8 +62,8 @@ class MainTable(Exhibit):
 
 
 def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
-    """The entropies of AdaBN and of the cascades along the stream, or of the methods with θ_a that
-    there are, where these are not among them.
+    """Draw the entropies of AdaBN and of the cascades along the stream; if none of these has θ_a,
+    those of the methods that have.
     """
     with_a = frame[[run.batches["agreement"].notna().any() for run in frame["run"]]]
     if with_a.empty:
@@ -71,15 +71,15 @@ def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
     if with_a["method"].isin(OF_ENTROPIES).any():
         with_a = with_a[with_a["method"].isin(OF_ENTROPIES)]
     note = (
-        f"{HEADS} Of {each_once(with_a['label'])}, each on its own network. Where a is sure but "
-        f"agrees with z no more than by chance, it is of no use. {reading(with_a, ENTROPIES)}"
+        f"{HEADS} Of {each_once(with_a['label'])}, each on its own network. A confident θ_a "
+        f"that agrees with z no more than by chance is of no use. {reading(with_a, ENTROPIES)}"
     )
     runs = list(with_a["run"])
     return Part(name, entropy_figure(runs), note, runs)
 
 
 def _draw_alarms(axes: Axes, rows: Sequence[pd.DataFrame]) -> bool:
-    """Put a × on each cell (a row's runs in a domain) in which the alarm rings in any run; return
+    """Put a × on each cell (a row's runs in a domain) in which the alarm rings in any run. Return
     whether there is one.
     """
     rang = False
@@ -91,8 +91,8 @@ def _draw_alarms(axes: Axes, rows: Sequence[pd.DataFrame]) -> bool:
 
 
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
-    """A heat map: the online error of each adapting method less AdaBN's, per domain, as a mean over
-    the seeds that both have.
+    """Draw a heat map: the online error of each adapting method less AdaBN's, per domain, as a mean
+    over the seeds that both have.
     """
     domains = [domain.name for domain in frame["run"].iloc[0].request.stream]
     labels = by_label(frame)
@@ -132,7 +132,9 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
 
 
 def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFrame:
-    """The online error of each method that adapts less that of `base`, by label and domain."""
+    """Return the online error of each method that adapts less that of `base`, by label and
+    domain.
+    """
     added = {}
     for label, rows in labels.items():
         less = errors_less(rows, base)

@@ -16,7 +16,7 @@ ALONE = 1
 class Rounded:
     """A cell of a table: `text` is shown, `full` is the same with all decimals, for CSV files.
 
-    It equals its text.
+    Compares equal to its text.
     """
 
     text: str
@@ -46,12 +46,11 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
 
 
 def places(half: float, most: int = 2) -> int:
-    """Return how many decimals to print of a mean whose uncertainty is `half`: so many that `half`
-    itself would show one digit, or two where its first digits are below 3.55 (the Particle Data
-    Group's rule).
+    """Return the decimals to print of a mean with uncertainty `half`: `half` keeps two digits if
+    they are below 3.55, else one (the Particle Data Group's rule).
 
     half: half the width of an interval, or a standard deviation: 4.85 gives no decimal, 3.4 gives
-    one and 0.34 two. NaN or 0, which says nothing, gives `most`.
+    one and 0.34 two. NaN and 0 say nothing and give `most`.
     """
     if math.isnan(half) or half == 0:
         return most
@@ -81,11 +80,11 @@ def spread(
 ) -> Rounded:
     """Write `mean ± standard deviation` of the values, as 22.8 ± 0.4; a single value alone.
 
-    No value is a dash. The decimals are those that the deviation supports, or `half` where that is
-    larger; see `places`.
+    Without a value it is a dash. The decimals are those that the deviation supports, or `half` if
+    that is larger; see `places`.
 
-    half: another uncertainty of the mean, such as half of an interval over images. most: at most so
-    many decimals. alone: so many where no uncertainty is known. mark: what stands behind them.
+    half: another uncertainty of the mean, such as half of an interval over images. most: the
+    largest number of decimals. alone: decimals if no uncertainty is known. mark: appended.
     """
     several = values.count() > 1
     known = [each for each in (values.std(), half) if not math.isnan(each)]

@@ -10,9 +10,9 @@ from study.store import Run
 
 
 def trained(column: str) -> Callable[[Runs, Run], float]:
-    """A column of the history of the network that a run started from, in the epoch kept.
+    """Return a function that reads a column of the history of a run's network, in the epoch kept.
 
-    The value is NaN without a history.
+    Its value is NaN without a history.
     """
 
     def value(runs: Runs, run: Run) -> float:
@@ -25,15 +25,15 @@ def trained(column: str) -> Callable[[Runs, Run], float]:
 
 
 def card_of(run: Run) -> dict[str, Any]:
-    """The card of the network that a run started from; empty where it was trained here."""
+    """Return the card of the network that a run started from; empty if it was trained here."""
     return dict(run.provenance.card)
 
 
 def not_held_out(run: Run) -> str:
     """Say why the network of a run may have learned from the held-out source examples.
 
-    That is so where it was trained elsewhere, on other data or on another part of them. The answer
-    is empty where the held-out examples were not used in its training.
+    It may if it was trained elsewhere, on other data or on another part of them. The answer is
+    empty if the held-out examples were not used in its training.
     """
     asked = run.request.checkpoint
     if asked.weights == "train":

@@ -7,7 +7,7 @@ NETWORKS = {"erm": "plainly trained", "meta": "meta-learned"}
 
 
 def networks_of(settings: Settings) -> list[str]:
-    """The pre-trainings to compare.
+    """Return the pre-trainings to compare.
 
     A published file holds one network, whatever pre-training is asked for, so it is listed once.
     """

@@ -28,7 +28,7 @@ OUR_NAMES = {
 
 @cache
 def paper_results() -> pd.DataFrame:
-    """Return all of PAPER_RESULTS, with our names; the column row joins method and variant."""
+    """Return all of PAPER_RESULTS, with our names; the column `row` joins method and variant."""
     values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
     values = values.replace(OUR_NAMES)
     values["row"] = values["method"] + ", " + values["variant"]
@@ -38,9 +38,10 @@ def paper_results() -> pd.DataFrame:
 def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
     """Return the numbers of one of the paper's tables, on the dataset that a run compares with.
 
-    They are those at the run's batch size, or at any where `over` is batch_size. Methods, metrics,
-    domains and variants have our names. The column row joins method and variant. The table is empty
-    where the paper has no such numbers, and where they may not stand beside the run's (see
+    They are those at the run's batch size, and those for which the paper states no batch size. With
+    `over` "batch_size" they are those at every batch size. Methods, metrics, domains and variants
+    have our names. The column `row` joins method and variant. The table is empty if the paper has
+    no such numbers, and if they may not stand beside the run's (see
     `comparability.beside_the_paper`).
     """
     values = paper_results()

@@ -15,7 +15,7 @@ WITHOUT_META = {
     "meta": "meta",
 }
 PRIORS = (8, 16, 32, 64, 128)
-"""For the source prior: as how many examples the source's statistics count."""
+"""Weights of the source's statistics in the source prior, in examples."""
 MANY_COPIES = ("cotta", "memo")
 """Methods whose many copies of each image take too long on a stream of many rounds."""
 TRAININGS = {
@@ -119,7 +119,7 @@ def methods_without(settings: Settings, names: Sequence[str]) -> list[str]:
 
 
 def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
-    """Return these methods at every severity."""
+    """Return points of these methods at every severity."""
     points = []
     for level in range(1, 6):
         points += points_with_transfer(settings, methods, reduced(settings, severity=level))
@@ -127,7 +127,7 @@ def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
 
 
 def gradual_points(settings: Settings) -> list[Point]:
-    """Return the profile's methods on the stream of 135 gradually changing domains."""
+    """Return points of the profile's methods on the stream of 135 gradually changing domains."""
     size = settings.image.exhibits.gradual_test_size
     changes = reduced(settings, stream="gradual", test_size=size)
     return points_with_transfer(settings, settings.image.methods, changes)
@@ -142,7 +142,7 @@ def of_sizes(settings: Settings, sizes: Sequence[int], **changes: Any) -> list[d
 
 
 def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Point]:
-    """Return a method with these changes at each learning rate of the profile.
+    """Return points of a method with these changes, one per learning rate of the profile.
 
     A method that does not learn comes once, at the profile's own rate.
     """
@@ -153,7 +153,7 @@ def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Poi
 
 
 def long_at_rates(settings: Settings, names: Sequence[str], **changes: Any) -> list[Point]:
-    """Return methods along the long stream at each learning rate of the profile, without F.
+    """Return points of methods on the long stream, one per learning rate of the profile, without F.
 
     changes: what differs besides.
     """
@@ -162,7 +162,9 @@ def long_at_rates(settings: Settings, names: Sequence[str], **changes: Any) -> l
 
 
 def long_in_each_order(settings: Settings, names: Sequence[str]) -> list[Point]:
-    """Return `long_at_rates` in each order of domains and examples that the profile names."""
+    """Return the points of `long_at_rates` in each order of domains and examples that the profile
+    names.
+    """
     orders = settings.image.exhibits.long_order_seeds
     if orders == (None,):  # in the profile's own order
         return long_at_rates(settings, names)
@@ -170,7 +172,7 @@ def long_in_each_order(settings: Settings, names: Sequence[str]) -> list[Point]:
 
 
 def meta_learning_points(settings: Settings) -> list[Point]:
-    """Return methods on networks with and without meta-learning, at each batch size."""
+    """Return points of methods on networks with and without meta-learning, at each batch size."""
     return [
         Point(method, objective, changes, variant)
         for method in settings.image.methods
@@ -180,7 +182,7 @@ def meta_learning_points(settings: Settings) -> list[Point]:
 
 
 def source_prior_points(objective: str, network: str = "") -> list[Point]:
-    """Return AdaBN and the source prior at each count of PRIORS, on one network.
+    """Return points of AdaBN and of the source prior with each of PRIORS, on one network.
 
     network: what tables call it; empty where there is one alone.
     """

@@ -37,13 +37,14 @@ CONTROL_NETWORK = "the control"
 
 
 def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
-    """The changes of a run on the four corruptions of held-out source images."""
+    """Return the changes of a run on the four corruptions of held-out source images."""
     size = settings.image.exhibits.choice_size
     return reduced(settings, stream=HELD_OUT_CORRUPTIONS, test_size=size, **changes)
 
 
 def contestants(settings: Settings) -> list[Point]:
-    """Return the profile's methods, and some again on Cascade+'s network and on the control's.
+    """Return points of the profile's methods, and of some again on Cascade+'s network and on the
+    control's.
 
     On both of these networks they have Cascade+'s memory and diversity.
     """
@@ -58,7 +59,9 @@ def contestants(settings: Settings) -> list[Point]:
 
 
 def candidates(settings: Settings, one: Point) -> list[Point]:
-    """Return a contestant on the source at each learning rate; none where it does not adapt."""
+    """Return points of a contestant on the source, one per learning rate; none if it does not
+    adapt.
+    """
     if not METHODS[one.method].adapts:
         return []
     return [
@@ -103,10 +106,11 @@ def keep_choice(runs: Runs) -> None:
 
 
 def chosen_rate(study: Study, one: Point) -> float | None:
-    """The learning rate that was chosen for a contestant; None where the choice is not made yet.
+    """Return the learning rate that was chosen for a contestant; None if the choice is not made
+    yet.
 
-    A method that does not adapt has the profile's. A profile with a single rate leaves nothing to
-    choose. So a network without source images can be measured.
+    Without adaptation it is the profile's rate. If the profile has one rate to choose from, it is
+    that rate, so networks without source images can be measured.
     """
     image = study.settings.image
     if not METHODS[one.method].adapts:
@@ -120,8 +124,9 @@ def chosen_rate(study: Study, one: Point) -> float | None:
 
 
 def _place(study: Study, one: Point) -> Path | None:
-    """The file of a contestant's choice. Its name is a hash of the requests of its runs. None where
-    it does not adapt or there is no such network.
+    """Return the file of a contestant's choice. Its name is a hash of the requests of its runs.
+
+    None if the contestant does not adapt or there is no such network.
     """
     keys = []
     at_first = study.at_seed(study.settings.seeds[0])
@@ -138,18 +143,20 @@ def _place(study: Study, one: Point) -> Path | None:
 
 
 def rates_table(frame: pd.DataFrame) -> pd.Series:
-    """The online learning rate by label, as text; a dash for a method that does not adapt."""
+    """Return the online learning rate by label, as text; a dash for a method that does not
+    adapt.
+    """
     first = frame.groupby("label").first()
     adapts = pd.Series([METHODS[name].adapts for name in first["method"]], first.index)
     return first["online_learning_rate"].map("{:g}".format).where(adapts, "–")
 
 
 class OnSource(Exhibit):
-    """An exhibit that needs the four corruptions, which are defined only for images of 32×32.
+    """Base of exhibits whose rates are chosen on four corruptions of held-out source images.
 
-    An exhibit with `once` runs on the four corruptions, so it needs held-out source images. It
-    compares the profile's own networks, each method at the rate chosen on the four corruptions;
-    `show` warns where a network may have learned from the held-out images.
+    These exist for images of 32×32 pixels only. With `once`, the exhibit itself runs on them. It
+    compares the profile's own networks; `show` warns if a network may have learned from the
+    held-out images.
     """
 
     of_several = True

@@ -14,30 +14,30 @@ from matplotlib.transforms import Bbox
 
 
 def slug(text: str) -> str:
-    """Letters, digits and underscores, the rest as single hyphens."""
+    """Return letters, digits and underscores as they are, all else as single hyphens."""
     return re.sub(r"\W+", "-", text).strip("-")
 
 
 def to_html(text: object) -> str:
-    """A sentence as HTML: escaped, `**…**` in bold, θ_a with its index below the line."""
+    """Write a sentence as HTML: escaped, `**…**` in bold, θ_a with its index below the line."""
     bold = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", html.escape(str(text)))
     return re.sub(r"θ_(\w)", r"θ<sub>\1</sub>", bold)
 
 
 def plain(text: object) -> str:
-    """Without the asterisks of `**…**`."""
+    """Remove the asterisks of `**…**`."""
     return re.sub(r"\*\*(.+?)\*\*", r"\1", str(text))
 
 
 def table_html(table: pd.DataFrame) -> str:
-    """A table of text, which scrolls sideways where it is too wide."""
+    """Write a table of text as HTML, which scrolls sideways if it is too wide."""
     shown = table.map(to_html).rename(index=to_html, columns=to_html)
     with pd.option_context("display.max_colwidth", None):
         return f'<div style="overflow-x: auto">{shown.to_html(border=0, escape=False)}</div>'
 
 
 def content_html(content: Figure | pd.DataFrame, name: str) -> str:
-    """A figure as an image inside the page, or a table."""
+    """Write a figure as an image inside the page, or a table."""
     if isinstance(content, pd.DataFrame):
         return table_html(content)
     encoded = base64.b64encode(png(content, 110)).decode()
@@ -67,18 +67,18 @@ def png(figure: Figure, dpi: float | None = None) -> bytes:
 
 
 def banner_html(text: str) -> str:
-    """A sentence that no one can miss."""
+    """Write a sentence as HTML that no one can miss."""
     look = "background: #b00020; color: white; font-weight: bold; padding: 0.6em 1em"
     return f'<p style="{look}">{to_html(text)}</p>'
 
 
 def to_markdown(text: object) -> str:
-    """A text as Markdown that makes no HTML and no link of names; `**…**` stays bold."""
+    """Write a text as Markdown that makes no HTML and no link of names; `**…**` stays bold."""
     return html.escape(str(text), quote=False).replace("](", r"]\(")
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """A table of text as Markdown, its index as columns."""
+    """Write a table of text as Markdown, its index as columns."""
     flat = table.reset_index()
     rows = [list(flat.columns), ["---"] * len(flat.columns), *flat.to_numpy().tolist()]
     lines = ["| " + " | ".join(map(_markdown_cell, row)) + " |" for row in rows]
@@ -86,17 +86,17 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def _markdown_cell(text: object) -> str:
-    """A cell, which must neither end before its text nor run over two lines."""
+    """Write a cell, which must neither end before its text nor run over two lines."""
     return " ".join(to_markdown(text).replace("|", r"\|").split())
 
 
 def each_once(values: Iterable[object]) -> str:
-    """Different values in the order they come, with commas."""
+    """Join different values by commas, in the order they come."""
     return ", ".join(dict.fromkeys(str(value) for value in values))
 
 
 def from_to(counts: Iterable[int]) -> str:
-    """`3`, or `1–3` where the counts differ."""
+    """Write `3`, or `1–3` if the counts differ."""
     found = sorted(set(counts))
     if len(found) == 1:
         return str(found[0])

@@ -64,7 +64,7 @@ class ReportFolder:
         return told
 
     def _foreign(self) -> list[str]:
-        """The files that no report wrote."""
+        """Return the files that no report wrote."""
         if not self.path.is_dir():
             return []
         known = self.written | set(self.also) | {MANIFEST}

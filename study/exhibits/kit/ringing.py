@@ -7,12 +7,12 @@ from study.store import Run
 
 
 def has_alarm(run: Run) -> bool:
-    """Whether the level of the alarm was recorded, which earlier runs have not."""
+    """Return whether the level of the alarm was recorded; earlier runs lack it."""
     return "alarm_level" in run.batches
 
 
 def ringing(run: Run) -> pd.Series:
-    """Return for each batch of a run whether the alarm rings, False where that is not known."""
+    """Return for each batch of a run whether the alarm rings, False if that is not known."""
     if not has_alarm(run):
         return pd.Series(False, run.batches.index)
     return rings(run.batches["alarm_level"])

@@ -39,9 +39,9 @@ def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 class Runs:
     """The stored runs of one dataset that a profile asks for, whichever profile made them.
 
-    Only runs on one state of the data and, per method, of one state of the code. Data: those noted
-    last in the store, else those of the newest run. Code: today's if one such run is stored, else
-    that of the newest run. `aside` says which runs this leaves out.
+    Holds runs on one state of the data and, per method, of one state of the code: the data noted
+    last in the store (else those of the newest run), and today's code if one such run is stored
+    (else that of the newest run). `aside` says which runs this leaves out.
     """
 
     def __init__(self, study: Study) -> None:
@@ -66,7 +66,10 @@ class Runs:
         modality: Modality = "image",
         dataset_name: DatasetName | None = None,
     ) -> "Runs":
-        """Return the stored runs of a dataset of a profile; None: the only one that it names."""
+        """Return the stored runs of a dataset of a profile.
+
+        dataset_name: None if the profile names only one.
+        """
         if dataset_name is not None:
             settings = settings.vary(modality, {"dataset": str(dataset_name)})
         return cls(Study.without_device(settings, modality))

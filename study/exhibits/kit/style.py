@@ -71,7 +71,7 @@ ORDER = (
 
 
 def set_style() -> None:
-    """Seaborn's white grid, with letters that can be read where a figure is 800 pixels wide."""
+    """Set seaborn's white grid, with letters that can be read where a figure is 800 pixels wide."""
     sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.1)
     plt.rcParams |= {
         "figure.dpi": 110,
@@ -83,12 +83,15 @@ def set_style() -> None:
 
 
 def place_of(method: str) -> int:
-    """The place of a method among all, which gives it its colour and its marker."""
-    return [*ORDER, *sorted(set(METHODS) - set(ORDER))].index(method)
+    """Return the place of a method among all, which gives it its colour and its marker."""
+    if method in ORDER:
+        return ORDER.index(method)
+    new = sorted(set(METHODS) - set(ORDER))
+    return len(ORDER) + new.index(method)
 
 
 def colour(method: str) -> tuple[float, float, float]:
-    """The colour of a method, the same in every figure."""
+    """Return the colour of a method, the same in every figure."""
     return PALETTE[place_of(method) % len(PALETTE)]
 
 
@@ -114,11 +117,10 @@ VARIANTS = {
 
 
 def line_of(method: str, objective: str, varied: bool = False) -> dict[str, Any]:
-    """How the line of a method looks in every figure: in its colour, with its marker.
+    """Return how the line of a method looks in every figure: in its colour, with its marker.
 
-    It is dashed and above the others where it is a variant, or starts from a pre-training that is
-    not the method's own; and dotted where that is the one with the light entropy, to tell it from
-    `multi_task`.
+    Dashed for a variant and for another pre-training than the method's own; dotted for
+    `multi_task_light_entropy`, to tell it from `multi_task`. Both lie above the others.
     """
     own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
     look = {
@@ -147,7 +149,7 @@ def line_over(column: str) -> dict[str, Any]:
 
 
 def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
-    """Say what bands and dashes mean in figures of a table; nothing where there are none.
+    """Say what bands and dashes mean in figures of a table; empty if there are none.
 
     columns: those of the table that are drawn.
     """
@@ -170,9 +172,10 @@ def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
 
 
 def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
-    """A line for each label of a tidy table with the columns label, method, objective and seed.
+    """Draw a line for each label of a tidy table with the columns label, method, objective and
+    seed.
 
-    Where x is the learning rate, a method that does not learn is a dotted horizontal line.
+    If x is the learning rate, a method that does not learn is a dotted horizontal line.
     """
     for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
@@ -186,7 +189,7 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
 
 
 NEAR = 2.5
-"""A level of more than so many times the largest value drawn is written as text, not drawn."""
+"""A level above NEAR times the largest value drawn is written, not drawn."""
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
@@ -210,14 +213,14 @@ def draw_level(axes: Axes, column: str, classes: int) -> None:
 
 
 NEAR_ENOUGH = 0.02
-"""Lines lie on each other where they are apart by less than this share of what a panel spans."""
+"""Lines coincide if they differ by less than this share of what a panel spans."""
 
 
 def dodged(frame: pd.DataFrame, x: str, y: str, log: bool) -> pd.DataFrame:
-    """Return a table for `draw_lines` in which lines that would lie on each other stand apart.
+    """Return a table for `draw_lines` in which lines that coincide stand apart.
 
-    Each such line is moved sideways by a fiftieth of the axis for each line that it would lie on.
-    log: whether the axis of x is logarithmic.
+    A line moves right by 1/50 of the axis for each earlier line that it coincides with. log:
+    whether the axis of x is logarithmic.
     """
     means = frame.pivot_table(y, "label", x, sort=False)
     places = np.sort(frame[x].unique().astype(float))
@@ -271,7 +274,7 @@ def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
 
 
 def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[Figure, list[Axes]]:
-    """`count` panels of that height in inches, at most `columns` in a row."""
+    """Make `count` panels of that height in inches, at most `columns` in a row."""
     columns = min(count, columns)
     rows = math.ceil(count / columns)
     figure, grid = plt.subplots(
@@ -285,8 +288,8 @@ def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[F
 def picture_grid(
     rows: Mapping[str, Sequence[Tensor] | Tensor], heads: Iterable[str] = ()
 ) -> Figure:
-    """A grid of images (3, height, width), or of spectrograms (1, height, width) in decibels, with
-    names.
+    """Draw a grid of images (3, height, width), or of spectrograms (1, height, width) in decibels,
+    with names.
     """
     columns = len(next(iter(rows.values())))
     size = (WIDTH, (WIDTH - 0.6) / columns * len(rows) + 0.3)

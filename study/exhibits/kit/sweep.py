@@ -21,8 +21,8 @@ from study.exhibits.kit.tables import beside_paper, differences
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
     """Return a metric by label (rows) and by `over` (columns, in the order they come).
 
-    A last column, n, counts the networks behind each row. All cells are over the seeds that they
-    share; † marks one that is not (see `comparable`).
+    A last column, n, counts the networks behind each row. Cells are over the seeds that
+    most of them have; † marks one that is not (see `comparable`).
     """
     cells: dict[str, dict[object, Rounded]] = {}
     counts: dict[str, list[int]] = {}
@@ -48,9 +48,9 @@ def sweep_figure(
     """Draw metrics by the setting `over`, and beside them E minus that of the label `reference`.
 
     The second panel shows differences too small for the first. A value over other seeds than the
-    rest is not drawn. Lines that would lie on each other are drawn a little apart.
+    rest is not drawn. Lines that would coincide are drawn a little apart.
 
-    most: E is drawn up to so many percent, where the least of each setting is below that.
+    most: the upper limit of the E axis (%), if every setting has a value below it.
     """
     axis = over.replace("_", " ")
     compared = comparable(frame, ("label", over))
@@ -78,7 +78,7 @@ def sweep_figure(
     legend(figure)
     note = f"{reading(drawn)}{_cut(grid, list(titles), drawn, over, most)}"
     if moved:
-        note += " Lines that would lie on each other are drawn a little to the right."
+        note += " Lines that would coincide are drawn a little to the right."
     left_out = [label for label in frame["label"].unique() if label not in set(drawn["label"])]
     if left_out:
         note += f" Not drawn, being on other seeds: {', '.join(left_out)}."
@@ -88,11 +88,14 @@ def sweep_figure(
 def _cut(
     grid: Sequence[Axes], metrics: Sequence[str], drawn: pd.DataFrame, over: str, most: float
 ) -> str:
-    """Cut the panel of E at `most`, and those of A and of differences at what is as far away; say
-    what lies beyond. Return nothing where all fits, or where too little would.
+    """Limit the panel of E to `most`, and those of A and of differences to match.
+
+    Return a sentence that names what lies beyond; empty if all fits, or if some setting has no
+    value below `most`.
     """
     errors = drawn.pivot_table("E", "label", over, sort=False)
-    beyond = errors.stack()[lambda each: each > most]
+    means = drawn.groupby(["label", over], sort=False)["E"].mean()
+    beyond = means[means > most]
     if beyond.empty or (errors.min() > most).any():
         return ""
     for axes, metric in zip(grid, metrics, strict=True):
@@ -125,7 +128,7 @@ class Sweep(Exhibit):
     note: ClassVar[str] = "E (%)."
 
     def table(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Ours, as text."""
+        """Return our table, as text."""
         return sweep_table(frame, self.over)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
@@ -137,14 +140,14 @@ class Sweep(Exhibit):
         ]
 
     def _published(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The paper's rows."""
+        """Return the paper's rows."""
         table, rows = self.paper
         values = paper_values(table, frame["run"].iloc[0], self.over)
         values = values[(values["domain"] == "all") & (values["metric"] == "E")]
         return values.pivot(index=rows, columns=self.over, values="value")
 
     def _pairs(self, frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
-        """The runs of each contrast at each value of the setting."""
+        """Return the runs of each contrast at each value of the setting."""
         cells = dict(list(frame.groupby(["label", self.over])))
         axis = self.over.replace("_", " ")
         pairs = {}

@@ -21,16 +21,17 @@ from study.exhibits.kit.style import SHORT
 
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
 DEFINED = (
-    "F of Eq. 2; of the final model, R(T_t|T_1:N) − R(T_t|T_t); and of the final model "
-    "less the unadapted one."
+    "F (Eq. 2): R(T_t|T_1:t) − R(T_t|T_t). F (final): R(T_t|T_1:N) − R(T_t|T_t). F (unadapted): "
+    "R(T_t|T_1:N) less the unadapted model's accuracy."
 )
 
 
 def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:
-    """E, A and F by all its definitions, mean ± standard deviation over networks, and n; a row per
-    label.
+    """Return a row per label: E, A and F by all its definitions, mean ± standard deviation over
+    networks, and n.
 
-    The means are over the seeds that the rows share; † marks one that is not (see `comparable`).
+    The means are over the seeds that most rows have; † marks a row that lacks one (see
+    `comparable`).
     """
     rows = {}
     for label, each in by_label(comparable(frame)).items():
@@ -40,19 +41,17 @@ def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def metrics_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """E, A and F by all its definitions, mean ± standard deviation over networks, over the paper's
-    where it has them.
-    """
+    """Return `metrics_by_label` over the paper's numbers, where it has them."""
     return beside_paper(metrics_by_label(frame), paper).rename(columns=F_NAMES)
 
 
 def domains_table(frame: pd.DataFrame, shared: set[Any] | None = None) -> pd.DataFrame:
-    """The paper's layout: methods × domains, then E, A, F and n.
+    """Return a table in the paper's layout: methods × domains, then E, A, F and n.
 
-    The means are over the seeds that the rows share. A row that has not all of them is marked with
-    † and is never the best. The best of each column is in bold, ours and the paper's separately. A
-    metric that a run of a row lacks is a dash. A row has one decimal, or none where the deviation
-    of its E over networks supports none.
+    The means are over the seeds that most rows have. A row that lacks one is marked with † and is
+    never the best. The best of each column is in bold, ours and the paper's separately. A metric
+    that a run of a row lacks is a dash. A row has one decimal, or none if the deviation of its E
+    over networks supports none.
 
     shared: see `comparable`.
     """
@@ -73,15 +72,15 @@ def domains_table(frame: pd.DataFrame, shared: set[Any] | None = None) -> pd.Dat
 
 
 def per_network_mean(rows: pd.DataFrame, metric: str) -> float:
-    """The mean of a metric over networks; NaN where one of the runs lacks it."""
+    """Return the mean of a metric over networks; NaN if one of the runs lacks it."""
     if rows[metric].isna().any():
         return math.nan
     return float(per_network(rows, metric).mean())
 
 
 def by_domain(frame: pd.DataFrame) -> pd.Series:
-    """Online error (%) by the name of the domain: the mean over the runs of a network, then over
-    the networks of `frame`.
+    """Return the online error (%) by the name of the domain: the mean over the runs of a network,
+    then over the networks of `frame`.
     """
     means = []
     for _, rows in frame.groupby("network", sort=False):
@@ -112,10 +111,10 @@ def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
 def _best_in_bold(
     column: pd.Series, apart: pd.Series | None = None, digits: pd.Series | None = None
 ) -> pd.Series:
-    """Numbers as text; in bold the largest of A and F, and the smallest of any other column.
+    """Write numbers as text; in bold the largest of A and F, and the smallest of any other column.
 
-    apart: which rows are not to be compared; they are marked with † and are never in bold. digits:
-    the decimals of each row; one if there is none.
+    apart: which rows are not to be compared; they are marked with † and are never in bold.
+    digits: the decimals of each row; one if there is none.
     """
     if apart is None:
         apart = pd.Series(False, index=column.index)
@@ -125,18 +124,19 @@ def _best_in_bold(
     best = compared.max() if column.name in ("A", "F") else compared.min()
     cells = {}
     for label, value, is_apart in zip(column.index, column, apart, strict=True):
-        form = "{}"
-        if is_apart and not math.isnan(value):
-            form = f"{{}} {DAGGER}"
-        elif math.isclose(value, best, abs_tol=1e-9):  # The last bits of equal numbers may differ.
-            form = "**{}**"
         shown = number(value, digits[label])
-        cells[label] = Rounded(form.format(shown), form.format(number(value, FULL)))
+        full = number(value, FULL)
+        if is_apart and not math.isnan(value):
+            cells[label] = Rounded(f"{shown} {DAGGER}", f"{full} {DAGGER}")
+        elif math.isclose(value, best, abs_tol=1e-9):  # The last bits of equal numbers may differ.
+            cells[label] = Rounded(f"**{shown}**", f"**{full}**")
+        else:
+            cells[label] = Rounded(shown, full)
     return pd.Series(cells, dtype=object)
 
 
 def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Each of our rows with the paper's of the same name below it, if there is one, as text.
+    """Return each of our rows with the paper's of the same name below it, if there is one, as text.
 
     The index is (method, source); the columns are ours.
     """
@@ -150,12 +150,12 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 def differences(
     name: str, pairs: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]
 ) -> list[Part | str]:
-    """For each pair (base, other), return E of `other` less E of `base`, with two intervals.
+    """Return E of `other` less E of `base` for each pair (base, other), with two intervals.
 
-    One is over networks, the other over the test batches. There is no part where no pair has a
-    common seed.
+    One is over networks, the other over the test batches. There is no part if no pair has a common
+    seed.
 
-    pairs: by what the difference is called, `OTHER − BASE`.
+    pairs: by the name of the difference, `OTHER − BASE`.
     """
     rows = {}
     for label, (base, other) in pairs.items():
@@ -168,7 +168,7 @@ def differences(
                 "95 %, over seeds": found.interval,
                 "95 %, over test batches": batches.interval,
                 "n": str(found.n),
-                "the first errs": other_errs(found if found.n > 1 else batches),
+                "first method errs": other_errs(found if found.n > 1 else batches),
             }
     if not rows:
         return []
@@ -182,8 +182,8 @@ def differences(
 
 
 def other_errs(difference: Estimate) -> str:
-    """Say whether `other` errs more or less than `base`; undecided where 0 is inside the interval,
-    a dash where there is none.
+    """Say whether `other` errs less or more than `base`; undecided if 0 is inside the interval, a
+    dash if there is none.
 
     difference: E of `other` less E of `base`.
     """
@@ -197,7 +197,7 @@ def other_errs(difference: Estimate) -> str:
 def method_differences(
     name: str, frame: pd.DataFrame, reference: str = METHODS["cascade"].label
 ) -> list[Part | str]:
-    """Every method's E less that of `reference`."""
+    """Return every method's E less that of `reference`."""
     parts = by_label(frame)
     if reference not in parts:
         return []

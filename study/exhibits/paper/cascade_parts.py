@@ -29,7 +29,9 @@ class CascadeParts(Sweep):
     note = "E (%). The paper has numbers of this on Tiny-ImageNet-C alone."
 
     def points(self, settings: Settings) -> list[Point]:
-        """A published network has no counterpart that was trained without θ_a."""
+        """Return points by severity. A published network has no counterpart that was trained
+        without θ_a.
+        """
         if "cascade" not in settings.image.methods:
             return []
         if settings.image.weights.published:

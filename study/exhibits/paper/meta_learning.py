@@ -7,7 +7,7 @@ from study.settings import Settings
 
 
 def contrasts() -> list[tuple[str, str]]:
-    """Each method with meta-learning, against each pre-training of it without."""
+    """Return pairs of each method with meta-learning and each pre-training of it without."""
     pairs = []
     for method, variants in TRAININGS.items():
         with_meta = Point(method, variant="meta").label

@@ -21,7 +21,9 @@ NOTE = (
 
 
 def published() -> pd.DataFrame:
-    """The paper's rows that have F: E, A and F (%) by row, as `stream_of` names it, and method."""
+    """Return the paper's rows that have F: E, A and F (%) by row, as `stream_of` names it, and
+    method.
+    """
     values = paper_results()
     values = values[values["domain"] == "all"]
     with_transfer = values.loc[values["metric"] == "F", "table"].unique()
@@ -32,7 +34,7 @@ def published() -> pd.DataFrame:
 
 
 def stream_of(value: pd.Series) -> str:
-    """The data and the stream of a published number, such as `CIFAR-10-C, severity 5`."""
+    """Return the data and the stream of a published number, such as `CIFAR-10-C, severity 5`."""
     if value["setup"] == "gradual":
         return f"{value['dataset']}, gradual"
     if value["dataset"] == "CIFAR-10-C":
@@ -41,7 +43,9 @@ def stream_of(value: pd.Series) -> str:
 
 
 def one_domain_table() -> pd.DataFrame:
-    """R(T_t|T_t) by both definitions of F, as text: a row per stream, a column per method."""
+    """Return R(T_t|T_t) by both definitions of F, as text: a row per stream, a column per
+    method.
+    """
     wide = published()
     by_equation = 100 - wide["E"] - wide["F"]
     by_final = wide["A"] - wide["F"]
@@ -51,7 +55,7 @@ def one_domain_table() -> pd.DataFrame:
 
 
 def accuracy(value: float) -> str:
-    """An accuracy in percent as text, marked where there is none so high."""
+    """Write an accuracy in percent, marked if none can be so high."""
     text = number(value, 0)
     return f"{text} {IMPOSSIBLE}" if value > 100 else text
 
@@ -65,7 +69,7 @@ class PublishedTransfer(Exhibit):
     question = "By which definition can the published F be an accuracy less another?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """It needs no run: its numbers are the paper's."""
+        """Return no point: the numbers are the paper's."""
         return []
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

@@ -41,8 +41,8 @@ class Theorem(Exhibit):
         return [Point("cascade", objective, called=objective) for objective in TRAININGS]
 
     def make(self, study: Study) -> list[Run]:
-        """Also the check of the decomposition, where it is known how a network was trained, and on
-        what.
+        """Make the runs, and check the decomposition where it is known how a network was trained,
+        and on what.
         """
         made = super().make(study)
         if len(study.dataset.train.y) < 2:
@@ -53,7 +53,7 @@ class Theorem(Exhibit):
         return made
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        """The numbers of theorem.check_theorem, a row per network."""
+        """Return the numbers of theorem.check_theorem, a row per network."""
         rows = {}
         for run in frame["run"]:
             found = runs.study.store.theorem(run)

@@ -96,7 +96,7 @@ def minus_adabn(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def binned(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same runs, with the batches of a domain in parts of BIN.
+    """Return the same runs, with the batches of a domain in parts of BIN.
 
     The position of a batch is the mean of its part; single batches are noise.
     """
@@ -104,7 +104,9 @@ def binned(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def in_bins(batches: pd.DataFrame) -> pd.DataFrame:
-    """Batches whose position is the mean of their part, where a domain has two parts or more."""
+    """Set the position of each batch to the mean of its part, where a domain has two parts or
+    more.
+    """
     steps = batches.groupby("step")["position"]
     count = steps.transform("size")
     # What is left over at the end belongs to the last part, since a few batches are noise.
@@ -114,8 +116,8 @@ def in_bins(batches: pd.DataFrame) -> pd.DataFrame:
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
-    """Means of COLUMNS over whole batches by label, seed and `over`: severity, or samples of the
-    domain seen before.
+    """Return means of COLUMNS over whole batches by label, seed and `over`: severity, or samples of
+    the domain seen before.
     """
     if frame.empty:
         return frame

@@ -73,7 +73,7 @@ class Claim:
 
 
 def _readings(row: dict[str, str]) -> list[Reading]:
-    """The readings of one line of claims.csv."""
+    """Return the readings of one line of claims.csv."""
     settings: list[dict[str, Any]] = [{}]
     if row["settings"]:
         column, _, values = row["settings"].partition("=")

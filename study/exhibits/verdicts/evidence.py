@@ -110,7 +110,7 @@ def tier_of(runs: Runs) -> Tier:
 
 
 def measure(reading: Reading, runs: Runs) -> Evidence:
-    """The statistic of a reading. Raises NotTestedError where a part has no run at all."""
+    """Return the statistic of a reading. Raises NotTestedError if a part has no run at all."""
     parts: dict[str, pd.Series] = {}
     evidence = Evidence(pd.DataFrame())
     on_authors = tier_of(runs) == AUTHORS
@@ -146,9 +146,10 @@ def measure(reading: Reading, runs: Runs) -> Evidence:
 
 
 def _error_over_images(value: str, first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """The standard error over the test images of the difference of two methods on one network.
+    """Return the standard error over the test images of the difference of two methods on one
+    network.
 
-    Of E on the same batches it is that of the paired block bootstrap (kit.intervals.bootstrap), as
+    For E on the same batches it is that of the paired block bootstrap (kit.intervals.bootstrap), as
     the root of the mean square over the orders; else that of two independent shares.
     """
     if value != "E":
@@ -167,8 +168,10 @@ def _error_over_images(value: str, first: pd.DataFrame, second: pd.DataFrame) ->
 
 
 def _error_of_shares(value: str, rows: pd.DataFrame) -> float:
-    """The largest standard error, in points, that the difference of two independent shares of the
-    images of one domain can have: 100 √(½ / images). Raises NotTestedError for what is no share.
+    """Return the largest standard error, in points, that the difference of two independent shares
+    of the images of one domain can have: 100 √(½ / images).
+
+    Raises NotTestedError for a value that is no share.
     """
     if value not in METRICS:
         raise NotTestedError(f"an interval of {value} over images")
@@ -177,7 +180,7 @@ def _error_of_shares(value: str, rows: pd.DataFrame) -> float:
 
 
 def _part(label: str, setting: Mapping[str, Any]) -> str:
-    """What a part is called in tables."""
+    """Return what tables call a part."""
     named = [f"{column.replace('_', ' ')} {value}" for column, value in setting.items()]
     return ", ".join([label, *named])
 
@@ -244,11 +247,11 @@ def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 
 
 def combined(reading: Reading, parts: pd.DataFrame) -> pd.DataFrame:
-    """What a reading makes of its parts, of the replicates that have all of them.
+    """Combine the parts of a reading, over the replicates that have all of them.
 
     `growth`: from each part to the next. `deviation`: their standard deviation. `ratio`: the first
-    over the second. `median`: over the settings, of the lead over the best rival. Parts of which
-    nothing is made keep the replicates that each has.
+    over the second. `median`: over the settings, of the lead over the best rival. Parts that are
+    not combined keep the replicates that each has.
     """
     whole = parts.dropna()
     if reading.then == "ratio":

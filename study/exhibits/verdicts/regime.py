@@ -89,7 +89,7 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
 
 
 def _hindrance_of_network(run: Run, regime: Regime) -> str:
-    """What sets a network of ours apart from the paper's; empty where nothing does."""
+    """Say what sets a network of ours apart from the paper's; empty if nothing does."""
     request = run.request.checkpoint
     card = card_of(run)
     options = card.get("options", request.options)
@@ -131,8 +131,9 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
     """Return the gate of the paper's dataset `name`: the errors that ERM and AdaBN must have before
     a verdict.
 
-    It has a row per number: its `band`, `ours` as text (the mean over the seeds that the main table
-    compares over), and whether it has `passed`.
+    It has a row per number: its `band`, `ours` as text, and whether it has `passed`. Ours is the
+    mean over the seeds that the main table compares over; of a method that lacks one of these, over
+    its own.
     """
     main = comparable(runs.frame(main_points(runs.settings, runs.modality)))
     errors = main.groupby("method")["E"].mean().reindex(["erm", "adabn"])

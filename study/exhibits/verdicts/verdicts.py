@@ -118,8 +118,8 @@ def judge_reading(
 def _exact(reading: Reading, parts: pd.DataFrame, over: str) -> Finding:
     """Judge a reading that needs no interval.
 
-    Of `ratio` every value must meet the bound. Of `one refutes`, one value that misses the bound is
-    enough to refute it, and if none does, nothing is proved.
+    For `ratio` every value must meet the bound. For `one refutes`, one value that misses the bound
+    is enough to refute the reading, and if none does, nothing is proved.
     """
     values = parts.iloc[:, 0].dropna()
     sign = 1 if reading.side == ">" else -1
@@ -138,7 +138,7 @@ def _exact(reading: Reading, parts: pd.DataFrame, over: str) -> Finding:
 
 
 def outcome_of(findings: Sequence[Finding]) -> tuple[Outcome, str]:
-    """The verdict on a claim from those on all of its readings, and the reason."""
+    """Return the verdict on a claim from those on all of its readings, and the reason."""
     outcomes = [each.outcome for each in findings]
     several = len(findings) > 1
     if "supported" in outcomes and "contradicted" in outcomes:
@@ -156,7 +156,7 @@ def outcome_of(findings: Sequence[Finding]) -> tuple[Outcome, str]:
 
 
 def _named(finding: Finding, several: bool) -> str:
-    """A reading's reason, with its name where there are several."""
+    """Return a reading's reason, with its name if there are several."""
     if several and finding.reading.name:
         return f"{finding.reading.name}: {finding.reason}"
     return finding.reason

@@ -34,13 +34,15 @@ class Weighed(NamedTuple):
 
 
 def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
-    """The quantile of the largest t statistic of several parts that all have mean 0 (max-t).
+    """Return the quantile of the largest t statistic of several parts that all have mean 0 (max-t).
 
     values: a row per replicate (a seed, or an order) and a column per part; NaN where a part was
-    not measured. Each draw mixes the replicates' deviations from the mean with normal weights into
-    as many new replicates, which have the parts' own spread and correlation, and takes the largest
-    of their t statistics. The quantile is that of 97.5 %: one side of a 95 % interval. One part
-    gives Student's quantile. NaN where no part has a spread.
+        not measured.
+
+    Each draw mixes the replicates' deviations from the mean with normal weights into as many new
+    replicates, which have the parts' own spread and correlation, and takes the largest of their t
+    statistics. The quantile is that of 97.5 %: one side of a 95 % interval. One part gives
+    Student's quantile. NaN if no part has a spread.
     """
     measured = values.notna().to_numpy()
     counts = measured.sum(axis=0)
@@ -72,7 +74,7 @@ def weigh(
     images: Mapping[str, float] | None = None,
     draws: int = DRAWS,
 ) -> Weighed:
-    """Hold the parts of a statistic against its bound.
+    """Compare the parts of a statistic with its bound.
 
     supported: the 95 % interval of each part lies on the right side of the bound; since all of them
     must, nothing is corrected. contradicted: some part lies more than `critical_value` standard

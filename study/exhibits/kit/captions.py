@@ -1,5 +1,6 @@
-"""What is told of the runs behind an exhibit: how many seeds and networks, and what made them."""
+"""Sentences about the runs behind an exhibit: how many seeds and networks, and what made them."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import pandas as pd
@@ -12,23 +13,20 @@ from study.store import Run
 
 
 def seeds_of(runs: Sequence[Run]) -> str:
-    """`n = 3 seeds`, `n = 1–3 seeds` where some methods or settings have fewer, or `n = 1 network,
-    at 3 seeds` where several seeds ran on the same weights. Several orders of the stream are
+    """Write `n = 3 seeds`, `n = 1–3 seeds` if some methods or settings have fewer, or `n = 1
+    network, at 3 seeds` if several seeds ran on the same weights. Several orders of the stream are
     counted besides.
     """
-    same = {"checkpoint", "forward_transfer"}
-    rows = [
-        {
-            "asked": run.request.model_dump_json(exclude=same),
-            "start": run.request.checkpoint.objective,
-            "seed": run.seed,
-            "network": weights_of(run),
-        }
-        for run in runs
-    ]
-    counts = pd.DataFrame(rows).groupby(["asked", "start"])[["seed", "network"]].nunique()
-    seeds = from_to(counts["seed"])
-    networks = from_to(counts["network"])
+    seeds_by_row: dict[tuple[RunRequest, str], set[int]] = defaultdict(set)
+    networks_by_row: dict[tuple[RunRequest, str], set[str]] = defaultdict(set)
+    # A row is what runs share whatever their seed, their network and F.
+    shared = {"checkpoint": runs[0].request.checkpoint, "forward_transfer": False}
+    for run in runs:
+        row = (run.request.model_copy(update=shared), run.request.checkpoint.objective)
+        seeds_by_row[row].add(run.seed)
+        networks_by_row[row].add(weights_of(run))
+    seeds = from_to(len(each) for each in seeds_by_row.values())
+    networks = from_to(len(each) for each in networks_by_row.values())
     at_seeds = f"{seeds} seed{'' if seeds == '1' else 's'}"
     orders = {run.request.order_seed for run in runs}
     if len(orders) > 1:
@@ -39,14 +37,16 @@ def seeds_of(runs: Sequence[Run]) -> str:
 
 
 def order_of(request: RunRequest) -> str:
-    """The name of the order of the examples: `stored`, `mixed`, `correlated`, …, or `seed 3's`."""
+    """Return the name of the order of the examples: `stored`, `mixed`, `correlated`, …, or `seed
+    3's`.
+    """
     if request.order is None and request.order_seed is not None:
         return f"seed {request.order_seed}'s"
     return request.order or "stored"
 
 
 def network_of(run: Run) -> str:
-    """The architecture of the network that a run started from; empty where it is not known."""
+    """Return the architecture of the network that a run started from; empty if it is not known."""
     card = run.provenance.card
     asked = run.request.checkpoint.network
     fields = asked.model_dump() if asked else card.get("network", "")
@@ -55,9 +55,10 @@ def network_of(run: Run) -> str:
     return str(fields).replace("_", " ")
 
 
-def provenance(runs: Sequence[Run]) -> str:
-    """One paragraph: what made these runs, and whether their data are the paper's. Data with one
-    fingerprint are named once.
+def what_made(runs: Sequence[Run]) -> str:
+    """Say in one paragraph what made these runs, and whether their data are the paper's.
+
+    Data with one fingerprint are named once.
     """
     told = pd.DataFrame([run.provenance for run in runs]).map(str)
     told["data_source"] = told.groupby("fingerprint")["data_source"].transform("first")
@@ -76,7 +77,7 @@ def provenance(runs: Sequence[Run]) -> str:
 
 
 def _stream_of(runs: Sequence[Run], unit: str) -> str:
-    """How many examples a domain has, at which severity, in which batches and order."""
+    """Say how many examples a domain has, at which severity, in which batches and order."""
     requests = [run.request for run in runs]
     sizes = each_once(from_to(run.batches.groupby("step")["count"].sum()) for run in runs)
     examples = f"{sizes} {unit} a domain"
@@ -92,14 +93,16 @@ def _stream_of(runs: Sequence[Run], unit: str) -> str:
 
 
 def _networks_of(runs: Sequence[Run]) -> str:
-    """Where the networks come from, with their architectures where these are known."""
+    """Say where the networks come from, with their architectures where these are known."""
     networks = each_once(run.request.checkpoint.weights for run in runs)
     architectures = each_once(filter(None, map(network_of, runs)))
     return f"{networks} ({architectures})" if architectures else networks
 
 
 def _protocol_of(runs: Sequence[Run]) -> str:
-    """When the runs predict, at which learning rate and, where all have one, by which optimiser."""
+    """Say when the runs predict, at which learning rate and, if all have one, by which
+    optimiser.
+    """
     requests = [run.request for run in runs]
     predict = each_once(request.predict for request in requests)
     rate = each_once(request.online_learning_rate for request in requests)
