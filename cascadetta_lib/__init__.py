@@ -14,7 +14,7 @@ Six files to read first, in this order:
     training/pretrain.py       the loop that trains a network by it
     methods/base.py            what every test-time method shares: a step, a prediction, a reset
     methods/cascade.py         the paper's method (Tent is beside it, in methods/tent.py)
-    evaluation/evaluator.py    one loop: a method meets a stream
+    evaluation/evaluator.py    the loop that runs a method over a stream
 """
 
 import importlib
@@ -26,8 +26,8 @@ import torch
 __version__ = "0.2.0"
 __all__ = ["METHODS", "Cascade", "adapt", "evaluate", "meta_gradient"]
 
-# Set here, because every use of the library imports this file. On a CPU one thread: the networks
-# are small, so several threads mostly wait for each other. OMP_NUM_THREADS sets another number.
+# Set here, because every use of the library imports this file. Use one thread on a CPU, unless
+# OMP_NUM_THREADS is set: the networks are small, and more threads mostly wait.
 if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
     torch.set_num_threads(1)
 # With the ten bits of TF32 a meta-gradient was off by 2.5 % (docs/choices.md).

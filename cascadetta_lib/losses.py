@@ -73,8 +73,8 @@ def describe(outputs: Outputs) -> dict[str, Tensor]:
 
 
 def rotate_randomly(x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Turn each image of (B, C, H, H) by a random multiple of 90°, as TTT does; also by how many,
-    int64 (B,).
+    """Turn each image of (B, C, H, H) by a random multiple of 90°, as TTT does. Returns also by how
+    many, int64 (B,).
     """
     quarters = torch.randint(4, (len(x),), generator=generator_for(x, generator), device=x.device)
     choices = torch.stack([x.rot90(count, (2, 3)) for count in range(4)])

@@ -3,7 +3,7 @@
 A profile is a YAML file of flat names (`image_network_depth: 26`) that papermill can inject as it
 is. Each name is made from the place of its value by modality_parameters.flat_name:
 `image_network_depth` is `settings.image.network.depth`. The defaults are those of `paper`; a
-profile lists only what differs from them.
+profile lists its seeds, and else only what differs from them.
 """
 
 import difflib

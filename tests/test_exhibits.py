@@ -26,7 +26,7 @@ from torch import nn
 
 from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import Split
-from cascadetta_lib.data.cifar10_sample import OFFICIAL
+from cascadetta_lib.data.cifar10_sample import FINGERPRINT
 from cascadetta_lib.methods import METHODS
 from study import ROOT
 from study.exhibits import EXHIBITS, report
@@ -590,7 +590,7 @@ def test_whether_an_interval_holds_the_papers_row(
         ("npz:pets", "0", "release:0", False),
         ("digits", "0", "train", False),
         ("cifar10_sample:copies", "0", "release:0", False),
-        ("cifar10_sample:originals", OFFICIAL, "release:0", True),
+        ("cifar10_sample:originals", FINGERPRINT, "release:0", True),
         ("cifar10", "0", "release:0", True),
     ],
 )

@@ -91,8 +91,9 @@ def high_pass(waveforms: Tensor, cutoff: Tensor, order: Tensor) -> Tensor:
 
 
 def _response(coefficients: Sequence[float], inverse: Tensor) -> Tensor:
-    """H of a filter by the coefficients of its Butterworth polynomial, highest power first, at
-    1/s."""
+    """Return H of a filter by the coefficients of its Butterworth polynomial, highest power first,
+    at 1/s.
+    """
     polynomial = torch.zeros_like(inverse)
     for coefficient in coefficients:
         polynomial = polynomial * inverse + coefficient

@@ -100,9 +100,10 @@ def _solarize(x: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
-    """Rotation by 30°·magnitude and translation by size/3·magnitude, in whole degrees and pixels;
-    shear by 0.3·magnitude about the centre, which is Pillow's about the corner moved by half of it;
-    black outside."""
+    """Rotate by 30°·magnitude and translate by size/3·magnitude, in whole degrees and pixels; shear
+    by 0.3·magnitude about the centre, which is Pillow's about the corner moved by half of it. Black
+    outside.
+    """
     kind = [operation == OPERATIONS.index(name) for name in AFFINE_OPERATIONS]
     rotate, shear_x, shear_y, translate_x, translate_y = (k.float() * magnitude for k in kind)
     angle = (30 * rotate).trunc() * torch.pi / 180
@@ -210,8 +211,8 @@ def cotta_copies(
 
 
 def cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bool) -> Tensor:
-    """Colours in the drawn order, then an affine map that repeats the image's edge, then blur; x is
-    in [0, 1].
+    """Change colours in the drawn order, then apply an affine map that repeats the image's edge,
+    then blur; x is in [0, 1].
     """
     from torchvision.transforms.v2 import functional as transforms  # takes seconds to import
 

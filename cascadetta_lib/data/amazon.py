@@ -165,8 +165,8 @@ def wordnet_synonyms(data_folder: str) -> FindSynonyms:
 
 @cache
 def _open(folder: Path) -> tuple[Any, list[str]]:
-    """WordNet's reader and the stop words, from nltk's data in any of nltk's places or, downloaded,
-    in `folder`.
+    """Return WordNet's reader and the stop words, from nltk's data in any of nltk's places or,
+    downloaded, in `folder`.
     """
     import nltk.data
     from nltk.corpus import stopwords, wordnet

@@ -76,7 +76,7 @@ def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
         train, test = _read_copy(arrays)
     else:
         source = title
-        class_names, train, test = _read_archive(title, reader, options.folder)
+        class_names, train, test = _read_official_archive(title, reader, options.folder)
     url, known_hash = CORRUPTED[title]
     contents = [f"{stem}.npy" for stem in ("labels", *CORRUPTIONS)]
 
@@ -110,7 +110,7 @@ dataset("cifar10", "image")(lambda _, options: load_cifar("CIFAR-10", options))
 dataset("cifar100", "image")(lambda _, options: load_cifar("CIFAR-100", options))
 
 
-def _read_archive(
+def _read_official_archive(
     title: str, reader: Any, data_folder: str
 ) -> tuple[tuple[str, ...], Split, Split]:
     """Return class names, training and test images of the public archive, downloaded if need be."""

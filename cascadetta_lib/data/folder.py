@@ -71,7 +71,7 @@ class FolderDataset(ImageDataset):
     targets: Mapping[str, Split] | None = None
 
     def domain(self, name: str, severity: int) -> Split:
-        """The first `options.test_size` images of a target domain, or of a corruption.
+        """Return the first `options.test_size` images of a target domain, or of a corruption.
 
         Raises ValueError for any other name.
         """
@@ -83,14 +83,16 @@ class FolderDataset(ImageDataset):
         return to_device(split, self.options.device)
 
     def example(self, name: str, severity: int, index: int) -> Tensor:
-        """One image of a target domain, or one test image under a corruption."""
+        """Return one image of a target domain, or one test image under a corruption."""
         if self.targets is None:
             return super().example(name, severity, index)
         return self.targets[name].x[index]
 
 
 def vocabulary(argument: str) -> Vocabulary:
-    """The domains that a stream over the folder may name: its targets, or else the corruptions."""
+    """Return the domains that a stream over the folder may name: its targets, or else the
+    corruptions.
+    """
     targets = Path(argument).expanduser() / "targets"
     if not targets.is_dir():
         return ImageDataset.vocabulary
@@ -155,14 +157,14 @@ def load_folder(argument: str, options: ImageOptions) -> FolderDataset:
 
 
 def _folders(place: Path) -> list[Path]:
-    """The folders in a place by name, without hidden ones."""
+    """Return the folders in a place by name, without hidden ones."""
     return sorted(
         path for path in place.iterdir() if path.is_dir() and not path.name.startswith(".")
     )
 
 
 def _parts(folder: Path) -> dict[str, Path]:
-    """The folders that hold a folder for each class: train, test, targets/NAME."""
+    """Return the folders that hold a folder for each class: train, test, targets/NAME."""
     if not folder.is_dir():
         raise DataMissing(f"there is no folder {folder}; it holds test/CLASS/… or CLASS/…")
     parts = {name: folder / name for name in ("train", "test") if (folder / name).is_dir()}
@@ -177,7 +179,7 @@ def _parts(folder: Path) -> dict[str, Path]:
 
 
 def _classes(folder: Path, parts: Mapping[str, Path]) -> tuple[str, ...]:
-    """The names of the classes, in the order of their labels."""
+    """Return the names of the classes, in the order of their labels."""
     listed = folder / "classes.txt"
     if listed.is_file():
         lines = [line.strip() for line in listed.read_text(encoding="utf-8-sig").splitlines()]
@@ -194,7 +196,9 @@ def _classes(folder: Path, parts: Mapping[str, Path]) -> tuple[str, ...]:
 
 
 def _list(place: Path, class_names: Sequence[str]) -> Files:
-    """The images of a part, class by class. ValueError for a class that is unknown or empty."""
+    """List the images of a part, class by class. Raises ValueError for a class that is unknown or
+    empty.
+    """
     labels = {name: label for label, name in enumerate(class_names)}
     files = Files([], [])
     for folder in _folders(place):
@@ -228,7 +232,9 @@ def _check_labels(folder: Path, train: Files | None, class_names: Sequence[str])
 
 
 def _side(folder: Path, paths: Sequence[Path]) -> int:
-    """The side of the squares; ValueError where grey images and images in colour are mixed."""
+    """Return the side of the squares. Raises ValueError if grey images and images in colour are
+    mixed.
+    """
 
     def look(path: Path) -> tuple[int, bool]:
         try:
@@ -251,7 +257,7 @@ def _side(folder: Path, paths: Sequence[Path]) -> int:
 
 
 def _hashes(paths: Sequence[Path]) -> list[str]:
-    """The SHA-256 of each file."""
+    """Return the SHA-256 of each file."""
 
     def hashed(path: Path) -> str:
         with path.open("rb") as file:
@@ -267,7 +273,7 @@ def _fingerprint(
     hashes: Mapping[Path, str],
     side: int,
 ) -> str:
-    """A hash of what all images and labels are, as 16 hexadecimal digits."""
+    """Hash what all images and labels are, as 16 hexadecimal digits."""
     digest = hashlib.sha256(f"{side} {tuple(class_names)} {code_version(__name__)}".encode())
     for name, files in listed.items():
         for path, label in zip(files.paths, files.labels, strict=True):
@@ -276,7 +282,7 @@ def _fingerprint(
 
 
 def _split(files: Files, hashes: Mapping[Path, str], options: ImageOptions) -> tuple[Files, Files]:
-    """What is trained on, and what is held out."""
+    """Return what is trained on, and what is held out."""
     if not files.paths:
         return files, files
     places = Split(torch.arange(len(files.paths)), torch.tensor(files.labels))
@@ -293,13 +299,13 @@ def _taken(files: Files, places: Iterable[int]) -> Files:
 
 
 def _mixed(files: Files) -> Files:
-    """The files in a fixed random order, because they lie class by class."""
+    """Return the files in a fixed random order, because they lie class by class."""
     generator = torch.Generator().manual_seed(0)
     return _taken(files, torch.randperm(len(files.paths), generator=generator).tolist())
 
 
 def _kept(files: Files, hashes: Mapping[Path, str], side: int, options: ImageOptions) -> Tensor:
-    """The squares of the files, uint8 (N, 3, side, side), on the disk."""
+    """Return the squares of the files, uint8 (N, 3, side, side), on the disk."""
     shape = (len(files.paths), 3, side, side)
     if not files.paths:
         return torch.empty(shape, dtype=torch.uint8)
@@ -318,7 +324,7 @@ def squares(paths: Sequence[Path], side: int) -> Iterator[np.ndarray]:
 
 
 def square(path: Path, side: int) -> np.ndarray:
-    """The image in a file as a square in RGB, uint8 (3, side, side).
+    """Read the image in a file as a square in RGB, uint8 (3, side, side).
 
     Raises ValueError for a file that cannot be decoded.
     """

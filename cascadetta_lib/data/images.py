@@ -148,8 +148,8 @@ class ImageDataset(Dataset):
         return base.to_device(Split(torch.from_numpy(corrupted), clean.y), self.options.device)
 
     def example(self, name: str, severity: int, index: int) -> Tensor:
-        """One test image under a corruption, uint8 (3, H, W) on the CPU, without making the whole
-        domain.
+        """Return one test image under a corruption, uint8 (3, H, W) on the CPU, without making the
+        whole domain.
         """
         if self.archive is not None:
             return self.archive.read(name, severity, index + 1).x[index]
@@ -160,7 +160,7 @@ class ImageDataset(Dataset):
         return crop_and_flip(x, generator) if self.options.crop_and_flip else x
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """AugMix alone; crop and flip are `weak_augment`'s."""
+        """Apply AugMix alone; crop and flip are `weak_augment`'s."""
         shared = self.options.randomisation == "augmix_batch"
         return augmix(x, generator, severity=self.options.augmix_severity, shared=shared)
 
@@ -171,8 +171,8 @@ class ImageDataset(Dataset):
         return -mean / deviation, (1 - mean) / deviation
 
     def prepare(self, x: Tensor) -> Tensor:
-        """uint8 (N, 3, H, W) to scaled float32 of the same shape or, bilinearly, (N, 3, input_size,
-        input_size).
+        """Convert uint8 (N, 3, H, W) to scaled float32 of the same shape or, bilinearly, (N, 3,
+        input_size, input_size).
         """
         mean, deviation = SCALINGS[self.options.input_scaling]
         # Convolutions on a CPU are faster with the channels last in memory.
@@ -306,5 +306,5 @@ def make_archive(
 
 
 def channels_first(images: np.ndarray) -> Tensor:
-    """uint8 images (N, H, W, 3) as a tensor (N, 3, H, W)."""
+    """Return uint8 images (N, H, W, 3) as a tensor (N, 3, H, W)."""
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))

@@ -40,7 +40,7 @@ def apply_msda(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _fit_layer(x: Tensor, probability: float) -> Tensor:
-    """W, the solution of E[Q] Wᵀ = E[P]ᵀ."""
+    """Return W, the solution of E[Q] Wᵀ = E[P]ᵀ."""
     examples = torch.cat([x.double(), x.new_ones(len(x), 1, dtype=torch.float64)], 1)
     q = torch.full_like(examples[0], 1 - probability)
     q[-1] = 1

@@ -77,7 +77,7 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
 
 
 def read_images(path: Path) -> Split:
-    """x (N, 3, H, H) and y (N,) of one file, checked as far as that file alone allows."""
+    """Read x (N, 3, H, H) and y (N,) of one file, checked as far as that file alone allows."""
     if not path.is_file():
         raise DataMissing(
             f"there is no {path}; numpy.savez writes it: x, uint8 (N, H, H, 3), and y, int64 (N,)"

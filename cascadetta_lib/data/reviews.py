@@ -123,19 +123,19 @@ class TextDataset(Dataset):
         return self.domains[name]
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """One EDA version of each training review, int64 (N,)."""
+        """Return one EDA version of each training review, int64 (N,)."""
         count = self.versions.shape[1]
         generator = generator_for(x, generator)
         return self.versions[x, torch.randint(count, x.shape, generator=generator, device=x.device)]
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Rows, int64 (N,), to features, float32 (N, D)."""
+        """Convert rows, int64 (N,), to features, float32 (N, D)."""
         return self.bank[x]
 
     def augmented_texts(
         self, index: int, count: int, generator: torch.Generator
     ) -> list[tuple[str, str]]:
-        """`count` EDA versions of a training review as pairs of operation and text."""
+        """Return `count` EDA versions of a training review as pairs of operation and text."""
         if self.synonyms.name == NO_WORDS:
             return [("no EDA", self.texts[index])] * count
         review = words(self.texts[index])
@@ -308,7 +308,7 @@ def _assemble(
 
 
 def _whole(everything: Sequence[Reviews | Counts], options: TextOptions) -> bool:
-    """Whether the options cut nothing away from the source and the target domains."""
+    """Return whether the options cut nothing away from the source and the target domains."""
     sizes = [options.train_size, *[options.test_size] * (len(everything) - 1)]
     return all(
         size is None or size >= len(part.labels)

@@ -164,7 +164,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
 
 
 def listed(folder: Path, name: str, own: bool = False) -> set[str]:
-    """The recordings that a list names, as WORD/FILE.wav.
+    """Return the recordings that a list names, as WORD/FILE.wav.
 
     own: whether it is the archive's list, of which a folder may hold a part. ValueError where a
     line of another list names no file, though its word has a folder here.
@@ -188,7 +188,9 @@ def listed(folder: Path, name: str, own: bool = False) -> set[str]:
 
 
 def without_repeats(parts: Tensor, waveforms: Tensor) -> Tensor:
-    """The part, 0, 1 or 2, of each recording, and 3 for one that is in an earlier part again."""
+    """Return the part, 0, 1 or 2, of each recording, and 3 for one that is in an earlier part
+    again.
+    """
     parts = parts.clone()
     first: dict[bytes, int] = {}
     for place in parts.argsort(stable=True).tolist():
@@ -199,8 +201,8 @@ def without_repeats(parts: Tensor, waveforms: Tensor) -> Tensor:
 
 
 def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
-    """Names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of utterances; seconds of noise,
-    int16 (K, 16000).
+    """Read the names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of utterances; and seconds
+    of noise, int16 (K, 16000).
     """
     names = []
     waveforms = []

@@ -79,7 +79,9 @@ FILLERS = (
 
 @dataset("reviews", "text", real=False)
 def load_reviews(argument: str, options: TextOptions) -> Dataset:
-    """1,200 reviews of books and 300 of each other domain, which are the same every time."""
+    """Compose 1,200 reviews of books and 300 of each other domain, which are the same every
+    time.
+    """
     shift = options.synthetic_shift
     groups = [OPINIONS["any", verdict].split() for verdict in range(2)]
     synonyms = {word: tuple(sorted({*group} - {word})) for group in groups for word in group}
@@ -99,8 +101,8 @@ def load_reviews(argument: str, options: TextOptions) -> Dataset:
 
 
 def compose(domain: str, count: int, seed: int, *, shift: float) -> Reviews:
-    """`count` reviews of a domain, half of each verdict; `shift` is the share of opinions in the
-    domain's own words.
+    """Compose `count` reviews of a domain, half of each verdict; `shift` is the share of opinions
+    in the domain's own words.
     """
     random = np.random.default_rng(seed)
 

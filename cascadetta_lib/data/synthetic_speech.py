@@ -34,8 +34,8 @@ NOISE = 30
 
 @dataset("synthetic_speech", "speech", real=False)
 def load_synthetic_speech(argument: str, options: SpeechOptions) -> Dataset:
-    """540 training, 60 held-out and 200 test utterances of ten words, which are the same every
-    time.
+    """Compose 540 training, 60 held-out and 200 test utterances of ten words, which are the same
+    every time.
     """
     generator = torch.Generator().manual_seed(0)
     low, high = torch.tensor(FORMANTS, dtype=torch.float64).T

@@ -136,16 +136,16 @@ class SpeechDataset(Dataset):
         )
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Spectrograms, float32 (N, 1, 32, 32) in dB, of utterances, int16 (N, 16000), which are
-        augmented first.
+        """Return spectrograms, float32 (N, 1, 32, 32) in dB, of utterances, int16 (N, 16000), which
+        are augmented first.
         """
         return log_mel(
             augment(as_float(x), generator, probability=self.options.augmentation_probability)
         )
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Waveforms (N, 16000) or spectrograms in dB to the network's input, (dB + 40)/40, float32
-        (N, 1, 32, 32).
+        """Convert waveforms (N, 16000) or spectrograms in dB to the network's input, (dB + 40)/40,
+        float32 (N, 1, 32, 32).
         """
         return ((log_mel(x) if x.ndim == 2 else x) - FLOOR / 2) / (-FLOOR / 2)
 
@@ -193,12 +193,12 @@ def make_speech_dataset(
 
 
 def as_float(waveforms: Tensor) -> Tensor:
-    """int16 waveforms as float32 in [−1, 1); float ones as they are."""
+    """Return int16 waveforms as float32 in [−1, 1); float ones as they are."""
     return waveforms.float() / 32768 if waveforms.dtype == torch.int16 else waveforms
 
 
 def as_int16(waveforms: Tensor) -> Tensor:
-    """Waveforms in [−1, 1) as int16, in which they are stored; what is beyond is clipped."""
+    """Return waveforms in [−1, 1) as int16, in which they are stored; what is beyond is clipped."""
     return (waveforms * 32768).round().clamp(-32768, 32767).to(torch.int16)
 
 
@@ -218,7 +218,7 @@ def log_mel(waveforms: Tensor) -> Tensor:
 
 @cache
 def _mel(device: torch.device) -> Any:
-    """torchaudio's module from waveforms to power in mel bands (N, 32, 32)."""
+    """Return torchaudio's module from waveforms to power in mel bands (N, 32, 32)."""
     from torchaudio.transforms import MelSpectrogram
 
     options = {"n_fft": FFT, "hop_length": HOP, "n_mels": BANDS, "pad_mode": "constant"}
@@ -226,7 +226,7 @@ def _mel(device: torch.device) -> Any:
 
 
 def _decibels(power: Tensor) -> Tensor:
-    """Power (N, 32, 32) in dB relative to the maximum of each utterance, (N, 1, 32, 32)."""
+    """Convert power (N, 32, 32) to dB relative to the maximum of each utterance, (N, 1, 32, 32)."""
     decibels = 10 * power.clamp_min(SMALLEST_POWER).log10()
     return (decibels - decibels.amax((1, 2), keepdim=True)).clamp_min(FLOOR)[:, None]
 
@@ -246,8 +246,8 @@ def draw_domain(
 
 
 def domain_spectrograms(name: str, waveforms: Tensor, value: Tensor, noise: Tensor) -> Tensor:
-    """Spectrograms, as `log_mel`'s, of float waveforms (N, 16000) in a domain, with values (N,) and
-    noise (N, 16000).
+    """Return spectrograms, as `log_mel` does, of float waveforms (N, 16000) in a domain, with
+    values (N,) and noise (N, 16000).
 
     stretch: a phase vocoder's magnitudes alone, since power has no phases. shift: of the power,
     before the dB.
@@ -263,7 +263,7 @@ def domain_spectrograms(name: str, waveforms: Tensor, value: Tensor, noise: Tens
 
 
 def _frames_at(frames: Tensor, position: Tensor) -> Tensor:
-    """Frames (N, F, T) linearly interpolated at the positions (N, T'), and zero beyond the ends:
+    """Interpolate frames (N, F, T) linearly at the positions (N, T'), with zeros beyond the ends:
     (N, F, T').
     """
     distance = torch.arange(frames.shape[2], device=frames.device)[:, None] - position[:, None, :]

@@ -102,7 +102,9 @@ def load_wav(argument: str, options: SpeechOptions) -> Dataset:
 
 
 def _parts(folder: Path, names: Sequence[str]) -> list[int]:
-    """TESTED, HELD_OUT or TRAINED for each recording WORD/FILE.wav, by the lists or by speaker."""
+    """Return TESTED, HELD_OUT or TRAINED for each recording WORD/FILE.wav, by the lists or by
+    speaker.
+    """
     there = [name for name in (TEST_LIST, HELD_OUT_LIST) if (folder / name).is_file()]
     if len(there) == 1:
         raise ValueError(

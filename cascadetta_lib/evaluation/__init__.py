@@ -1,1 +1,9 @@
-"""Evaluate: one loop over a stream (evaluator.py), E, A and F (metrics.py), and costs (cost.py)."""
+"""Evaluate a method.
+
+evaluator.py: the loop that runs a method over a stream
+metrics.py: E, A and F
+cost.py: the work and the memory of a step
+alarm.py: an alarm for collapse, without labels
+distance.py: how far the parameters have moved
+batch_variance.py: the errors of a batch's variance
+"""

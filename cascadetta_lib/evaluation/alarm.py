@@ -17,7 +17,7 @@ from torch import Tensor
 from cascadetta_lib.losses import at_least_float32
 
 WINDOW = 256
-"""About how many of the last examples the mean prediction is of."""
+"""The mean prediction is over about this many of the last examples."""
 LEAST = 0.5
 """The alarm rings below this level. It was set before any stream was looked at."""
 OnAlarm = Literal["reset", "stop"]
@@ -25,7 +25,7 @@ OnAlarm = Literal["reset", "stop"]
 
 
 class Alarm:
-    """The level of diversity of what a method predicts: H(m) / ln C in [0, 1].
+    """Measures how diverse the predictions of a method are: H(m) / ln C in [0, 1].
 
     m is the moving mean of the predictions softmax(z), of C classes, over about the last 256
     examples, and H its entropy. m begins as uniform, at level 1. A method that has collapsed into
@@ -58,5 +58,7 @@ def rings(level: Any) -> Any:
 
 
 def classes_predicted(z: Tensor) -> Tensor:
-    """Return how many classes a batch with logits z (B, C) is predicted as, a scalar."""
+    """Return the number of different classes predicted in a batch with logits z (B, C), a
+    scalar.
+    """
     return (z.argmax(1)[:, None] == torch.arange(z.shape[1], device=z.device)).any(0).sum()

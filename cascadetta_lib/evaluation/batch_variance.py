@@ -1,4 +1,4 @@
-"""How well a batch knows the variance that BatchNorm divides by, layer by layer."""
+"""How far the variance of a batch is from that of the whole domain, for each BatchNorm layer."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models.batch_norm import BatchNorm, batch_norms, use_batch_statistics
 
 EXAMPLES = 1024
-"""Examples of a domain, at most: their statistics are those that a batch's are held against."""
+"""Batches are compared with the statistics of at most this many examples of a domain."""
 Layer = dict[str, Any]
 
 
@@ -22,9 +22,9 @@ def batch_variance(
 ) -> list[Layer]:
     """Compare the statistics of batches with those of all examples, at each BatchNorm layer.
 
-    All examples of a domain pass the network at once, each layer normalising by the statistics of
-    all of them. So every layer sees the same inputs, whatever the size of a batch, and its own
-    error alone is measured. A layer of the result holds:
+    All examples of a domain pass through the network together, each layer normalising by the
+    statistics of all of them. So every layer sees the same inputs, whatever the size of a batch,
+    and its own error alone is measured. A layer of the result holds:
 
     layer: its name. channels: how many it has. values: per example and channel, such as pixels.
     variance_error: of a batch's variance, as a share of that of all examples: the root of the mean

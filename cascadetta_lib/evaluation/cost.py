@@ -13,7 +13,7 @@ from cascadetta_lib.methods import Method
 
 
 def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
-    """Return what adapting to a batch and predicting it takes, the mean over several batches.
+    """Return the work and the memory of a step, as means over `batches`.
 
     Resets the method before and after. Where all steps of the method are alike, only the first
     batch is taken, because counting a step takes longer than the step.
@@ -46,8 +46,10 @@ def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
 
 
 def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list[Tensor]:
-    """Return four prepared batches of domains all along the stream, of 32 examples or more, for
-    `cost`: RoTTA updates once in 64 examples, and CoTTA makes copies where it is unsure.
+    """Return a prepared batch from each of four domains along the stream, because steps of RoTTA
+    and CoTTA differ: RoTTA updates once in 64 examples, and CoTTA makes copies where it is unsure.
+
+    size: that of the batches; 32 if it is smaller.
     """
     domains = [stream[place * len(stream) // 4] for place in range(4)]
     return [dataset.prepare(dataset.domain(*domain).x[: max(32, size)]) for domain in domains]

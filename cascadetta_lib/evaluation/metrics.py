@@ -23,7 +23,10 @@ def mean_online_error(batches: pd.DataFrame) -> float:
 
 
 def average_accuracy(accuracies: pd.DataFrame) -> float:
-    """Return A (Eq. 1): the final model's mean accuracy over the stream's domains, in [0, 1]."""
+    """Return A (Eq. 1): the mean accuracy over the stream's domains, in [0, 1].
+
+    It is that of the final model or, with reset_each, that of each domain's own model.
+    """
     final = accuracies["after"] == accuracies["after"].max()
     return float(accuracies.loc[final, "accuracy"].mean())
 
@@ -36,10 +39,10 @@ def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -
     paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted
         to T_t alone.
     final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
-    unadapted: R(T_t | T_1:N) less the accuracy of the unadapted model. So does the release, whose
-        second model is never updated because its optimiser owns the tensors of another copy; but
-        that model keeps running statistics of the domain, where ours has the method's BatchNorm
-        mode.
+    unadapted: R(T_t | T_1:N) less the accuracy of the unadapted model. The release computes this,
+        too, because its second model is never updated: its optimiser owns the tensors of another
+        copy. But that model keeps running statistics of the domain; ours has the method's
+        BatchNorm mode.
     """
     later = accuracies[accuracies["step"] > 0].set_index("step")
     compared = later[later["kind"] == ("source" if definition == "unadapted" else "alone")]

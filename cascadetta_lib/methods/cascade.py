@@ -1,5 +1,5 @@
-"""The paper's method (Sec. 4): learn the BatchNorm of φ and all of θ_m, by the entropy of θ_a's
-output. θ_a stays fixed.
+"""The paper's method (Sec. 4): learn the scales and shifts of φ's normalisation layers and all of
+θ_m, by the entropy of θ_a's output. θ_a stays fixed.
 """
 
 from torch import Tensor, nn
@@ -41,6 +41,7 @@ class CascadeMethod(WithDiversity):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
+        # Reading it waits for the device, so it is asked once.
         if self.uses_auxiliary and not self.first_step.taken:
             refusals.require_readable_logits(self.label, outputs)
         logits = outputs.auxiliary if self.uses_auxiliary else outputs.main
@@ -49,8 +50,9 @@ class CascadeMethod(WithDiversity):
 
 @METHODS.add("cascade_fixed_classifier")
 class CascadeFixedClassifier(CascadeMethod):
-    """The cascade with θ_m fixed (fig:cascade, right): only the scale and shift of BatchNorm
-    move."""
+    """The cascade with θ_m fixed (the paper's figure on the parts of the cascade, right): only the
+    scales and shifts of φ's normalisation layers move.
+    """
 
     label = "Cascade, θ_m fixed"
 
@@ -60,7 +62,9 @@ class CascadeFixedClassifier(CascadeMethod):
 
 @METHODS.add("cascade_no_auxiliary")
 class CascadeNoAuxiliary(CascadeMethod):
-    """The cascade without θ_a (fig:cascade, left). Its pre-training, too, uses the entropy of z."""
+    """The cascade without θ_a (the paper's figure on the parts of the cascade, left). Its
+    pre-training, too, uses the entropy of z.
+    """
 
     objective = "meta_no_auxiliary"
     label = "Cascade, no θ_a"

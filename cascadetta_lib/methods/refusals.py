@@ -128,7 +128,7 @@ def require_gradient(label: str, reached: bool) -> None:
 
 
 class FirstStep:
-    """What is checked of a model when a method is made and at its first step, once for all steps.
+    """Checks of a model, made when a method is constructed and at its first step.
 
     taken: whether the method has taken a step.
     """

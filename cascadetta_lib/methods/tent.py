@@ -14,8 +14,8 @@ from cascadetta_lib.models import Outputs, as_outputs
 @METHODS.add("tent")
 class Tent(WithDiversity):
     """Minimise the entropy of the prediction by SGD, the cascade's optimiser, so that Tent and the
-    cascade differ only in loss and parameters. The paper does not say which optimiser it ran Tent
-    with; see `tent_adam`.
+    cascade differ only in loss and parameters. The cascade's paper does not say which
+    optimiser it ran Tent with; see `tent_adam`.
     """
 
     label = "Tent"
@@ -24,17 +24,18 @@ class Tent(WithDiversity):
         return self.scales_and_shifts(self.model)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        """Return the mean entropy of the prediction; the option `diversity`, 0 by default, is
-        ours.
+        """Return the loss and the outputs.
+
+        The loss is the mean entropy, less `diversity` (ours, 0 by default) times the entropy of the
+        mean prediction.
         """
         outputs = as_outputs(self.model(x))
-        # With diversity 0, the default, this is the mean entropy.
         return information_loss(outputs.main, self.diversity), outputs
 
 
 @METHODS.add("tent_adam")
 class TentAdam(Tent):
-    """Tent by Adam, as in its release."""
+    """Tent with Adam, as in its release."""
 
     label = "Tent (Adam)"
 

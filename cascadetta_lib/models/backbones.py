@@ -65,14 +65,14 @@ BLOCKS = {"conv_bn_relu": ConvBNReLUBlock, "pre_activation": PreActivationBlock,
 def stage(
     kind: type[nn.Module], count: int, channels_in: int, channels: int, stride: int
 ) -> nn.Sequential:
-    """`count` blocks, of which the first changes the number of channels and the size."""
+    """Return `count` blocks, of which the first changes the number of channels and the size."""
     others = [kind(channels, channels, 1) for _ in range(count - 1)]
     return nn.Sequential(kind(channels_in, channels, stride), *others)
 
 
 def shortcut(x: Tensor, conv: nn.Conv2d) -> Tensor:
-    """x in the shape of conv(x), without parameters: average pooling by the stride, and zeros for
-    missing channels.
+    """Bring x into the shape of conv(x), without parameters: average pooling by the stride, and
+    zeros for missing channels.
     """
     if conv.stride[0] > 1:
         x = F.avg_pool2d(x, conv.stride[0])
@@ -90,7 +90,7 @@ class ImageFeatures(nn.Module, ABC):
 
     @abstractmethod
     def shared(self, x: Tensor) -> Tensor:
-        """What both branches of TTT's network begin with."""
+        """Return the features with which both branches of TTT's network begin."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.private(self.shared(x))
@@ -170,15 +170,17 @@ class ResNet34(ImageFeatures):
 
 
 def text_features(inputs: int, hidden: Sequence[int]) -> nn.Sequential:
-    """φ for text: fully connected layers, each with BN and ReLU. (B, inputs) → (B, hidden[-1])."""
+    """Make φ for text: fully connected layers, each with BN and ReLU. (B, inputs) → (B,
+    hidden[-1]).
+    """
     sizes = zip((inputs, *hidden), hidden, strict=False)
     layers = [(nn.Linear(before, size), nn.BatchNorm1d(size), nn.ReLU()) for before, size in sizes]
     return nn.Sequential(*chain.from_iterable(layers))
 
 
 def speech_features() -> nn.Sequential:
-    """φ for speech: LeNet's two 5×5 convolutions, each with BN, ReLU and 2×2 max-pooling. (B, 1,
-    32, 32) → (B, 400).
+    """Make φ for speech: LeNet's two 5×5 convolutions, each with BN, ReLU and 2×2 max-pooling. (B,
+    1, 32, 32) → (B, 400).
     """
     first = [nn.Conv2d(1, 6, 5), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)]
     second = [nn.Conv2d(6, 16, 5), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]

@@ -24,9 +24,11 @@ def parameters_of_z(model: nn.Module) -> list[nn.Parameter]:
 
 
 class Cascade(nn.Module):
-    """φ → θ_m → θ_a in a row. Takes x (B, …); returns z (B, C) and a, which is (B, C), or None
-    without θ_a.
+    """Chain φ, θ_m and θ_a. Maps x (B, …) to z and a, both (B, C); a is None without θ_a.
 
+    feature_extractor: φ.
+    main_classifier: θ_m.
+    auxiliary_classifier: θ_a, or None.
     relu_logits: z is max(θ_m(φ(x)), 0), as in the paper's release, whose in-place ReLU before θ_a
         changes z as well.
     """
@@ -82,5 +84,5 @@ class Parallel(nn.Module):
         return Outputs(self.main_classifier(self.feature_extractor(x)), None)
 
     def rotation_logits(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) → (B, 4): which multiple of 90° x was rotated by."""
+        """Return which multiple of 90° x was rotated by, as logits: (B, 3, H, W) → (B, 4)."""
         return self.auxiliary_classifier(self.auxiliary_stage(self.feature_extractor.shared(x)))

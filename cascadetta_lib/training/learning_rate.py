@@ -1,4 +1,4 @@
-"""The schedule of the learning rate β in pre-training, in meta-learning too."""
+"""The schedule of the learning rate β, with and without meta-learning."""
 
 from cascadetta_lib.training.objectives import Training
 

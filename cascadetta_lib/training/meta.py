@@ -1,5 +1,5 @@
-"""Meta-learning by Algorithm 1 (Sec. 4.2): the two losses of a batch that is halved, and the
-gradient through both.
+"""Meta-learning by Algorithm 1 (Sec. 4.2): the inner and the outer loss of a halved batch, and the
+gradient of the outer one through the inner step.
 
 With ψ = {φ, θ_m}, a batch is halved into meta-train and meta-test:
 
@@ -70,7 +70,7 @@ class MetaProblem:
     def outer(self, model: nn.Module) -> Tensor:
         """Return the outer loss of `model`, whose parameters are ψ' here, on the meta-test half.
 
-        In the release it is a tenth of that.
+        The release multiplies it by 0.1.
         """
         main, self_supervised = losses(model, self.meta_test, self.kind)
         total = main + self.entropy_weight * self_supervised
@@ -107,12 +107,13 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
 
 
 def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
-    """Return the outer loss, a scalar, and its gradient on every parameter, through the inner step.
+    """Return the outer loss, a scalar, and its gradient with respect to every parameter, through
+    the inner step.
 
     H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss. tangents.py computes
     the slope. Where it lacks a rule for one of the network's functions, double backward computes
-    it, at twice the cost. Raises ValueError for a network that computes a part again in the
-    backward pass.
+    it, at twice the cost. Raises ValueError for a network that recomputes activations
+    (checkpointing).
     """
     psi: Gradients = dict(model.named_parameters())
     inner = {name: psi[name] for name in problem.inner_names}

@@ -19,9 +19,11 @@ from cascadetta_lib.models import Parallel
 
 
 class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """The settings of a training, for a number of epochs or of iterations. SGD has Nesterov
-    momentum 0.9 (appendix). The defaults are the reading of the paper for images that can reach its
-    ERM and AdaBN rows: the release's.
+    """The settings of a training, for a number of epochs or of iterations.
+
+    SGD has Nesterov momentum 0.9 (appendix). The defaults are the release's settings for images,
+    since a literal reading is not expected to reach the paper's ERM and
+    AdaBN rows.
     """
 
     epochs: int | None = Field(
@@ -69,9 +71,11 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
 
 class KnownTraining(Training, frozen=True):
-    """The training of a network in the store or of a card, and how its meta-gradient was found:
-    networks that are shipped learned by a difference of two gradients, which is no choice any more.
-    Made from a Training as well."""
+    """The training recorded with a network, and how its meta-gradient was computed.
+
+    The shipped networks used a difference of two gradients, which is no longer offered. Accepts a
+    Training, too.
+    """
 
     meta_gradient: Literal["exact", "difference"] = "exact"
 
@@ -90,9 +94,9 @@ class Objective:
     losses. randomised: `all` of a batch, `none`, or `both`, each batch as it is and randomised side
     by side. recipe: fields of Training that the objective sets.
 
-    The paper leaves θ_a to the entropy of its own output, which is least where a says one class
-    whatever x is. Two ways out:
-    supervised: cross-entropy on a beside that on z. A θ_a of one layer (text, speech) then begins
+    The paper trains θ_a by the entropy of its own output alone, which is least if `a` is one class
+    for every x. Two alternatives:
+    supervised: cross-entropy on `a` beside that on z. A θ_a of one layer (text, speech) then begins
         as the identity, because the thousand small steps of the text network hardly move it from
         where it was drawn. diversity: information maximisation, ENT(a) − diversity · H(mean
         softmax(a)), in the inner and the outer loss.
@@ -111,8 +115,7 @@ class Objective:
 OBJECTIVES: dict[str, Objective] = {
     "erm": Objective(auxiliary=False, self_supervised=False, randomised="none"),
     "multi_task": Objective(),
-    # With the weight that the entropy has in the release's reading of Algorithm 1, beside a
-    # cross-entropy of 1: 0.1 λ.
+    # The weight of the entropy in the release's outer loss: 0.1 λ = 0.01.
     "multi_task_light_entropy": Objective(recipe={"entropy_weight": 0.01}),
     "meta": Objective(meta=True),
     "meta_no_auxiliary": Objective(meta=True, auxiliary=False),
@@ -133,20 +136,20 @@ OBJECTIVES: dict[str, Objective] = {
     "multi_task_supervised_information": Objective(supervised=True, diversity=1),
     "plain_supervised_information": Objective(supervised=True, diversity=1, randomised="none"),
     "both_supervised_information": Objective(supervised=True, diversity=1, randomised="both"),
-    # What Cascade+ is held to: the same images, plain and randomised, by the cross-entropy on z
+    # The control for Cascade+: the same images, plain and randomised, by the cross-entropy on z
     # alone.
     "both_cross_entropy": Objective(auxiliary=False, self_supervised=False, randomised="both"),
 }
 
 
 def training_for(objective: str, training: Training) -> Training:
-    """Return `training` with the settings that `objective` replaces."""
+    """Return `training` with the settings that `objective` prescribes."""
     return training.model_copy(update=dict(OBJECTIVES[objective].recipe))
 
 
 class Half(NamedTuple):
-    """Half a batch as the network sees it, x (B, …) and y (B,); for the rotation task, x rotated
-    and by how much.
+    """Examples as the network sees them, such as half a batch: x (B, …) and y (B,); for the
+    rotation task, x rotated and by how much.
     """
 
     x: Tensor
@@ -163,9 +166,10 @@ PAPER = Objective()  # the paper's losses
 
 
 def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tensor, Tensor]:
-    """Return the supervised loss of one half by the objective `kind` (cross-entropy of z, and what
-    the objective adds), and the self-supervised one (mean entropy of a, of z without θ_a, or
-    rotation); scalars in nats.
+    """Return two losses by the objective `kind`, scalars in nats.
+
+    Supervised: the cross-entropy of z, and of `a` if `kind.supervised`. Self-supervised: the
+    information loss of `a` (of z without θ_a), or the rotation loss.
     """
     outputs = model(half.x)
     z = at_least_float32(outputs.main)
@@ -184,8 +188,8 @@ def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tenso
 
 
 def self_supervised_loss(model: nn.Module, half: Half, kind: Objective = PAPER) -> Tensor:
-    """Return the self-supervised loss alone; for the rotation task, nothing but the rotated images
-    meets the network.
+    """Return the self-supervised loss alone. For the rotation task, only the rotated images pass
+    through the network.
     """
     return (
         losses(model, half, kind)[1]

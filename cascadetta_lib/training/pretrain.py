@@ -1,6 +1,6 @@
 """Pre-training (Sec. 4.2, Algorithm 1): one loop for all objectives, and its diagnostics.
 
-Each step draws a batch and randomises it (images by AugMix). A meta-learning objective halves it
+Each step draws a batch and augments it as the objective says. A meta-learning objective halves it
 and takes the gradient of Algorithm 1 (meta.py). Every other objective takes the gradient of its
 losses (objectives.py).
 """
@@ -44,7 +44,7 @@ from cascadetta_lib.training.objectives import (
 
 @dataclass
 class _State:
-    """A training on its way, and what its state file holds.
+    """A training in progress, as its state file holds it.
 
     best: the weights of the epoch that is kept so far.
     history: a row per epoch that is done.
@@ -66,9 +66,8 @@ def pretrain(
     code_revision: str = "unknown",
     save_seconds: float = 20,
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
-    """Train a network for `objective`. Return the network with the weights of the epoch that has
-    the highest held-out accuracy, the last one where several have it, and the history: a row per
-    epoch.
+    """Train a network for `objective`. Returns the network and its history, a row per epoch. The
+    weights are of the epoch with the highest held-out accuracy, the last one of equals.
 
     An epoch takes every whole batch once; a remainder is left out. Where iterations are counted,
     the last epoch may stop early. The columns of the history:
@@ -194,8 +193,8 @@ def _train_epoch(
 ) -> tuple[float, float]:
     """Train for an epoch. Return the mean loss, and the learning rate of the last batch.
 
-    epoch: from 0. iterations: of the whole training. steps: their numbers, from which each batch
-    takes the next; the epoch ends early where none is left.
+    epoch: from 0. iterations: of the whole training. steps: yields the number of the next step;
+    the epoch ends early when it is exhausted.
     """
     count = len(dataset.train.y)
     size = training.training_batch_size
@@ -203,6 +202,7 @@ def _train_epoch(
     # In bfloat16 the error of the second-order term would be eight times the term, so
     # meta-learning stays in float32.
     rounded = training.precision == "bfloat16" and not kind.meta
+    # No epoch of one seed has the generator of another seed.
     generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
     order = torch.randperm(count, generator=generator).to(device)
     state.model.train()
@@ -288,7 +288,8 @@ def set_gradients(
     rate: float,
     draws: torch.Generator,
 ) -> Tensor:
-    """Set the gradient of the objective `kind` on every parameter; return its loss, a scalar.
+    """Set the gradient of the objective `kind` with respect to every parameter; return its loss, a
+    scalar.
 
     rate: the learning rate β of this step. draws: for the rotation task.
     """
@@ -339,8 +340,8 @@ def held_out_accuracy(
     held_out = held_out or dataset.plain_held_out
     right = []
     model.eval()
-    # Equal parts of batch_size or a little more, so that no short last batch has statistics unlike
-    # the others'.
+    # Equal parts of batch_size examples or more, but fewer than twice as many, so that no short
+    # last batch has statistics unlike the others'.
     parts = max(1, len(held_out.y) // batch_size)
     for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
         with nullcontext() if running_statistics else batch_statistics(model):
@@ -351,7 +352,7 @@ def held_out_accuracy(
 
 def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
     """Return what `losses.describe` says of one held-out batch with batch statistics, and Theorem
-    1's alignment.
+    1's alignment. The losses are the paper's, whatever the objective.
 
     gradient_norm_main: of the main loss on ψ.
     gradient_norm_self_supervised: of the other loss on ψ, next to nothing where θ_a has collapsed.
@@ -374,6 +375,6 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
 
 
 def _flat_gradient(loss: Tensor, parameters: list[nn.Parameter]) -> Tensor:
-    """Return the gradient of a loss on parameters as one vector; the graph is kept."""
+    """Return the gradient of a loss with respect to parameters as one vector; the graph is kept."""
     gradients = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
     return flatten(gradients)

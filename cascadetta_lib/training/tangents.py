@@ -1,10 +1,10 @@
-"""Directional derivatives of a loss that has been computed already, which can be differentiated.
+"""Differentiable directional derivatives of a loss that is already computed.
 
 `Tape` records the functions that a model calls on its way to the loss. `Tape.derivative` then goes
 along them in forward mode: with θ moved along θ̇, every tensor x has a tangent ẋ, that of the loss
-is ⟨∇L, θ̇⟩, and its gradient by ordinary backward is the product H θ̇ of Algorithm 1. What double
-backward finds too, at the cost of one more plain forward and two more backward passes: nothing of
-the model is computed again, and BatchNorm's second derivatives have a closed form here.
+is ⟨∇L, θ̇⟩, and its gradient by ordinary backward is the product H θ̇ of Algorithm 1. The cost is
+that of one more plain forward and two more backward passes. Double backward finds the same; but
+here nothing of the model is computed again, and BatchNorm's second derivatives have a closed form.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,19 +17,19 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 Moment = tuple[int, int]
-"""A tensor with the value that it had: its id and its version, which every change in place raises.
-"""
+"""Identifies a tensor and its value: its id, and its version, which in-place changes increment."""
 
 
 class UnknownFunctionError(Exception):
-    """Raised where the way to the loss has a function whose tangent is not known; the message names
-    it.
-    """
+    """Raised if a function on the way to the loss has no rule; the message names it."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a function. moments: of its tensors before the call, by id; result: after it."""
+    """One call of a function.
+
+    moments: of its tensors before the call, by id. result: the moment of its output.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -40,8 +40,8 @@ class Call:
 
 
 class Tape(TorchFunctionMode):
-    """Inside `with Tape() as tape:`, every function of torch whose result needs a gradient is
-    recorded, with its tensors, which are kept alive.
+    """Record every call of torch whose result is one tensor that needs a gradient, and keep its
+    tensors alive. Use as `with Tape() as tape:`.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ def _name(call: Call) -> str:
 
 
 Known = Mapping[int, Tensor]
-"""The tangents of a call's tensors by id; of those that do not move there is none."""
+"""The tangents of a call's tensors by id; tensors that do not move are absent."""
 
 
 def _tangent(call: Call, known: Known) -> Tensor:
@@ -134,7 +134,9 @@ def _must_be_unchanged(call: Call, *tensors: Tensor | None) -> None:
 
 
 def _linear(call: Call, known: Known) -> Tensor:
-    """The tangent of a function that is linear in its first argument and has no other tensor."""
+    """Return the tangent of a function that is linear in its first argument and has no other
+    tensor.
+    """
     x, *rest = call.args
     if known.keys() != {id(x)} or call.kwargs.get("value"):  # padding by another value than 0
         raise UnknownFunctionError(f"{_name(call)} is not linear as it was called")
@@ -143,7 +145,7 @@ def _linear(call: Call, known: Known) -> Tensor:
 
 
 def _sum(call: Call, known: Known) -> Tensor:
-    """x + y, also in place."""
+    """Return the tangent of x + y, also in place."""
     if call.kwargs:
         raise UnknownFunctionError(f"{_name(call)} with options")
     moving = [known[id(x)] for x in call.args if id(x) in known]
@@ -151,7 +153,7 @@ def _sum(call: Call, known: Known) -> Tensor:
 
 
 def _masked_fill(call: Call, known: Known) -> Tensor:
-    """ẋ, and 0 where a constant took the place of x."""
+    """Return ẋ, and 0 where a constant took the place of x."""
     x, mask, value = call.args
     if known.keys() != {id(x)} or isinstance(value, Tensor):
         raise UnknownFunctionError(f"{_name(call)} is not by a constant")
@@ -160,7 +162,7 @@ def _masked_fill(call: Call, known: Known) -> Tensor:
 
 
 def _affine(call: Call, known: Known) -> Tensor:
-    """The tangent of a convolution or a linear layer, W x + b: W ẋ + Ẇ x + ḃ."""
+    """Return the tangent of a convolution or a linear layer, W x + b: W ẋ + Ẇ x + ḃ."""
     x, weight, *rest = call.args
     bias = (rest or [call.kwargs.get("bias")])[0]
     options = rest[1:]
@@ -179,14 +181,18 @@ def _affine(call: Call, known: Known) -> Tensor:
 
 
 def _relu(call: Call, known: Known) -> Tensor:
-    """ẋ where the output is positive; in place or not, since the output alone is needed."""
+    """Return ẋ where the output is positive; in place or not, since the output alone is needed."""
     if _moment(call.output) != call.result:
         raise UnknownFunctionError("the output of a ReLU was changed in place")
     return torch.ops.aten.threshold_backward(known[id(call.args[0])], call.output.detach(), 0)
 
 
 def _batch_norm(call: Call, known: Known) -> Tensor:
-    """BatchNorm with the statistics of the batch; those that run are constants."""
+    """Return the tangent of BatchNorm.
+
+    Batch statistics have a closed form. With running statistics, which are constants, it goes to
+    `_by_double_backward`.
+    """
     x, running_mean, running_var, *_ = call.args
     weight = call.kwargs["weight"]
     bias = call.kwargs["bias"]
@@ -205,12 +211,14 @@ def _batch_norm(call: Call, known: Known) -> Tensor:
 
 
 def _by_double_backward(call: Call, known: Known) -> Tensor:
-    """For what is small beside the convolutions. The gradient for a cotangent c on the output is
-    linear in c, and the transpose of this map gives the tangent. The function is computed again,
-    on aliases of its tensors, so that the gradient is through this one function alone.
+    """Return the tangent of a function that costs little beside the convolutions.
 
-    It asks that torch can differentiate the function three times, which a test of each has to show:
-    layer_norm, for one, has a third derivative that takes mean and variance for constants.
+    The gradient for a cotangent c on the output is linear in c, and the transpose of this map gives
+    the tangent. The function is computed again, on aliases of its tensors, so that the gradient is
+    through this one function alone.
+
+    Torch must differentiate the function correctly three times; add one to SMOOTH only with a test.
+    (layer_norm fails it: its third derivative takes mean and variance for constants.)
     """
     _must_be_unchanged(call, *_tensors((call.args, call.kwargs)))
     aliases = {id(x): x.view_as(x) for x in call.args if id(x) in known}
@@ -244,11 +252,11 @@ class BatchNormTangent(torch.autograd.Function):
 
         ẏ = w r P(ẋ) + ẇ x̂ + ḃ     where  P(u) = u − mean(u) − x̂ mean(x̂ u)
 
-    and its gradients, where G is that on ẏ; ẇ and ḃ are taken for constants:
+    and its gradients, where G is that with respect to ẏ; ẇ and ḃ are taken for constants:
 
-        on ẋ:  w r P(G)
-        on x:  r (ẇ − w r mean(x̂ ẋ)) P(G) − w r² mean(x̂ G) P(ẋ) − w r² mean(G P(ẋ)) x̂
-        on w:  r ΣG P(ẋ)
+        of ẋ:  w r P(G)
+        of x:  r (ẇ − w r mean(x̂ ẋ)) P(G) − w r² mean(x̂ G) P(ẋ) − w r² mean(G P(ẋ)) x̂
+        of w:  r ΣG P(ẋ)
     """
 
     @staticmethod
@@ -283,7 +291,7 @@ class BatchNormTangent(torch.autograd.Function):
         rest = [axis for axis in range(x.ndim) if axis != 1]
         product = (g * moving).mean(rest) - g_mean * moving_mean - g_along * along
         of_weight = product * r * (x.numel() / x.shape[1])
-        on_moving = -scale * r * g_along  # on x − mean(x), in the gradient on ẋ
+        on_moving = -scale * r * g_along  # of x − mean(x), in the gradient of ẋ
         of_moving = _combination(-scale * g_mean - on_moving * mean, (scale, g), (on_moving, x))
         of_x = None
         if ctx.needs_input_grad[1]:
@@ -294,7 +302,7 @@ class BatchNormTangent(torch.autograd.Function):
 
 
 def _projections(u: Tensor, x: Tensor, mean: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """mean(x̂ u) and mean(u), (C,): BatchNorm's own backward has the sums as gradients."""
+    """Return mean(x̂ u) and mean(u), (C,). BatchNorm's own backward has their sums as gradients."""
     _, on_weight, on_bias = torch.ops.aten.native_batch_norm_backward(
         u, x, None, None, None, mean, r, True, 0.0, [False, True, True]
     )
@@ -303,7 +311,7 @@ def _projections(u: Tensor, x: Tensor, mean: Tensor, r: Tensor) -> tuple[Tensor,
 
 
 def _combination(constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
-    """constant + Σ factor · x, with constant and factors by channel, (C,)."""
+    """Return constant + Σ factor · x, with constant and factors per channel, (C,)."""
     shape = (1, -1, *[1] * (terms[0][1].ndim - 2))
     (factor, x), *others = terms
     total = torch.addcmul(constant.view(shape), x, factor.view(shape))

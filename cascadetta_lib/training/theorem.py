@@ -38,9 +38,9 @@ def check_theorem(
 
     Each error is the distance from the exact meta-gradient as a share of the latter's norm (1e-6 is
     rounding). error_chain_rule: with α and H at ψ. error_as_printed: with β and H at ψ′, over θ_a
-    as well. error_first_order: without H. Most of the error as printed comes from our choice of
-    α ≠ β. So two errors are measured at α = β as well: error_moved_point, with H at ψ′ in place of
-    ψ, and error_first_order_equal_rates, without H.
+    as well. error_first_order: without H. At α = β two more are measured, so that
+    the choice of α and β plays no part: error_moved_point, with H at ψ′ in place of ψ, and
+    error_first_order_equal_rates, without H.
 
     The curvatures are of H at ψ′, where the theorem assumes it to be positive semi-definite.
     curvature_along_gradient: along the gradient of the outer loss. smallest_curvature,

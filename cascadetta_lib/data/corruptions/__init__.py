@@ -37,7 +37,7 @@ FILE_QUALITY = 85
 
 
 def check_corruption(name: str, severity: int) -> None:
-    """ValueError for an unknown name or severity."""
+    """Raise ValueError for an unknown name or severity."""
     if name not in PARAMETERS:
         raise ValueError(f"corruption = {name!r}: {nearest(name, PARAMETERS)}")
     if severity not in SEVERITIES:

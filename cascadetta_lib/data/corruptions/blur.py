@@ -11,7 +11,7 @@ from cascadetta_lib.data.corruptions.common import Draws, clipped_zoom, gaussian
 
 
 def defocus_blur(x: Tensor, draws: Draws, radius: float, softening: float) -> Tensor:
-    """A disk as kernel, its edge softened by a Gaussian of 3×3 pixels, or of 5×5 for a radius above
+    """Blur by a disk, its edge softened by a Gaussian of 3×3 pixels, or of 5×5 for a radius above
     8. The kernel ends where the original's does, whose border is mirrored for the softening.
     """
     half = math.ceil(radius) + 1
@@ -85,7 +85,7 @@ def motion_blur(x: Tensor, draws: Draws, radius: int, sigma: float) -> Tensor:
 
 
 def zoom_blur(x: Tensor, draws: Draws, zooms: int, percent: int = 1) -> Tensor:
-    """The mean of the image and its centre, zoomed by 1, 1.01, …, in steps of some percent."""
+    """Average the image and its centre, zoomed by 1, 1.01, …, in steps of some percent."""
     total = x.clone()
     for step in range(zooms):
         total += clipped_zoom(x, 1 + percent * step / 100)

@@ -37,14 +37,15 @@ class Draws:
 
 
 def truncate(x: Tensor) -> Tensor:
-    """[0, 1] to grey levels, truncated as in the original, which makes the benchmark darker by half
-    a level. The margin keeps a value that is a whole level from falling to the next by the rounding
-    of float32."""
+    """Convert [0, 1] to grey levels, truncated as in the original, which makes the benchmark darker
+    by half a level. The margin keeps a value that is a whole level from falling to the next by the
+    rounding of float32.
+    """
     return x.clamp(0, 1).mul_(255).add_(1e-3).to(torch.uint8)
 
 
 def gaussian(x: Tensor, sigma: float, truncate: float = 4.0, border: str = "nearest") -> Tensor:
-    """Gaussian blur over the last two axes, which are equally long; the arguments are those of
+    """Blur by a Gaussian over the last two axes, which are equally long; the arguments are those of
     scipy.
     """
     unblurred = np.eye(x.shape[-1])

@@ -33,8 +33,8 @@ def saturate(x: Tensor, draws: Draws, factor: float, increase: float) -> Tensor:
 def elastic_transform(
     x: Tensor, draws: Draws, displacement: float, sigma: float, reach: float
 ) -> Tensor:
-    """A random affine map, given by where three points go, then a smooth displacement; lengths in
-    shares of H, and of 244 for images of 224 pixels, as the original has it.
+    """Apply a random affine map, given by where three points go, then a smooth displacement;
+    lengths in shares of H, and of 244 for images of 224 pixels, as the original has it.
     """
     count = x.shape[0]
     size = x.shape[-1]
@@ -83,8 +83,8 @@ def pixelate(levels: Tensor, draws: Draws, factor: float) -> Tensor:
 
 @cache
 def _covered(side: int, small: int) -> Tensor:
-    """The share of each pixel of an axis in each pixel, float32 (side, side), when `side` pixels
-    are shrunk to `small` and enlarged again: 1, or up to four equal ones.
+    """Return the share of each pixel of an axis in each pixel, float32 (side, side), when `side`
+    pixels are shrunk to `small` and enlarged again: 1, or up to four equal ones.
     """
     shares = _inside(side, small)
     if shares.sum(axis=1).max() > 4:
@@ -96,7 +96,7 @@ def _covered(side: int, small: int) -> Tensor:
 
 
 def _inside(before: int, after: int) -> np.ndarray:
-    """Which of `before` pixels each of `after` covers, bool (after, before).
+    """Return which of `before` pixels each of `after` covers, bool (after, before).
 
     They are those whose centres lie in the interval that it spans, at least one pixel long.
     """

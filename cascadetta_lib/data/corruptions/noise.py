@@ -14,7 +14,7 @@ def shot_noise(x: Tensor, draws: Draws, photons: int) -> Tensor:
 
 
 def impulse_noise(x: Tensor, draws: Draws, amount: float) -> Tensor:
-    """Salt and pepper in equal shares, each channel of a pixel by itself."""
+    """Add salt and pepper in equal shares, each channel of a pixel by itself."""
     chance = draws.uniform(x.shape, 0, 1)
     return x.masked_fill(chance < amount / 2, 0).masked_fill(chance >= 1 - amount / 2, 1)
 

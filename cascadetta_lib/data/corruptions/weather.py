@@ -90,9 +90,10 @@ def spatter(
     strength: float,
     liquid: str,
 ) -> Tensor:
-    """Drops where smoothed noise is above a threshold: pale water adds light, mud covers. It is
+    """Add drops where smoothed noise is above a threshold: pale water adds light, mud covers. It is
     simpler than the original, which lights the edges of the drops, and its parameters could not be
-    checked."""
+    checked.
+    """
     layer = gaussian(draws.normal((len(x), 1, *x.shape[2:]), mean, deviation), sigma)
     drops = layer > threshold
     if liquid == "water":
@@ -113,7 +114,7 @@ def brightness(x: Tensor, draws: Draws, increase: float) -> Tensor:
 
 
 def _plasma(count: int, size: int, decay: float, draws: Draws) -> Tensor:
-    """Plasma fractals (count, 1, size, size) in [0, 1] by midpoint displacement on a torus.
+    """Return plasma fractals (count, 1, size, size) in [0, 1] by midpoint displacement on a torus.
 
     The torus is as long as the next power of two, and is cut. The displacement falls by decay² each
     time the step is halved.

@@ -39,7 +39,9 @@ class DeYO(Tent):
     modalities = ("image",)
 
     def shuffled(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W), each image cut into 4×4 patches that lie in a random order of its own."""
+        """Cut each image of x (B, C, H, W) into 4×4 patches that lie in a random order of its
+        own.
+        """
         if x.ndim != 4 or x.shape[2] % PATCHES or x.shape[3] % PATCHES:
             shape = tuple(x.shape)
             raise ValueError(

@@ -61,8 +61,8 @@ class ROID(WithCopies, WithMemory):
 
     @torch.no_grad()
     def weights(self, z: Tensor) -> Tensor:
-        """exp(diversity · certainty / T) of each prediction (B, C) → (B,), or 0 where the diversity
-        is below its mean.
+        """Return exp(diversity · certainty / T) of each prediction (B, C) → (B,), or 0 where the
+        diversity is below its mean.
 
         Diversity is 1 − the cosine of the prediction and the moving mean prediction, which then
         takes the batch in; certainty is the negative entropy; the batch's smallest value of each
@@ -106,20 +106,22 @@ class ROID(WithCopies, WithMemory):
 
 
 def from_0_to_1(values: Tensor) -> Tensor:
-    """Moved and scaled so that the smallest is 0 and the largest 1; all 0 where they are equal."""
+    """Move and scale values so that the smallest is 0 and the largest 1; all 0 if they are
+    equal.
+    """
     low, high = values.aminmax()
     return (values - low) / (high - low).clamp_min(torch.finfo(values.dtype).tiny)
 
 
 def soft_likelihood_ratio(z: Tensor) -> Tensor:
-    """−Σ_c p_c log(p_c / (1 − p_c)) of p = softmax(z): (B, C) → (B,)."""
+    """Return −Σ_c p_c log(p_c / (1 − p_c)) of p = softmax(z): (B, C) → (B,)."""
     p = z.softmax(1).clamp_max(CLIP)
     return -(p * (p / (1 - p) + EPSILON).log()).sum(1)
 
 
 def symmetric_cross_entropy(z: Tensor, other: Tensor) -> Tensor:
-    """Half the cross-entropy of softmax(other) to softmax(z), and half that the other way: (B, C),
-    (B, C) → (B,).
+    """Return half the cross-entropy of softmax(other) to softmax(z), and half that the other way:
+    (B, C), (B, C) → (B,).
     """
     z_first = z.softmax(1) * log_probabilities(other)
     other_first = other.softmax(1) * log_probabilities(z)

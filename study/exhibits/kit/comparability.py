@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cascadetta_lib.data import DATASETS
-from cascadetta_lib.data.cifar10_sample import OFFICIAL
+from cascadetta_lib.data.cifar10_sample import FINGERPRINT
 from study.store import Run
 
 BANNER = (
@@ -29,7 +29,7 @@ def beside_the_paper(run: Run) -> bool:
     """
     asked = run.request.checkpoint
     is_sample = asked.dataset_kind == "cifar10_sample"
-    other_sample = is_sample and run.provenance.fingerprint != OFFICIAL
+    other_sample = is_sample and run.provenance.fingerprint != FINGERPRINT
     return not stand_in(run) and not (other_sample and asked.published)
 
 
