@@ -32,8 +32,8 @@ STREAMS = {
     "mixed": "the same domains, all examples shuffled together",
     "correlated": "the same domains, with each one's labels in runs",
     "mixed_correlated": "the same domains together, with the labels of all in runs",
-    RESET_EACH: "the same domains, at each of which the method begins from the source again, as if "
-    "it knew where they change",
+    RESET_EACH: "the same domains; the method is reset to the source at each, as if it knew where "
+    "they change (an oracle)",
     RECURRING: "the same domains again and again, round after round in one order: 20 rounds, as in "
     "PeTTA and ReservoirTTA by default",
     "gradual": "every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next "

@@ -155,7 +155,7 @@ logits = adapted(x)  # adapts to the batch, then predicts it
 adapted.reset()  # back to the source
 ```
 
-A method that cannot work with a network says so in one sentence, which names methods that can.
+A network that a method cannot work with raises ValueError, which names methods that work.
 
 | name | label | what it does | needs | own options | modalities |
 |---|---|---|---|---|---|

@@ -33,7 +33,7 @@ class TentSourcePrior(Tent):
 
 @METHODS.add("cascade_source_prior")
 class CascadeSourcePrior(CascadeMethod):
-    """The cascade with the statistics of `source_prior`, likewise."""
+    """The cascade with the statistics of `source_prior`."""
 
     label = "Cascade, source prior"
     memory = 16

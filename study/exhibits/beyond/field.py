@@ -215,11 +215,13 @@ def standing_figure(shown: pd.DataFrame) -> Figure:
                 "textcoords": "offset points",
                 "fontsize": 7,
                 "ha": "center",
+                "bbox": {"fc": "white", "ec": "none", "pad": 0.5},
+                "zorder": 1.5,
             }
-            axes.annotate(number(value, 1), (value, place), (0, 4), **look)
-    error.set(xlabel="online error E (%)")
+            axes.annotate(number(value, 1), (value, place), (0, 5), **look)
+    error.set(xlabel="online error E (%)\nbar: 95 % of the difference from the cascade")
     error.margins(x=0.07)
-    work.set(xlabel="work (forward passes)", xscale="log", xlim=(0.7, 50))
+    work.set(xlabel="work per batch\n(forward passes)", xscale="log", xlim=(0.7, 50))
     work.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
     work.minorticks_off()
     error.set_yticks(places, [typeset(str(label)) for label in shown.index])

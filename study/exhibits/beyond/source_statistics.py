@@ -135,7 +135,7 @@ def _draw_curve(axes: Axes, rows: pd.DataFrame, label: str, dash: str) -> None:
     look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "ha": "center"}
     blends = curve[curve["N"].between(1, 1e6)]
     for share, examples, error in zip(blends["share"], blends["N"], blends["E"], strict=True):
-        axes.annotate(f"{examples:g}", (share, error), (0, -11), **look)
+        axes.annotate(f"N = {examples:g}", (share, error), (0, -11), **look)
 
 
 def _curves(frame: pd.DataFrame) -> Part | str:
@@ -171,10 +171,10 @@ def _curves(frame: pd.DataFrame) -> Part | str:
     )
     legend(figure, columns=3)
     told = (
-        "The numbers are N; the band is the 95 % interval over images, where there is one. Level: "
-        "methods that learn. Where a curve is below a level of its kind, statistics alone "
-        "err less. Dashed and hollow: the plainly trained network. Diamonds: learning on a blend, "
-        f"N = {LEARNING_PRIOR}. Seeds that all of these have: "
+        "The band is the 95 % interval over images, where there is one. Level: methods that "
+        "learn, without theirs. Where a curve is below a level of its kind, statistics alone err "
+        "less. Dashed and hollow: the plainly trained network. Diamonds: learning on a blend, "
+        f"N = {LEARNING_PRIOR}, drawn a little apart. Seeds that all of these have: "
         f"{', '.join(map(str, sorted(common)))}."
     )
     return Part("source-statistics-figure", figure, told, list(frame["run"]))

@@ -5,6 +5,7 @@ paper's AdaBN row to its own method's.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -126,7 +127,9 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
     names = [typeset(str(name)).replace(", ", ",\n") for name in bars.index]
     axes.bar(names, bars, color=colours, width=0.7)
-    axes.axhline(means[ADABN], color="0.2", lw=1, ls="--", zorder=3)
+    level: dict[str, Any] = {"color": "0.2", "lw": 1, "ls": "--", "zorder": 3}
+    axes.axhline(means[ADABN], label=f"{ADABN}; in brackets: points from it", **level)
+    axes.legend(loc="upper left", fontsize=8)
     for place, (name, error) in enumerate(bars.items()):
         text = number(error, 1)
         if name != ADABN:
@@ -138,7 +141,7 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     count = int(frame["run"].iloc[0].batches.groupby("step")["count"].sum().max())
     seeds = ", ".join(map(str, errors.index))
     note = (
-        f"On {count:,} images a domain; the tables below are of the profile's own stream. Above "
+        f"On {count:,} images per domain; the tables below are of the profile's own stream. Above "
         f"each bar: E, and in brackets the points by which it differs from {ADABN}, the dashed "
         "line. Grey: the paper's rows. `updates` has intervals of E. Seeds that have all of these "
         f"bars: {seeds}."

@@ -114,13 +114,13 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     names = [typeset(label) + (" *" if label in other else "") for label in added.index]
     axes.set_yticks(np.arange(len(names)) + 0.5, names, rotation=0)
     rang = _draw_alarms(axes, rows)
-    title = "online error minus AdaBN's (points)"
+    title = "online error minus AdaBN's (points; the colours are not linear)"
     if other:
         title += "; *: on another network than AdaBN"
     axes.set(title=title, ylabel="")
     name_domains(axes, domains, 0.5)
     note = (
-        "Error less AdaBN's in the same domain and on the same seeds; blue: less. The colours end "
+        "Error minus AdaBN's in the same domain and on the same seeds; blue: less. The colours end "
         f"at ±{number(end, 1)} points; beyond ±{number(linear, 1)} they change slowly."
     )
     if other:

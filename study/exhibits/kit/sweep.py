@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -101,6 +102,7 @@ def _cut(
     for axes, metric in zip(grid, metrics, strict=True):
         if metric == "E":
             axes.set_ylim(top=most)
+            _point_beyond(axes, most)
         elif metric == "A":
             axes.set_ylim(bottom=100 - most)
         elif metric == "less":
@@ -109,7 +111,20 @@ def _cut(
         f"{row.label} at {getattr(row, over):g} ({number(row.E, 0)} %)"
         for row in beyond.rename("E").reset_index().itertuples()
     )
-    return f" Cut at an E of {most:g} %; beyond it: {told}."
+    return (
+        f" Cut at an E of {most:g} % (arrowheads), at an A of {100 - most:g} %, and at differences "
+        f"as large; beyond it: {told}."
+    )
+
+
+def _point_beyond(axes: Axes, most: float) -> None:
+    """Put an arrowhead at the upper end of a panel where a line leaves it."""
+    for line in list(axes.lines):
+        heights = np.asarray(line.get_ydata(), dtype=float)
+        beyond = np.asarray(line.get_xdata(), dtype=float)[heights > most]
+        look: dict[str, Any] = {"color": line.get_color(), "clip_on": False, "ms": 6}
+        if len(beyond):
+            axes.plot(beyond, np.full(len(beyond), most), "^", **look)
 
 
 class Sweep(Exhibit):

@@ -60,7 +60,7 @@ class Uncertainty(Exhibit):
             if over == "position" and len(differences):
                 measure, unit = title.rstrip(")").split(" (")
                 unit = "points" if unit == "%" else unit
-                title = f"{measure} minus {ADABN}'s ({unit})"
+                title = f"{measure}, minus {ADABN}'s ({unit})"
                 axes.axhline(0, color=colour("adabn"), lw=1, label=ADABN)
             else:
                 draw_level(axes, column, classes)
