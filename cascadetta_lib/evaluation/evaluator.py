@@ -1,12 +1,12 @@
-"""One loop: a method meets a stream. What is recorded gives E, A and F (metrics.py).
+"""The loop that runs a method over a stream. Its records give E, A and F (metrics.py).
 
 For E:  adapt to each domain T_t and predict it, online.
 For A:  at the end, measure every domain without updates, R(T_t | T_1:N).
 For F:  measure T_t without updates, by three models: one that has just passed it, R(T_t | T_1:t);
         the source model; and a source model that adapted to T_t alone, R(T_t | T_t).
 
-Everything is measured on the very batches of the stream, since methods take statistics from their
-batch. streams.order_of_examples says in which order the examples come.
+Every measurement uses the stream's batches, because methods take statistics from the batch.
+streams.order_of_examples says in which order the examples come.
 
 On a `correlated` stream E, A and F have the same definitions; its batches only hold few labels. A
 `mixed` stream is one pass over all domains together, in mixed batches. Its E is the mean over
@@ -57,7 +57,7 @@ class Evaluation(NamedTuple):
     count, errors.
     classes_predicted: how many classes the examples are predicted as.
     alarm_level: the level of `alarm.Alarm` after the batch. See alarm.rings.
-    what `losses.describe` says of the batch (NaN without θ_a).
+    what `losses.describe` says of the batch (all but entropy_main are NaN without θ_a).
     moved_normalization, moved_others: how far the adapted parameters are from the source after the
         batch; see distance.Moved.
     seconds: the mean time of a batch of this domain; on a mixed stream that of all batches, which
@@ -78,8 +78,8 @@ class Evaluation(NamedTuple):
 
 
 Stretch = tuple[Domain, ...]
-"""What a method runs through before anything is measured: one domain, or all domains of a mixed
-stream together. A domain's *number* is its place in the stretch, from 0.
+"""One domain, or all domains of a mixed stream: what a method passes before anything is measured. A
+domain's *number* is its place in the stretch, from 0.
 """
 
 
@@ -271,7 +271,7 @@ class Evaluator:
         return outputs
 
     def _answer(self, level: Tensor) -> None:
-        """Do what is asked for where the alarm rings at this level."""
+        """Apply `on_alarm` if the alarm rings at this level."""
         if self.on_alarm is None or self._stopped or not rings(level):
             return
         if self.on_alarm == "stop":
@@ -294,7 +294,7 @@ class Evaluator:
         size = self.batch_size
         starts = range(0, len(held.y), size)
         by_domain = [held.domains[start : start + size].argsort(kind="stable") for start in starts]
-        # Those of all batches are copied to the device at once.
+        # Copy the positions of all batches to the device at once.
         positions = torch.from_numpy(np.concatenate(by_domain)).to(held.y.device)
         batches = []
         for start in starts:

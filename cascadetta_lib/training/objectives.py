@@ -32,7 +32,11 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     iterations: int | None = Field(
         None, ge=1, description="batches in all; null where the epochs are counted"
     )
-    training_batch_size: int = Field(200, ge=4, description="halved into meta-train and meta-test")
+    training_batch_size: int = Field(
+        200,
+        ge=4,
+        description="examples in a batch; meta-learning halves it into meta-train and meta-test",
+    )
     optimizer: Literal["sgd", "adam"] = Field("sgd", description="sgd: with Nesterov momentum 0.9")
     learning_rate: float = Field(0.1, gt=0, description="β, at the start; TTT has its own, 0.1")
     schedule: Literal["linear", "steps", "ttt_steps", "dann"] = Field(
@@ -57,7 +61,8 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     entropy_weight: float = Field(0.1, ge=0, description="λ of Eq. 4")
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",
-        description="of the convolutions and linear layers in training; bfloat16: autocast",
+        description="of the convolutions and linear layers in training; bfloat16: autocast; "
+        "meta-learning stays in float32",
     )
 
     @model_validator(mode="after")
@@ -68,6 +73,13 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
                 "null"
             )
         return self
+
+    def iterations_for(self, batches: int) -> int:
+        """Return the number of batches of a training whose epochs have `batches` each."""
+        if self.iterations is not None:
+            return self.iterations
+        assert self.epochs is not None, "one of the two is given"
+        return self.epochs * batches
 
 
 class KnownTraining(Training, frozen=True):

@@ -104,7 +104,7 @@ def pretrain(
 
     state = begin() if state_file is None else _read_state(state_file, begin)
     batches = count // size
-    iterations = training.iterations or (training.epochs or 0) * batches
+    iterations = training.iterations_for(batches)
     epochs_done = len(state.history)
     done = epochs_done * batches
     description = f"pre-training {objective}, seed {seed}, batches"
@@ -137,7 +137,7 @@ def pretrain(
         row["seconds"] = time.perf_counter() - started
         row["code_revision"] = code_revision
         state.history.append(row)
-        if kept_epoch(pd.DataFrame(state.history))["epoch"] == epoch + 1:
+        if accuracy >= max(each["held_out_accuracy"] for each in state.history):
             weights = state.model.state_dict()
             state.best = {name: value.detach().clone() for name, value in weights.items()}
         if state_file is not None and time.monotonic() - saved >= save_seconds:
@@ -314,9 +314,8 @@ def set_gradients(
     if kind.self_supervised:
         main, self_supervised = losses(model, as_half(x, y, kind, draws), kind)
         # TTT adds the two losses; multi-task weights the entropy by the λ of Sec. 6.4.
-        total = main + (
-            self_supervised if kind.parallel else training.entropy_weight * self_supervised
-        )
+        weight = 1.0 if kind.parallel else training.entropy_weight
+        total = main + weight * self_supervised
     else:
         total = F.cross_entropy(at_least_float32(model(x).main), y)
     total.backward()
