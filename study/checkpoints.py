@@ -1,4 +1,6 @@
-"""Networks on request: loaded from the store, from where they were brought from, or trained now."""
+"""Networks on request: loaded from the store, taken from where they were brought from, or trained
+now.
+"""
 
 import time
 from collections.abc import Mapping

@@ -21,9 +21,9 @@ from study.yaml12 import parse_yaml
 
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise SettingsError for a number or a truth value that papermill reads otherwise than a
-    profile would be read.
+    profile is read.
 
-    arguments: the words of a command line. Nothing is checked where it is not papermill's.
+    arguments: the words of a command line. Nothing is checked if it is not papermill's.
     """
     names = {Path(word).name for word in arguments[:3]}
     if "papermill" not in names:

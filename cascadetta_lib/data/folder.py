@@ -4,7 +4,7 @@
     FOLDER/test/CLASS/…            what the corruptions are made of
     FOLDER/targets/NAME/CLASS/…    in place of corruptions: target domains, taken as they are
     FOLDER/CLASS/…                 without any of these three: all are test images
-    FOLDER/classes.txt             the classes, one a line, in the order of the network's outputs
+    FOLDER/classes.txt             the classes, one per line, in the order of the network's outputs
     FOLDER/source.txt              where the images are from, in its first line
 
 Only test/ or targets/ must be there; without train/ a network is brought. Without classes.txt the

@@ -1,4 +1,4 @@
-"""1,000 images of ImageNet, one a class, from imagenet-sample/ in the data folder: test images
+"""1,000 images of ImageNet, one per class, from imagenet-sample/ in the data folder: test images
 alone, for networks that are brought.
 
 They are WNID_name.JPEG, as in the public repository EliSchwartz/imagenet-sample-images. Perhaps
@@ -32,15 +32,15 @@ SIDE = 224
 def load_imagenet_sample(argument: str, options: ImageOptions) -> ImageDataset:
     """Load the images as squares of 224 pixels.
 
-    Raises DataMissing where they are not there, or are not one a class.
+    Raises DataMissing where they are not there, or are not one per class.
     """
     data_folder = Path(options.folder).expanduser()
     folder = data_folder / "imagenet-sample"
     paths = sorted(folder.glob("n*_*.JPEG"))
     if len({path.name.partition("_")[0] for path in paths}) != CLASSES or len(paths) != CLASSES:
         raise DataMissing(
-            f"{folder} has {len(paths)} images WNID_name.JPEG; allowed are {CLASSES}, one a class, "
-            "as in the repository EliSchwartz/imagenet-sample-images"
+            f"{folder} has {len(paths)} images WNID_name.JPEG; allowed are {CLASSES}, one per "
+            "class, as in the repository EliSchwartz/imagenet-sample-images"
         )
     contents = contents_hash(folder, paths)[:16]
     name = f"imagenet-sample-{contents}-{code_version(__name__, square.__module__)}.npy"
@@ -50,7 +50,7 @@ def load_imagenet_sample(argument: str, options: ImageOptions) -> ImageDataset:
     nothing = to_device(Split(test.x[:0], test.y[:0]), options.device)
     return ImageDataset(
         name="imagenet_sample",
-        source="1,000 images of ImageNet, one a class, perhaps training images",
+        source="1,000 images of ImageNet, one per class, perhaps training images",
         fingerprint=contents,
         recognised=False,
         compare_with=None,

@@ -17,8 +17,8 @@ from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
 from study.settings import Settings
 
 WORSE = 10.0
-"""A run has collapsed where it errs by so many points more than ERM on the last fifth of its
-domains.
+"""A run has collapsed if it errs by at least this many points more than ERM on the last fifth of
+its domains.
 """
 
 

@@ -1,5 +1,5 @@
-"""Beyond the paper: how well a batch knows the variance that BatchNorm divides by, and what a share
-of the source's statistics gives.
+"""Beyond the paper: how far the variance of a batch is from that of its domain, and what a share of
+the source's statistics gives.
 """
 
 import pandas as pd

@@ -1,4 +1,6 @@
-"""Beyond the paper: streams that are hard in two ways at once, and one that is told its shifts."""
+"""Beyond the paper: streams that are hard in two ways at once, and one with a reset at each
+domain.
+"""
 
 import pandas as pd
 
