@@ -23,6 +23,8 @@ from typing import Any
 
 import torch
 
+from cascadetta_lib.public import PUBLIC
+
 __version__ = "0.2.0"
 __all__ = ["METHODS", "Cascade", "adapt", "evaluate", "meta_gradient"]
 
@@ -32,17 +34,6 @@ if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
     torch.set_num_threads(1)
 # With the ten bits of TF32 a meta-gradient was off by 2.5 % (docs/choices.md).
 torch.backends.cudnn.allow_tf32 = False
-
-PUBLIC = {
-    "Cascade": ("cascadetta_lib.models", "Cascade"),
-    "METHODS": ("cascadetta_lib.methods", "METHODS"),
-    "adapt": ("cascadetta_lib.methods", "adapt"),
-    "evaluate": ("cascadetta_lib.evaluation.evaluator", "evaluate"),
-    "meta_gradient": ("cascadetta_lib.training.meta", "meta_gradient"),
-}
-"""The module and the attribute behind each public name. They are imported on first use, because
-importing takes seconds.
-"""
 
 
 def __getattr__(name: str) -> Any:

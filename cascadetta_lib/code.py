@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from cascadetta_lib import PUBLIC
+from cascadetta_lib.public import PUBLIC
 
 PACKAGE = __name__.partition(".")[0]
 DATA_FILES = (".yaml", ".json", ".csv")
 """Files beside the modules of a package that belong to its code, such as tables of parameters."""
-MAKES_NO_NUMBER = ("code", "data.fetch", "progress", "registry")
+MAKES_NO_NUMBER = ("code", "data.fetch", "progress", "public", "registry")
 """Modules of this package that look up, download or report, whose text is no part of a hash."""
 
 

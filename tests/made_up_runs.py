@@ -11,8 +11,9 @@ import pandas as pd
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.objectives import OBJECTIVES
-from study.exhibits.kit.exhibit import EXHIBITS, Shown
+from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.points import Point
+from study.exhibits.kit.shown import Shown
 from study.exhibits.kit.stored_runs import Runs
 from study.provenance import NetworkOrigin, Provenance, code_revision
 from study.requests import code_of_run
@@ -50,7 +51,7 @@ def made_up_run(
     domains, size = errors.shape
     steps = np.repeat(np.arange(domains), size)
     places = np.tile(np.arange(size), domains)
-    entropies = np.nan
+    entropies: float | np.ndarray = np.nan
     if has_a:
         entropies = np.take(numbers.entropies, places, mode="wrap")
     batches = pd.DataFrame(

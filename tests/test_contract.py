@@ -11,11 +11,13 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from conftest import same, seeded
+from conftest import same, seeded, with_constants
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
@@ -48,6 +50,19 @@ LEARN_SCALES = set(METHODS) - STILL - LEARN_ALL - {"ttt"}
 """Methods that update scales and shifts."""
 ALWAYS_MOVE = {"tent", "tent_adam", "cotta", "rpl", "cascade", "cascade_no_auxiliary"}
 """Methods that learn from every batch, sure or not."""
+
+
+class NeverCorrected(note.InstanceAwareStatistics):
+    """No image is so many standard errors from the source."""
+
+    k = 1e9
+
+
+SOURCE_ALONE = {
+    "note": partial(NeverCorrected, momentum=note.MOMENTUM),
+    "memo": partial(memo.CountedAsOne, examples=10**9),
+}
+"""What makes statistics that no example changes."""
 
 
 class Fused(nn.BatchNorm2d):
@@ -423,9 +438,9 @@ def check_before_any_step(kind: str, name: str) -> None:
     x = batch(kind, 64 if name == "tema" else 8)
     options = {"memory": 10**9} if name in REMEMBER else {}
     tolerance = 0.01 if kind == "float16" else 1e-4
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(note, "K", 1e9)
-        patch.setattr(memo, "PRIOR", 10**9)
+    with ExitStack() as changed:
+        if name in SOURCE_ALONE:
+            changed.enter_context(with_constants(name, make_statistics=SOURCE_ALONE[name]))
         method = make(name, build(kind, name), kind, **options)
         found = method.predict(x).main
     if name in ("lame", "t3a"):

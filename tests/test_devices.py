@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import test_methods
 import torch
 from conftest import make_blobs, seeded
 from test_methods import CASES, NETWORKS, made_up, make, network
@@ -31,9 +30,9 @@ from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.data.utterances import SpeechOptions, make_speech_dataset
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.losses import rotate_randomly
-from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import Cascade
-from cascadetta_lib.models.remembered_statistics import keep_statistics
+from cascadetta_lib.models.remembered_statistics import keep_statistics, remember
 from cascadetta_lib.training import theorem
 from cascadetta_lib.training.objectives import OBJECTIVES, Training
 from cascadetta_lib.training.pretrain import pretrain
@@ -148,7 +147,6 @@ def meta(small_updates: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What torch has for a GPU and not for meta: generators and autocast."""
     monkeypatch.setattr(torch, "Generator", Generator)
     monkeypatch.setattr(torch, "autocast", lambda *args, **options: nullcontext())
-    monkeypatch.setattr(test_methods, "network", lambda *names: network(*names).to(META))
 
 
 def make_dataset(modality: Modality, folder: Path, device: str) -> Dataset:
@@ -309,12 +307,18 @@ def test_what_is_chosen_is_the_same_where_all_is_computed() -> None:
 # ---------------------------------------------------------------- methods
 
 
+def on_meta(name: str, modality: Modality = "image", **options: Any) -> Method:
+    """A method on a network that lies on the meta device."""
+    model = network(METHODS[name].objective_on(modality), modality).to(META)
+    return make(name, modality, model=model, **options)
+
+
 @pytest.mark.parametrize(("order", "answer"), [("after", 0.0), ("before", 1.0)])
 @pytest.mark.parametrize(("name", "modality"), CASES)
 def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: float) -> None:
     x = made_up(modality).to(META)
     with Waits():
-        method = make(name, modality, copies=COPIES[modality], predict=order, source=x)
+        method = on_meta(name, modality, copies=COPIES[modality], predict=order, source=x)
     for first in (True, False):
         with Waits(answer) as waits:
             logits = method(x)
@@ -325,14 +329,14 @@ def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: f
         assert (waits.reads, waits.copies) == ((0, 0) if asks_nothing else BUDGET.get(name, (0, 0)))
     with Waits() as waits, keep_statistics(method):
         assert method.predict(x).main.device == META
-        method.remember()
+        remember(method)
     method.reset()
     assert (waits.reads, waits.copies) == (0, 0)
 
 
 def test_sar_takes_back_adams_steps_by_one_read() -> None:
     x = made_up("image").to(META)
-    method = make("sar", optimizer="adam")
+    method = on_meta("sar", optimizer="adam")
     for _ in range(2):
         with Waits(0.0) as waits:
             method(x)
@@ -355,7 +359,7 @@ def test_the_evaluator_waits_once_a_domain(
     for domain in stream:
         make_dataset("image", tmp_path, "cpu").domain(*domain)  # is made there, and kept
     dataset = make_dataset("image", tmp_path, "meta")
-    evaluator = Evaluator(make(name), dataset, stream, batch_size=11, order=order)
+    evaluator = Evaluator(on_meta(name), dataset, stream, batch_size=11, order=order)
     with Waits() as waits:
         result = evaluator.run()
     held = 1 if order else 2

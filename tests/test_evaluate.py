@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import Domain, draw_order, shuffle_examples
-from cascadetta_lib.evaluation.alarm import LEAST, Alarm
+from cascadetta_lib.evaluation.alarm import LEAST, Alarm, rings
 from cascadetta_lib.evaluation.evaluator import Evaluator, Stretch
 from cascadetta_lib.evaluation.metrics import (
     average_accuracy,
@@ -19,6 +19,7 @@ from cascadetta_lib.evaluation.metrics import (
     mean_online_error,
     online_errors,
 )
+from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import (
     Cascade,
@@ -27,7 +28,7 @@ from cascadetta_lib.models import (
     batch_norm_parameters,
     build_network,
 )
-from cascadetta_lib.models.remembered_statistics import keep_statistics
+from cascadetta_lib.models.remembered_statistics import keep_statistics, remember
 from cascadetta_lib.training.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.usefixtures("small_updates")
@@ -67,7 +68,7 @@ def accuracy_by_hand(method: Method, dataset: ImageDataset, domain: Domain) -> f
     with keep_statistics(method):
         for part, labels in zip(x.split(BATCH), y.split(BATCH), strict=True):
             right += int((method.predict(dataset.prepare(part)).main.argmax(1) == labels).sum())
-            method.remember()
+            remember(method)
     return right / len(y)
 
 
@@ -385,24 +386,40 @@ def test_one_class_alone_rings_and_all_classes_do_not() -> None:
 
 @pytest.mark.parametrize("answer", ["reset", "stop"])
 def test_what_an_alarm_does_after_the_batch_at_which_it_rings(
-    answer: Any, dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch
+    answer: Any, dataset: ImageDataset
 ) -> None:
-    """Here it rings at every batch."""
-    monkeypatch.setattr("cascadetta_lib.evaluation.alarm.LEAST", 1.5)
-    result = Evaluator(make("tent"), dataset, STREAM, BATCH, on_alarm=answer).run()
-    method = make("tent")
-    errors: list[float] = []
-    for domain in STREAM:
-        x, y = dataset.domain(*domain)
-        for part, labels in zip(dataset.prepare(x).split(BATCH), y.split(BATCH), strict=True):
-            if answer == "reset":
-                method.reset()
-            stopped = answer == "stop" and errors
-            z = method.predict(part).main if stopped else method(part)
-            errors.append((z.argmax(1) != labels).sum().item())
-    assert result.batches["errors"].tolist() == errors
+    """Here once, since the network predicts hardly more than one class."""
+    stream = STREAM * 8
+    result = Evaluator(tent_of_one_class(), dataset, stream, BATCH, on_alarm=answer).run(
+        transfer=False
+    )
+    method = tent_of_one_class()
+    alarm = Alarm()
+    entropies: list[float] = []
+    rung: list[int] = []
+    for domain in stream:
+        for x in dataset.prepare(dataset.domain(*domain).x).split(BATCH):
+            z = method.predict(x).main if answer == "stop" and rung else method(x)
+            entropies.append(entropy(z).mean().item())
+            if rings(alarm(z)):
+                rung.append(len(entropies))
+                if answer == "reset":
+                    method.reset()
+                    alarm.reset()
+    assert result.batches["entropy_main"].tolist() == pytest.approx(entropies, abs=1e-6)
     moved = result.batches["moved_normalization"]
-    assert moved.nunique() == (1 if answer == "stop" else len(moved)) and (moved > 0).all()
+    assert 1 < rung[0] < len(moved) - 1
+    assert (moved[rung[0] - 1 :].nunique() == 1) == (answer == "stop")
+    assert (moved[rung[0]] < moved[rung[0] - 1]) == (answer == "reset")
+
+
+def tent_of_one_class() -> Method:
+    """Tent on a network that prefers the first class."""
+    model = build_network(ImageNetwork(depth=8, width=4), classes=4, seed=0)
+    last = [child for child in model.main_classifier.modules() if isinstance(child, nn.Linear)][-1]
+    with torch.no_grad():
+        last.bias[0] += 4
+    return METHODS["tent"](model, learning_rate=0.05)
 
 
 def test_forward_transfer_by_hand() -> None:

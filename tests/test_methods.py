@@ -25,6 +25,7 @@ from cascadetta_lib.models.remembered_statistics import (
     RememberedStatistics,
     give_statistics,
     keep_statistics,
+    remember,
     statistics_of,
 )
 from cascadetta_lib.training.objectives import OBJECTIVES
@@ -586,6 +587,6 @@ def test_measuring_leaves_no_trace_in_the_memory(images: Tensor) -> None:
     before = snapshot(method)
     with keep_statistics(method):
         method.predict(images + 1)
-        method.remember()
+        remember(method)
         assert not same(snapshot(method), before)
     assert same(snapshot(method), before)

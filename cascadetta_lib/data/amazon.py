@@ -168,6 +168,7 @@ def _open(folder: Path) -> tuple[Any, list[str]]:
     """Return WordNet's reader and the stop words, from nltk's data in any of nltk's places or,
     downloaded, in `folder`.
     """
+    # Here, because it takes seconds to import.
     import nltk.data
     from nltk.corpus import stopwords, wordnet
 

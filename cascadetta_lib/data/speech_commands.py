@@ -237,6 +237,7 @@ def read_recording(path: Path) -> np.ndarray:
     ValueError, with what is wrong, where it cannot be read, holds no numbers, has a sampling rate
     that no recorder has, a header that contradicts itself, or channels whose mean is silence.
     """
+    # Here, because only recordings need them, and torchaudio takes few versions of torch.
     import soundfile
     from torchaudio.functional import resample
 

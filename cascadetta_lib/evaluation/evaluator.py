@@ -37,7 +37,7 @@ from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
 from cascadetta_lib.methods.refusals import MASK_AFTER, values_per_channel
 from cascadetta_lib.models import Outputs
-from cascadetta_lib.models.remembered_statistics import keep_statistics
+from cascadetta_lib.models.remembered_statistics import keep_statistics, remember, statistics_of
 from cascadetta_lib.progress import progress
 
 Record = dict[str, Any]
@@ -188,13 +188,14 @@ class Evaluator:
         Return the accuracies of the final model, as far as they are known then.
         """
         method = self.method
+        changes = method.adapts or method.has_state or any(statistics_of(method))
         final: dict[Stretch, Accuracies] = {}
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             if self.reset_each:
                 method.reset()
             records = self._pass(stretch, self._step, alarmed=True)
             self._batches += [self._heads(step + number) | record for number, record in records]
-            if not method.has_state:
+            if not changes:
                 # It never changes, so its predictions along the stream are the final model's.
                 final[stretch] = _accuracies(records)
             elif self.reset_each:
@@ -267,7 +268,7 @@ class Evaluator:
 
     def _predict(self, x: Tensor) -> Outputs:
         outputs = self.method.predict(x)
-        self.method.remember()
+        remember(self.method)
         return outputs
 
     def _answer(self, level: Tensor) -> None:

@@ -2,14 +2,14 @@
 prediction, and the reset.
 """
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.methods import refusals
 from cascadetta_lib.methods.facts import Facts
-from cascadetta_lib.methods.optimizers import OPTIMIZERS, MakeOptimizer, OptimizerName
+from cascadetta_lib.methods.optimizers import OPTIMIZERS, OptimizerName
+from cascadetta_lib.methods.refusals import Checks, scales_and_shifts
 from cascadetta_lib.models import Outputs, as_outputs, use_batch_statistics
 from cascadetta_lib.models.snapshot import Snapshot
 
@@ -18,9 +18,8 @@ class Method(Facts, nn.Module):
     """Adapt a model to each batch that it predicts: `method(x)` → main logits (B, C).
 
     A method works on `model` itself, not on a copy, and sets the mode of its layers. The model
-    keeps its modules and its parameters. TTT needs a Parallel and the cascades a Cascade; every
-    other method takes a model whose result `models.as_outputs` understands and that has the layers
-    that it adapts. Any other model or option is refused by ValueError.
+    keeps its modules and its parameters. What a method cannot work with is refused by ValueError
+    (refusals.py).
 
     A subclass says what it updates (`adapted_parameters`) and by which loss (`loss`). Class
     attributes are explained in facts.py. Further options come from other base classes: `copies`
@@ -34,8 +33,6 @@ class Method(Facts, nn.Module):
     seed: for the method's random draws, which `reset` begins again.
     """
 
-    make_optimizer: ClassVar[MakeOptimizer] = staticmethod(OPTIMIZERS["sgd"])
-    """The method's own optimiser."""
     model: nn.Module
 
     @torch.inference_mode(False)
@@ -50,26 +47,23 @@ class Method(Facts, nn.Module):
         **others: Any,
     ) -> None:
         super().__init__()
-        refusals.refuse_options(self.label, self.adapts, self.options(), others)
-        refusals.refuse_values(self.label, learning_rate, predict, optimizer)
-        refusals.refuse_model(self.label, model)
+        self.checks = Checks(type(self), model, others)
+        self.checks.values(learning_rate, predict, optimizer)
         self.model = model
         self.learning_rate = learning_rate
         self.prediction_time = predict
         self.seed = seed
-        self.first_step = refusals.FirstStep(self.label, model)
         self.configure_model()
         parameters = list(dict.fromkeys(self.adapted_parameters()))
-        refusals.require_full_precision(self.label, parameters)
         make = OPTIMIZERS[optimizer] if optimizer else self.make_optimizer
         self.optimizer = make(parameters, lr=learning_rate) if self.adapts else None
         self.source_state = Snapshot(self)
-        self.first_step.require_own_parameters(self.optimizer)
+        self.checks.before_first_step(self.optimizer)
         self.reset()
 
     def configure_model(self) -> None:
         """Make every BatchNorm normalise by its batch. Only what is adapted has gradients."""
-        refusals.require_ordinary_batch_norm(self.label, self.model)
+        self.checks.ordinary_batch_norm()
         self.model.eval()
         use_batch_statistics(self.model)
         self.model.requires_grad_(False)
@@ -82,7 +76,7 @@ class Method(Facts, nn.Module):
 
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
         """Return scale and shift of every normalisation layer of `module`; ValueError if none."""
-        return refusals.scales_and_shifts(self.label, module)
+        return scales_and_shifts(self.label, module)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         """Return the loss of a batch, and the outputs for x that it was computed from.
@@ -92,15 +86,13 @@ class Method(Facts, nn.Module):
         raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 
     def update(self, x: Tensor) -> Outputs | None:
-        """Take one step on a batch. Return the outputs from before the step that `loss` gave, or
-        None.
-        """
+        """Take one step on a batch. Return the outputs of `loss`, which are from before it."""
         assert self.optimizer is not None
         with torch.enable_grad():
             loss, outputs = self.loss(x)
-            refusals.require_gradient(self.label, loss.requires_grad)
+            self.checks.before_backward(loss)
             loss.backward()
-        self.first_step.after_backward()
+        self.checks.after_backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
         return None if outputs is None else outputs.detached()
@@ -109,21 +101,6 @@ class Method(Facts, nn.Module):
     def predict(self, x: Tensor) -> Outputs:
         """Return z (B, C) and a, if there is one, of the model as it is, without an update."""
         return as_outputs(self.model(x))
-
-    @torch.inference_mode(False)
-    def step(self, x: Tensor) -> Outputs:
-        """Adapt to a batch and predict it, in the order that `predict` asked for.
-
-        It works inside torch.inference_mode too. Raises ValueError where the batch gives a
-        BatchNorm only one value per channel.
-        """
-        if x.is_inference():
-            x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
-        with refusals.values_per_channel(self.label, len(x)):
-            outputs = self.adapt_and_predict(x)
-        self.remember()
-        self.first_step.after_step(self.optimizer)
-        return outputs
 
     def adapt_and_predict(self, x: Tensor) -> Outputs:
         """Update on a batch, if the method adapts, and predict it. `step` calls this."""
@@ -135,13 +112,16 @@ class Method(Facts, nn.Module):
         assert before is not None, f"the loss of {self.label} gives no outputs"
         return before
 
-    @property
-    def has_state(self) -> bool:
-        """Whether a prediction depends on the batches before it."""
-        return self.adapts
+    @torch.inference_mode(False)
+    def step(self, x: Tensor) -> Outputs:
+        """Adapt to a batch and predict it. It works inside torch.inference_mode too.
 
-    def remember(self) -> None:
-        """Take the batch just predicted into a memory, if there is one; `step` calls this."""
+        Raises ValueError where the batch gives a BatchNorm only one value per channel.
+        """
+        if x.is_inference():
+            x = x.clone()  # the tensors of inference mode cannot take part in a backward pass
+        with self.checks.step(len(x), self.optimizer):
+            return self.adapt_and_predict(x)
 
     def forward(self, x: Tensor) -> Tensor:
         """Adapt to x (B, …), predict it, and return the main logits (B, C)."""
@@ -152,10 +132,10 @@ class Method(Facts, nn.Module):
         return self
 
     def reset(self) -> None:
-        """Go back to the source.
+        """Go back to the source, and begin the method's random draws again.
 
-        Weights and buffers are written into the same tensors, so the optimiser still owns what it
-        updates. The optimiser's state is emptied, and the method's random draws start again.
+        Weights and buffers are written into the same tensors, so the optimiser, whose own state is
+        emptied, still owns what it updates.
         """
         self.source_state.restore(self)
         if self.optimizer is not None:

@@ -42,7 +42,7 @@ class CascadeMethod(WithDiversity):
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
         # Reading it waits for the device, so it is asked once.
-        if self.uses_auxiliary and not self.first_step.taken:
+        if self.uses_auxiliary and not self.checks.step_taken:
             refusals.require_readable_logits(self.label, outputs)
         logits = outputs.auxiliary if self.uses_auxiliary else outputs.main
         return information_loss(logits, self.diversity), outputs

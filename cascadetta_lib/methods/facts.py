@@ -1,10 +1,11 @@
 """The class attributes of a method, which a study reads before it makes one."""
 
+import inspect
 from collections.abc import Mapping
 from typing import ClassVar
 
 from cascadetta_lib.data.base import Modality
-from cascadetta_lib.methods import refusals
+from cascadetta_lib.methods.optimizers import OPTIMIZERS, MakeOptimizer
 
 
 class Facts:
@@ -14,23 +15,36 @@ class Facts:
     objective: the pre-training that it starts from.
     objective_elsewhere: the same, per modality where it differs.
     adapts: whether it ever updates.
+    has_state: whether its predictions depend on earlier batches although it never updates and
+        remembers no statistics.
     steps_alike: whether every step takes the same work, whatever the batches hold.
     modalities: those that it is defined for.
     needs_source: whether it needs source examples.
+    make_optimizer: makes its own optimiser from parameters and lr.
     """
 
     label: ClassVar[str]
     objective: ClassVar[str] = "meta"
     objective_elsewhere: ClassVar[Mapping[Modality, str]] = {}
     adapts: ClassVar[bool] = True
+    has_state: ClassVar[bool] = False
     steps_alike: ClassVar[bool] = True
     modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
     needs_source: ClassVar[bool] = False
+    make_optimizer: ClassVar[MakeOptimizer] = staticmethod(OPTIMIZERS["sgd"])
 
     @classmethod
     def options(cls) -> list[str]:
-        """Return the names of this method's options."""
-        return refusals.options_of(cls)
+        """Return the names of this method's options: those of its class and of the classes it
+        extends.
+        """
+        found: set[str] = set()
+        for part in cls.__mro__:
+            if "__init__" in vars(part) and part is not object:
+                for parameter in inspect.signature(part.__init__).parameters.values():  # type: ignore[misc]
+                    if parameter.kind is parameter.KEYWORD_ONLY:
+                        found.add(parameter.name)
+        return sorted(found)
 
     @classmethod
     def objective_on(cls, modality: Modality) -> str:

@@ -4,15 +4,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.methods.refusals import require_batch_norm
-from cascadetta_lib.models import BatchNorm
+from cascadetta_lib.models import BatchNorm, Outputs
 from cascadetta_lib.models.remembered_statistics import (
     RememberedStatistics,
     give_statistics,
-    statistics_of,
+    remember,
 )
 
 
@@ -27,13 +28,11 @@ class WithStatistics(Method):
         except ValueError as error:
             raise ValueError(f"{self.label}: {error}") from None
 
-    @property
-    def has_state(self) -> bool:
-        return self.adapts or any(statistics_of(self))
-
-    def remember(self) -> None:
-        for statistics in statistics_of(self):
-            statistics.remember()
+    @torch.inference_mode(False)
+    def step(self, x: Tensor) -> Outputs:
+        outputs = super().step(x)
+        remember(self)
+        return outputs
 
 
 class WithMemory(WithStatistics):

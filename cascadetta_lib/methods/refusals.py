@@ -1,6 +1,5 @@
 """What a method refuses before it starts, and after its first step. All raise ValueError."""
 
-import inspect
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.methods.facts import Facts
 from cascadetta_lib.methods.optimizers import OPTIMIZERS
 from cascadetta_lib.models import (
     NORMALIZATION_LAYERS,
@@ -27,40 +27,15 @@ that never updates ignores likewise what only an update needs.
 PREDICTIONS = ("after", "before")
 
 
-def options_of(method: type) -> list[str]:
-    """Return the names of a method's options: those of its class and of the classes it extends."""
-    found: dict[str, None] = {}
-    for part in method.__mro__:
-        if "__init__" in vars(part) and part is not object:
-            for parameter in inspect.signature(part.__init__).parameters.values():  # type: ignore[misc]
-                if parameter.kind is parameter.KEYWORD_ONLY:
-                    found[parameter.name] = None
-    return sorted(found)
-
-
-def refuse_options(
-    label: str, adapts: bool, taken: Iterable[str], given: Mapping[str, Any]
-) -> None:
+def refuse_options(method: type[Facts], given: Mapping[str, Any]) -> None:
     """Refuse the options `given` to a method that takes others; None is a method's own value."""
     for name, value in given.items():
-        if name in ABOUT_DATA or (name == "diversity" and not adapts):
+        if name in ABOUT_DATA or (name == "diversity" and not method.adapts):
             continue
         if name in ("diversity", "memory") and not value:
             continue  # None is the method's own, and 0 is none
-        raise ValueError(f"{label} takes no {name} = {value!r}; {nearest(name, taken)}")
-
-
-def refuse_values(label: str, learning_rate: float, predict: str, optimizer: str | None) -> None:
-    """Refuse a value of an option of every method that is none of those allowed."""
-    if not (math.isfinite(learning_rate) and learning_rate >= 0):
-        raise ValueError(
-            f"{label}: learning_rate = {learning_rate!r}; allowed is a finite number from 0 on"
-        )
-    if predict not in PREDICTIONS:
-        raise ValueError(f"{label}: predict = {predict!r}; {nearest(str(predict), PREDICTIONS)}")
-    if optimizer is not None and optimizer not in OPTIMIZERS:
-        told = nearest(str(optimizer), OPTIMIZERS)
-        raise ValueError(f"{label}: optimizer = {optimizer!r}; {told}, or None for its own")
+        allowed = nearest(name, method.options())
+        raise ValueError(f"{method.label} takes no {name} = {value!r}; {allowed}")
 
 
 def refuse_model(label: str, model: nn.Module) -> None:
@@ -127,55 +102,6 @@ def require_gradient(label: str, reached: bool) -> None:
         )
 
 
-class FirstStep:
-    """Checks of a model, made when a method is constructed and at its first step.
-
-    taken: whether the method has taken a step.
-    """
-
-    def __init__(self, label: str, model: nn.Module) -> None:
-        self.label = label
-        self.model = model
-        self.given = dict(model.named_parameters())
-        self.taken = False
-
-    def require_own_parameters(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Refuse a model whose parameters are not those that it came with, and an optimiser of
-        other tensors.
-        """
-        if optimizer is None:
-            return
-        now = dict(self.model.named_parameters())
-        others = [name for name in self.given | now if self.given.get(name) is not now.get(name)]
-        if others:
-            raise ValueError(
-                f"{self.label}: the network's forward put other tensors in the place of "
-                f"{', '.join(others[:3])}, so that steps would be lost; use erm, or a network that "
-                "keeps its parameters"
-            )
-        owned = {id(parameter) for parameter in now.values()}
-        for group in optimizer.param_groups:
-            if any(id(parameter) not in owned for parameter in group["params"]):
-                raise ValueError(
-                    f"{self.label}: adapted_parameters returned tensors that are not the model's "
-                    "own"
-                )
-
-    def after_backward(self) -> None:
-        """Refuse a model where no gradient has reached a scale or shift that is to be updated."""
-        if self.taken:
-            return
-        scales = [one for one in normalization_parameters(self.model) if one.requires_grad]
-        reached = not scales or any(scale.grad is not None for scale in scales)
-        require_gradient(self.label, reached)
-
-    def after_step(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Refuse a model whose forward pass has replaced parameters."""
-        if not self.taken:
-            self.taken = True
-            self.require_own_parameters(optimizer)
-
-
 MASK_AFTER = "mask classes after θ_a, or leave θ_a out (auxiliary_classifier=None)"
 """What would do where θ_a cannot read z."""
 
@@ -201,3 +127,83 @@ def values_per_channel(label: str, count: int) -> Iterator[None]:
             f"{label}: a BatchNorm needs more than 1 value per channel, and a batch of {count} has "
             "no more there; use larger batches, erm or source_prior"
         ) from error
+
+
+class Checks:
+    """Checks of a method and its model, made when the method is constructed and at its first step.
+
+    step_taken: whether the method has taken a step.
+    """
+
+    def __init__(self, method: type[Facts], model: nn.Module, others: Mapping[str, Any]) -> None:
+        """Refuse `others`, which are options of other methods, and what no method can adapt."""
+        refuse_options(method, others)
+        refuse_model(method.label, model)
+        self.label = method.label
+        self.model = model
+        self.given = dict(model.named_parameters())
+        self.step_taken = False
+
+    def values(self, learning_rate: float, predict: str, optimizer: str | None) -> None:
+        """Refuse a value of an option of every method that is none of those allowed."""
+        if not (math.isfinite(learning_rate) and learning_rate >= 0):
+            allowed = "allowed is a finite number from 0 on"
+            raise ValueError(f"{self.label}: learning_rate = {learning_rate!r}; {allowed}")
+        if predict not in PREDICTIONS:
+            allowed = nearest(str(predict), PREDICTIONS)
+            raise ValueError(f"{self.label}: predict = {predict!r}; {allowed}")
+        if optimizer is not None and optimizer not in OPTIMIZERS:
+            allowed = nearest(str(optimizer), OPTIMIZERS)
+            raise ValueError(
+                f"{self.label}: optimizer = {optimizer!r}; {allowed}, or None for its own"
+            )
+
+    def ordinary_batch_norm(self) -> None:
+        """Refuse a model with SyncBatchNorm."""
+        require_ordinary_batch_norm(self.label, self.model)
+
+    def before_first_step(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Refuse a model whose parameters are not those that it came with, and an optimiser of
+        other tensors or of such in half precision.
+        """
+        if optimizer is None:
+            return
+        now = dict(self.model.named_parameters())
+        others = [name for name in self.given | now if self.given.get(name) is not now.get(name)]
+        if others:
+            raise ValueError(
+                f"{self.label}: the network's forward put other tensors in the place of "
+                f"{', '.join(others[:3])}, so that steps would be lost; use erm, or a network that "
+                "keeps its parameters"
+            )
+        owned = {id(parameter) for parameter in now.values()}
+        for group in optimizer.param_groups:
+            require_full_precision(self.label, group["params"])
+            if any(id(parameter) not in owned for parameter in group["params"]):
+                raise ValueError(
+                    f"{self.label}: adapted_parameters returned tensors that are not the model's "
+                    "own"
+                )
+
+    def before_backward(self, loss: Tensor) -> None:
+        """Refuse a model through which no gradient flows."""
+        require_gradient(self.label, loss.requires_grad)
+
+    def after_backward(self) -> None:
+        """Refuse a model where no gradient has reached a scale or shift that is to be updated."""
+        if self.step_taken:
+            return
+        scales = [one for one in normalization_parameters(self.model) if one.requires_grad]
+        reached = not scales or any(scale.grad is not None for scale in scales)
+        require_gradient(self.label, reached)
+
+    @contextmanager
+    def step(self, count: int, optimizer: torch.optim.Optimizer | None) -> Iterator[None]:
+        """Refuse a step on a batch of `count` that gives a BatchNorm one value per channel, and a
+        model whose forward pass has replaced parameters in the first step.
+        """
+        with values_per_channel(self.label, count):
+            yield
+        if not self.step_taken:
+            self.step_taken = True
+            self.before_first_step(optimizer)

@@ -155,9 +155,8 @@ class ResNet34(ImageFeatures):
     features = 512
 
     def __init__(self) -> None:
-        from torchvision.models import (
-            resnet34,  # half of all the time that importing this package would take
-        )
+        # Here, because it is half of all the time that importing this package would take.
+        from torchvision.models import resnet34
 
         super().__init__()
         network = resnet34(weights=None)

@@ -171,6 +171,14 @@ def statistics_of(module: nn.Module) -> Iterator[RememberedStatistics]:
             yield statistics
 
 
+def remember(module: nn.Module) -> None:
+    """Let every BatchNorm layer inside `module` take the batch just predicted into its memory, if
+    it has one.
+    """
+    for statistics in statistics_of(module):
+        statistics.remember()
+
+
 @contextmanager
 def keep_statistics(module: nn.Module) -> Iterator[None]:
     """Undo, on leaving `with`, what predictions inside it have made a module remember."""

@@ -47,6 +47,7 @@ class MEMO(WithCopies, WithStatistics):
     modalities = ("image", "speech")
     make_optimizer = torch.optim.SGD
     image_copies = staticmethod(augmix_copies)
+    make_statistics: ClassVar = partial(CountedAsOne, examples=PRIOR)
     copy_count: ClassVar[int] = 32
     """As in the release for CIFAR-10; 64 for ImageNet."""
 
@@ -56,7 +57,7 @@ class MEMO(WithCopies, WithStatistics):
                 f"{self.label} learns from augmented copies; pass a function as copies, or use tent"
             )
         if any(batch_norms(self.model)):
-            self.give_statistics(partial(CountedAsOne, examples=PRIOR))
+            self.give_statistics(self.make_statistics)
         super().configure_model()
         self.pairs = [(value, value.detach().clone()) for value in self.adapted_parameters()]
 

@@ -16,7 +16,7 @@ from cascadetta_lib.methods.bank import WithBank
 from cascadetta_lib.methods.memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.batch_norm import BatchNorm
-from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
+from cascadetta_lib.models.remembered_statistics import MovingStatistics, remember, statistics_of
 
 MEMORY = 64
 K = 4.0
@@ -37,6 +37,7 @@ class InstanceAwareStatistics(MovingStatistics):
     """
 
     in_evaluation = True
+    k: ClassVar[float] = K
 
     def normalise(
         self, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
@@ -56,8 +57,8 @@ class InstanceAwareStatistics(MovingStatistics):
             own_variance, own_mean = torch.var_mean(exact, pixels, keepdim=True)
             error = ((variance + eps) / count).sqrt()
             error_of_variance = (variance + eps) * math.sqrt(2 / (count - 1))
-            mean = mean + beyond(own_mean - mean, K * error)
-            apart = beyond(own_variance - variance, K * error_of_variance)
+            mean = mean + beyond(own_mean - mean, self.k * error)
+            apart = beyond(own_variance - variance, self.k * error_of_variance)
             variance = (variance + apart).clamp(min=0)
         normalised = (exact - mean) * torch.rsqrt(variance + eps)
         if weight is not None:
@@ -91,10 +92,11 @@ class NOTE(WithBank, WithStatistics):
     """Examples from one update to the next."""
     make_optimizer = torch.optim.Adam
     bank_size = MEMORY
+    make_statistics: ClassVar = partial(InstanceAwareStatistics, momentum=MOMENTUM)
     kept: list[int]
 
     def configure_model(self) -> None:
-        self.give_statistics(partial(InstanceAwareStatistics, momentum=MOMENTUM))
+        self.give_statistics(self.make_statistics)
         super().configure_model()
         self.norms: list[BatchNorm] = [statistics.norm for statistics in statistics_of(self)]
         self.use_batch(False)
@@ -126,7 +128,7 @@ class NOTE(WithBank, WithStatistics):
         self.use_batch(True)
         super().update(self.examples)
         self.use_batch(False)
-        self.remember()
+        remember(self)
 
     def reset(self) -> None:
         # An update that was interrupted may have left BatchNorm in training.

@@ -18,7 +18,7 @@ from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.bank import WithBank
 from cascadetta_lib.methods.memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs
-from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
+from cascadetta_lib.models.remembered_statistics import MovingStatistics, remember, statistics_of
 
 # examples
 MEMORY = 64
@@ -163,7 +163,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         student.
         """
         super().update(self.examples)
-        self.remember()
+        remember(self)
         with torch.no_grad():
             for student, teacher in self.pairs:
                 teacher.lerp_(student, share)

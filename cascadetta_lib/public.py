@@ -1,0 +1,12 @@
+"""The public names of the library."""
+
+PUBLIC = {
+    "Cascade": ("cascadetta_lib.models", "Cascade"),
+    "METHODS": ("cascadetta_lib.methods", "METHODS"),
+    "adapt": ("cascadetta_lib.methods", "adapt"),
+    "evaluate": ("cascadetta_lib.evaluation.evaluator", "evaluate"),
+    "meta_gradient": ("cascadetta_lib.training.meta", "meta_gradient"),
+}
+"""The module and the attribute behind each public name. They are imported on first use, because
+importing takes seconds.
+"""
