@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import pandas as pd
 from filelock import FileLock, Timeout
@@ -44,8 +44,6 @@ DESCRIPTION = "entry.json"
 CHECKSUMS = "SHA256SUMS"
 FORMAT_FILE = "store-format"
 """The file of a store that says which form its entries have."""
-PATIENCE = 5
-"""Seconds before a process that waits for another says so."""
 Kind = Literal["checkpoints", "runs", "theorem", "variance"]
 REQUESTS: dict[Kind, type[Request]] = {
     "checkpoints": CheckpointRequest,
@@ -121,6 +119,9 @@ class Store:
     Raises StoreError where the folder holds results in the form of another version.
     """
 
+    patience: ClassVar[float] = 5
+    """Seconds that a process waits in silence before it says that it waits for another."""
+
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._check_format()
@@ -182,7 +183,7 @@ class Store:
         self._prepare(kind)
         lock = FileLock(path.with_suffix(".lock"))
         try:
-            held = lock.acquire(timeout=PATIENCE)
+            held = lock.acquire(timeout=self.patience)
         except Timeout:
             print(f"another process is making {path}: waiting for it", file=sys.stderr, flush=True)
             held = lock.acquire()

@@ -61,7 +61,7 @@ class Study:
 
     def _with(self, settings: Settings) -> "Study":
         """Return the study under other settings. The two share the data that either has loaded."""
-        other = Study(settings, self.modality)
+        other = type(self)(settings, self.modality)
         other.brought = self.brought
         other.exhibits = self.exhibits
         if other.dataset_name == self.dataset_name:

@@ -27,7 +27,8 @@ from conftest import PATIENCE, wait_for
 from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
 from matplotlib.figure import Figure
 
-from study.exhibits.kit.exhibit import EXHIBITS, Shown
+from study.exhibits.kit.exhibit import EXHIBITS
+from study.exhibits.kit.shown import Shown
 from study.workflow.pages import write_html
 
 ROOT = Path(__file__).resolve().parents[1]

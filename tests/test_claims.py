@@ -15,7 +15,7 @@ import pytest
 from made_up_runs import Numbers, World, keep, made_up_run, made_up_runs, points_of, quick, stored
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.exhibit import EXHIBITS, Exhibit, Shown
+from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.verdicts import verdicts
 from study.exhibits.verdicts.claims import CLAIMS, Claim, read_claims
@@ -746,13 +746,18 @@ def test_one_rate_is_no_choice() -> None:
 
 
 def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(
-        Exhibit, "show", lambda self, runs: Shown(self, "data", [], None, runs.stored)
-    )
     claim = BY_NAME["field-cascade"]
-    study = Study(quick(image_dataset="cifar10", image_weights="shipped"))
+    two_rates = quick(
+        image_dataset="cifar10",
+        image_weights="shipped",
+        image_methods=["adabn", "tent"],
+        image_choice_learning_rates=[0.001, 0.01],
+        results_folder=str(tmp_path),
+    )
+    one_rate = two_rates.vary("image", {"choice_learning_rates": [0.001]})
+    study = Study(two_rates)
     options = study.checkpoint_request("meta").options
     known = {"data_fingerprint": "these", "data": "copies", "options": options}
     cases = {
@@ -769,11 +774,16 @@ def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice(
         evidence = Evidence(pd.DataFrame({"part": [1.0, 2.0, 3.0]}), used=[run, other])
         found = hindrance_of(claim, claim.readings[0], stored(study.settings, [run]), evidence)
         assert reason in found and bool(reason) == bool(found)
-        shown = EXHIBITS["choice"].show(stored(study.settings, [run])).lines
-        assert any("may know the held-out" in line for line in shown) == bool(reason)
-    assert (
-        not EXHIBITS["choice"].show(stored(quick(image_choice_learning_rates=[0.001]), [run])).lines
-    )
+        for settings in (two_rates, one_rate):
+            chosen = [
+                made_up_run(
+                    study.varied(**point.changes), point.method, Numbers(), point.objective, **made
+                )
+                for point in points_of(settings, ["choice"])
+            ]
+            shown = EXHIBITS["choice"].show(stored(settings, chosen)).lines
+            doubted = any("may know the held-out" in line for line in shown)
+            assert doubted == bool(reason and settings == two_rates)
 
 
 def test_the_field_meets_the_streams_on_one_network() -> None:

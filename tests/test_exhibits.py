@@ -20,7 +20,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from made_up_runs import Numbers, content, made_up_run, made_up_runs, points_of, quick, stored
+from made_up_runs import (
+    Numbers,
+    content,
+    keep,
+    made_up_run,
+    made_up_runs,
+    points_of,
+    quick,
+    stored,
+)
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -32,10 +41,9 @@ from study import ROOT
 from study.exhibits import EXHIBITS, report
 from study.exhibits.beyond import training, updates
 from study.exhibits.beyond.conditions import CANDIDATES
-from study.exhibits.kit import distance_from_paper, intervals, style, tables
 from study.exhibits.kit import histories as histories_of
+from study.exhibits.kit import intervals, style, tables
 from study.exhibits.kit.captions import seeds_of, what_made
-from study.exhibits.kit.exhibit import Part, Shown
 from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import Rounded, interval, number, spread
 from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
@@ -48,6 +56,7 @@ from study.exhibits.kit.rendering import (
 )
 from study.exhibits.kit.show import save_all, show_all, without_runs
 from study.exhibits.kit.show import show as show_of
+from study.exhibits.kit.shown import Part, Shown
 from study.exhibits.kit.stored_runs import METRICS, Runs
 from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
@@ -376,16 +385,14 @@ def test_the_papers_rows_stand_beside_runs_of_its_batch_size_alone() -> None:
 
 
 def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    study = Study(quick(image_methods=("adabn", "tent")))
+    study = Study(quick(image_methods=("adabn", "tent"), results_folder=str(tmp_path)))
     brought = study.bring(
         nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10)), "mine"
     )
-    made = [
-        made_up_run(at, "tent", Numbers((errors, 0))) for at, errors in ((study, 8), (brought, 2))
-    ]
-    monkeypatch.setattr(Runs, "stored", made)
+    for at, errors in ((study, 8), (brought, 2)):
+        keep(study.store, made_up_run(at, "tent", Numbers((errors, 0))))
     found = [show_of("main_image", at).numbers["E"].item() for at in (study, brought)]  # type: ignore[index]
     assert found == pytest.approx([40, 10])
     for name in ("choice", "whose_gain", "source_statistics", "meta_learning", "cascade_parts"):
@@ -429,22 +436,34 @@ def test_conditions_train_nothing_where_networks_are_there() -> None:
     }
 
 
-def test_without_held_out_images_nothing_is_chosen_on_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    study = Study(quick())
-    none = Split(torch.empty(0, 3, 32, 32), torch.empty(0))
-    monkeypatch.setattr(Study, "dataset", SimpleNamespace(held_out=none))
+class WithoutHeldOut(Study):
+    """A study of images none of which is held out. Its runs are the names of their methods."""
+
+    held_out = Split(torch.empty(0, 3, 32, 32), torch.empty(0))
+
+    @property
+    def dataset(self) -> Any:
+        return SimpleNamespace(held_out=self.held_out)
+
+    def run(self, method: str, objective: str | None = None) -> Any:
+        return method
+
+
+class WithLargerImages(WithoutHeldOut):
+    held_out = Split(torch.empty(4, 3, 64, 64), torch.empty(4))
+
+
+def test_without_held_out_images_nothing_is_chosen_on_them(tmp_path: Path) -> None:
+    study = WithoutHeldOut(quick())
     assert EXHIBITS["choice"].make(study) == EXHIBITS["conditions"].make(study) == []
-    monkeypatch.setattr(Study, "run", lambda self, method, objective=None: method)
-    one_rate = Study(quick(image_choice_learning_rates=[0.001], image_methods=["tent"]))
-    assert set(EXHIBITS["field"].make(one_rate)) == {"tent"}, "with a single rate nothing is chosen"
+    one_rate = quick(image_choice_learning_rates=[0.001], image_methods=["tent"])
+    made = EXHIBITS["field"].make(WithoutHeldOut(one_rate))
+    assert set(made) == {"tent"}, "with a single rate nothing is chosen"
     two = {"image_choice_learning_rates": [0.001, 0.01], "image_methods": ["adabn", "tent"]}
-    made = EXHIBITS["field"].make(Study(quick(**two, results_folder=str(tmp_path))))
+    made = EXHIBITS["field"].make(WithoutHeldOut(quick(**two, results_folder=str(tmp_path))))
     assert set(made) == {"adabn"}, "what adapts waits for its rate"
-    larger = Split(torch.empty(4, 3, 64, 64), torch.empty(4))
-    monkeypatch.setattr(Study, "dataset", SimpleNamespace(held_out=larger))
-    assert EXHIBITS["field"].make(one_rate) == [], "the four corruptions are those of 32 pixels"
+    made = EXHIBITS["field"].make(WithLargerImages(one_rate))
+    assert made == [], "the four corruptions are those of 32 pixels"
 
 
 def test_every_batch_of_a_size_has_that_many_images() -> None:
@@ -565,14 +584,16 @@ def test_the_answer_says_which_rows_a_network_gives(shown: Show) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "told"),
-    [(22, 24, "yes"), (23, 24, "no"), (22, 22.9, "no"), (np.nan, np.nan, "–")],
+    ("errors", "told"),
+    [([22, 24] * 50, "yes"), ([23] * 100, "no"), ([22] * 100, "no"), ([22, 24], "–")],
 )
-def test_whether_an_interval_holds_the_papers_row(
-    low: float, high: float, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_whether_an_interval_holds_the_papers_row(errors: list[int], told: str) -> None:
+    """The paper's cascade errs on 22.99 %. Of two batches there is no interval."""
+
+    def world(method: str, *_: Any) -> Numbers:
+        return Numbers(errors if method == "cascade" else [60] * len(errors), count=100)
+
     made = made_up_runs(SETTINGS, world, points_of(SETTINGS, ["updates"]), (0,))
-    monkeypatch.setattr(distance_from_paper, "interval_over_images", lambda frame: (low, high))
     shown = show("updates", stored(SETTINGS, made))
     assert content(shown, "updates").loc["Cascade", "paper's E inside"] == told
     said = next(line for line in updates.answer(shown) if line.startswith("* **Cascade**"))
@@ -1059,22 +1080,26 @@ def test_theorem() -> None:
 
 
 @pytest.mark.parametrize(("examples", "checked"), [(2, ["meta", "multi_task"]), (1, [])])
-def test_theorem_needs_source_examples(
-    monkeypatch: pytest.MonkeyPatch, examples: int, checked: list[str]
-) -> None:
+def test_theorem_needs_source_examples(examples: int, checked: list[str]) -> None:
     settings = quick(image_methods=("cascade",), seeds=(0,))
     found = stored(settings, made_up_runs(settings, world, points_of(settings, ["theorem"]), (0,)))
     asked: list[str] = []
-    monkeypatch.setattr(
-        Study,
-        "run",
-        lambda study, *asked: next(r for r in found.stored if r.request == study.request(*asked)),
-    )
-    monkeypatch.setattr(Study, "theorem", lambda study, objective: asked.append(objective))
-    monkeypatch.setattr(
-        Study, "dataset", SimpleNamespace(train=SimpleNamespace(y=torch.zeros(examples)))
-    )
-    EXHIBITS["theorem"].make(Study(settings))
+
+    class Asked(Study):
+        """A study that has these runs, and notes what is to be checked."""
+
+        @property
+        def dataset(self) -> Any:
+            return SimpleNamespace(train=SimpleNamespace(y=torch.zeros(examples)))
+
+        def run(self, method: str, objective: str | None = None) -> Run:
+            request = self.request(method, objective)
+            return next(run for run in found.stored if run.request == request)
+
+        def theorem(self, objective: str) -> Any:
+            asked.append(objective)
+
+    EXHIBITS["theorem"].make(Asked(settings))
     assert asked == checked
 
 

@@ -18,8 +18,9 @@ from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
-from study.exhibits.kit.exhibit import EXHIBITS, Part
+from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.rate_choice import keep_choice
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 

@@ -11,7 +11,8 @@ try:
 except ValueError as error:  # Its own message does not say where the name came from.
     raise ValueError(f"MPLBACKEND (from the environment): {error}") from None
 
-from study.exhibits.kit.exhibit import EXHIBITS, Shown
+from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.show import make, run, save_all, show, show_all, without_runs
+from study.exhibits.kit.shown import Shown
 
 __all__ = ["EXHIBITS", "Shown", "make", "run", "save_all", "show", "show_all", "without_runs"]

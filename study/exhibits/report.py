@@ -7,11 +7,11 @@ import pandas as pd
 
 from study.exhibits.kit.comparability import BANNER, stand_in, warning
 from study.exhibits.kit.compare import comparable
-from study.exhibits.kit.exhibit import Shown
 from study.exhibits.kit.intervals import Estimate, paired, per_network
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import banner_html, each_once, plain, table_html, to_html
 from study.exhibits.kit.show import without_runs
+from study.exhibits.kit.shown import Shown
 from study.exhibits.kit.stored_runs import by_label
 from study.exhibits.verdicts.verdicts import Judgement
 

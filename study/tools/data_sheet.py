@@ -18,8 +18,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import soundfile
+from torchvision.datasets import CIFAR10
 
+from cascadetta_lib.augment.text import words
+from cascadetta_lib.data.amazon import read_reviews
+from cascadetta_lib.data.amazon_counts import read_counts
 from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.data.tiny_imagenet import list_clean
 
 ROOT = Path(__file__).resolve().parents[2]
 SHEET = ROOT / "docs" / "data-sheet.csv"
@@ -106,8 +112,6 @@ def digest(content: bytes) -> bytes:
 
 def cifar10(folder: Path) -> list[Part]:
     """Read the official files, by pixels."""
-    from torchvision.datasets import CIFAR10
-
     parts = []
     for name, train in (("train", True), ("test", False)):
         read = CIFAR10(str(folder), train=train)
@@ -129,8 +133,6 @@ def cifar100(folder: Path) -> list[Part]:
 
 def tiny_imagenet(folder: Path) -> list[Part]:
     """Read the JPEG files, by their bytes."""
-    from cascadetta_lib.data.tiny_imagenet import list_clean
-
     listed = list_clean(folder / "tiny-imagenet-200")
     parts = []
     for name, paths, labels in (
@@ -146,8 +148,6 @@ def speech(folder: Path) -> list[Part]:
     """Read the ten words of the sample, by their samples. Parts are those of the archive's own
     rule, which hashes the speaker's name.
     """
-    import soundfile
-
     place = folder / "SpeechCommands" / "speech_commands_v0.01"
     found: dict[str, tuple[list[bytes], list[str]]] = {
         name: ([], []) for name in ("training", "validation", "testing")
@@ -177,9 +177,6 @@ def archive_part(name: str) -> str:
 
 def amazon(folder: Path) -> list[Part]:
     """Read the labelled reviews of the four domains, by their words."""
-    from cascadetta_lib.augment.text import words
-    from cascadetta_lib.data.amazon import read_reviews
-
     parts = []
     for domain in ("books", "dvd", "electronics", "kitchen"):
         place = folder / "sorted_data_acl" / domain
@@ -195,8 +192,6 @@ def counts(domain: str) -> Callable[[Path], list[Part]]:
     """Return a reader of the count files of one domain, by their rows."""
 
     def read(folder: Path) -> list[Part]:
-        from cascadetta_lib.data.amazon_counts import read_counts
-
         parts = []
         for name in ("train", "test"):
             found = read_counts(folder / "amazon_svmlight" / f"{domain}_{name}.svmlight")

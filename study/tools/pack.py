@@ -106,14 +106,14 @@ def table() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("network")
 
 
-def study_of(profile: str) -> Study:
+def study_of(profile: str, packed: Path = networks.SHIPPED) -> Study:
     """Return the study of a profile.
 
-    Raises SettingsError and DataMissing, and ValueError if its data are not those that the packed
-    networks learned from.
+    Raises SettingsError and DataMissing, and ValueError if its data are not those that the networks
+    in `packed` learned from.
     """
     study = Study(load_profile(profile))
-    for path in networks.SHIPPED.glob("*.safetensors"):
+    for path in packed.glob("*.safetensors"):
         if (known := networks.read_card(path)).data_fingerprint != study.dataset.fingerprint:
             here = f"{study.dataset_name} ({study.dataset.source})"
             advice = "move all networks there away first"

@@ -70,7 +70,7 @@ def take_gpu(names: list[str], folder: Path) -> TextIO | None:
 
 def run(notebook: Path, output: Path, parameters: str) -> bool:
     """Execute `notebook` to `output`, which appears only when all went well. Say whether it did."""
-    import papermill
+    import papermill  # here, because it takes seconds, and run.py needs two names of this file
 
     # Most parameters are in the profile and not in the cell, as they should be. All were checked.
     logging.getLogger("papermill").setLevel(logging.ERROR)

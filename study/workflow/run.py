@@ -92,14 +92,16 @@ def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
     return found
 
 
-def lock(folder: Path) -> TextIO:
+def lock(folder: Path, patience: int = PATIENCE) -> TextIO:
     """Lock a results folder. The lock lasts until the returned file is closed here and in
     Snakemake.
+
+    patience: the seconds to wait for another run to end.
 
     Raises Refusal if another run holds it.
     """
     file = (folder / ".lock").open("a+")
-    for _ in range(PATIENCE):
+    for _ in range(patience):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):

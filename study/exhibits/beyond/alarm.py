@@ -8,10 +8,11 @@ import pandas as pd
 
 from cascadetta_lib.evaluation.alarm import LEAST, rings
 from cascadetta_lib.evaluation.metrics import online_errors
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, reduced
 from study.exhibits.kit.ringing import has_alarm, ringing
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
 from study.settings import Settings

@@ -4,9 +4,10 @@ the source's statistics gives.
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import Point, source_prior_points
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, weights_of
 from study.exhibits.kit.style import colour, legend, panels
 from study.settings import Settings

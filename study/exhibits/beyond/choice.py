@@ -5,7 +5,7 @@ The choice reads runs on four corruptions of held-out source images, at one seed
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.rate_choice import (
@@ -16,6 +16,7 @@ from study.exhibits.kit.rate_choice import (
     errors_on_source,
     keep_choice,
 )
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.points import Point, of_sizes, reduced
 from study.exhibits.kit.rate_choice import (
     PLUS,
@@ -20,6 +20,7 @@ from study.exhibits.kit.rate_choice import (
     contestants,
     rates_table,
 )
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
 from study.exhibits.kit.tables import DEFINED, F_NAMES, method_differences, metrics_by_label

@@ -12,11 +12,12 @@ import pandas as pd
 
 from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import kept_epoch
-from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.histories import MEASURED, ONE_BATCH, PANELS, curves
 from study.exhibits.kit.numbers import rounded, spread
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.rate_choice import ON_SOURCE, OnSource, on_source
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.settings import Settings
 from study.weights import present

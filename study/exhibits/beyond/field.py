@@ -16,11 +16,12 @@ from matplotlib.figure import Figure
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
-from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.intervals import bootstrap, per_network
 from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.points import Point, main_points, of_sizes, reduced
 from study.exhibits.kit.rate_choice import OnSource, chosen_rate, rates_table
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, typeset
 from study.exhibits.kit.sweep import sweep_table

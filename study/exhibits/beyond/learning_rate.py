@@ -2,8 +2,9 @@
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.points import Point, adapting, at_rates, of_sizes
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_figure, sweep_table
 from study.settings import Settings

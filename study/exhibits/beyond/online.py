@@ -6,9 +6,10 @@ import pandas as pd
 
 from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import rounded
 from study.exhibits.kit.points import Point, main_points, points_for
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
 from study.settings import Settings

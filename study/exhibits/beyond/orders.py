@@ -11,7 +11,7 @@ import pandas as pd
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import by_order, cell, comparable, count, shared_seeds
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import (
     bootstrap,
     interval_over_images,
@@ -20,6 +20,7 @@ from study.exhibits.kit.intervals import (
 from study.exhibits.kit.numbers import Rounded, interval, number, rounded
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import SHORT, colour, legend, name_domains, panels, typeset
 from study.exhibits.kit.tables import by_domain, domains_table

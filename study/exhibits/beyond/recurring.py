@@ -9,9 +9,10 @@ import pandas as pd
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import rounded
 from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, reduced
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
 from study.settings import Settings

@@ -3,10 +3,11 @@
 import pandas as pd
 
 from study.exhibits.kit.distance_from_paper import BESIDE_ITS_ROW, beside_its_row
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, points_with_transfer
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import colour, legend, name_domains, panels, typeset
 from study.exhibits.kit.tables import DEFINED, F_NAMES, by_domain

@@ -10,11 +10,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from study.exhibits.kit.compare import cell, comparable, count
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import interval_over_images
 from study.exhibits.kit.numbers import interval, number
 from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
 from study.exhibits.kit.points import Point, source_prior_points
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, legend
 from study.exhibits.kit.tables import differences

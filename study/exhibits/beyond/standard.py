@@ -9,9 +9,10 @@ import pandas as pd
 from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.data.streams import make_stream
 from study.exhibits.kit.compare import comparable
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.points import Point, points_with_transfer
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import SHORT
 from study.exhibits.kit.tables import by_domain

@@ -6,10 +6,11 @@ import pandas as pd
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import by_order, cell, comparable, count
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import over_seeds
 from study.exhibits.kit.numbers import Rounded, rounded
 from study.exhibits.kit.points import Point, long_in_each_order
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import legend, line_of, panels
 from study.exhibits.kit.tables import errors_less

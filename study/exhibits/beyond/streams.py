@@ -6,7 +6,7 @@ import pandas as pd
 import seaborn as sns
 
 from study.exhibits.kit.compare import comparable
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.points import (
     Point,
     gradual_points,
@@ -14,6 +14,7 @@ from study.exhibits.kit.points import (
     points_with_transfer,
     reduced,
 )
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import colour, legend, panels, reading
 from study.exhibits.kit.sweep import sweep_table

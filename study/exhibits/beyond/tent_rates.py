@@ -11,9 +11,10 @@ from matplotlib.axes import Axes
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, long_at_rates
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import colour, legend, name_domains, panels, typeset
 from study.exhibits.kit.sweep import sweep_table

@@ -5,10 +5,11 @@ import pandas as pd
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import by_order, comparable, count
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, long_in_each_order
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, weights_of
 from study.exhibits.kit.tables import by_domain
 from study.settings import Settings

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from cascadetta_lib.data import DatasetName
-from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part, Shown, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.histories import training_parts
 from study.exhibits.kit.points import Point, main_points, meta_learning_points
+from study.exhibits.kit.shown import LESS_IN_THE_PAPER, Part, Shown
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.study import Checkpoint

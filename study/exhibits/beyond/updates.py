@@ -11,11 +11,12 @@ from study.exhibits.kit.distance_from_paper import (
     PAPER_ROWS,
     beside_its_row,
 )
-from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import images_at, paired
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, methods_without, points_for
+from study.exhibits.kit.shown import Part, Shown
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, legend, line_of, name_domains
 from study.exhibits.kit.style import colour as colour_of

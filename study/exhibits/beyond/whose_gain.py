@@ -11,11 +11,12 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, typeset
 from study.exhibits.kit.sweep import sweep_table

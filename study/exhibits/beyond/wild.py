@@ -5,8 +5,9 @@ domain.
 import pandas as pd
 
 from cascadetta_lib.data.streams import RESET_EACH
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.points import Point, methods_without, points_for, reduced
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
 from study.settings import Settings

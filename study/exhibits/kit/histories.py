@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.training.pretrain import kept_epoch
-from study.exhibits.kit.exhibit import Part
 from study.exhibits.kit.heads import ENTROPIES, HEADS
 from study.exhibits.kit.numbers import number, rounded
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.style import colour, draw_level, legend, line_over, panels, reading, typeset
 
 COLLAPSE_SHARE = 0.1

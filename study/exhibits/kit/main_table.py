@@ -11,13 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import AsinhNorm
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.exhibit import LESS_IN_THE_PAPER, Exhibit, Part
+from study.exhibits.kit.exhibit import Exhibit
 from study.exhibits.kit.heads import ENTROPIES, HEADS, entropy_figure
 from study.exhibits.kit.numbers import number, spread
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, main_points
 from study.exhibits.kit.rendering import each_once
 from study.exhibits.kit.ringing import ringing_steps
+from study.exhibits.kit.shown import LESS_IN_THE_PAPER, Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, name_domains, reading, typeset
 from study.exhibits.kit.tables import (

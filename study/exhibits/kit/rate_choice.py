@@ -17,9 +17,10 @@ from cascadetta_lib.data.base import write_text_atomically
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.cascade_plus import CascadePlus
-from study.exhibits.kit.exhibit import Exhibit, Shown
+from study.exhibits.kit.exhibit import Exhibit
 from study.exhibits.kit.origin_of_network import not_held_out
 from study.exhibits.kit.points import Point, main_points, reduced
+from study.exhibits.kit.shown import Shown
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run

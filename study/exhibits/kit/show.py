@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import get_args
 
 from cascadetta_lib.data.base import Modality
-from study.exhibits.kit.exhibit import EXHIBITS, Shown
+from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.report_folder import ReportFolder
+from study.exhibits.kit.shown import Shown
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run

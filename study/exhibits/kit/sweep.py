@@ -10,10 +10,11 @@ from matplotlib.axes import Axes
 
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable, count
-from study.exhibits.kit.exhibit import Exhibit, Part
+from study.exhibits.kit.exhibit import Exhibit
 from study.exhibits.kit.numbers import Rounded, number
 from study.exhibits.kit.paper_numbers import paper_values
 from study.exhibits.kit.rendering import each_once, from_to
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import dodged, draw_lines, legend, panels, reading
 from study.exhibits.kit.tables import beside_paper, differences

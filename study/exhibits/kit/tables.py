@@ -12,10 +12,10 @@ import pandas as pd
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import DAGGER, cell, comparable, count
-from study.exhibits.kit.exhibit import Part
 from study.exhibits.kit.intervals import Estimate, bootstrap, paired, per_network
 from study.exhibits.kit.numbers import ALONE, FULL, Rounded, number, places
 from study.exhibits.kit.paper_numbers import paper_main
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import METRICS, by_label
 from study.exhibits.kit.style import SHORT
 

@@ -2,10 +2,11 @@
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.main_table import stream_figure
 from study.exhibits.kit.paper_numbers import paper_values
 from study.exhibits.kit.points import Point, gradual_points
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.tables import DEFINED, method_differences, metrics_table
 from study.settings import Settings

@@ -2,10 +2,11 @@
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import Exhibit, Part, Shown, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_results
 from study.exhibits.kit.points import Point
+from study.exhibits.kit.shown import Part, Shown
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 

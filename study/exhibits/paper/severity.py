@@ -2,8 +2,9 @@
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import Part, exhibit
+from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.points import Point, severity_points
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import Sweep
 from study.exhibits.kit.tables import domains_table

@@ -5,10 +5,11 @@ import math
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_values
 from study.exhibits.kit.points import Point, points_for
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 

@@ -2,9 +2,10 @@
 
 import pandas as pd
 
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.origin_of_network import card_of
 from study.exhibits.kit.points import Point
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run

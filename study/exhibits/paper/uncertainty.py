@@ -8,10 +8,11 @@ import pandas as pd
 
 from cascadetta_lib.data.streams import MIXED
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.exhibit import Exhibit, Part, exhibit
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.heads import ENTROPIES, HEADS, tidy_batches
 from study.exhibits.kit.numbers import spread
 from study.exhibits.kit.points import Point, points_for, severity_points
+from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import colour, draw_level, draw_lines, legend, panels, reading
 from study.settings import Settings
