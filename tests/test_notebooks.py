@@ -301,9 +301,8 @@ def test_the_report_writes_the_label_of_a_profile_as_text() -> None:
 
 
 def test_the_tour_gives_the_errors_of_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("matplotlib.pyplot.plot", lambda *given, **options: None)
     small = (
         f"\nresults_folder = {str(tmp_path)!r}\nimage_train_size = 200\nimage_training_epochs = 1\n"
     )

@@ -352,13 +352,12 @@ def test_jobs_at_a_time_take_different_gpus(
 
 
 def test_a_second_run_of_the_same_profile_is_told_of_the_first(
-    study: Study, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(run, "PATIENCE", 1)
-    study.quick.mkdir(parents=True)
-    with run.lock(study.quick):
-        assert study("--dry-run") == refusal.BAD_ARGUMENTS
-    assert f"process {os.getpid()}" in capsys.readouterr().err
+    told = f"process {os.getpid()}, or its Snakemake"
+    with run.lock(tmp_path), pytest.raises(refusal.Refusal, match=told) as error:
+        run.lock(tmp_path, patience=1)
+    assert error.value.code == refusal.BAD_ARGUMENTS
 
 
 def test_two_profile_files_of_one_name_do_not_share_a_results_folder(
