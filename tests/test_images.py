@@ -2,6 +2,7 @@
 without a network.
 """
 
+import errno
 import hashlib
 import os
 import pickle
