@@ -180,9 +180,9 @@ def test_draws_have_audiomentations_distribution(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         audio, "reverberate", lambda x, responses: seen.update(responses=responses) or x
     )
-    gain = audio.augment(torch.ones(2000, 1), seeded(0), probability=0.5)[:, 0]
+    gain = audio.augment(torch.ones(4000, 1), seeded(0), probability=0.5)[:, 0]
     for count in ((gain != 1).sum(), len(seen["cutoff"]), len(seen["responses"])):
-        assert int(count) / 2000 == pytest.approx(0.5, abs=0.05)
+        assert int(count) / 4000 == pytest.approx(0.5, abs=0.05)
     decibels = 20 * gain[gain != 1].log10()
     transform = Gain(p=1.0)
     assert (
