@@ -62,7 +62,9 @@ class Method(Facts, nn.Module):
         self.reset()
 
     def configure_model(self) -> None:
-        """Make every BatchNorm normalise by its batch. Only what is adapted has gradients."""
+        """Make BatchNorm use batch statistics, and enable gradients for the adapted parameters
+        only.
+        """
         self.checks.ordinary_batch_norm()
         self.model.eval()
         use_batch_statistics(self.model)
@@ -71,11 +73,16 @@ class Method(Facts, nn.Module):
             parameter.requires_grad_(True)
 
     def adapted_parameters(self) -> list[nn.Parameter]:
-        """Return what the method updates: some of the model's own tensors. Nothing else changes."""
+        """Return what the method updates: some of the model's own tensors. Nothing else of `model`
+        is updated by the optimiser.
+        """
         return []
 
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
-        """Return scale and shift of every normalisation layer of `module`; ValueError if none."""
+        """Return scale and shift of every normalisation layer of `module`.
+
+        Raises ValueError if there are none.
+        """
         return scales_and_shifts(self.label, module)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:

@@ -97,8 +97,8 @@ def require_full_precision(label: str, parameters: Iterable[Tensor]) -> None:
 def require_gradient(label: str, reached: bool) -> None:
     if not reached:
         raise ValueError(
-            f"{label}: no gradient reaches the scales and shifts, as under torch.no_grad() in the "
-            "network's forward; take that out, or use adabn or erm"
+            f"{label}: no gradient reaches the scales and shifts, as happens under torch.no_grad() "
+            "in the network's forward; remove it, or use adabn or erm"
         )
 
 
