@@ -35,6 +35,7 @@ PARTS = {"findings.md": "README.md"}
 BEGINS = "<!-- filled by study/tools/fill.py from docs/templates/{} -->\n"
 ENDS = "<!-- until here -->\n"
 NAMES = {
+    "AdaBN, source prior": "AdaBN with a source prior",
     "Cascade": "the cascade",
     "Cascade, a tenth of the rate": "the cascade at a tenth of the rate",
     "Cascade, ten times the rate": "the cascade at ten times the rate",
