@@ -250,7 +250,11 @@ def _plain(value: Any) -> Any:
     Keys of results are made of these numbers as they are written.
     """
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain_number(item) for item in value]  # A list in it is refused later.
+    return _plain_number(value)
+
+
+def _plain_number(value: Any) -> Any:
     if isinstance(value, Integral) and not isinstance(value, int):
         return int(value)
     if isinstance(value, float) and value == 0:

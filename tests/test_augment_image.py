@@ -95,6 +95,7 @@ def test_draws_are_in_range(monkeypatch: pytest.MonkeyPatch, severity: float) ->
         seen.append((operation, magnitude))
         x.fill_(255)
 
+    # The images do not show which operations were drawn.
     monkeypatch.setattr(module, "apply_operations", watch)
     mixed = augmix(
         torch.zeros(3000, 3, 2, 2, dtype=torch.uint8),

@@ -467,7 +467,9 @@ def on_the_authors_network(orders: range) -> Runs:
 
 
 def released_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a profile ask for the made-up released network, which has no file."""
+    """Let a profile ask for a made-up released network: the authors' file is not in the repository,
+    and no other has its hash.
+    """
     monkeypatch.setattr("study.weights.origin", lambda weights, objective, seed: "release:0123")
 
 

@@ -164,6 +164,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_cifar(tmp_path, CIFAR10, 10, monkeypatch)
     write_cifar(tmp_path, CIFAR100, 100, monkeypatch)
     write_tiny_imagenet(tmp_path)
+    # The whole archive has 100,000 images.
     monkeypatch.setattr(tiny_imagenet, "WHOLE", (24, 12, 3))
     write_npz(tmp_path / "own")
     np.savez(tmp_path / "sample.npz", x=random_images(1000, 32), y=np.arange(1000) % 10)
@@ -300,6 +301,7 @@ def test_a_large_domain_is_read_from_the_disk_and_is_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = load("npz", folder, test_size=7).domain("fog", 3)
+    # It would take 87,000 images of 32×32.
     monkeypatch.setattr(images, "MOST_IN_MEMORY", 0)
     large = load("npz", folder, test_size=7).domain("fog", 3)
     assert torch.equal(large.x, expected.x) and torch.equal(large.y, expected.y)

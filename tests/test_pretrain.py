@@ -268,6 +268,7 @@ def test_progress_counts_batches(
     dataset: ImageDataset, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CASCADETTA_HEADLESS", "1")
+    # A line comes only after many seconds.
     monkeypatch.setattr("cascadetta_lib.progress.HEADLESS_INTERVAL", 0.0)
     pretrain(dataset, TINY, "erm", SHORT.model_copy(update={"epochs": 1}), seed=0)
     shown = capsys.readouterr().err

@@ -263,6 +263,7 @@ def test_a_folder_without_locks_is_told_in_one_sentence_before_anything_is_made(
     def refuse(file: object, operation: int) -> None:
         raise OSError(error, os.strerror(error))
 
+    # A file system that refuses is not at hand.
     monkeypatch.setattr("fcntl.flock", refuse)
     with pytest.raises(StoreError, match=f"{store.folder}: files cannot be made and locked there"):
         store.make_once("runs", REQUEST, CONTENT, never)
@@ -385,6 +386,7 @@ def test_a_full_disk_is_told_in_one_line(store: Store, monkeypatch: pytest.Monke
     def full(folder: Path) -> Made:
         raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
 
+    # No test fills the disk.
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
     with pytest.raises(OSError, match="the disk that holds .* is full") as error:
         store.make_once("runs", REQUEST, CONTENT, full)

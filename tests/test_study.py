@@ -254,6 +254,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
             )
             return super().run(transfer=transfer)
 
+    # On so short a stream the numbers do not show every setting.
     monkeypatch.setattr(runs_module, "Evaluator", RecordedEvaluator)
     plain = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
     own = {"batch_size": 5, "stream": "correlated", "dirichlet_delta": 2.5, "test_size": 10}
@@ -284,6 +285,7 @@ def test_null_is_the_papers_batch_size_and_ttt_has_its_own_recipe(tmp_path: Path
 def test_a_killed_training_goes_on_in_the_store(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The state is saved every 20 s, and the process is killed just before the end.
     monkeypatch.setattr(checkpoints_module, "pretrain", partial(pretrain, save_seconds=0))
 
     def killed(*given: object) -> None:

@@ -299,6 +299,7 @@ def test_domains(tmp_path: Path) -> None:
 def test_msda_is_fitted_on_the_training_text_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # There are fewer reviews than in one chunk.
     monkeypatch.setattr(reviews, "CHUNK", 7)
     data = small_dataset(tmp_path)
     raw = small_dataset(tmp_path, msda_layers=0)
@@ -398,6 +399,7 @@ def write_raw(folder: Path, unlabeled: bool = False, kitchen: str = "kitchen_&_h
 
 @pytest.fixture
 def own_synonyms(monkeypatch: pytest.MonkeyPatch) -> None:
+    # WordNet need not be there.
     monkeypatch.setattr(amazon, "wordnet_synonyms", lambda folder: SYNONYMS.find)
 
 

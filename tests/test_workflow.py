@@ -395,6 +395,7 @@ def test_a_file_system_without_locks_is_told(
     def no_locks(*given: Any) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
+    # Such a file system is not at hand.
     monkeypatch.setattr(fcntl, "flock", no_locks)
     with pytest.raises(
         refusal.Refusal, match=r"cannot be locked \(No locks available\); set results_folder"
@@ -492,6 +493,7 @@ def test_other_exhibits_or_library_or_another_format_of_the_store_are_other_jobs
 
     first = texts()
     assert texts() == first
+    # The format is a number in the code, which only another version changes.
     monkeypatch.setattr("study.workflow.plan.STORE_FORMAT", 99)
     other = texts()
     assert not other & first
