@@ -227,7 +227,7 @@ def test_a_method_that_was_made_works_on_in_double_precision() -> None:
         network = nn.Sequential(
             nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 30 * 30, 3)
         )
-        method = METHODS[name](network, copies="image").double()
+        method = METHODS[name](network, copies="image", value_range=(0, 1)).double()
         outputs = [method.step(torch.rand(64, 3, 32, 32, dtype=torch.float64)) for _ in range(2)]
         assert all(
             each.main.dtype == torch.float64 and each.main.isfinite().all() for each in outputs

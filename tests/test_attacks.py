@@ -44,6 +44,7 @@ SLIPPED: dict[str, list[str]] = {
         "SyncBatchNorm",
         "TorchScript",
         "computed again in the backward pass",
+        "scales by a parametrisation",
     ],
     "changes of data, networks and code": [
         "a list of the network",
