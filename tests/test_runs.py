@@ -382,7 +382,7 @@ def test_what_is_marked_is_never_in_bold() -> None:
     (domains,) = [part for part in shown.parts if part.name == "image-domains"]
     assert domains.content.loc[("Cascade", "ours"), "E"] == "5.0 †"
     assert domains.content.loc[("Tent", "ours"), "E"] == "**20.0**"
-    assert "not on the seeds" in shown.caption(domains)
+    assert "other seeds or orders" in shown.caption(domains)
 
 
 def test_one_network_counts_once_however_many_seeds_ran_on_it() -> None:

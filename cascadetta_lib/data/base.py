@@ -250,8 +250,8 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     except OSError as error:
         if error.errno == errno.ENOSPC:
             message = (
-                f"the disk that holds {path.parent} is full, so {path.name} is not written; with "
-                "space, the same command goes on"
+                f"the disk that holds {path.parent} is full, so {path.name} is not written: free "
+                "some space and repeat the command"
             )
             raise OSError(errno.ENOSPC, message) from error
         raise
