@@ -156,8 +156,6 @@ def test_a_full_disk_is_told_in_one_line_and_with_space_the_same_command_goes_on
     codes = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("EXIT")]
     assert codes[0] != DONE and codes[1] == DONE, done.stdout + done.stderr
     told = [line for line in done.stderr.splitlines() if line.startswith("run_all.sh: ")]
-    assert len(told) == 1 and "full" in told[0] and "repeat the command" in told[0], (
-        done.stderr
-    )
+    assert len(told) == 1 and "full" in told[0] and "repeat the command" in told[0], done.stderr
     assert "Traceback" not in done.stderr
     assert stored_numbers(Path(f"{results}-copy")) == stored_numbers(undisturbed)
