@@ -5,6 +5,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
@@ -85,5 +86,6 @@ def _figure(by_round: pd.DataFrame, frame: pd.DataFrame, note: str) -> Part:
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
     draw_lines(axes, by_round, "round", "E")
     axes.set(xlabel="round", ylabel="online error E (%)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     legend(figure)
     return Part("recurring-figure", figure, f"{note} {reading(frame)}")
