@@ -25,6 +25,7 @@ from cascadetta_lib.training import meta
 from cascadetta_lib.training.meta import (
     Gradients,
     MetaProblem,
+    OuterLoss,
     flatten,
     inner_parameter_names,
     meta_gradient,
@@ -150,18 +151,6 @@ def test_losses_of_each_objective_against_finite_differences(objective: str) -> 
         zip(parameters, torch.autograd.grad(total, list(parameters.values())), strict=True)
     )
     assert_gradients(model, gradients, written_out)
-
-
-class OuterLoss(nn.Module):
-    """The outer loss of a model, as a module whose parameters can be replaced."""
-
-    def __init__(self, model: nn.Module, problem: MetaProblem) -> None:
-        super().__init__()
-        self.model = model
-        self.problem = problem
-
-    def forward(self) -> Tensor:
-        return self.problem.outer(self.model)
 
 
 def by_double_backward(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:

@@ -127,7 +127,7 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradi
     psi_prime = {name: value.detach().requires_grad_() for name, value in (psi | moved).items()}
     replaced = {psi[name]: value for name, value in psi_prime.items()}
     with refuse_recomputation("meta_gradient"):
-        outer_loss = call_with(_OuterLoss(model, problem), replaced)
+        outer_loss = call_with(OuterLoss(model, problem), replaced)
     outer_gradient = _gradients(outer_loss, psi_prime)  # v
     try:
         along = {inner[name]: outer_gradient[name] for name in inner}
@@ -162,9 +162,8 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
     return torch.cat([tensor.detach().flatten() for tensor in tensors])
 
 
-class _OuterLoss(nn.Module):
-    """The outer loss as a module, so that `call_with` can compute it with other
-    parameters."""
+class OuterLoss(nn.Module):
+    """The outer loss of a model, as a module whose parameters can be replaced."""
 
     def __init__(self, model: nn.Module, problem: MetaProblem) -> None:
         super().__init__()

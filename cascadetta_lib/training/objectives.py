@@ -22,8 +22,7 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The settings of a training, for a number of epochs or of iterations.
 
     SGD has Nesterov momentum 0.9 (appendix). The defaults are the release's settings for images,
-    since a literal reading is not expected to reach the paper's ERM and
-    AdaBN rows.
+    since a literal reading is not expected to reach the paper's ERM and AdaBN rows.
     """
 
     epochs: int | None = Field(

@@ -137,7 +137,7 @@ def pretrain(
         row["seconds"] = time.perf_counter() - started
         row["code_revision"] = code_revision
         state.history.append(row)
-        if accuracy >= max(each["held_out_accuracy"] for each in state.history):
+        if kept_epoch(pd.DataFrame(state.history))["epoch"] == epoch + 1:
             weights = state.model.state_dict()
             state.best = {name: value.detach().clone() for name, value in weights.items()}
         if state_file is not None and time.monotonic() - saved >= save_seconds:
