@@ -844,6 +844,11 @@ def test_an_interval_over_images_is_of_one_order() -> None:
     ]
     assert over_images(pd.DataFrame({"run": ordered[:1]})) == "[25.00, 25.00]"
     assert over_images(pd.DataFrame({"run": ordered})) == "–"
+    pair = pd.DataFrame({"seed": (3, 4), "run": ordered})
+    one_order = intervals.bootstrap(pair[:1], pair[:1])
+    both_orders = intervals.bootstrap(pair, pair)
+    assert one_order is not None and one_order.low == 0
+    assert both_orders is not None and np.isnan(both_orders.low)
     sample = Study(quick(image_dataset="cifar10_sample:images.npz", image_batch_size=32))
     stored_order, own_order = (
         made_up_run(study, "tent", numbers) for study in (sample, sample.varied(order_seed=3))

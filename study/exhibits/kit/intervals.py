@@ -139,8 +139,8 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     test examples. The interval is conditional on these networks: it says nothing of others.
 
     The result is None without a common seed. The limits are NaN if a domain has fewer than
-    LEAST_BATCHES batches, on mixed and correlated streams, and if the versions of an image are
-    scattered over the batches by an order of their own.
+    LEAST_BATCHES batches, on mixed and correlated streams, and if a position does not name one
+    image (`_positions_differ`).
     """
     both = base.merge(other, on="seed", suffixes=("_base", "_other"))
     if both.empty:
@@ -159,9 +159,8 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     by_step = pairs.groupby("step")
     sums = by_step.sum()
     mean = 100 * float((sums["extra_errors"] / sums["count"]).mean())
-    # With an order of their own, the versions of an image are scattered over the batches.
-    scattered = repeats_images(run) and run.request.order_seed is not None
-    if by_step.size().min() < LEAST_BATCHES or run.request.order or scattered:
+    unlike = _positions_differ(both["run_base"])
+    if by_step.size().min() < LEAST_BATCHES or run.request.order or unlike:
         return Estimate(mean, math.nan, math.nan, len(pairs), "batches")
     draws = []
     for step, domain in by_step:
@@ -172,12 +171,15 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     return Estimate(mean, low, high, len(pairs), "batches")
 
 
-def _several_orders(frame: pd.DataFrame) -> bool:
-    """Return whether a position of one run holds another image than that position of another run,
-    or of a later version of the images.
+def _positions_differ(runs: pd.Series) -> bool:
+    """Return whether a position does not name one image.
+
+    It does not in runs of several orders, nor in a long stream with an order of its own, which
+    scatters the versions of an image.
     """
-    orders = {run.request.order_seed for run in frame["run"]}
-    return len(orders) > 1 or (orders != {None} and any(map(repeats_images, frame["run"])))
+    orders = {run.request.order_seed for run in runs}
+    has_order = orders != {None}
+    return len(orders) > 1 or (has_order and any(map(repeats_images, runs)))
 
 
 def _blocks(count: int, seed: int) -> np.ndarray:
@@ -196,7 +198,7 @@ def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     limits are NaN if there are fewer than LEAST_BATCHES batches, or if batches overlap in part, as
     they do on mixed and correlated streams and where runs are in several orders.
     """
-    if any(run.request.order for run in frame["run"]) or _several_orders(frame):
+    if any(run.request.order for run in frame["run"]) or _positions_differ(frame["run"]):
         return math.nan, math.nan
     sums = []
     for run in frame["run"]:
