@@ -126,6 +126,11 @@ class RunProtocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         description="what is done where few classes are predicted: reset goes back to the source, "
         "stop learns nothing more; null: nothing",
     )
+    source_agreement: bool = Field(
+        False,
+        description="also record on how many examples of a batch a method predicts what the source "
+        "model does; one more forward pass per batch",
+    )
 
 
 class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):

@@ -6,6 +6,8 @@ is found only while the same request, data and code would make it again.
 
 import hashlib
 import json
+import operator
+from itertools import product
 from typing import ClassVar
 
 from pydantic import BaseModel
@@ -30,6 +32,8 @@ DATA_MODULES: dict[Modality, str] = {
 """The module that prepares and shifts the examples of each modality."""
 TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
 MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator", "cascadetta_lib.evaluation.cost")
+MEASURED_BESIDE = ("forward_transfer", "source_agreement")
+"""The parameters of a run that say what is measured beside E and A, which they do not change."""
 THEOREM_MODULES = ("cascadetta_lib.training.theorem",)
 VARIANCE_MODULES = ("cascadetta_lib.evaluation.batch_variance",)
 
@@ -100,7 +104,7 @@ class RunRequest(RunProtocol, Request):
     reset_each: whether the method begins each domain from the source.
     """
 
-    later = ("reset_each", "on_alarm")
+    later = ("reset_each", "on_alarm", "source_agreement")
 
     checkpoint: CheckpointRequest
     method: str
@@ -112,9 +116,30 @@ class RunRequest(RunProtocol, Request):
     reset_each: bool = False
 
     @property
-    def with_transfer(self) -> "RunRequest":
-        """The same request with F as well. Its run has the same E and A."""
-        return self.model_copy(update={"forward_transfer": True})
+    def fullest(self) -> "RunRequest":
+        """This request with all that can be measured beside E and A, which requests that differ in
+        nothing else share.
+        """
+        return self.model_copy(update=dict.fromkeys(MEASURED_BESIDE, True))
+
+    @property
+    def covering(self) -> "list[RunRequest]":
+        """The requests whose runs serve this one, because they measure as much beside E and A or
+        more; those that measure most come first.
+        """
+        measured = product((True, False), repeat=len(MEASURED_BESIDE))
+        updates = [dict(zip(MEASURED_BESIDE, each, strict=True)) for each in measured]
+        others = [self.model_copy(update=update) for update in updates]
+        return [other for other in others if other.covers(self)]
+
+    @property
+    def measured_beside(self) -> list[bool]:
+        """Which of MEASURED_BESIDE is asked for."""
+        return [getattr(self, name) for name in MEASURED_BESIDE]
+
+    def covers(self, other: "RunRequest") -> bool:
+        """Return whether all that `other` measures beside E and A is measured here, too."""
+        return all(map(operator.ge, self.measured_beside, other.measured_beside))
 
 
 class VarianceRequest(Request):

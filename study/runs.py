@@ -36,15 +36,17 @@ from study.store import Made, Run, load_run
 def find_run(context: Context, method: str, objective: str | None = None) -> Run:
     """Return the run of a method on the stream; make it if the store has none.
 
-    A stored run with F also serves a request without F. Raises ValueError if there are too few
-    data.
+    A stored run with F, or with the agreement with the source, also serves a request without it.
+    Raises ValueError if there are too few data.
     """
     request = run_request(context.settings, context.modality, method, objective, context.brought)
     dataset = context.dataset
     content = content_of_run(request, dataset.fingerprint, dataset.domain_source)
     code = content[-1]
-    if context.store.path("runs", request.with_transfer, content).is_dir():
-        request = request.with_transfer
+    for other in request.covering:
+        if context.store.path("runs", other, content).is_dir():
+            request = other
+            break
     check_data(context)
 
     def make(folder: Path) -> Made:
@@ -64,6 +66,7 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
             order_seed=request.order_seed,
             reset_each=request.reset_each,
             on_alarm=request.on_alarm,
+            source_agreement=request.source_agreement,
         )
         result = evaluator.run(transfer=request.forward_transfer)
         result.batches.to_csv(folder / "batches.csv", index=False)

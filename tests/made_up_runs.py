@@ -28,7 +28,7 @@ class Numbers:
     domain or a row a domain; accuracy after the domains, and of a source model that was adapted to
     a domain alone, in [0, 1]; entropies of a in nats, one a batch; seconds a domain; the work of a
     step, in forward passes; distances moved, of scales and shifts, and of the rest; levels of the
-    alarm, one a domain, again and again."""
+    alarm, and shares of examples on which the source agrees, one a domain, again and again."""
 
     errors: Sequence[int] | np.ndarray = (2, 0)
     accuracy: float = 0.5
@@ -39,6 +39,7 @@ class Numbers:
     work: float = 3.0
     moved: tuple[float, float] = (3.0, 4.0)
     levels: Sequence[float] = (1.0,)
+    agreements: Sequence[float] = (1.0,)
 
 
 def made_up_run(
@@ -73,6 +74,8 @@ def made_up_run(
             "seconds": numbers.seconds / size,
         }
     )
+    if request.source_agreement:
+        batches["source_agreement"] = np.take(numbers.agreements, steps, mode="wrap")
     rows: list[dict[str, Any]] = []
     for step, domain in enumerate(request.stream):
         named = {"step": step, "domain": domain.name, "severity": domain.severity}

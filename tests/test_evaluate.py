@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import Domain, draw_order, shuffle_examples
-from cascadetta_lib.evaluation.alarm import LEAST, Alarm, rings
+from cascadetta_lib.evaluation.alarm import LEAST, Alarm, moving_agreement, rings
 from cascadetta_lib.evaluation.evaluator import Evaluator, Stretch
 from cascadetta_lib.evaluation.metrics import (
     average_accuracy,
@@ -19,6 +19,7 @@ from cascadetta_lib.evaluation.metrics import (
     mean_online_error,
     online_errors,
 )
+from cascadetta_lib.evaluation.source_agreement import SourceAgreement
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import (
@@ -40,6 +41,11 @@ def make(name: str, **options: Any) -> Method:
     """The method on a fresh network, which is less sure than that of the methods' tests and can
     take many updates.
     """
+    defaults = {"learning_rate": 0.05, "source": made_up("image")}
+    return METHODS[name](network_for(name), **(defaults | options))
+
+
+def network_for(name: str) -> nn.Module:
     kind = OBJECTIVES[METHODS[name].objective]
     facts: dict[str, Any] = {
         "classes": 4,
@@ -47,8 +53,17 @@ def make(name: str, **options: Any) -> Method:
         "auxiliary": kind.auxiliary,
         "seed": 0,
     }
-    model = build_network(ImageNetwork(depth=8, width=4), **facts)
-    return METHODS[name](model, **({"learning_rate": 0.05, "source": made_up("image")} | options))
+    return build_network(ImageNetwork(depth=8, width=4), **facts)
+
+
+def make_balanced(name: str, x: Tensor) -> Method:
+    """The method on a network that names all classes in x where BatchNorm takes its statistics."""
+    network = network_for(name)
+    classifier = network.main_classifier
+    last = [each for each in classifier.modules() if isinstance(each, nn.Linear)][-1]
+    with torch.no_grad():
+        last.bias -= METHODS["adabn"](network_for(name)).predict(x).main.mean(0)
+    return METHODS[name](network, learning_rate=0.5)
 
 
 def evaluate(name: str, dataset: ImageDataset, **options: Any) -> Any:
@@ -411,6 +426,55 @@ def test_what_an_alarm_does_after_the_batch_at_which_it_rings(
     assert 1 < rung[0] < len(moved) - 1
     assert (moved[rung[0] - 1 :].nunique() == 1) == (answer == "stop")
     assert (moved[rung[0]] < moved[rung[0] - 1]) == (answer == "reset")
+
+
+@pytest.mark.parametrize("name", ["erm", "adabn", "tent", "tema", "source_prior"])
+def test_agreement_with_the_source_by_hand(name: str, dataset: ImageDataset) -> None:
+    """The source model is a fresh one of the method, which only predicts."""
+    first = dataset.prepare(dataset.domain(*STREAM[0]).x)
+    evaluated = make_balanced(name, first)
+    result = Evaluator(evaluated, dataset, STREAM, BATCH, source_agreement=True).run(transfer=False)
+    method = make_balanced(name, first)
+    expected = []
+    for domain in STREAM:
+        for x in dataset.prepare(dataset.domain(*domain).x).split(BATCH):
+            source = make_balanced(name, first).predict(x).main
+            expected.append((method(x).argmax(1) == source.argmax(1)).double().mean().item())
+    assert result.batches["source_agreement"].tolist() == expected
+    assert (min(expected) == 1) == (name in ("erm", "adabn", "source_prior"))
+
+
+def test_a_method_that_names_one_class_agrees_with_the_source_by_chance() -> None:
+    network = nn.Linear(4, 4)
+    with torch.no_grad():
+        network.weight.copy_(torch.eye(4))
+        network.bias.zero_()
+    method = METHODS["erm"](network)
+    agrees = SourceAgreement(method)
+    x = torch.eye(4).repeat(8, 1)
+    assert agrees(x, method(x)).all()
+    with torch.no_grad():
+        network.bias[2] = 9.0
+    assert agrees(x, method(x)).float().mean() == 1 / 4
+    assert network.bias.tolist() == [0, 0, 9, 0], "the method's weights are back"
+
+
+@pytest.mark.parametrize("name", ["tent", "tema", "rotta", "note", "roid", "cotta", "t3a"])
+def test_asking_for_the_agreement_changes_no_other_number(name: str, dataset: ImageDataset) -> None:
+    options: dict[str, Any] = {"order": "mixed", "seed": 2}
+    without = Evaluator(make(name), dataset, STREAM, BATCH, **options).run()
+    asked = Evaluator(make(name), dataset, STREAM, BATCH, source_agreement=True, **options).run()
+    extra = asked.batches.pop("source_agreement")
+    assert extra.between(0, 1).all() and (extra * asked.batches["count"]).mod(1).max() < 1e-9
+    pd.testing.assert_frame_equal(
+        asked.batches.drop(columns="seconds"), without.batches.drop(columns="seconds")
+    )
+    pd.testing.assert_frame_equal(asked.accuracies, without.accuracies)
+
+
+def test_the_mean_agreement_of_about_256_examples() -> None:
+    assert moving_agreement([0.5, 0.0], [64, 256]) == [0.875, 0.0]
+    assert moving_agreement([0.5], [1000]) == [0.5]
 
 
 def tent_of_one_class() -> Method:

@@ -372,7 +372,8 @@ def test_by_batch_size_the_runs_of_the_main_study_serve_at_its_own() -> None:
 
     sizes = asked("batch_size")
     main = asked("main_image")
-    assert len(main) == 4 and {one.with_transfer for one in sizes if one.batch_size == 32} == main
+    served = {one.model_copy(update={"forward_transfer": True}) for one in sizes}
+    assert len(main) == 4 and {one for one in served if one.batch_size == 32} == main
     assert not any(one.forward_transfer for one in sizes), "no table by batch size has F"
 
 
@@ -708,16 +709,24 @@ def test_the_alarm_is_judged_by_who_collapsed() -> None:
     def collapsing(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
         if changes["stream"] != "recurring":
             return Numbers((4, 4))
-        errors = np.where(late & method.startswith("tent"), 9, 4)
+        errors = np.where(late & method.startswith("tent"), 58, 26)
         rings = method in ("tent", "adabn")
         levels = np.where(late & rings, 0.3, 0.9).tolist()
-        return Numbers(np.stack([errors, errors], 1), levels=levels)
+        agreements = np.where(late & (method == "tent_adam"), 0.0, 0.9).tolist()
+        both = {"levels": levels, "agreements": agreements}
+        return Numbers(np.stack([errors, errors], 1), count=64, **both)
 
     made = made_up_runs(settings, collapsing, points_of(settings, ["alarm"]), (0,))
     table = content(show("alarm", stored(settings, made)), "alarm")
-    assert table.loc["recurring"].tolist() == ["3", "2", "1", "1", "1", "AdaBN", "75"]
-    assert table.loc["correlated"].tolist() == ["3", "0", "0", "0", "0", "–", "–"]
-    assert set(table.index) == {"recurring", "correlated", "gradual_correlated"}
+    entropy, agreement = "entropy of the mean prediction", "agreement with the source"
+    assert table.loc[("recurring", entropy)].tolist() == ["3", "2", "1", "1", "1", "AdaBN", "75"]
+    # A mean over 256 images, of which a batch has 64, takes three batches to fall from 0.9 to 0.4.
+    assert table.loc[("recurring", agreement)].tolist() == ["3", "2", "1", "1", "0", "–", "77"]
+    for signal in (entropy, agreement):
+        silent = ["3", "0", "0", "0", "0", "–", "–"]
+        assert table.loc[("correlated", signal)].tolist() == silent
+    streams = table.index.get_level_values("stream").unique()
+    assert streams.tolist() == ["recurring", "correlated", "gradual_correlated"]
 
 
 def test_without_levels_of_the_alarm_nothing_is_said_of_it(runs: Runs) -> None:

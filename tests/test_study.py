@@ -100,6 +100,23 @@ def test_a_run_with_transfer_serves_a_request_without(study: Study) -> None:
     assert Runs.of_settings(study.settings).frame([point])["run"].item().request == made.request
 
 
+def test_a_run_with_the_agreement_serves_a_request_without(study: Study) -> None:
+    plain = study.varied(forward_transfer=False)
+    without = plain.run("cascade")
+    asked = plain.varied(source_agreement=True)
+    made = asked.run("cascade")
+    assert "source_agreement" in made.batches and "source_agreement" not in without.batches
+    assert made.batches["errors"].tolist() == without.batches["errors"].tolist()
+    assert plain.run("cascade").provenance == made.provenance
+    runs = Runs.of_settings(study.settings)
+    point = Point("cascade", None, {"forward_transfer": False})
+    assert runs.frame([point])["run"].item().request == made.request
+    both = Point("cascade", None, {"forward_transfer": True, "source_agreement": True})
+    assert runs.frame([both])["run"].item().request == made.request, "for want of one with F"
+    (told,) = runs.missing([both], [0])
+    assert "1 of them for F or the agreement with the source alone" in told
+
+
 @pytest.mark.parametrize("modality", ["text", "speech"])
 def test_text_and_speech_run_through_the_same_store(tmp_path: Path, modality: Modality) -> None:
     study = Study(settings_in(tmp_path), modality)
@@ -176,6 +193,7 @@ CHANGES += [
         ("stream", "reset_each"),
         ("on_alarm", "reset"),
         ("on_alarm", "stop"),
+        ("source_agreement", True),
         ("severity", 4),
         ("dataset", "npz:/some/pets"),
         ("dataset", "npz:/other/pets"),
@@ -227,6 +245,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
         "forward_transfer": False,
         "order_seed": 9,
         "on_alarm": "stop",
+        "source_agreement": True,
     }  # all of them, and none as by default
     assert told == {
         name: told[name]
@@ -250,6 +269,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
                 self.seed,
                 self.order_seed,
                 self.on_alarm,
+                self.source_agreement,
                 transfer,
             )
             return super().run(transfer=transfer)
@@ -261,7 +281,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
     with METHODS.replaced("tent", RecordedTent):
         study.bring(plain, "mine").varied(**told, **own).at_seed(4).run("tent")
     stream, *how = seen.pop("evaluator")
-    assert len(stream) == 15 and how == [5, "correlated", 2.5, 4, 9, "stop", False]
+    assert len(stream) == 15 and how == [5, "correlated", 2.5, 4, 9, "stop", True, False]
     expected = {
         "learning_rate": 0.02,
         "diversity": 0.5,

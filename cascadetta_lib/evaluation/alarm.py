@@ -6,9 +6,13 @@ for x in batches:
     if rings(alarm(logits)):
         method.reset()
         alarm.reset()
+
+Agreement with the source (source_agreement.py) is a second signal, at one more forward pass per
+batch. It is recorded, and nothing follows from it along a stream.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -17,9 +21,15 @@ from torch import Tensor
 from cascadetta_lib.losses import at_least_float32
 
 WINDOW = 256
-"""The mean prediction is over about this many of the last examples."""
+"""Each signal is a mean over about this many of the last examples."""
 LEAST = 0.5
 """The alarm rings below this level. It was set before any stream was looked at."""
+LEAST_AGREEMENT = 0.5
+"""Agreement with the source rings below this mean. It was set before any stream was looked at: a
+method that works mends some of the source's predictions and keeps most. One that contradicts the
+source on most examples is wrong wherever the source is right on most. Where the source is not, the
+alarm may be false.
+"""
 OnAlarm = Literal["reset", "stop"]
 """What is done when it rings: go back to the source, or learn nothing more."""
 
@@ -55,6 +65,20 @@ class Alarm:
 def rings(level: Any) -> Any:
     """Return whether the alarm rings at a level, or at each of a tensor or a column of them."""
     return level < LEAST
+
+
+def moving_agreement(shares: Sequence[float], counts: Sequence[int]) -> list[float]:
+    """Return the moving mean of the agreement with the source after each batch, over about the last
+    256 examples. It begins at 1, the agreement of the source with itself.
+
+    shares: of the examples of each batch, in [0, 1]. counts: how many examples these are.
+    """
+    mean = 1.0
+    means = []
+    for share, count in zip(shares, counts, strict=True):
+        mean += min(1.0, count / WINDOW) * (share - mean)
+        means.append(mean)
+    return means
 
 
 def classes_predicted(z: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import MIXED, Domain, Order, order_of_examples
 from cascadetta_lib.evaluation.alarm import Alarm, OnAlarm, classes_predicted, rings
 from cascadetta_lib.evaluation.distance import Distance
+from cascadetta_lib.evaluation.source_agreement import SourceAgreement
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
 from cascadetta_lib.methods.refusals import MASK_AFTER, values_per_channel
@@ -57,6 +58,8 @@ class Evaluation(NamedTuple):
     count, errors.
     classes_predicted: how many classes the examples are predicted as.
     alarm_level: the level of `alarm.Alarm` after the batch. See alarm.rings.
+    source_agreement: the share of the examples that the source model predicts as the same class
+        (source_agreement.py). Only where the evaluator is asked for it.
     what `losses.describe` says of the batch (all but entropy_main are NaN without θ_a).
     moved_normalization, moved_others: how far the adapted parameters are from the source after the
         batch; see distance.Moved.
@@ -127,6 +130,8 @@ class Evaluator:
         source, and the alarm begins again. `stop`: the method only predicts from then on. None:
         nothing. `reset` and `stop` make every batch wait for the device. No alarm is heard while a
         model adapts to one domain alone, for F.
+    source_agreement: whether the agreement with the source is recorded along the stream. It takes
+        one more forward pass per batch, which counts among the seconds, and changes nothing else.
     """
 
     method: Method
@@ -139,10 +144,12 @@ class Evaluator:
     order_seed: int | None = None
     reset_each: bool = False
     on_alarm: OnAlarm | None = None
+    source_agreement: bool = False
     _held: dict[Stretch, Examples] = field(init=False, default_factory=dict)
     _alarm: Alarm = field(init=False, default_factory=Alarm)
     _stopped: bool = field(init=False, default=False)
     _distance: Distance = field(init=False)
+    _with_source: SourceAgreement | None = field(init=False, default=None)
     _batches: list[Record] = field(init=False, default_factory=list)
     _accuracies: list[Record] = field(init=False, default_factory=list)
 
@@ -167,6 +174,7 @@ class Evaluator:
         self._alarm.reset()
         self._stopped = False
         self._distance = Distance(self.method)
+        self._with_source = SourceAgreement(self.method) if self.source_agreement else None
         self._batches = []
         self._accuracies = []
         final = self._run_online(stretches, transfer)
@@ -311,19 +319,21 @@ class Evaluator:
         """Predict a stretch. Return a pair for every domain in every batch: the domain's number,
         and its record.
 
-        The results are read from the device once, after the last batch. alarmed: whether the alarm
-        takes in these batches.
+        The results are read from the device once, after the last batch. alarmed: whether the
+        signals of an alarm are measured on these batches.
         """
         held = self._held[stretch]
         batches = self._batches_of(held)
         began = time.perf_counter()
         found: list[dict[str, Tensor]] = []
         for batch in batches:
-            outputs = predict(self.dataset.prepare(held.x[batch.examples]))
+            x = self.dataset.prepare(held.x[batch.examples])
+            outputs = predict(x)
             with torch.no_grad():
                 z = outputs.main
                 level = self._alarm(z) if alarmed else z.new_full((), math.nan)
-                found += self._measures(batch, outputs, held.y[batch.examples], level)
+                agrees = self._with_source(x, z) if alarmed and self._with_source else None
+                found += self._measures(batch, outputs, held.y[batch.examples], level, agrees)
             if alarmed:
                 self._answer(level)
         rows = [torch.stack([value.float() for value in measured.values()]) for measured in found]
@@ -340,9 +350,12 @@ class Evaluator:
         return records
 
     def _measures(
-        self, batch: Batch, outputs: Outputs, y: Tensor, level: Tensor
+        self, batch: Batch, outputs: Outputs, y: Tensor, level: Tensor, agrees: Tensor | None
     ) -> list[dict[str, Tensor]]:
-        """Return what is measured of a batch, per domain in it: scalars on the device."""
+        """Return what is measured of a batch, per domain in it: scalars on the device.
+
+        agrees: whether the source model predicts an example's class, too, (B,); None if not asked.
+        """
         z, a = outputs
         # A network may mask classes by −∞, but never all of them.
         finite = z.amax(1).isfinite().all()
@@ -361,6 +374,8 @@ class Evaluator:
                 "alarm_level": level,
                 "classes_predicted": classes_predicted(part.main),
             }
+            if agrees is not None:
+                measured["agreeing"] = agrees[inside].sum()
             found.append(measured | describe(part))
         return found
 
@@ -386,6 +401,8 @@ def _record(measures: Mapping[str, float], position: int, count: int, seconds: f
     record["classes_predicted"] = int(measures["classes_predicted"])
     for name in ("alarm_level", "moved_normalization", "moved_others"):
         record[name] = measures[name]
+    if "agreeing" in measures:
+        record["source_agreement"] = measures["agreeing"] / count
     record["seconds"] = seconds
     return record
 
@@ -413,6 +430,7 @@ def evaluate(
     transfer: bool = True,
     reset_each: bool = False,
     on_alarm: OnAlarm | None = None,
+    source_agreement: bool = False,
 ) -> Evaluation:
     """Run a method over a stream once; see `Evaluator` for the options, and metrics.py for E, A and
     F of the result.
@@ -428,5 +446,6 @@ def evaluate(
         order_seed,
         reset_each=reset_each,
         on_alarm=on_alarm,
+        source_agreement=source_agreement,
     )
     return evaluator.run(transfer=transfer)

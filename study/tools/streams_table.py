@@ -27,6 +27,11 @@ the examples.
 With `image_on_alarm=reset` a method goes back to the source where it predicts few classes, and \
 with `image_on_alarm=stop` it learns nothing more from there on. The alarm sees only \
 predictions, no labels ([`evaluation/alarm.py`](../cascadetta_lib/evaluation/alarm.py)).
+
+With `image_source_agreement=true` each batch also records the share of its examples for which the \
+method names the class that the source model names. The source model is the network before it \
+adapted, normalised as the method normalises. It takes one more forward pass per batch \
+([`evaluation/source_agreement.py`](../cascadetta_lib/evaluation/source_agreement.py)).
 """
 
 

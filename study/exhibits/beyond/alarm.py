@@ -1,26 +1,59 @@
 """Beyond the paper: an alarm that needs no labels, its false alarms and its misses."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from cascadetta_lib.evaluation.alarm import LEAST, rings
+from cascadetta_lib.evaluation.alarm import LEAST, LEAST_AGREEMENT
 from cascadetta_lib.evaluation.metrics import online_errors
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, reduced
-from study.exhibits.kit.ringing import has_alarm, ringing
+from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, with_alarm
+from study.exhibits.kit.ringing import agreement, has_agreement, has_alarm
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
 from study.settings import Settings
+from study.store import Run
 
 WORSE = 10.0
 """A run has collapsed if it errs by at least this many points more than ERM on the last fifth of
 its domains.
 """
+
+
+class Signal(NamedTuple):
+    """A signal that rings below `least`.
+
+    name: that of its rows. part: the name of its figure. recorded: whether a run has it. levels:
+    those of a run, after each batch.
+    """
+
+    name: str
+    part: str
+    least: float
+    recorded: Callable[[Run], bool]
+    levels: Callable[[Run], pd.Series]
+
+
+SIGNALS = (
+    Signal(
+        "entropy of the mean prediction",
+        "alarm-figure",
+        LEAST,
+        has_alarm,
+        lambda run: run.batches["alarm_level"],
+    ),
+    Signal(
+        "agreement with the source",
+        "alarm-agreement-figure",
+        LEAST_AGREEMENT,
+        has_agreement,
+        agreement,
+    ),
+)
 
 
 @exhibit
@@ -34,35 +67,44 @@ class CollapseAlarm(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points on streams of which some belong to `recurring`, `wild` and `streams`,
-        too.
-        """
+        """Return points on streams that belong to `recurring`, `wild` and `streams`, too."""
         methods = methods_without(settings, MANY_COPIES)
         size = settings.image.exhibits.gradual_test_size
-        slow = reduced(settings, stream="gradual_correlated", test_size=size)
-        several = [reduced(settings, stream=name) for name in ("recurring", "correlated")]
+        slow = with_alarm(settings, "gradual_correlated", test_size=size)
+        several = [with_alarm(settings, name) for name in ("recurring", "correlated")]
         return points_for(methods, [*several, slow])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         heard = frame[frame["run"].map(has_alarm)]
         if heard.empty:
             return ["None of these runs has recorded the level of the alarm."]
-        judged = pd.DataFrame([judge(row, heard) for row in heard.to_dict("records")])
+        judged = pd.DataFrame([judge(row, heard, each) for row, each in _recorded(heard)])
         note = (
-            f"The alarm rings where the level is below {LEAST}: the entropy of the mean prediction "
-            "over about the last 256 images, over that of a uniform one. Collapsed: E on the last "
-            f"fifth of the domains is at least {WORSE:g} points above ERM's on the same seed and "
-            "stream. Runs of ERM itself are not counted."
+            "Each signal is over about the last 256 images. The entropy of the mean prediction, "
+            f"over that of a uniform one, rings below {LEAST}. Agreement, the share of images on "
+            "which a method names the class that the source model names, normalised as the method "
+            f"normalises, rings below {LEAST_AGREEMENT}. Both limits were set before any of these "
+            "streams was looked at. Collapsed: E on the last fifth of the domains is at least "
+            f"{WORSE:g} points above ERM's on the same seed and stream. Runs of ERM itself are not "
+            "counted."
         )
+        figures = [_figure(heard, signal) for signal in SIGNALS]
+        drawn = [each for each in figures if each is not None]
         counted = judged.dropna(subset="collapsed")
         if counted.empty:
-            return ["Nothing is judged without ERM on the same streams.", _figure(heard)]
-        return [Part("alarm", _table(counted), note), _figure(heard)]
+            return ["Nothing is judged without ERM on the same streams.", *drawn]
+        return [Part("alarm", _table(counted), note), *drawn]
 
 
-def judge(row: Mapping[Any, Any], frame: pd.DataFrame) -> dict[str, Any]:
+def _recorded(heard: pd.DataFrame) -> list[tuple[dict[Any, Any], Signal]]:
+    """Return each run's row with each signal that it recorded."""
+    rows = heard.to_dict("records")
+    return [(row, each) for row in rows for each in SIGNALS if each.recorded(row["run"])]
+
+
+def judge(row: Mapping[Any, Any], frame: pd.DataFrame, signal: Signal) -> dict[str, Any]:
     """Say of a run whether it collapsed (None without ERM beside it, and of ERM itself), whether
-    the alarm rang, and after which share of the stream it first did.
+    a signal rang, and after which share of the stream it first did.
     """
     run = row["run"]
     same = (frame["stream"] == row["stream"]) & (frame["seed"] == row["seed"])
@@ -70,9 +112,10 @@ def judge(row: Mapping[Any, Any], frame: pd.DataFrame) -> dict[str, Any]:
     collapsed = None
     if len(erm) and row["method"] != "erm":
         collapsed = _last_error(run) - _last_error(erm["run"].iloc[0]) >= WORSE
-    rings = ringing(run).to_numpy()
+    rings = (signal.levels(run) < signal.least).to_numpy()
     return {
         "stream": row["stream"],
+        "signal": signal.name,
         "label": row["label"],
         "collapsed": collapsed,
         "rang": bool(rings.any()),
@@ -80,7 +123,7 @@ def judge(row: Mapping[Any, Any], frame: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _last_error(run: Any) -> float:
+def _last_error(run: Run) -> float:
     """Return E on the last fifth of a run's domains, in percent."""
     errors = online_errors(run.batches)
     return float(100 * errors.iloc[-max(1, len(errors) // 5) :].mean())
@@ -88,10 +131,10 @@ def _last_error(run: Any) -> float:
 
 def _table(judged: pd.DataFrame) -> pd.DataFrame:
     rows = {}
-    for stream, each in judged.groupby("stream", sort=False):
+    for place, each in judged.groupby(["stream", "signal"], sort=False):
         collapsed = each["collapsed"].astype(bool)
         rang = each["rang"]
-        rows[str(stream)] = {
+        rows[place] = {
             "runs": str(len(each)),
             "collapsed": str(collapsed.sum()),
             "rang for": str((collapsed & rang).sum()),
@@ -100,27 +143,32 @@ def _table(judged: pd.DataFrame) -> pd.DataFrame:
             "falsely alarmed": ", ".join(each["label"][~collapsed & rang].unique()) or "–",
             "first ring (% of the stream)": number(each["after"].astype(float).median(), 0),
         }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("stream")
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["stream", "signal"])
 
 
-def _figure(heard: pd.DataFrame) -> Part:
-    """Draw the level along the first of the streams, and where it rings."""
-    first = heard[heard["stream"] == heard["stream"].iloc[0]]
+def _figure(heard: pd.DataFrame, signal: Signal) -> Part | None:
+    """Draw a signal along the first of the streams, and where it rings; None if it was not
+    recorded.
+    """
+    known = heard[heard["run"].map(signal.recorded)]
+    if known.empty:
+        return None
+    first = known[known["stream"] == known["stream"].iloc[0]]
     levels = []
     for row in first.to_dict("records"):
         about = {name: row[name] for name in ("label", "method", "objective", "seed")}
-        of_steps = row["run"].batches.groupby("step")["alarm_level"].min().reset_index()
-        levels.append(of_steps.assign(**about))
+        run = row["run"]
+        lowest = signal.levels(run).groupby(run.batches["step"]).min()
+        levels.append(lowest.rename("level").reset_index().assign(**about))
     drawn = pd.concat(levels, ignore_index=True)
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
-    draw_lines(axes, drawn, "step", "alarm_level")
-    axes.axhline(LEAST, color="0.3", lw=1, ls=":")
-    ringing_at = drawn[rings(drawn["alarm_level"])]
-    axes.plot(
-        ringing_at["step"], ringing_at["alarm_level"], "x", color="black", ms=4, label="rings"
-    )
+    draw_lines(axes, drawn, "step", "level")
+    axes.axhline(signal.least, color="0.3", lw=1, ls=":")
+    ringing_at = drawn[drawn["level"] < signal.least]
+    axes.plot(ringing_at["step"], ringing_at["level"], "x", color="black", ms=4, label="rings")
     axes.set(xlabel="domain of the stream", ylabel="lowest level in the domain", ylim=(0, 1.03))
     legend(figure)
     stream = first["stream"].iloc[0]
-    note = f"On the {stream} stream. Dotted: where the alarm rings. {reading(first)}"
-    return Part("alarm-figure", figure, note, list(first["run"]))
+    name = signal.name.capitalize()
+    note = f"{name} on the {stream} stream. Dotted: where it rings. {reading(first)}"
+    return Part(signal.part, figure, note, list(first["run"]))

@@ -12,7 +12,7 @@ from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import cell, comparable
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import rounded
-from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, reduced
+from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, with_alarm
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
@@ -31,7 +31,7 @@ class Recurring(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         methods = methods_without(settings, MANY_COPIES)
-        return points_for(methods, [reduced(settings, stream="recurring")])
+        return points_for(methods, [with_alarm(settings, "recurring")])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         rounds = [of_rounds(row) for row in frame.to_dict("records")]

@@ -13,6 +13,7 @@ from study.exhibits.kit.points import (
     points_for,
     points_with_transfer,
     reduced,
+    with_alarm,
 )
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
@@ -34,7 +35,7 @@ class Streams(Exhibit):
         `gradual`, too.
         """
         methods = settings.image.methods
-        harder = [reduced(settings, stream=name) for name in ("mixed", "correlated")]
+        harder = [reduced(settings, stream="mixed"), with_alarm(settings, "correlated")]
         return [
             *points_with_transfer(settings, methods, reduced(settings)),
             *points_for(methods, harder),

@@ -6,7 +6,7 @@ import pandas as pd
 
 from cascadetta_lib.data.streams import RESET_EACH
 from study.exhibits.kit.exhibit import Exhibit, exhibit
-from study.exhibits.kit.points import Point, methods_without, points_for, reduced
+from study.exhibits.kit.points import Point, methods_without, points_for, reduced, with_alarm
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
@@ -30,8 +30,13 @@ class Wild(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         methods = methods_without(settings, LEFT_OUT)
-        several = [reduced(settings, stream=name) for name in STREAMS]
-        several[1]["test_size"] = settings.image.exhibits.gradual_test_size
+        size = settings.image.exhibits.gradual_test_size
+        mixed, gradual, reset_each = STREAMS
+        several = [
+            reduced(settings, stream=mixed),
+            with_alarm(settings, gradual, test_size=size),
+            reduced(settings, stream=reset_each),
+        ]
         return points_for(methods, several)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

@@ -19,10 +19,11 @@ def seeds_of(runs: Sequence[Run]) -> str:
     """
     seeds_by_row: dict[tuple[RunRequest, str], set[int]] = defaultdict(set)
     networks_by_row: dict[tuple[RunRequest, str], set[str]] = defaultdict(set)
-    # A row is what runs share whatever their seed, their network and F.
-    shared = {"checkpoint": runs[0].request.checkpoint, "forward_transfer": False}
+    # A row is what runs share whatever their seed, their network and what is measured beside E.
+    shared = {"checkpoint": runs[0].request.checkpoint}
     for run in runs:
-        row = (run.request.model_copy(update=shared), run.request.checkpoint.objective)
+        request = run.request.fullest.model_copy(update=shared)
+        row = (request, run.request.checkpoint.objective)
         seeds_by_row[row].add(run.seed)
         networks_by_row[row].add(weights_of(run))
     seeds = from_to(len(each) for each in seeds_by_row.values())

@@ -108,6 +108,13 @@ def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
     return made | changes
 
 
+def with_alarm(settings: Settings, stream: str, **changes: Any) -> dict[str, Any]:
+    """Return `reduced` on a stream on which the alarm is judged, with all of its signals, so that
+    other exhibits on that stream share its runs.
+    """
+    return reduced(settings, stream=stream, source_agreement=True, **changes)
+
+
 def adapting(settings: Settings) -> list[str]:
     """Return the profile's methods on images that learn at test time, and AdaBN."""
     return [name for name in settings.image.methods if name == "adabn" or METHODS[name].adapts]

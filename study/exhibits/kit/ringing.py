@@ -2,13 +2,25 @@
 
 import pandas as pd
 
-from cascadetta_lib.evaluation.alarm import rings
+from cascadetta_lib.evaluation.alarm import moving_agreement, rings
 from study.store import Run
 
 
 def has_alarm(run: Run) -> bool:
     """Return whether the level of the alarm was recorded; earlier runs lack it."""
     return "alarm_level" in run.batches
+
+
+def has_agreement(run: Run) -> bool:
+    """Return whether the agreement with the source was recorded, which is an option."""
+    return "source_agreement" in run.batches
+
+
+def agreement(run: Run) -> pd.Series:
+    """Return the moving mean of the agreement with the source after each batch of a run."""
+    batches = run.batches
+    means = moving_agreement(batches["source_agreement"].tolist(), batches["count"].tolist())
+    return pd.Series(means, batches.index)
 
 
 def ringing(run: Run) -> pd.Series:

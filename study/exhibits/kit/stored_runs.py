@@ -1,6 +1,7 @@
 """What an exhibit reads: the stored runs that a profile asks for, as one tidy table."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
@@ -133,13 +134,15 @@ class Runs:
         if not lacking:
             return []
         count = len(points) * len(seeds)
-        only_f_missing = sum(bool(self._find(point, [seed])) for point, seed in lacking)
-        without_any = len(lacking) - only_f_missing
-        if without_any == count:
+        in_part = [run for point, seed in lacking for run in self._find(point, [seed])]
+        if len(lacking) == count and not in_part:
             return [f"Missing: none of its {count} runs is stored."]
         told = f"{len(lacking)} of {count} runs are missing"
-        if only_f_missing:
-            told += f", {only_f_missing} of them for F alone"
+        if in_part:
+            beside = "F"
+            if any(point.changes.get("source_agreement") for point, _ in lacking):
+                beside = "F or the agreement with the source"
+            told += f", {len(in_part)} of them for {beside} alone"
         first = dict.fromkeys(f"{point.label} (seed {seed})" for point, seed in lacking[:4])
         return [f"Partial: {told}, such as {', '.join(first)}."]
 
@@ -148,11 +151,9 @@ class Runs:
         were made by an earlier code.
         """
         asked = {
-            request.with_transfer
-            for point in points
-            for request in self._requests(point, self._seeds)
+            request.fullest for point in points for request in self._requests(point, self._seeds)
         }
-        found = [run for run in self.stored if run.request.with_transfer in asked]
+        found = [run for run in self.stored if run.request.fullest in asked]
         shown = [run for run in found if self._by_request.get(run.request) is run]
         if not shown:
             return []
@@ -244,6 +245,14 @@ class Runs:
         codes |= {_coded(run): code(run) for run in on_data if self.is_current(run)}
         return {run.request: run for run in on_data if code(run) == codes[_coded(run)]}
 
+    @cached_property
+    def _by_stream(self) -> dict[RunRequest, list[Run]]:
+        """The same runs; those that differ in what they measure beside E and A stand together."""
+        found = defaultdict[RunRequest, list[Run]](list)
+        for request, run in self._by_request.items():
+            found[request.fullest].append(run)
+        return found
+
     @property
     def _seeds(self) -> list[int]:
         return sorted({run.seed for run in self.stored})
@@ -258,15 +267,17 @@ class Runs:
     def _find(self, point: Point, seeds: Iterable[int] | None, *, whole: bool = False) -> list[Run]:
         """Return the stored runs of a point, by seed.
 
-        A run with F also serves a point without F. A run without F serves a point with F too,
-        except where `whole` asks for all of it.
+        A run with F, or with the agreement with the source, also serves a point without it. A run
+        without serves a point with it too, except where `whole` asks for all of it.
         """
         runs = []
         for request in self._requests(point, self._seeds if seeds is None else seeds):
-            least = request if whole else request.model_copy(update={"forward_transfer": False})
-            run = self._by_request.get(request.with_transfer) or self._by_request.get(least)
-            if run is not None:
-                runs.append(run)
+            stored = self._by_stream.get(request.fullest, [])
+            serving = [run for run in stored if run.request.covers(request)]
+            if not serving and not whole:
+                serving = stored
+            if serving:
+                runs.append(max(serving, key=lambda run: run.request.measured_beside))
         return runs
 
     def _measured(self, run: Run) -> dict[str, float]:

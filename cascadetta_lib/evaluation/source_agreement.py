@@ -1,0 +1,54 @@
+"""Measure how often a method still says what the network said before it adapted."""
+
+import torch
+from torch import Tensor
+
+from cascadetta_lib.methods import Method
+from cascadetta_lib.models import as_outputs
+from cascadetta_lib.models.remembered_statistics import statistics_of
+
+
+class SourceAgreement:
+    """Compare a method's predictions with those of the source model on the same batch.
+
+    The source model is the network with the weights and the running statistics that it has now,
+    normalised as the method normalises: a method that takes the statistics of the batch is compared
+    with what they alone give, without learning (AdaBN), and ERM with itself. So what is counted is
+    what learning has changed, and not the statistics of the batch, which change many predictions of
+    a method that works. What a method makes of the logits afterwards, as LAME does, is no part of
+    the source model.
+
+    Make it right after `method.reset()`. A call takes one forward pass of the network and leaves
+    the method as it was: the source's values are written into the network for the pass, and then
+    the method's again. No second network is built, because not every network can be copied.
+    """
+
+    def __init__(self, method: Method) -> None:
+        self.model = method.model
+        self.tensors = [*self.model.parameters(), *self.model.buffers()]
+        self.source = _copies(self.tensors)
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        """Return for each example of a batch x (B, …) whether the method's logits z (B, C) and the
+        source model name one class: (B,), bool.
+        """
+        adapted = _copies(self.tensors)
+        _write(self.source, self.tensors)
+        try:
+            predicted = as_outputs(self.model(x)).main.argmax(1)
+        finally:
+            _write(adapted, self.tensors)
+            for statistics in statistics_of(self.model):
+                statistics.seen = None  # the source's, which nothing is to remember
+        return predicted == z.argmax(1)
+
+
+def _copies(tensors: list[Tensor]) -> list[Tensor]:
+    return [each.detach().clone() for each in tensors]
+
+
+@torch.no_grad()
+def _write(values: list[Tensor], tensors: list[Tensor]) -> None:
+    for value, tensor in zip(values, tensors, strict=True):
+        tensor.copy_(value)
