@@ -290,6 +290,7 @@ def test_a_sentence_says_who_errs_less_or_that_it_is_undecided(
 OF_ORDERS = """difference,difference of E (points),"95 %, over orders","95 %, over test batches",n
 Tent − Cascade,−1.90,"[−2.40, −1.40]","[−2.20, −1.60]",5
 ERM − Cascade,−2.30,–,"[−2.50, −2.10]",1
+SAR − Cascade,5.23,"[0.10, 10.34]",–,3
 """
 
 
@@ -300,6 +301,14 @@ def test_a_sentence_names_what_its_interval_is_over(tmp_path: Path) -> None:
         "it errs 1.9 points less than the cascade (95 % over five orders: 1.4 to 2.4)"
     )
     assert leads.scope("Cascade", "ERM") == "images, one order"
+
+
+def test_an_end_near_zero_is_not_rounded_to_zero(tmp_path: Path) -> None:
+    (tmp_path / "o.csv").write_text(OF_ORDERS, encoding="utf-8")
+    leads = fill.Differences("o", ["orders"], folder=tmp_path)
+    assert leads.compare("SAR", "Cascade") == (
+        "SAR errs 5.2 points more than the cascade (95 % over three orders: 0.1 to 10.3)"
+    )
 
 
 ONE_ORDER = """dataset,batches,weights,order,order_seed,finished,method,rate,E,A
@@ -380,7 +389,7 @@ GATE = """| gate | band | ours | passed | on |
         (
             ("not tested", " (gate)", "not tested"),
             ("26.46", "**no**"),
-            "none of the two claims is judged: E of AdaBN is 26.46 %, and the rules allow "
+            "none of the two claims could be tested: E of AdaBN is 26.46 %, and the rules allow "
             "18.17 to 26.17 %",
         ),
         (

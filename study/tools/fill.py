@@ -202,6 +202,17 @@ def sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
+def _decimals(low: float, high: float) -> int:
+    """Return the decimals to print of an interval's ends.
+
+    They are those of `places`, or one more where an end would be rounded to 0 and nobody could see
+    on which side of 0 it lies.
+    """
+    digits = places((high - low) / 2, DECIMALS)
+    hidden = any(end and round(end, digits) == 0 for end in (low, high))
+    return digits + 1 if hidden else digits
+
+
 class Differences(Table):
     """A committed table of differences of E, whose rows are called `FIRST − SECOND`.
 
@@ -261,7 +272,7 @@ class Differences(Table):
     def points(self, first: str, second: str) -> str:
         """Return by how many points the first method errs less, with the interval, for a cell."""
         mean, low, high = self.lead(first, second)
-        digits = places((high - low) / 2, DECIMALS)
+        digits = _decimals(low, high)
         text = number(mean, digits, sign=True)
         if math.isnan(low):
             return text
@@ -277,7 +288,7 @@ class Differences(Table):
         called: how the sentence calls the first, such as `it`.
         """
         mean, low, high = self.lead(first, second)
-        digits = places((high - low) / 2, DECIMALS)
+        digits = _decimals(low, high)
         one = called or NAMES.get(first, first)
         other = NAMES.get(second, second)
         if math.isnan(low):
@@ -363,7 +374,7 @@ class Verdicts(Table):
                 for what, band, ours, *_ in self.gate
             ]
             reason = f": {'; '.join(missed)}" if missed else ""
-            return f"none of the {word(len(found))} claims is judged{reason}"
+            return f"none of the {word(len(found))} claims could be tested{reason}"
         said: list[str] = []
         for verdict, count in counts.items():
             claims = "" if said else f" claim{'' if count == 1 else 's'}"
