@@ -42,7 +42,8 @@ BUDGET = {"cotta": (1, 0), "rotta": (1, 1), "petta": (1, 0), "note": (1, 0)}
 whether its anchor is sure. RoTTA's memory takes one example after the other, by classes and
 entropies, and gives their ages to the loss; so does PeTTA's without ages, and NOTE's by classes."""
 CHECKED = {name for name in METHODS if getattr(METHODS[name], "uses_auxiliary", False)}
-"""Methods that ask in their first step whether θ_a can read z: one result more, or two if not."""
+"""Methods that ask in their first step whether θ_a can read z: one result more, or two if not. Each
+copy of a method that selects its rate asks."""
 EPOCH_READS = 3
 """Results read in an epoch of pre-training: its losses, the held-out accuracy and, with two losses,
 diagnostics.
@@ -323,7 +324,8 @@ def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: f
         with Waits(answer) as waits:
             logits = method(x)
         if first and name in CHECKED:
-            waits.reads -= 1 if answer else 2
+            copies = len(getattr(method, "values", [x]))
+            waits.reads -= copies if answer else 2 * copies
         if first and hasattr(method, "value_range") and method.value_range.is_checked:
             waits.reads -= 2  # the least and the largest value of the first batch
         assert logits.device == META and logits.shape == (8, NETWORKS[modality][1]["classes"])

@@ -16,6 +16,7 @@ from study.exhibits.kit.rendering import to_html
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_SHOWN = {
+    "rate_selection": "the profile has no method that selects its rate",
     "standard": "made-up digits stand beside no published number",
     "tent_row": "the paper has no row of Tent on digits",
 }

@@ -175,6 +175,7 @@ MOVED: dict[str, tuple[tuple[str, ...], bool]] = {
     "ttt": (SHARED, False),
     "tent": (BATCH_NORMS, False),
     "tent_adam": (BATCH_NORMS, False),
+    "tent_rate_selection": (BATCH_NORMS, False),
     "cotta": (SHARED + PRIVATE, True),
     "cascade": (BATCH_NORMS, True),
     "cascade_fixed_classifier": (BATCH_NORMS, False),
@@ -182,6 +183,7 @@ MOVED: dict[str, tuple[tuple[str, ...], bool]] = {
     "cascade_same_weights": (BATCH_NORMS, True),
     "cascade_source_prior": (BATCH_NORMS, True),
     "cascade_plus": (BATCH_NORMS, True),
+    "cascade_rate_selection": (BATCH_NORMS, True),
 }
 """By method, the layers of φ whose parameters an update moves, and whether it moves θ_m. None moves
 θ_a.

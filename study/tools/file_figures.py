@@ -30,6 +30,7 @@ FOLDERS = {
     "6-meta-learning": ("meta-learning", "conditions", "theorem", "training-image"),
     "7-severity-batch-stream": (
         *("severity", "batch-size", "gradual", "streams", "recurring", "wild", "alarm", "speed"),
+        "rate-selection",
     ),
     "8-text-speech": (
         *("text", "main-text", "online-text", "training-text"),

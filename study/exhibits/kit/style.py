@@ -66,6 +66,8 @@ ORDER = (
     "petta",
     "shot_im",
     "t3a",
+    "cascade_rate_selection",
+    "tent_rate_selection",
 )
 """Methods in the order of colours and markers. A new method comes after these, so both stay."""
 
@@ -107,10 +109,12 @@ def typeset(text: str) -> str:
 VARIANTS = {
     "cascade_fixed_classifier",
     "cascade_no_auxiliary",
+    "cascade_rate_selection",
     "cascade_same_weights",
     "cascade_source_prior",
     "source_prior",
     "tent_adam",
+    "tent_rate_selection",
     "tent_source_prior",
 }
 """Methods that are another one with a change; their lines are dashed."""

@@ -1,0 +1,115 @@
+"""The learning rate selected online, without labels. Our own extension."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cascadetta_lib.losses import at_least_float32
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.base import Method
+from cascadetta_lib.methods.cascade import CascadeMethod
+from cascadetta_lib.methods.tent import Tent
+from cascadetta_lib.models import Outputs
+from cascadetta_lib.models.remembered_statistics import remember, statistics_of
+
+
+def rates_around(learning_rate: float) -> tuple[float, ...]:
+    """Return the rates of the copies, ascending: a tenth of a rate, itself, and ten times it."""
+    return learning_rate / 10, learning_rate, learning_rate * 10
+
+
+class WithRateSelection(Method):
+    """A method of which three copies adapt side by side, at the rates of `rates_around`.
+
+    Every copy takes its own step on every batch, by its own loss, and is bit for bit the method at
+    that rate. The answer is the prediction of the copy that `preferred` chooses after the batch,
+    and `model` holds its values until the next one. A step takes the work of three.
+
+    values: what the copies hold of the tensors in which they differ, (K, P), the smallest rate
+        first.
+    """
+
+    values: Tensor
+
+    def configure_model(self) -> None:
+        super().configure_model()
+        rates = rates_around(self.learning_rate)
+        self.register_buffer("values", self.values_now().repeat(len(rates), 1))
+
+    def differing(self) -> list[Tensor]:
+        """Return the model's tensors in which copies differ: what the method updates, and what
+        BatchNorm remembers.
+        """
+        found: list[Tensor] = list(dict.fromkeys(self.adapted_parameters()))
+        for given in statistics_of(self.model):
+            found += [given.mean, given.variance]
+        return found
+
+    def values_now(self) -> Tensor:
+        """Return the values (P,) that the model holds."""
+        return torch.cat([tensor.detach().flatten() for tensor in self.differing()])
+
+    def hold(self, values: Tensor) -> None:
+        """Let the model hold the values (P,) of a copy."""
+        tensors = self.differing()
+        parts = values.split([tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    @torch.no_grad()
+    def adapt_and_predict(self, x: Tensor) -> Outputs:
+        predicted = []
+        for place, rate in enumerate(rates_around(self.learning_rate)):
+            self.hold(self.values[place])
+            predicted.append(self.adapt_copy(x, place, rate))
+            self.values[place] = self.values_now()
+        main = torch.stack([outputs.main for outputs in predicted])
+        auxiliary = [each.auxiliary for each in predicted if each.auxiliary is not None]
+        chosen = self.preferred(main)[None]
+        self.hold(self.values.index_select(0, chosen)[0])
+        return Outputs(
+            main.index_select(0, chosen)[0],
+            torch.stack(auxiliary).index_select(0, chosen)[0] if auxiliary else None,
+        )
+
+    def adapt_copy(self, x: Tensor, place: int, rate: float) -> Outputs:
+        """Update the copy that the model holds on a batch, and predict it.
+
+        The optimiser keeps the states of all copies, each under its place, and steps with one.
+        """
+        assert self.optimizer is not None
+        states: dict[Any, Any] = self.optimizer.state
+        parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
+        for parameter in parameters:
+            states[parameter] = states.pop((place, parameter), {})
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        outputs = super().adapt_and_predict(x)
+        remember(self)
+        for parameter in parameters:
+            states[place, parameter] = states.pop(parameter)
+        return outputs
+
+    def preferred(self, z: Tensor) -> Tensor:
+        """Return the place of the copy to answer with, a scalar, by the logits (K, B, C) of all
+        copies on a batch.
+        """
+        return torch.zeros((), dtype=torch.int64, device=z.device)
+
+
+@METHODS.add("tent_rate_selection")
+class TentRateSelection(WithRateSelection, Tent):
+    """Tent at the rate that a criterion without labels selects after each batch."""
+
+    label = "Tent, rate selected online"
+
+
+@METHODS.add("cascade_rate_selection")
+class CascadeRateSelection(WithRateSelection, CascadeMethod):
+    """The cascade at the rate that a criterion without labels selects after each batch.
+
+    The criterion was chosen for Tent.
+    """
+
+    label = "Cascade, rate selected online"

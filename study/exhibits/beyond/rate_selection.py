@@ -1,0 +1,260 @@
+"""Beyond the paper: the learning rate selected online, without labels, beside each fixed rate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+
+from cascadetta_lib.data.streams import RECURRING, STREAMS
+from cascadetta_lib.methods import METHODS
+from cascadetta_lib.methods.rate_selection import rates_around
+from study.exhibits.kit.compare import count
+from study.exhibits.kit.exhibit import Exhibit, exhibit
+from study.exhibits.kit.numbers import rounded
+from study.exhibits.kit.points import Point, reduced
+from study.exhibits.kit.shown import Part
+from study.exhibits.kit.stored_runs import Runs
+from study.exhibits.kit.style import WIDTH, legend, panels
+from study.settings import Settings
+from study.store import Run
+
+SELECTING = {"tent_rate_selection": "tent", "cascade_rate_selection": "cascade"}
+"""Methods that select their rate online, and the methods whose copies they carry."""
+LONG = (RECURRING, "gradual", "gradual_correlated")
+"""Streams of many domains, each with as many images as on the gradual stream."""
+BOUND = 0.5
+"""Points of E that the selection may lose against the best fixed rate, set before it was run."""
+SELECTED = "selected online"
+BINS = 60
+"""The parts of a stream in each of which a figure counts what was selected."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A method that selects its rate, on one stream, beside the method at each fixed rate.
+
+    errors: E in percent, a row per seed that all have, a column per rate and one called SELECTED.
+    selecting: its run at the first of these seeds. fixed: those at each rate, in the order of
+    `rates`. networks: how many are behind the errors.
+    """
+
+    label: str
+    stream: str
+    rates: Sequence[str]
+    errors: pd.DataFrame
+    selecting: Run
+    fixed: Sequence[Run]
+    networks: int
+
+    @property
+    def means(self) -> pd.Series:
+        """The mean E by rate, and of the selection."""
+        return self.errors.mean()
+
+    @property
+    def best(self) -> str:
+        """The fixed rate with the smallest mean E."""
+        return str(self.means[list(self.rates)].idxmin())
+
+    @property
+    def regret(self) -> float:
+        """Points of E that the selection loses against the best fixed rate."""
+        return float(self.means[SELECTED] - self.means[self.best])
+
+    @property
+    def selected(self) -> np.ndarray:
+        """Which of the rates was selected for each row of the run's batches.
+
+        The model then holds the values of that copy, so it is as far from the source as the run at
+        that rate is after the same batch.
+        """
+        distances = [_moved(each) - _moved(self.selecting) for each in self.fixed]
+        return np.abs(np.stack(distances)).sum(2).argmin(0)
+
+
+@exhibit
+class RateSelection(Exhibit):
+    name = "rate_selection"
+    place = 89
+    label = "beyond: rate selection"
+    title = "The learning rate selected online, without labels"
+    question = (
+        "Does a rule that sees no label stay within half a point of the best fixed rate on every "
+        "stream?"
+    )
+
+    def points(self, settings: Settings) -> list[Point]:
+        """Return points of each of the profile's methods that select their rate, and of the method
+        that it carries at each of its rates, on every stream.
+        """
+        image = settings.image
+        points = []
+        for selecting, fixed in SELECTING.items():
+            if selecting not in image.methods:
+                continue
+            for stream in STREAMS:
+                changes = reduced(settings, stream=stream)
+                if stream in LONG:
+                    changes["test_size"] = image.exhibits.gradual_test_size
+                points.append(Point(selecting, None, changes))
+                for rate in rates_around(image.online.online_learning_rate):
+                    at_rate = changes | {"online_learning_rate": rate}
+                    points.append(Point(fixed, None, at_rate, f"rate {rate:g}"))
+        return points
+
+    def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
+        rates = rates_around(runs.settings.image.online.online_learning_rate)
+        compared = compare(frame, [f"{rate:g}" for rate in rates])
+        if not compared:
+            return ["On no stream are all rates and the selection stored at one seed."]
+        within = sum(each.regret <= BOUND for each in compared)
+        most = max(compared, key=lambda each: each.regret)
+        said = (
+            f"Within {BOUND:g} points of the best fixed rate on {within} of {len(compared)} "
+            f"streams. The largest regret is {rounded(most.regret, alone=2)} points, on {most.stream}."
+        )
+        note = (
+            "E (%). Each copy of the selection is the method at a fixed rate. Regret: E of the "
+            "selection less E of the best fixed rate, which is known from the labels alone, in "
+            "points. The criterion was chosen on source images (docs/rate-criteria.md)."
+        )
+        return [
+            said,
+            Part("rate-selection", _table(compared), note),
+            _figure(compared),
+            _over_time(compared),
+        ]
+
+
+def compare(frame: pd.DataFrame, rates: Sequence[str]) -> list[Compared]:
+    """Return what a frame of the exhibit's points compares, by method and stream.
+
+    Left out is a stream on which no seed has the selection and all rates.
+    """
+    found = []
+    for selecting, fixed in SELECTING.items():
+        for stream in STREAMS:
+            here = frame[(frame["stream"] == stream) & frame["method"].isin([selecting, fixed])]
+            rate = [f"{run.request.online_learning_rate:g}" for run in here["run"]]
+            selects = here["method"] == selecting
+            here = here.assign(rate=pd.Series(rate, here.index).mask(selects, SELECTED))
+            errors = here.pivot(index="seed", columns="rate", values="E")
+            errors = errors.reindex(columns=[*rates, SELECTED]).dropna()
+            if errors.empty:
+                continue
+            kept = here[here["seed"].isin(errors.index)]
+            first = kept[kept["seed"] == errors.index[0]].set_index("rate")["run"]
+            one = Compared(
+                label=METHODS[selecting].label,
+                stream=stream,
+                rates=rates,
+                errors=errors,
+                selecting=first[SELECTED],
+                fixed=[first[rate] for rate in rates],
+                networks=count(kept),
+            )
+            found.append(one)
+    return found
+
+
+def _moved(run: Run) -> np.ndarray:
+    """Return how far the model is from the source after each batch, (rows, 2)."""
+    return run.batches[["moved_normalization", "moved_others"]].to_numpy(float)
+
+
+def _table(compared: Sequence[Compared]) -> pd.DataFrame:
+    rows = []
+    for each in compared:
+        errors = {name: rounded(error, alone=2) for name, error in each.means.items()}
+        rows.append(
+            {"method": each.label, "stream": each.stream}
+            | errors
+            | {
+                "best fixed rate": each.best,
+                "regret": rounded(each.regret, alone=2, sign=True),
+                "n": str(each.networks),
+            }
+        )
+    return pd.DataFrame(rows).set_index(["method", "stream"])
+
+
+def _named(compared: Sequence[Compared]) -> list[str]:
+    """Return a name for each: its stream, and its method where there are several."""
+    if len({each.label for each in compared}) == 1:
+        return [each.stream for each in compared]
+    return [f"{each.label}: {each.stream}" for each in compared]
+
+
+def _shades(rates: Sequence[str]) -> dict[str, Any]:
+    return dict(zip(rates, sns.color_palette("flare", len(rates)), strict=True))
+
+
+def _figure(compared: Sequence[Compared]) -> Part:
+    """Draw the regrets by stream, and how that of the selection comes about along the stream."""
+    height = 1.6 + 0.28 * len(compared)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, height))
+    rates = compared[0].rates
+    places = np.arange(len(compared))
+    for rate, shade in _shades(rates).items():
+        worse = [each.means[rate] - each.means[each.best] for each in compared]
+        left.plot(worse, places, "o", color=shade, ms=6, label=f"rate {rate}")
+    regrets = [each.regret for each in compared]
+    left.plot(regrets, places, "D", mfc="none", mec="black", ms=7, label=SELECTED)
+    left.axvline(BOUND, color="0.3", lw=1, ls=":")
+    left.set_xscale("symlog", linthresh=1)
+    left.set_yticks(places, _named(compared), fontsize=8)
+    left.invert_yaxis()
+    left.set(xlabel="E less that of the best fixed rate (points)")
+    colours = sns.husl_palette(len(compared), l=0.45)
+    for name, each, colour in zip(_named(compared), compared, colours, strict=True):
+        _draw_growth(right, name, each, colour)
+    right.axhline(BOUND, color="0.3", lw=1, ls=":")
+    right.set(xlabel="share of the stream (%)", ylabel="regret so far (points of E)")
+    right.set_yscale("symlog", linthresh=1)
+    legend(figure)
+    note = (
+        f"Left: by stream. Right: errors of the selection so far, less those of the best fixed "
+        f"rate, over all images of the stream. Dotted: {BOUND:g} points. Both scales are linear "
+        "from −1 to 1 and logarithmic beyond."
+    )
+    return Part("rate-selection-figure", figure, note)
+
+
+def _draw_growth(axes: Axes, name: str, each: Compared, colour: Any) -> None:
+    own = each.selecting.batches
+    best = each.fixed[list(each.rates).index(each.best)].batches
+    counts = own["count"].to_numpy()
+    more = own["errors"].to_numpy() - best["errors"].to_numpy()
+    share = 100 * counts.cumsum() / counts.sum()
+    axes.plot(share, 100 * more.cumsum() / counts.sum(), color=colour, lw=1.2, label=name)
+
+
+def _over_time(compared: Sequence[Compared]) -> Part:
+    """Draw along each stream which rate was selected."""
+    figure, grid = panels(len(compared), 1.7, sharex=True, sharey=True)
+    shades = _shades(compared[0].rates)
+    for axes, name, each in zip(grid, _named(compared), compared, strict=True):
+        counts = each.selecting.batches["count"].to_numpy()
+        middle = (counts.cumsum() - counts / 2) / counts.sum()
+        part = (BINS * middle).astype(int)
+        images = np.zeros((len(shades), BINS))
+        np.add.at(images, (each.selected, part), counts)
+        totals = images.sum(0)
+        there = totals > 0
+        shares = 100 * images[:, there] / totals[there]
+        ends = 100 * (np.arange(BINS)[there] + 0.5) / BINS
+        labels = [f"rate {rate}" for rate in shades]
+        axes.stackplot(ends, shares, colors=list(shades.values()), labels=labels, lw=0)
+        axes.set_title(name)
+        axes.set(xlim=(0, 100), ylim=(0, 100))
+    grid[0].set_ylabel("images (%)")
+    for axes in grid[-min(4, len(grid)) :]:
+        axes.set_xlabel("share of the stream (%)")
+    legend(figure)
+    note = "The share of images that were predicted by the copy at each rate."
+    return Part("rate-selection-over-time", figure, note)

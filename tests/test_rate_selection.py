@@ -1,0 +1,177 @@
+"""The learning rate selected online: its copies, its criterion, how the criterion was chosen, and
+what the exhibit says of it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import seeded
+from made_up_runs import Numbers, content, made_up_runs, points_of, quick, stored
+from test_methods import make, network
+from torch import Tensor
+
+from cascadetta_lib.data.streams import STREAMS
+from cascadetta_lib.evaluation.cost import cost
+from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods.rate_selection import (
+    CascadeRateSelection,
+    TentRateSelection,
+    WithRateSelection,
+    rates_around,
+)
+from study.exhibits.kit.exhibit import EXHIBITS
+from study.tools import rate_criteria
+from study.tools.rate_criteria import RATES, RECIPES, Record
+
+RATE = 0.05
+
+
+def batches(count: int = 4) -> list[Tensor]:
+    return [torch.randn(8, 3, 32, 32, generator=seeded(place)) for place in range(count)]
+
+
+def at_place(kind: type[WithRateSelection], place: int, **options: Any) -> Method:
+    """The method, where one copy is always preferred."""
+
+    class Fixed(kind):  # type: ignore[misc, valid-type]
+        def preferred(self, z: Tensor) -> Tensor:
+            return torch.tensor(place, device=z.device)
+
+    return Fixed(network("meta"), learning_rate=RATE, **options)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"predict": "before"}, {"optimizer": "adam"}, {"memory": 16}, {"diversity": 1.0}],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("kind", "fixed"), [(TentRateSelection, "tent"), (CascadeRateSelection, "cascade")]
+)
+def test_each_copy_is_the_method_at_its_rate_bit_for_bit(
+    kind: type[WithRateSelection], fixed: str, options: dict[str, Any], place: int
+) -> None:
+    method = at_place(kind, place, **options)
+    alone = METHODS[fixed](network("meta"), learning_rate=rates_around(RATE)[place], **options)
+    for _ in range(2):
+        for x in batches():
+            found = method.step(x)
+            expected = alone.step(x)
+            assert torch.equal(found.main, expected.main)
+            assert torch.equal(found.auxiliary, expected.auxiliary)
+            assert torch.equal(method.predict(x).main, alone.predict(x).main)
+        for name, value in alone.model.state_dict().items():
+            assert torch.equal(method.model.state_dict()[name], value), name
+        method.reset()
+        alone.reset()
+
+
+def test_a_copy_that_is_not_preferred_adapts_on() -> None:
+    """The second batch is answered by another copy than the first, as if it always had been."""
+
+    class Changing(TentRateSelection):
+        def preferred(self, z: Tensor) -> Tensor:
+            places.append(len(places) % 3)
+            return torch.tensor(places[-1])
+
+    places: list[int] = []
+    method = Changing(network("meta"), learning_rate=RATE)
+    rates = rates_around(RATE)
+    alone = [METHODS["tent"](network("meta"), learning_rate=rate) for rate in rates]
+    for x in batches(6):
+        found = method(x)
+        expected = [tent(x) for tent in alone]
+        assert torch.equal(found, expected[places[-1]])
+    assert places == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_rates_of_the_default_are_those_of_the_study() -> None:
+    method = METHODS["tent_rate_selection"](network("meta"))
+    assert rates_around(method.learning_rate) == (1e-4, 1e-3, 1e-2) == RATES
+
+
+def test_its_cost_counts_every_copy() -> None:
+    x = batches(1)
+    measured = {name: cost(make(name), x) for name in ("tent", "tent_rate_selection")}
+    assert measured["tent_rate_selection"]["work"] == 3 * measured["tent"]["work"]
+    selecting = make("tent_rate_selection")
+    adapted = sum(parameter.numel() for parameter in selecting.adapted_parameters())
+    size = sum(value.numel() for value in selecting.model.state_dict().values())
+    values_and_momentum = 2 * 3 * adapted / size
+    assert measured["tent_rate_selection"]["memory"] == pytest.approx(values_and_momentum, rel=0.2)
+
+
+# ---------------------------------------------------------------- the choice of the criterion
+
+
+def record(classes: list[list[int]], labels: list[int], size: int = 2) -> Record:
+    """What copies predicted, surely, in batches of `size`: their classes by example."""
+    logits = 20 * np.eye(3)[np.array(classes)]
+    return Record(logits, np.array(labels), np.full(len(labels) // size, size))
+
+
+def test_a_moving_mean_begins_as_the_mean_of_all() -> None:
+    values = np.array([1.0, 3.0, 5.0, 7.0, 10.0, 20.0, 0.0])
+    found = rate_criteria.moving_means(values, np.array([2, 2, 2, 1]), window=4)
+    assert found == pytest.approx([2, 4, 4 + (15 - 4) / 2, 9.5 - 9.5 / 4])
+
+
+def test_errors_are_those_of_the_selected_copies() -> None:
+    made = record([[0, 1, 1], [0, 0, 1], [2, 1, 1], [0, 2, 1]], [0, 0, 2, 2])
+    fixed = [rate_criteria.error(made, np.full(2, place)) for place in range(3)]
+    assert fixed == [25, 50, 100]
+    assert rate_criteria.error(made, np.array([0, 1])) == 25
+    assert rate_criteria.error(made, np.array([1, 0])) == 50
+
+
+COLLAPSED = record([[0, 0, 1], [1, 1, 1], [2, 2, 1], [0, 0, 1], [1, 1, 1], [2, 2, 1]], [0, 1, 2] * 2)
+"""The largest rate predicts one class, and the two others are right."""
+BETTER = record([[0, 1, 1], [0, 0, 0], [0, 2, 2], [0, 0, 0], [0, 1, 1], [0, 2, 2]], [1, 0, 2, 0, 1, 2])
+"""The smallest rate predicts one class, and the two others are right."""
+
+
+@pytest.mark.parametrize(
+    ("select", "threshold", "collapsed", "better"),
+    [
+        (rate_criteria.mutual_information, np.nan, 0, 1),
+        (rate_criteria.consensus, np.nan, 0, 1),
+        (rate_criteria.surprise, np.nan, 0, 1),
+        (rate_criteria.diversity, 0.9, 1, 2),
+        (rate_criteria.agreement, 0.9, 0, 0),
+        (rate_criteria.divergence, 0.05, 1, 0),
+    ],
+)
+def test_a_criterion_sees_a_collapse(
+    select: Any, threshold: float, collapsed: int, better: int
+) -> None:
+    for made, place in ((COLLAPSED, collapsed), (BETTER, better)):
+        seen = rate_criteria.measures(made, 1024)
+        assert select(seen, threshold)[-1] == place
+
+
+def test_the_rule_takes_the_smallest_worst_regret_and_of_equal_ones_the_first() -> None:
+    records = dict.fromkeys(RECIPES, COLLAPSED) | {"recurring": BETTER}
+    table = rate_criteria.compare(records)
+    always = table[table["window"] == 0].set_index("criterion")
+    assert always.loc["always 0.01", "in order"] == pytest.approx(100 * 4 / 6)
+    assert always.loc["always 0.01", "recurring"] == 0
+    tried = table[table["window"] > 0]
+    assert len(tried) == len(rate_criteria.candidates())
+    assert rate_criteria.chosen(table) == tried.index[0]
+    worse = table.copy()
+    worse.loc[tried.index[0], "worst"] += 0.2
+    assert rate_criteria.chosen(worse) == tried.index[1]
+
+
+def test_the_page_of_criteria_is_that_of_its_table() -> None:
+    """If not: python -m study.tools.rate_criteria compare RECORDS."""
+    table = pd.read_csv(rate_criteria.TABLE)
+    text = rate_criteria.PAGE.read_text(encoding="utf-8")
+    revision = text.partition("Revision ")[2].partition(".")[0]
+    assert text == rate_criteria.page(table, revision)
