@@ -5,7 +5,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cascadetta_lib.losses import at_least_float32
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.methods.cascade import CascadeMethod

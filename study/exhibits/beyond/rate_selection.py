@@ -114,9 +114,10 @@ class RateSelection(Exhibit):
             return ["On no stream are all rates and the selection stored at one seed."]
         within = sum(each.regret <= BOUND for each in compared)
         most = max(compared, key=lambda each: each.regret)
+        largest = rounded(most.regret, alone=2)
         said = (
             f"Within {BOUND:g} points of the best fixed rate on {within} of {len(compared)} "
-            f"streams. The largest regret is {rounded(most.regret, alone=2)} points, on {most.stream}."
+            f"streams. The largest regret is {largest} points, on {most.stream}."
         )
         note = (
             "E (%). Each copy of the selection is the method at a fixed rate. Regret: E of the "
