@@ -15,7 +15,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.rate_selection import rates_around
 from study.exhibits.kit.compare import count
 from study.exhibits.kit.exhibit import Exhibit, exhibit
-from study.exhibits.kit.numbers import rounded
+from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.points import Point, reduced
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
@@ -203,20 +203,22 @@ def _figure(compared: Sequence[Compared]) -> Part:
     places = np.arange(len(compared))
     for rate, shade in _shades(rates).items():
         worse = [each.means[rate] - each.means[each.best] for each in compared]
-        left.plot(worse, places, "o", color=shade, ms=6, label=f"rate {rate}")
+        left.plot(worse, places, "o", color=shade, ms=6, label=f"rate {rate}", clip_on=False)
     regrets = [each.regret for each in compared]
     left.plot(regrets, places, "D", mfc="none", mec="black", ms=7, label=SELECTED)
     left.axvline(BOUND, color="0.3", lw=1, ls=":")
     left.set_xscale("symlog", linthresh=1)
+    left.set_xticks(*_ticks(left.get_xlim()))
     left.set_yticks(places, _named(compared), fontsize=8)
     left.invert_yaxis()
     left.set(xlabel="E less that of the best fixed rate (points)")
-    colours = sns.husl_palette(len(compared), l=0.45)
+    colours = sns.color_palette("colorblind", len(compared))
     for name, each, colour in zip(_named(compared), compared, colours, strict=True):
         _draw_growth(right, name, each, colour)
     right.axhline(BOUND, color="0.3", lw=1, ls=":")
     right.set(xlabel="share of the stream (%)", ylabel="regret so far (points of E)")
     right.set_yscale("symlog", linthresh=1)
+    right.set_yticks(*_ticks(right.get_ylim()))
     legend(figure)
     note = (
         f"Left: by stream. Right: errors of the selection so far, less those of the best fixed "
@@ -224,6 +226,14 @@ def _figure(compared: Sequence[Compared]) -> Part:
         "from −1 to 1 and logarithmic beyond."
     )
     return Part("rate-selection-figure", figure, note)
+
+
+def _ticks(limits: tuple[float, float]) -> tuple[list[float], list[str]]:
+    """Return the ticks of an axis that is linear from −1 to 1, with their texts."""
+    sizes = (1, 3, 10, 30, 100)
+    wanted = [-size for size in reversed(sizes)] + [0.0, BOUND] + list(sizes)
+    shown = [tick for tick in wanted if min(limits) <= tick <= max(limits)]
+    return shown, [number(tick, 1 if tick == BOUND else 0) for tick in shown]
 
 
 def _draw_growth(axes: Axes, name: str, each: Compared, colour: Any) -> None:
