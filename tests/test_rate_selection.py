@@ -19,6 +19,8 @@ from cascadetta_lib.data.streams import STREAMS
 from cascadetta_lib.evaluation.cost import cost
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.rate_selection import (
+    LEAST_AGREEMENT,
+    WINDOW,
     CascadeRateSelection,
     TentRateSelection,
     WithRateSelection,
@@ -105,6 +107,31 @@ def test_its_cost_counts_every_copy() -> None:
     size = sum(value.numel() for value in selecting.model.state_dict().values())
     values_and_momentum = 2 * 3 * adapted / size
     assert measured["tent_rate_selection"]["memory"] == pytest.approx(values_and_momentum, rel=0.2)
+
+
+@pytest.mark.parametrize("sure", [1.0, 3.0])
+def test_the_criterion_is_the_one_that_was_chosen(sure: float) -> None:
+    """As it was tried on records, by other code: logits that change along 2,000 examples."""
+    table = pd.read_csv(rate_criteria.TABLE)
+    row = table.loc[rate_criteria.chosen(table)]
+    assert (row["criterion"], row["window"]) == ("agreement", WINDOW)
+    assert row["threshold"] == LEAST_AGREEMENT
+    generator = seeded(1)
+    sizes = [64, 17] * 24 + [200]
+    shared = torch.randn(sum(sizes), 1, 4, generator=generator)
+    apart = torch.linspace(0, 3, sum(sizes))[:, None, None] * torch.tensor([0, 0.3, 1])[:, None]
+    z = sure * (shared + apart * torch.randn(sum(sizes), 3, 4, generator=generator))
+    z = z * torch.tensor([1, 1.2, 1.5])[:, None]
+    made = Record(z.numpy(), np.zeros(len(z)), np.array(sizes))
+    seen = rate_criteria.measures(made, WINDOW)
+    expected = rate_criteria.agreement(seen, LEAST_AGREEMENT)
+    assert set(expected) == {0, 1, 2}, "all of them, as the copies part"
+    method = TentRateSelection(network("meta"))
+    with torch.no_grad():
+        for _ in range(2):
+            found = [int(method.preferred(part.transpose(0, 1))) for part in z.split(sizes)]
+            assert found == expected.tolist()
+            method.reset()
 
 
 # ---------------------------------------------------------------- the choice of the criterion

@@ -1,16 +1,26 @@
-"""The learning rate selected online, without labels. Our own extension."""
+"""The learning rate selected online, without labels: our own extension.
+
+Which criterion selects, and its two numbers, were chosen on source images alone, before it met a
+test stream (docs/rate-criteria.md).
+"""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cascadetta_lib.losses import at_least_float32, entropy
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.methods.cascade import CascadeMethod
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.remembered_statistics import remember, statistics_of
+
+WINDOW = 256
+"""The criterion looks back on about this many examples."""
+LEAST_AGREEMENT = 0.7
+"""The share of them on which a copy must agree with that at the smallest rate."""
 
 
 def rates_around(learning_rate: float) -> tuple[float, ...]:
@@ -25,16 +35,24 @@ class WithRateSelection(Method):
     that rate. The answer is the prediction of the copy that `preferred` chooses after the batch,
     and `model` holds its values until the next one. A step takes the work of three.
 
-    values: what the copies hold of the tensors in which they differ, (K, P), the smallest rate
+    values: what the K copies hold of the P numbers in which they differ, (K, P), the smallest rate
         first.
+    measures: of each copy, the share of examples that it predicts as the copy at the smallest rate
+        does, and the mean entropy of its predictions in nats, (2, K). They are means over all
+        examples, and from WINDOW on moving means over about that many.
+    seen: how many examples came so far.
     """
 
     values: Tensor
+    measures: Tensor
+    seen: int
 
     def configure_model(self) -> None:
         super().configure_model()
-        rates = rates_around(self.learning_rate)
-        self.register_buffer("values", self.values_now().repeat(len(rates), 1))
+        count = len(rates_around(self.learning_rate))
+        own = self.values_now()
+        self.register_buffer("values", own.repeat(count, 1))
+        self.register_buffer("measures", own.new_zeros(2, count))
 
     def differing(self) -> list[Tensor]:
         """Return the model's tensors in which copies differ: what the method updates, and what
@@ -92,9 +110,21 @@ class WithRateSelection(Method):
 
     def preferred(self, z: Tensor) -> Tensor:
         """Return the place of the copy to answer with, a scalar, by the logits (K, B, C) of all
-        copies on a batch.
+        copies on a batch: of those that agree with the smallest rate's, the one with the lowest
+        mean entropy.
         """
-        return torch.zeros((), dtype=torch.int64, device=z.device)
+        classes = z.argmax(2)
+        alike = (classes == classes[0]).to(self.measures.dtype).mean(1)
+        unsure = entropy(at_least_float32(z).flatten(0, 1)).view(classes.shape).mean(1)
+        self.seen += z.shape[1]
+        share = min(1.0, z.shape[1] / min(self.seen, WINDOW))
+        self.measures.lerp_(torch.stack([alike, unsure.to(alike.dtype)]), share)
+        agreement, mean_entropy = self.measures
+        return mean_entropy.masked_fill(agreement < LEAST_AGREEMENT, torch.inf).argmin()
+
+    def reset(self) -> None:
+        self.seen = 0
+        super().reset()
 
 
 @METHODS.add("tent_rate_selection")
@@ -106,9 +136,8 @@ class TentRateSelection(WithRateSelection, Tent):
 
 @METHODS.add("cascade_rate_selection")
 class CascadeRateSelection(WithRateSelection, CascadeMethod):
-    """The cascade at the rate that a criterion without labels selects after each batch.
-
-    The criterion was chosen for Tent.
+    """The cascade at the rate that a criterion without labels selects after each batch. The
+    criterion was chosen for Tent, and is by the main logits.
     """
 
     label = "Cascade, rate selected online"
