@@ -19,7 +19,7 @@ from cascadetta_lib.models.remembered_statistics import remember, statistics_of
 
 WINDOW = 256
 """The criterion looks back on about this many examples."""
-LEAST_AGREEMENT = 0.7
+LEAST_AGREEMENT = 0.8
 """The share of them on which a copy must agree with that at the smallest rate."""
 
 

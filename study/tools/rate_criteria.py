@@ -92,8 +92,8 @@ RECIPES = {
     "pairs, mixed and correlated": Recipe(160, "mixed_correlated", pairs=True),
     "gradual and correlated": Recipe(96, "correlated", GRADUAL_SEVERITIES),
 }
-"""The streams, of 60 to 320 batches. Under one corruption alone, of images that the network has
-learned from, no rate of these collapses.
+"""The streams, of 60 to 320 batches. The pairs were added when `recurring` had shown that no rate
+collapses under one corruption at a time, whose images the network has learned from.
 """
 
 
@@ -346,10 +346,12 @@ TEXT = """# Criteria that select the rate online
 Written by `python -m study.tools.rate_criteria compare`. Revision {revision}.
 
 `tent_rate_selection` carries a copy of Tent at each of the rates {rates} and answers, after each \
-batch, with the copy that a criterion without labels prefers. Which criterion was chosen here, \
+batch, with the copy that a criterion without labels prefers. The criterion was chosen here, \
 on source images alone, before the rule met a test stream: held-out training images of CIFAR-10, \
 under {corruptions}, none of which is a test domain, on the network that the authors published. It \
-has learned from these images without the corruptions. One order of each stream.
+has learned from these images without the corruptions. One order of each stream. The criteria and \
+thresholds were written down first; the streams of pairs were added when the recurring one had \
+shown that no rate collapses under one corruption at a time.
 
 Numbers are regrets in points: E of the selected predictions less E of the best fixed rate on that \
 stream. The rule: the smallest worst regret, in tenths of a point; of equal ones the first in this \
