@@ -186,7 +186,7 @@ def test_the_rule_takes_the_smallest_worst_regret_and_of_equal_ones_the_first() 
     records = dict.fromkeys(RECIPES, COLLAPSED) | {"recurring": BETTER}
     table = rate_criteria.compare(records)
     always = table[table["window"] == 0].set_index("criterion")
-    assert always.loc["always 0.01", "in order"] == pytest.approx(75)
+    assert always.loc["always 0.01", "pairs"] == pytest.approx(75)
     assert always.loc["always 0.01", "recurring"] == 0
     tried = table[table["window"] > 0]
     assert len(tried) == len(rate_criteria.candidates())
