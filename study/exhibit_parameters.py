@@ -37,7 +37,7 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
         None, ge=1, description="images of each domain in the ablations; null: all"
     )
     gradual_test_size: int | None = Field(
-        None, ge=1, description="images of each of the 135 gradual domains"
+        None, ge=1, description="images of each of the 135 gradual domains, and of the walk"
     )
     long_test_size: int | None = Field(
         None, ge=1, description="images of each domain on the long stream; null: all"

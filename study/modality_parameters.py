@@ -31,12 +31,15 @@ from cascadetta_lib.data.streams import (
     ORDERS,
     RECURRING,
     RESET_EACH,
+    WALK,
     Domain,
     Vocabulary,
     make_stream,
     shuffle_domains,
+    shuffle_standard,
 )
 from cascadetta_lib.data.utterances import SpeechOptions
+from cascadetta_lib.data.walks import WALK_STEPS
 from cascadetta_lib.evaluation.alarm import OnAlarm
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.optimizers import OptimizerName
@@ -285,6 +288,10 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         """The domains of the stream, in order."""
         severity = getattr(self, "severity", 1)
         vocabulary = _vocabulary(self.dataset, self.modality)
+        if self.stream == WALK:
+            steps = getattr(self, "walk_steps", WALK_STEPS)
+            shuffled = shuffle_standard(vocabulary, self.online.order_seed)
+            return make_stream(WALK, shuffled, walk_steps=steps)
         once = make_stream(self.stream, vocabulary, severity, visits=1)
         # Every round of a recurring stream has one order.
         visits = self.recurring_visits if self.stream == RECURRING else 1
@@ -329,6 +336,11 @@ class ImageSection(Section):
 
     severity: int = Field(
         5, ge=1, le=5, description="of the corruptions, where the stream does not say it"
+    )
+    walk_steps: Literal[1, 2, 4, 5, 10, 20] = Field(
+        20,
+        description="steps of the walk from one corruption to the next; 20 are quarters of a "
+        "severity, as in CCC",
     )
 
 

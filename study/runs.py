@@ -164,6 +164,9 @@ def check_all(context: Context) -> None:
 def check_data(context: Context) -> None:
     """Raise ValueError where there are too few examples to train on or to hold out."""
     dataset = context.dataset
+    if isinstance(dataset, ImageDataset):
+        for domain in context.section.domains:
+            dataset.require_no_walk(domain.name)
     prefix = f"{context.modality}_"
     size = context.section.training.training_batch_size
     count = len(dataset.train.y)

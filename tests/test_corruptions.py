@@ -5,6 +5,7 @@
 import csv
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from cascadetta_lib.data.corruptions import (
     SEVERITIES,
     corrupt,
 )
+from cascadetta_lib.data.corruptions.between import parameters_at
 from cascadetta_lib.data.corruptions.blur import replaced_from
 from cascadetta_lib.data.corruptions.common import Draws, truncate
 from cascadetta_lib.data.corruptions.digital import jpeg_compression, pixelate
@@ -368,3 +370,69 @@ def test_errors_name_the_value_and_what_is_allowed(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         corrupt(images, corruption, severity)
+
+
+@pytest.mark.parametrize("side", [32, 64, 224])
+def test_the_end_of_a_walk_is_the_corruption_alone_and_its_middle_is_both(side: int) -> None:
+    images = made_images(3, side)
+    end = corrupt(images, "contrast_to_gaussian_noise", 20)
+    assert torch.equal(end, corrupt(images, "gaussian_noise", 5))
+    factors = {32: (0.5, 0.4), 64: (0.3, 0.2), 224: (0.3, 0.2)}[side]
+    increases = {32: (0.1, 0.15), 64: (0.2, 0.3), 224: (0.2, 0.3)}[side]
+    x = images.float() / 255
+    mean = x.mean((2, 3), keepdim=True)
+    grey = truncate((x - mean) * sum(factors) / 2 + mean)
+    draws = Draws(0, "brightness", 2.5, images.device)
+    expected = truncate(brightness(grey.float() / 255, draws, sum(increases) / 2))
+    if side > 32:
+        expected = jpeg_compression(expected, draws, 85)
+    assert torch.equal(corrupt(images, "contrast_to_brightness", 10), expected)
+
+
+@pytest.mark.parametrize("corruption", CORRUPTIONS)
+def test_parameters_between_severities_lie_between_their_own(corruption: str) -> None:
+    for side in (32, 64, 224):
+        table = PARAMETERS[corruption][side]
+        levels = [parameters_at(corruption, table, quarters / 4) for quarters in range(1, 21)]
+        assert levels[3::4] == [each if isinstance(each, list) else [each] for each in table]
+        for low in range(3, 19, 4):
+            for place, ends in enumerate(zip(levels[low], levels[low + 4], strict=True)):
+                inside = [levels[each][place] for each in range(low, low + 5)]
+                assert sorted(inside) in (inside, inside[::-1])
+                assert {inside[0], inside[-1]} == set(ends)
+
+
+@pytest.mark.parametrize("corruption", [name for name in CORRUPTIONS if name != "brightness"])
+def test_a_quarter_of_a_severity_changes_less_than_severity_1(corruption: str) -> None:
+    images = photo_like(8, 32)
+    increase = parameters_at("brightness", PARAMETERS["brightness"][32], 4.75)
+    draws = Draws(0, "brightness", 4.75, images.device)
+    bright = truncate(brightness(images.float() / 255, draws, *increase))
+    changed = corrupt(images, f"brightness_to_{corruption}", 1).float() - bright
+    at_severity_1 = corrupt(images, corruption, 1).float() - images
+    assert changed.abs().mean() < 0.9 * at_severity_1.abs().mean()
+
+
+@pytest.mark.parametrize("side", [64, 224])
+def test_every_walk_has_images_of_every_size(side: int) -> None:
+    images = photo_like(1, side)
+    for first, last in pairwise([*CORRUPTIONS, CORRUPTIONS[0]]):
+        for place in (1, 7, 19):
+            found = corrupt(images, f"{first}_to_{last}", place)
+            assert found.shape == images.shape and not torch.equal(found, images)
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "words"),
+    [
+        ("fog_to_fog", 3, "a walk between two different ones of the fifteen"),
+        ("fog_to_spatter", 3, "a walk between two different ones of the fifteen"),
+        ("fog_to_snow_to_frost", 3, "a walk between two different ones of the fifteen"),
+        ("fog_to_snw", 3, "did you mean 'snow'"),
+        ("fog_to_snow", 0, "severity = 0: allowed are 1, 2"),
+        ("fog_to_snow", 21, "severity = 21: allowed are 1, 2"),
+    ],
+)
+def test_walks_that_are_none(name: str, severity: int, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        corrupt(made_images(2, 32), name, severity)

@@ -741,7 +741,7 @@ def test_without_levels_of_the_alarm_nothing_is_said_of_it(runs: Runs) -> None:
 
 def test_wild_streams_stand_side_by_side(shown: Show) -> None:
     table = content(shown("wild"), "wild")
-    streams = ("mixed_correlated", "gradual_correlated", "reset_each")
+    streams = ("mixed_correlated", "gradual_correlated", "walk", "reset_each")
     cells = [f"{metric}, {name}" for metric in "EA" for name in streams]
     assert table.columns.tolist() == [*cells, "n"]
 

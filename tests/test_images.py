@@ -47,7 +47,7 @@ from cascadetta_lib.data.base import (
 )
 from cascadetta_lib.data.cifar10_sample import FILE
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
-from cascadetta_lib.data.images import DOWNLOAD, ImageDataset, ImageOptions
+from cascadetta_lib.data.images import DOWNLOAD, Archive, ImageDataset, ImageOptions
 from study.exhibits.kit.paper_numbers import paper_main
 from study.settings import load_profile
 from study.study import Study
@@ -820,3 +820,12 @@ def test_a_copy_is_never_trained_on_and_held_out() -> None:
     assert not set(fitted.x.flatten().tolist()) & set(held_out.x.flatten().tolist())
     with pytest.raises(ValueError, match="each of the 2 examples that are set aside is an exact"):
         split_source(Split(x * 0, x[:, 0] % 2), Options(held_out_fraction=0.05))
+
+
+def test_a_walk_needs_generated_corruptions(tmp_path: Path) -> None:
+    dataset = make_blobs(tmp_path)
+    assert torch.equal(dataset.domain("fog_to_snow", 20).x, dataset.domain("snow", 5).x)
+    assert not torch.equal(dataset.domain("fog_to_snow", 19).x, dataset.domain("snow", 5).x)
+    archive = Archive(lambda name, severity, count: dataset.test, "0" * 64, recognised=True)
+    with pytest.raises(ValueError, match="fog_to_snow is a walk .* move it out of the data folder"):
+        replace(dataset, archive=archive).domain("fog_to_snow", 3)

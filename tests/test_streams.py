@@ -1,6 +1,7 @@
 """Streams and the domains that they may name."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,32 @@ def test_a_recurring_stream_comes_back_to_each_domain_in_one_order() -> None:
     assert shuffled.domains == first * 3 and first != section.image.domains[:15]
 
 
+def test_a_walk_goes_from_each_corruption_to_the_next_and_back_to_the_first() -> None:
+    stream = make_stream("walk", IMAGES)
+    assert stream == [("fog_to_snow", k) for k in range(1, 21)] + [
+        ("snow_to_fog", k) for k in range(1, 21)
+    ]
+    assert make_stream("walk", IMAGES, walk_steps=2) == [
+        ("fog_to_snow", 10),
+        ("fog_to_snow", 20),
+        ("snow_to_fog", 10),
+        ("snow_to_fog", 20),
+    ]
+    settings = {"image_stream": "walk", "image_walk_steps": 4, "image_order_seed": 3}
+    domains = load_profile("quick", settings).image.domains
+    names = [name.split("_to_") for name, place in domains if place == 20]
+    assert len(domains) == 60 and all(each[1] == then[0] for each, then in pairwise(names))
+    assert names[-1][1] == names[0][0], "the last goes to the first"
+    in_order = load_profile("quick", {"image_stream": "instantaneous", "image_order_seed": 3})
+    assert [first for first, _ in names] == [name for name, _ in in_order.image.domains]
+
+
 def test_the_page_of_streams_is_that_of_the_code() -> None:
     """If not: python -m study.tools.streams_table."""
     assert streams_table.PAGE.read_text(encoding="utf-8") == streams_table.page()
     for name in STREAMS:
         assert make_stream(name, IMAGES)
-        if name.startswith("gradual"):
+        if name.startswith("gradual") or name == "walk":
             with pytest.raises(ValueError, match="no stream is named"):
                 make_stream(name, SPEECH)
         else:

@@ -191,6 +191,7 @@ CHANGES += [
         ("stream", "gradual_correlated"),
         ("stream", "recurring"),
         ("stream", "reset_each"),
+        ("stream", "walk"),
         ("on_alarm", "reset"),
         ("on_alarm", "stop"),
         ("source_agreement", True),
@@ -216,6 +217,19 @@ def test_each_part_of_the_settings_makes_another_request_and_key_and_needs_no_da
     assert (
         same.request("cascade") == base and same.at_seed(1).request("cascade").checkpoint.seed == 1
     )
+
+
+def test_a_walk_in_one_step_is_the_instantaneous_stream_from_its_second_domain_on(
+    tmp_path: Path,
+) -> None:
+    study = Study(settings_in(tmp_path, image_test_size=12, image_walk_steps=1))
+    walk = study.varied(stream="walk").run("erm")
+    once = study.varied(stream="instantaneous", severity=5).run("erm")
+    columns = ["errors", "entropy_main"]
+    found, expected = (run.batches[["step", *columns]] for run in (walk, once))
+    last = found["step"] == found["step"].max()
+    turned = pd.concat([found[last], found[~last]])[columns]
+    assert turned.to_numpy().tolist() == expected[columns].to_numpy().tolist()
 
 
 def test_an_order_seed_moves_domains_and_images_alike_for_every_method(tmp_path: Path) -> None:

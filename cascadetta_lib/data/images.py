@@ -34,6 +34,7 @@ from cascadetta_lib.data.corruptions import (
 from cascadetta_lib.data.corruptions.photographs import Photographs, read_photographs
 from cascadetta_lib.data.fetch import fetch, is_as_unpacked
 from cascadetta_lib.data.streams import Vocabulary
+from cascadetta_lib.data.walks import is_walk
 
 SCALINGS = {"symmetric": (0.5, 0.5), "unit": (0.0, 1.0)}
 """Input scalings by name: the mean and deviation of x/255."""
@@ -107,8 +108,8 @@ class ImageDataset(Dataset):
         return {"classes": self.classes, "architecture": self.architecture}
 
     def domain(self, name: str, severity: int) -> Split:
-        """Return the first `options.test_size` images under a corruption of severity 1..5;
-        ValueError for any other.
+        """Return the first `options.test_size` images under a corruption of severity 1..5, or at a
+        place 1..20 of a walk between two; ValueError for any other.
 
         HELD_OUT_CORRUPTIONS are applied to the held-out source images, so that what is chosen by
         them has not seen the test images. What is generated is kept in the data folder.
@@ -117,6 +118,7 @@ class ImageDataset(Dataset):
         held_out = name in HELD_OUT_CORRUPTIONS
         size = self.options.test_size
         if self.archive is not None and not held_out:
+            self.require_no_walk(name)
             return base.to_device(self.archive.read(name, severity, size), self.options.device)
         clean = (self.held_out if held_out else self.test).take(slice(size))
         if not len(clean.x):
@@ -147,11 +149,21 @@ class ImageDataset(Dataset):
             )
         return base.to_device(Split(torch.from_numpy(corrupted), clean.y), self.options.device)
 
+    def require_no_walk(self, name: str) -> None:
+        """Raise ValueError for a walk where the domains come from a -C archive."""
+        if self.archive is not None and is_walk(name):
+            raise ValueError(
+                f"{name} is a walk between two corruptions, and the {self.compare_with} archive "
+                "has one at a time; move it out of the data folder, so that the corruptions are "
+                "generated"
+            )
+
     def example(self, name: str, severity: int, index: int) -> Tensor:
         """Return one test image under a corruption, uint8 (3, H, W) on the CPU, without making the
         whole domain.
         """
         if self.archive is not None:
+            self.require_no_walk(name)
             return self.archive.read(name, severity, index + 1).x[index]
         image = self.test.x[index : index + 1].cpu()
         return corrupt(image, name, severity, photographs=self.photographs)[0]

@@ -1,12 +1,13 @@
 """Streams: the target domains, and the order in which a model meets them and their examples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from cascadetta_lib.data.walks import WALK_STEPS, walk_name
 from cascadetta_lib.registry import nearest
 
 Order = Literal["mixed", "correlated", "mixed_correlated"]
@@ -27,6 +28,8 @@ RESET_EACH = "reset_each"
 """The stream at each of whose domains a method begins from the source again."""
 RECURRING = "recurring"
 """The stream whose domains come again and again."""
+WALK = "walk"
+"""The stream that goes slowly from each corruption to the next."""
 STREAMS = {
     "instantaneous": "every standard domain once, at one severity",
     "mixed": "the same domains, all examples shuffled together",
@@ -39,6 +42,9 @@ STREAMS = {
     "gradual": "every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next "
     "(Sec. 6.1): 135 domains of 15; for images alone",
     "gradual_correlated": "the gradual domains, with each one's labels in runs; for images alone",
+    WALK: "slowly from each standard corruption to the next and from the last to the first, after "
+    "CCC (Press et al. 2023): both are applied, the first at severity 5 − s, then the second at s, "
+    "where s goes from 0.25 to 5: 300 domains of 15; for images alone",
 }
 """The streams that have a name, and what comes in each."""
 
@@ -46,7 +52,9 @@ GRADUAL_SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
 
 class Domain(NamedTuple):
-    """A target domain: its name and, for corruptions, the severity 1..5."""
+    """A target domain: its name and, for corruptions, the severity 1..5; on a walk, such as
+    `fog_to_snow`, the place 1..20 (walks.py).
+    """
 
     name: str
     severity: int
@@ -69,17 +77,22 @@ class Vocabulary:
 
 
 def make_stream(
-    stream: str | Sequence[str], vocabulary: Vocabulary, severity: int = 1, visits: int = 20
+    stream: str | Sequence[str],
+    vocabulary: Vocabulary,
+    severity: int = 1,
+    visits: int = 20,
+    walk_steps: int = WALK_STEPS,
 ) -> list[Domain]:
     """Return the domains of a stream: one of STREAMS, or a list such as ["fog", "snow:3"].
 
     severity: that of domains for which the stream says none.
     visits: the rounds of the recurring stream.
+    walk_steps: the places of each walk that come, a divisor of 20.
 
     Raises ValueError for anything else.
     """
     single = len(vocabulary.severities) == 1
-    names = [name for name in STREAMS if not (single and name.startswith("gradual"))]
+    names = [name for name in STREAMS if not (single and name.startswith(("gradual", WALK)))]
     if isinstance(stream, str) and stream not in names:
         raise ValueError(
             f"no stream is named {stream!r}; {nearest(stream, names)}, or a list of domains"
@@ -88,6 +101,8 @@ def make_stream(
         raise ValueError("the list of domains is empty")
     if stream in ("gradual", "gradual_correlated"):
         return [Domain(name, level) for name in vocabulary.standard for level in GRADUAL_SEVERITIES]
+    if stream == WALK:
+        return _walk(vocabulary.standard, WALK_STEPS // walk_steps)
     domains = []
     for written in vocabulary.standard if isinstance(stream, str) else stream:
         name, colon, level = written.partition(":")
@@ -106,6 +121,25 @@ def make_stream(
             )
         domains.append(Domain(name, int(chosen)))
     return domains * (visits if stream == RECURRING else 1)
+
+
+def _walk(names: Sequence[str], stride: int) -> list[Domain]:
+    """Return the domains from each name to the next and from the last to the first, every
+    `stride`th place.
+    """
+    places = range(stride, WALK_STEPS + 1, stride)
+    ends = [*names[1:], names[0]]
+    pairs = zip(names, ends, strict=True)
+    return [Domain(walk_name(first, last), place) for first, last in pairs for place in places]
+
+
+def shuffle_standard(vocabulary: Vocabulary, order_seed: int | None) -> Vocabulary:
+    """Return the vocabulary with its standard domains in the order that `order_seed` draws for
+    `shuffle_domains`; None leaves them as they are.
+    """
+    domains = [Domain(name, 1) for name in vocabulary.standard]
+    names = [domain.name for domain in shuffle_domains(domains, order_seed)]
+    return replace(vocabulary, standard=tuple(names))
 
 
 def shuffle_domains(stream: Sequence[Domain], order_seed: int | None) -> list[Domain]:

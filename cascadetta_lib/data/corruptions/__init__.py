@@ -6,9 +6,12 @@ uint8. parameters.yaml holds the parameters. The operations are written anew, by
 compares them with statistics of the original code. Frost is mixed in from the original's
 photographs where they are given, and else from a made-up texture. Images of 64×64 and 224×224
 pixels are coded as JPEG at the end, since Tiny-ImageNet-C and ImageNet-C consist of such files.
+
+On a walk from one corruption to another both are applied, one after the other, at severities
+between the whole ones (between.py): `corrupt(images, "fog_to_snow", 3)`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,8 +20,10 @@ import yaml
 from torch import Tensor
 
 from cascadetta_lib.data.corruptions import blur, digital, noise, weather
+from cascadetta_lib.data.corruptions.between import parameters_at
 from cascadetta_lib.data.corruptions.common import Draws, truncate
 from cascadetta_lib.data.corruptions.photographs import Photographs
+from cascadetta_lib.data.walks import WALK_STEPS, ends_of, is_walk
 from cascadetta_lib.registry import nearest
 
 PARAMETERS = yaml.safe_load(Path(__file__).with_name("parameters.yaml").read_text(encoding="utf-8"))
@@ -37,11 +42,32 @@ FILE_QUALITY = 85
 
 
 def check_corruption(name: str, severity: int) -> None:
-    """Raise ValueError for an unknown name or severity."""
-    if name not in PARAMETERS:
-        raise ValueError(f"corruption = {name!r}: {nearest(name, PARAMETERS)}")
-    if severity not in SEVERITIES:
-        raise ValueError(f"severity = {severity!r}: allowed are {', '.join(map(str, SEVERITIES))}")
+    """Raise ValueError for an unknown name or severity, and for a walk that is none."""
+    ends = ends_of(name)
+    for end in ends:
+        if end not in PARAMETERS:
+            raise ValueError(f"corruption = {name!r}: {nearest(end, PARAMETERS)}")
+    if len(ends) == 1:
+        allowed: tuple[int, ...] = SEVERITIES
+    else:
+        allowed = tuple(range(1, WALK_STEPS + 1))
+        if len(ends) > 2 or ends[0] == ends[1] or not set(ends) <= set(CORRUPTIONS):
+            pair = "two different ones of the fifteen, such as fog_to_snow"
+            raise ValueError(f"corruption = {name!r}: allowed is a walk between {pair}")
+    if severity not in allowed:
+        raise ValueError(f"severity = {severity!r}: allowed are {', '.join(map(str, allowed))}")
+
+
+def applied(name: str, severity: int) -> list[tuple[str, float]]:
+    """Return the corruptions of a domain in the order in which they are applied, each with its
+    severity in (0, 5]. See walks.py.
+    """
+    if not is_walk(name):
+        return [(name, severity)]
+    first, last = ends_of(name)
+    most = SEVERITIES[-1]
+    reached = most * severity / WALK_STEPS
+    return [each for each in ((first, most - reached), (last, reached)) if each[1] > 0]
 
 
 def corrupted_chunks(
@@ -58,30 +84,44 @@ def corrupted_chunks(
     """
     check_corruption(corruption, severity)
     shape = tuple(images.shape)
-    table = PARAMETERS[corruption]
+    table = PARAMETERS[ends_of(corruption)[0]]
     if images.dtype != torch.uint8 or shape[1:] not in {(3, size, size) for size in table}:
         allowed = " or ".join(f"(N, 3, {size}, {size})" for size in table)
         raise ValueError(
             f"images for {corruption} are {images.dtype} {shape}: allowed is torch.uint8 {allowed}"
         )
-    parameters = table[shape[-1]][severity - 1]
-    parameters = parameters if isinstance(parameters, list) else [parameters]
-    apply = next(
-        getattr(part, corruption)
-        for part in (noise, blur, weather, digital)
-        if hasattr(part, corruption)
-    )
-    if corruption == "frost" and photographs is not None:
-        apply = partial(weather.frost_from_photographs, photographs=photographs[shape[-1]])
-    draws = Draws(seed, corruption, severity, images.device)
+    steps = []
+    for each, level in applied(corruption, severity):
+        draws = Draws(seed, each, level, images.device)
+        steps.append(_corruption(each, level, shape[-1], draws, photographs))
     for chunk in images.split(CHUNKS[shape[-1]]):
-        if apply in digital.ON_GREY_LEVELS:
-            made = apply(chunk, draws, *parameters)
-        else:
-            made = truncate(apply(chunk.float() / 255, draws, *parameters))
+        made = chunk
+        for step in steps:
+            made = step(made)
         if shape[-1] in FILES:
             made = digital.jpeg_compression(made, draws, FILE_QUALITY)
         yield made
+
+
+def _corruption(
+    name: str, severity: float, side: int, draws: Draws, photographs: Photographs | None
+) -> Callable[[Tensor], Tensor]:
+    """Return a function that corrupts one chunk of images (n, 3, side, side), uint8, after the
+    other.
+    """
+    parameters = parameters_at(name, PARAMETERS[name][side], severity)
+    apply = next(
+        getattr(part, name) for part in (noise, blur, weather, digital) if hasattr(part, name)
+    )
+    if name == "frost" and photographs is not None:
+        apply = partial(weather.frost_from_photographs, photographs=photographs[side])
+
+    def corrupted(chunk: Tensor) -> Tensor:
+        if apply in digital.ON_GREY_LEVELS:
+            return apply(chunk, draws, *parameters)
+        return truncate(apply(chunk.float() / 255, draws, *parameters))
+
+    return corrupted
 
 
 def corrupt(
@@ -92,7 +132,8 @@ def corrupt(
     seed: int = 0,
     photographs: Photographs | None = None,
 ) -> Tensor:
-    """Corrupt `images` at a severity 1..5; same shape, dtype and device.
+    """Corrupt `images` at a severity 1..5, or at a place 1..20 of a walk (`applied`); same shape,
+    dtype and device.
 
     images: uint8, (N, 3, H, H) with H 32, 64 or 224.
 

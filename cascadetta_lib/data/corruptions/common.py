@@ -16,8 +16,8 @@ from cascadetta_lib.augment.image import take_pixels
 class Draws:
     """Random tensors, drawn on the CPU and then moved, so that every device gets the same ones."""
 
-    def __init__(self, seed: int, corruption: str, severity: int, device: torch.device) -> None:
-        digest = hashlib.sha256(f"{seed} {corruption} {severity}".encode()).digest()
+    def __init__(self, seed: int, corruption: str, severity: float, device: torch.device) -> None:
+        digest = hashlib.sha256(f"{seed} {corruption} {severity:g}".encode()).digest()
         self._generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big"))
         self._device = device
 

@@ -4,7 +4,7 @@ domain.
 
 import pandas as pd
 
-from cascadetta_lib.data.streams import RESET_EACH
+from cascadetta_lib.data.streams import RESET_EACH, WALK
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.points import Point, methods_without, points_for, reduced, with_alarm
 from study.exhibits.kit.shown import Part
@@ -12,7 +12,7 @@ from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
 from study.settings import Settings
 
-STREAMS = ("mixed_correlated", "gradual_correlated", RESET_EACH)
+STREAMS = ("mixed_correlated", "gradual_correlated", WALK, RESET_EACH)
 LEFT_OUT = ("memo",)
 """A method that forgets each image, so that only the order of its draws depends on the stream."""
 
@@ -22,19 +22,21 @@ class Wild(Exhibit):
     name = "wild"
     place = 87
     label = "beyond: wild streams"
-    title = "Mixed and correlated, gradual and correlated, and told when a domain begins"
+    title = "Mixed and correlated, gradual and correlated, a walk, and a reset at each domain"
     question = (
         "What is left of a gain where labels come in runs and domains are mixed or change slowly, "
-        "and what would it be with a reset at each domain?"
+        "or where a corruption slowly becomes the next, and what would it be with a reset at each "
+        "domain?"
     )
 
     def points(self, settings: Settings) -> list[Point]:
         methods = methods_without(settings, LEFT_OUT)
         size = settings.image.exhibits.gradual_test_size
-        mixed, gradual, reset_each = STREAMS
+        mixed, gradual, walk, reset_each = STREAMS
         several = [
             reduced(settings, stream=mixed),
             with_alarm(settings, gradual, test_size=size),
+            reduced(settings, stream=walk, test_size=size),
             reduced(settings, stream=reset_each),
         ]
         return points_for(methods, several)
@@ -45,6 +47,7 @@ class Wild(Exhibit):
         cells["stream"] = cells["metric"] + ", " + cells["stream"]
         note = (
             f"δ = {runs.settings.image.dirichlet_delta:g}. A of {RESET_EACH}: each domain by the "
-            "model that adapted to it alone. The gradual stream has images of its own."
+            "model that adapted to it alone. The gradual stream and the walk have images of their "
+            "own."
         )
         return [Part("wild", sweep_table(cells, "stream", "value"), note)]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from cascadetta_lib.data.walks import is_walk
 from study.exhibits.kit.comparability import warning
 from study.exhibits.kit.rendering import each_once, from_to
 from study.exhibits.kit.stored_runs import weights_of
@@ -83,8 +84,10 @@ def _stream_of(runs: Sequence[Run], unit: str) -> str:
     sizes = each_once(from_to(run.batches.groupby("step")["count"].sum()) for run in runs)
     examples = f"{sizes} {unit} a domain"
     if requests[0].checkpoint.modality == "image":
-        severities = {domain.severity for request in requests for domain in request.stream}
-        examples += f" of severity {from_to(severities)}"
+        domains = {domain for request in requests for domain in request.stream}
+        severities = {severity for name, severity in domains if not is_walk(name)}
+        if severities:
+            examples += f" of severity {from_to(severities)}"
     batch = each_once(request.batch_size for request in requests)
     order = each_once(order_of(request) for request in requests)
     clauses = [examples, f"batch {batch}", f"{order} order"]

@@ -1,0 +1,61 @@
+"""The parameters of a corruption between two whole severities, and those of severity 0.
+
+As in CCC (Press et al. 2023), each parameter is interpolated linearly between its values at the two
+neighbouring severities; at severity 0 a corruption does nothing. Shot noise is interpolated in
+1/photons, on which its variance depends. A parameter that counts pixels, rounds or zooms, and the
+quality of JPEG, is rounded to a whole number.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+SAME = None
+"""In NOTHING: as at severity 1, where its value does not matter."""
+NOTHING: dict[str, tuple[float | None, ...]] = {
+    "gaussian_noise": (0,),
+    "shot_noise": (0,),
+    "impulse_noise": (0,),
+    "defocus_blur": (0, 0),
+    "glass_blur": (0, SAME, 0),
+    "motion_blur": (0, 0),
+    "zoom_blur": (0, 1),
+    "snow": (1, SAME, SAME, SAME, 1, SAME, SAME),
+    "frost": (1, 0),
+    "fog": (0, SAME),
+    "brightness": (0,),
+    "contrast": (1,),
+    "elastic_transform": (0, SAME, 0),
+    "pixelate": (1,),
+    "jpeg_compression": (100,),
+}
+"""The parameters of each corruption of the benchmark at severity 0; of shot noise, 1/photons."""
+WHOLE = {"glass_blur": (1, 2), "motion_blur": (0,), "zoom_blur": (0,), "snow": (5,)} | {
+    "jpeg_compression": (0,)
+}
+"""Which parameters of a corruption are whole numbers, by their places."""
+
+
+def parameters_at(corruption: str, table: Sequence[Any], severity: float) -> list[Any]:
+    """Return the parameters of a corruption at a severity above 0 and at most 5.
+
+    table: the parameters at the severities 1 to 5, numbers or lists of numbers. At a whole severity
+        they are returned as they are.
+    """
+    levels = [level if isinstance(level, list) else [level] for level in table]
+    if severity == int(severity):
+        return levels[int(severity) - 1]
+    rates = corruption == "shot_noise"
+    if rates:
+        levels = [[1 / photons for photons in level] for level in levels]
+    nothing = [
+        first if value is SAME else value
+        for first, value in zip(levels[0], NOTHING[corruption], strict=False)
+    ]
+    below, above = ([nothing, *levels][int(severity) + more] for more in (0, 1))
+    share = severity - int(severity)
+    found = [low + share * (high - low) for low, high in zip(below, above, strict=True)]
+    if rates:
+        found = [1 / rate for rate in found]
+    for place in WHOLE.get(corruption, ()):
+        found[place] = round(found[place])
+    return found
