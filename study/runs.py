@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Dataset
@@ -54,7 +55,7 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
         began = time.perf_counter()
         source = source_examples(METHODS[method], dataset)
         adapter = build_method(request, checkpoint.model, dataset, source)
-        costs = cost(adapter, batches_along(request.stream, dataset, request.batch_size))
+        costs = cost_of(request, code, adapter, dataset)
         evaluator = Evaluator(
             adapter,
             dataset,
@@ -77,6 +78,31 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
     entry = context.store.make_once("runs", request, content, make)
     context.store.remember_data(request.checkpoint, content[:2])
     return load_run(entry)
+
+
+_COSTS: dict[tuple[str, torch.Size], dict[str, float]] = {}
+"""What was counted in this process, by what is asked of a step and the shape of its batch."""
+
+
+def cost_of(request: RunRequest, code: str, method: Method, dataset: Dataset) -> dict[str, float]:
+    """Return what a step of a run costs (evaluation.cost). Resets the method.
+
+    Counting takes longer than the step. So where all steps of a method are alike, a process counts
+    once for all runs that differ in stream, severity, learning rate or what is measured alone.
+
+    code: the hash of the code that makes the run.
+    """
+    batches = batches_along(request.stream, dataset, request.batch_size)
+    if not method.steps_alike:
+        return cost(method, batches)
+    of_any_stream = {"stream": (), "order": None, "dirichlet_delta": None, "order_seed": None}
+    of_any_rate = {"online_learning_rate": 0.0}
+    of_any_measure = {"forward_transfer": False, "source_agreement": False}
+    step = request.model_copy(update=of_any_stream | of_any_rate | of_any_measure)
+    counted = (step.key(code), batches[0].shape)
+    if counted not in _COSTS:
+        _COSTS[counted] = cost(method, batches)
+    return _COSTS[counted]
 
 
 def find_batch_variance(context: Context, run: Run) -> list[Layer]:

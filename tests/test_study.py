@@ -5,6 +5,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pandas as pd
@@ -115,6 +116,25 @@ def test_a_run_with_the_agreement_serves_a_request_without(study: Study) -> None
     assert runs.frame([both])["run"].item().request == made.request, "for want of one with F"
     (told,) = runs.missing([both], [0])
     assert "1 of them for F or the agreement with the source alone" in told
+
+
+def test_the_cost_of_a_step_is_that_of_the_run_it_stands_beside(study: Study) -> None:
+    """It is counted once for the runs of one network whose steps are alike, and anew for others."""
+    plain = study.bring(own_network(10), "mine").varied(forward_transfer=False)
+    wide = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(7200, 10))
+    runs = {
+        "once": plain.run("tent"),
+        "at another severity": plain.varied(stream=["fog:1"]).run("tent"),
+        "with Adam": plain.varied(online_optimizer="adam").run("tent"),
+        "before": plain.varied(predict="before").run("tent"),
+        "not adapted": plain.run("adabn"),
+        "of another network": study.bring(wide, "mine").varied(forward_transfer=False).run("tent"),
+    }
+    costs = {name: run.provenance.cost for name, run in runs.items()}
+    assert costs["at another severity"] == costs["once"] == {"work": 3, "memory": ANY}
+    assert costs["with Adam"]["memory"] > costs["once"]["memory"]
+    assert costs["before"]["work"] == 2 and costs["not adapted"]["work"] == 1
+    assert costs["of another network"]["memory"] != costs["once"]["memory"]
 
 
 @pytest.mark.parametrize("modality", ["text", "speech"])
