@@ -1,6 +1,6 @@
 """Online error E, average accuracy A (Eq. 1) and forward transfer F (Eq. 2) of an `Evaluation`."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import pandas as pd
 
@@ -44,10 +44,20 @@ def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -
         copy. But that model keeps running statistics of the domain; ours has the method's
         BatchNorm mode.
     """
+    return forward_transfers(accuracies)[definition]
+
+
+def forward_transfers(accuracies: pd.DataFrame) -> dict[Transfer, float | None]:
+    """Return F by each definition of `forward_transfer`; None for one that was not measured."""
     later = accuracies[accuracies["step"] > 0].set_index("step")
-    compared = later[later["kind"] == ("source" if definition == "unadapted" else "alone")]
-    if compared.empty:
-        return None
-    stream = later[later["kind"] == "stream"]
-    after = stream.index + 1 if definition == "paper" else stream["after"].max()
-    return float((stream.loc[stream["after"] == after, "accuracy"] - compared["accuracy"]).mean())
+    by_kind = {str(kind): rows for kind, rows in later.groupby("kind")}
+    found: dict[Transfer, float | None] = dict.fromkeys(get_args(Transfer))
+    for definition in found:
+        compared = by_kind.get("source" if definition == "unadapted" else "alone")
+        if compared is None:
+            continue
+        stream = by_kind["stream"]
+        after = stream.index + 1 if definition == "paper" else stream["after"].max()
+        reached = stream.loc[stream["after"] == after, "accuracy"]
+        found[definition] = float((reached - compared["accuracy"]).mean())
+    return found

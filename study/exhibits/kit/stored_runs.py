@@ -14,7 +14,7 @@ from cascadetta_lib.data.base import Modality
 from cascadetta_lib.evaluation.metrics import (
     Transfer,
     average_accuracy,
-    forward_transfer,
+    forward_transfers,
     mean_online_error,
 )
 from cascadetta_lib.methods import METHODS
@@ -253,7 +253,7 @@ class Runs:
             found[request.fullest].append(run)
         return found
 
-    @property
+    @cached_property
     def _seeds(self) -> list[int]:
         return sorted({run.seed for run in self.stored})
 
@@ -283,10 +283,8 @@ class Runs:
     def _measured(self, run: Run) -> dict[str, float]:
         """Return the METRICS of a stored run, worked out once."""
         if run.request not in self._metrics:
-            values = {
-                name: forward_transfer(run.accuracies, definition)
-                for name, definition in TRANSFERS.items()
-            }
+            transfers = forward_transfers(run.accuracies)
+            values = {name: transfers[definition] for name, definition in TRANSFERS.items()}
             values["E"] = mean_online_error(run.batches)
             values["A"] = average_accuracy(run.accuracies)
             self._metrics[run.request] = {

@@ -207,32 +207,44 @@ def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
 def _rows(
     reading: Reading, runs: Runs, label: str, setting: Mapping[str, Any], evidence: Evidence
 ) -> pd.DataFrame:
-    """Return the runs of a label at a setting with their `value`, a row per replicate.
-
-    Where the setting names a domain, only its batches count.
-    """
-    frame = _frame(runs, reading.exhibit)
-    frame = frame[frame["label"] == label]
-    columns = set(setting) - {"domain"}
-    if len(frame):  # The table of no run has no columns of settings.
-        for column in columns:
-            frame = frame[frame[column] == setting[column]]
-    if "severity" in frame and "severity" not in setting:
-        frame = frame[frame["severity"].isna()]  # the run of the main study, not those by severity
-    frame = frame.drop_duplicates("replicate").set_index("replicate")
-    evidence.used += list(frame["run"])
-    if domain := setting.get("domain"):
-        inside = [
-            replace(run, batches=run.batches[run.batches["domain"] == domain])
-            for run in frame["run"]
-        ]
-        frame = frame.assign(run=inside, E=[100 * mean_online_error(run.batches) for run in inside])
+    """Return the runs of a label at a setting with their `value`, a row per replicate."""
+    frame = _at_setting(runs, reading.exhibit, label, tuple(setting.items())).copy()
+    evidence.used += list(frame["whole"])
     if reading.value in METRICS:
         frame["value"] = frame[reading.value]
     else:
         frame["value"] = [VALUES[reading.value](runs, run) for run in frame["run"]]
     if frame["value"].isna().all():
         raise NotTestedError(f"{reading.value} of {_part(label, setting)}")
+    return frame
+
+
+@lru_cache(maxsize=1024)  # Several claims compare the same method at the same setting.
+def _at_setting(
+    runs: Runs, exhibit: str, label: str, setting: tuple[tuple[str, Any], ...]
+) -> pd.DataFrame:
+    """Return the runs of a label at a setting, a row per replicate, with the run as it is stored as
+    `whole`.
+
+    Where the setting names a domain, `run` and E are those of its batches alone.
+    """
+    frame = _frame(runs, exhibit)
+    frame = frame[frame["label"] == label]
+    columns = dict(setting)
+    domain = columns.pop("domain", None)
+    if len(frame):  # The table of no run has no columns of settings.
+        for column, value in columns.items():
+            frame = frame[frame[column] == value]
+    if "severity" in frame and "severity" not in columns:
+        frame = frame[frame["severity"].isna()]  # the run of the main study, not those by severity
+    frame = frame.drop_duplicates("replicate").set_index("replicate")
+    frame["whole"] = frame["run"]
+    if domain:
+        inside = [
+            replace(run, batches=run.batches[run.batches["domain"] == domain])
+            for run in frame["run"]
+        ]
+        frame = frame.assign(run=inside, E=[100 * mean_online_error(run.batches) for run in inside])
     return frame
 
 
