@@ -1153,8 +1153,12 @@ def test_the_steps_of_a_gain_are_those_of_the_same_seeds() -> None:
     )
 
 
+RATES = (0.0001, 0.001)
+
+
 def test_text_by_the_step_at_test_time() -> None:
-    settings = quick(text_methods=("erm", "adabn", "tent", "tent_adam", "cascade"))
+    methods = ("erm", "adabn", "tent", "tent_adam", "cascade")
+    settings = quick(text_methods=methods, text_ablation_learning_rates=RATES)
 
     def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
         is_adam = changes.get("online_optimizer") == "adam"
@@ -1176,7 +1180,11 @@ def test_text_by_the_step_at_test_time() -> None:
     assert list(found.loc["Tent"]) == ["30.0", "35.0", "25.0", "20.0", chosen, "1"]
     assert list(found.loc["Cascade"]) == ["40.0", "45.0", "25.0", "20.0", chosen, "1"]
     assert list(found.loc["AdaBN"])[1:5] == ["–"] * 4
-    adam = quick(text_methods=("adabn", "tent"), text_online_optimizer="adam")
+    adam = quick(
+        text_methods=("adabn", "tent"),
+        text_online_optimizer="adam",
+        text_ablation_learning_rates=RATES,
+    )
     steps_on_targets = [
         (point.changes["online_optimizer"], point.changes["online_learning_rate"])
         for point in points_of(adam, ["online_text"])
@@ -1188,7 +1196,7 @@ def test_text_by_the_step_at_test_time() -> None:
 
 
 def test_a_method_that_lacks_a_run_on_the_source_has_no_choice() -> None:
-    settings = quick(text_methods=("tent", "cascade"))
+    settings = quick(text_methods=("tent", "cascade"), text_ablation_learning_rates=RATES)
     points = points_of(settings, ["online_text"])
     kept = [point for point in points if "stream" not in point.changes or point.method == "tent"]
 
