@@ -85,10 +85,17 @@ def dataset(tmp_path: Path) -> ImageDataset:
     return make_blobs(tmp_path, held_out_fraction=0.2)
 
 
-@pytest.fixture
-def images(dataset: ImageDataset) -> Tensor:
-    """Eight prepared images, (8, 3, 32, 32)."""
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Tensor:
+    """Eight prepared images, (8, 3, 32, 32), for tests that leave them as they are."""
+    dataset = make_blobs(tmp_path_factory.mktemp("blobs"), held_out_fraction=0.2)
     return dataset.prepare(dataset.test.x[:8])
+
+
+@pytest.fixture
+def images(prepared: Tensor) -> Tensor:
+    """Eight prepared images of one's own, (8, 3, 32, 32)."""
+    return prepared.clone()
 
 
 def same(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:

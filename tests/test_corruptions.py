@@ -5,6 +5,7 @@
 import csv
 import io
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -73,6 +74,7 @@ def made_images(count: int, size: int) -> Tensor:
     return (images * 255).to(torch.uint8)
 
 
+@cache
 def photo_like(count: int, size: int) -> Tensor:
     """Coloured noise at all scales, as in photographs, which needs no data: uint8 (N, 3, H, H)."""
     total = torch.zeros(count, 3, size, size)
