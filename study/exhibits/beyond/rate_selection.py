@@ -10,7 +10,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from cascadetta_lib.data.streams import RECURRING, STREAMS
+from cascadetta_lib.data.streams import RECURRING, RESET_EACH
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.rate_selection import rates_around
 from study.exhibits.kit.compare import count
@@ -25,6 +25,10 @@ from study.store import Run
 
 SELECTING = {"tent_rate_selection": "tent", "cascade_rate_selection": "cascade"}
 """Methods that select their rate online, and the methods whose copies they carry."""
+STREAMS = (
+    *("instantaneous", "mixed", "correlated", "mixed_correlated", RESET_EACH),
+    *(RECURRING, "gradual", "gradual_correlated"),
+)
 LONG = (RECURRING, "gradual", "gradual_correlated")
 """Streams of many domains, each with as many images as on the gradual stream."""
 BOUND = 0.5
