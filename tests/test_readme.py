@@ -123,6 +123,12 @@ assert plain.run("sharp_tent").batches["count"].sum() == 15 * 20, "images times 
 assert list(table.index) == ["AdaBN", "Tent"], table
 assert by_rate.shape == (2, 3)
 assert len(list(study.store.runs())) == 10
+assert len(photos) == 20 and photos[0][0].shape == (3, 32, 32)
+assert wrong.keys() | refused.keys() == set(cascadetta_lib.METHODS), "each runs or is refused"
+assert set(refused) == {"ttt", *(name for name in refused if name.startswith("cascade"))}, refused
+plain_network = network.eval()
+errors_of_network = sum(int((plain_network(x).argmax(1) != y).sum()) for x, y in batches)
+assert wrong["erm"] == errors_of_network
 """
 
 
