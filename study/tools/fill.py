@@ -67,8 +67,8 @@ WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "
 class Table:
     """A committed table of an exhibit, as text, by row and column.
 
-    Where a row is ours or the paper's, it is called by both, as ("Tent", "paper"). A row of a method
-    at a learning rate is called by both, as ("Tent", "0.001").
+    Where a row is ours or the paper's, it is called by both, as ("Tent", "paper"). A row of a
+    method at a learning rate is called by both, as ("Tent", "0.001").
     """
 
     def __init__(self, name: str, folder: Path = FIGURES) -> None:
