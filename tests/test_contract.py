@@ -337,7 +337,7 @@ def refusal(kind: str, name: str) -> str | None:
     if name == "ttt":
         return "use tent"
     if kind == "−∞ before θ_a" and name in READ_THETA_A:
-        return "z holds −∞, of which θ_a makes no numbers; mask classes after θ_a"
+        return "z holds −∞, and θ_a returns NaN for it; mask classes after θ_a"
     if name in ("erm", "lame", "t3a"):
         return "use adabn" if kind == "no running statistics" else None
     if kind == "no normalisation" and name not in LEARN_ALL:
@@ -512,7 +512,7 @@ def test_a_last_batch_of_one_works_or_says_what_would(name: str) -> None:
     if name in BY_SOURCE | OTHER_STATISTICS:
         assert method(batch("", 1)).isfinite().all()
     else:
-        with pytest.raises(ValueError, match="more than 1 value per channel.*use larger batches"):
+        with pytest.raises(ValueError, match="a BatchNorm 1 value per channel.*use larger batches"):
             method(batch("", 1))
 
 

@@ -41,7 +41,7 @@ BUDGET = {"cotta": (1, 0), "rotta": (1, 1), "petta": (1, 0), "note": (1, 0)}
 """Results read and copies from the host in a step of a method; none for all others. CoTTA asks
 whether its anchor is sure. RoTTA's memory takes one example after the other, by classes and
 entropies, and gives their ages to the loss; so does PeTTA's without ages, and NOTE's by classes."""
-CHECKED = {name for name in METHODS if getattr(METHODS[name], "uses_auxiliary", False)}
+CHECKED = {name for name in METHODS if METHODS[name].uses_auxiliary}
 """Methods that ask in their first step whether θ_a can read z: one result more, or two if not. Each
 copy of a method that selects its rate asks."""
 EPOCH_READS = 3

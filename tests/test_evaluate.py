@@ -556,7 +556,9 @@ def test_a_last_batch_of_one_is_refused_before_the_stream(dataset: ImageDataset)
     predicted = []
     predict = method.predict
     method.predict = lambda x: (predicted.append(len(x)), predict(x))[1]  # type: ignore[method-assign]
-    with pytest.raises(ValueError, match="AdaBN: a BatchNorm needs more than 1 value per channel"):
+    with pytest.raises(
+        ValueError, match="AdaBN: a batch of 1 gives a BatchNorm 1 value per channel"
+    ):
         Evaluator(method, dataset, STREAM, 21).run()
     assert predicted == [1]
     assert Evaluator(method, dataset, STREAM, 11).run().batches["count"].eq(11).all()

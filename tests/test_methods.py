@@ -254,7 +254,7 @@ def test_a_batch_of_one_works(name: str, modality: Modality, batch: Tensor) -> N
     method = make(name, modality)
     if modality == "text" and name not in ("erm", "lame", "t3a") and not any(statistics_of(method)):
         # One vector has no variance: torch says so, and the study before anything starts.
-        with pytest.raises(ValueError, match="more than 1 value per channel"):
+        with pytest.raises(ValueError, match="1 value per channel"):
             method(batch[:1])
     else:
         assert method(batch[:1]).isfinite().all()
@@ -405,7 +405,7 @@ def test_a_borrowed_memory_is_that_of_the_last_prediction(images: Tensor) -> Non
     for name in ("cotta", "ttt", "roid", "sar"):
         with pytest.raises(
             ValueError,
-            match="would remember other examples than the batch; memory needs predict='aft",
+            match="memory needs predict='after'.*BatchNorm would remember other examples",
         ):
             make(name, memory=8, predict="before")
     for name in ("cascade_plus", "adabn", "tent", "deyo"):

@@ -36,7 +36,7 @@ from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.evaluation.source_agreement import SourceAgreement
 from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
-from cascadetta_lib.methods.refusals import MASK_AFTER, values_per_channel
+from cascadetta_lib.methods.refusals import MASKING_REMEDY, values_per_channel
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.remembered_statistics import keep_statistics, remember, statistics_of
 from cascadetta_lib.progress import progress
@@ -388,7 +388,7 @@ class Evaluator:
         cause = "lower the learning rate" if self.method.adapts else "look at the network"
         if measures["finite"]:
             which = "auxiliary logits"
-            cause = MASK_AFTER
+            cause = MASKING_REMEDY
         raise ValueError(
             f"{self.method.label}: {which} not finite on {where}, batch {batch}; {cause}"
         )

@@ -15,13 +15,12 @@ from cascadetta_lib.methods.value_range import ValueRange
 class WithCopies(Method):
     """A method that takes the options `copies` and `value_range`.
 
-    copies: makes the augmented copies. "image" is the method's own augmentation of RGB images;
-        other data need theirs, such as Dataset.augmented_copies, or None for no copies.
-    value_range: black and white in images x; None is (−1, 1). Copies are cut to it. The first batch
-        of other values gives a warning.
+    copies: the function that makes the augmented copies. "image": the method's own augmentation of
+        RGB images. Other data need a function, such as Dataset.augmented_copies. None: no copies.
+    value_range: the values of black and white in images x; None is (−1, 1). Copies are clipped to
+        them. The first batch of other values gives a warning.
 
-    Class attribute: `image_copies` is the augmentation of images, CoTTA's unless a method says
-    otherwise.
+    Class attribute: `image_copies` is the augmentation of images; CoTTA's by default.
     """
 
     image_copies: ClassVar[Callable[..., Iterator[Tensor]]] = staticmethod(cotta_copies)
@@ -39,7 +38,7 @@ class WithCopies(Method):
         super().__init__(model, **options)
 
     def configure_model(self) -> None:
-        """Refuse a network none of whose convolutions sees the RGB images that it would augment."""
+        """Refuse a network without a convolution of RGB images, if it is to augment images."""
         channels = [
             child.in_channels for child in self.model.modules() if isinstance(child, nn.Conv2d)
         ]
@@ -52,8 +51,9 @@ class WithCopies(Method):
         super().configure_model()
 
     def copies_of(self, x: Tensor) -> Copies | None:
-        """Return what makes augmented copies of such a batch; ValueError where that needs RGB
-        images, and x is none.
+        """Return the function that makes augmented copies of a batch like x, or None.
+
+        Raises ValueError if it needs RGB images and x holds none.
         """
         if self.copies != "image":
             return self.copies

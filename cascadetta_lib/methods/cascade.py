@@ -19,7 +19,7 @@ class CascadeMethod(WithDiversity):
 
     label = "Cascade"
     uses_auxiliary = True
-    """Whether the loss is the entropy of a. If not, it is that of z."""
+    """If False, the loss is the entropy of z."""
     model: Cascade
 
     def configure_model(self) -> None:
@@ -41,7 +41,7 @@ class CascadeMethod(WithDiversity):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
-        # Reading it waits for the device, so it is asked once.
+        # The check makes the CPU wait for the device, so only the first step makes it.
         if self.uses_auxiliary and not self.checks.step_taken:
             refusals.require_readable_logits(self.label, outputs)
         logits = outputs.auxiliary if self.uses_auxiliary else outputs.main
@@ -50,8 +50,9 @@ class CascadeMethod(WithDiversity):
 
 @METHODS.add("cascade_fixed_classifier")
 class CascadeFixedClassifier(CascadeMethod):
-    """The cascade with θ_m fixed (the paper's figure on the parts of the cascade, right): only the
-    scales and shifts of φ's normalisation layers move.
+    """The cascade with θ_m fixed: only the scales and shifts of φ's normalisation layers move.
+
+    The right panel of the paper's figure on the parts of the cascade.
     """
 
     label = "Cascade, θ_m fixed"
@@ -62,8 +63,9 @@ class CascadeFixedClassifier(CascadeMethod):
 
 @METHODS.add("cascade_no_auxiliary")
 class CascadeNoAuxiliary(CascadeMethod):
-    """The cascade without θ_a (the paper's figure on the parts of the cascade, left). Its
-    pre-training, too, uses the entropy of z.
+    """The cascade without θ_a, pre-trained by the entropy of z as well.
+
+    The left panel of the paper's figure on the parts of the cascade.
     """
 
     objective = "meta_no_auxiliary"

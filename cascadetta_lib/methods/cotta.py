@@ -20,12 +20,12 @@ TEACHER_MOMENTUM = 0.999
 
 @METHODS.add("cotta")
 class CoTTA(WithCopies, WithMemory):
-    """The settings are those of CoTTA's release for CIFAR-10; all parameters of φ and θ_m are
-    updated by Adam.
+    """Update all parameters, except those of θ_a, by Adam. The settings are those of CoTTA's
+    release for CIFAR-10.
 
-    The prediction is the teacher's: with predict="after" that of the updated teacher on x; with
-    "before" the student's target, as in the release, which is averaged over augmented copies where
-    the anchor, the source model, is unsure.
+    The prediction is the teacher's. predict="after": the updated teacher's on x. "before": the
+    target that the student learned from, as in the release. If the anchor, which is the source
+    model, is unsure, the target is the teacher's mean over augmented copies.
     """
 
     label = "CoTTA"
@@ -55,8 +55,8 @@ class CoTTA(WithCopies, WithMemory):
 
     @torch.no_grad()
     def target(self, x: Tensor) -> Outputs:
-        """Return the teacher's logits: on x where the anchor is sure, else their mean over
-        augmented copies.
+        """Return the teacher's logits: on x if the anchor is sure of the batch, otherwise their
+        mean over augmented copies.
         """
         copies = self.copies_of(x)
         on_x = as_outputs(self.teacher(x))

@@ -10,14 +10,17 @@ from cascadetta_lib.methods.memory import WithMemory
 class WithDiversity(WithMemory):
     """A method that takes the option `diversity`.
 
-    diversity: the weight with which the loss also raises the entropy of the mean prediction
+    diversity: the weight of the entropy of the mean prediction, which the loss raises
         (`losses.information_loss`). None: the method's own, which is 0 except for Cascade+. The
-        paper has none.
+        paper has no such term.
+
+    Such a method takes the option `memory` as well.
     """
 
     diversity: float = 0.0
 
     def __init__(self, model: nn.Module, *, diversity: float | None = None, **options: Any) -> None:
+        # Set before super().__init__, which configures the model.
         if diversity is not None:
             self.diversity = diversity
         super().__init__(model, **options)

@@ -13,14 +13,17 @@ class Facts:
 
     label: its name in tables.
     objective: the pre-training that it starts from.
-    objective_elsewhere: the same, per modality where it differs.
+    objective_elsewhere: the pre-training on modalities where it is another.
     adapts: whether it ever updates.
-    has_state: whether its predictions depend on earlier batches although it never updates and
-        remembers no statistics.
+    has_state: for methods that never update: whether earlier batches change a prediction by
+        something else than BatchNorm's memory.
     steps_alike: whether every step takes the same work, whatever the batches hold.
-    modalities: those that it is defined for.
+    modalities: the modalities that it is defined for.
     needs_source: whether it needs source examples.
+    uses_auxiliary: whether its loss is computed from a, the logits of θ_a.
     make_optimizer: makes its own optimiser from parameters and lr.
+
+    Other classes add attributes of their own, and explain them: WithCopies, WithMemory and CoTTA.
     """
 
     label: ClassVar[str]
@@ -31,6 +34,7 @@ class Facts:
     steps_alike: ClassVar[bool] = True
     modalities: ClassVar[tuple[Modality, ...]] = ("image", "text", "speech")
     needs_source: ClassVar[bool] = False
+    uses_auxiliary: ClassVar[bool] = False
     make_optimizer: ClassVar[MakeOptimizer] = staticmethod(OPTIMIZERS["sgd"])
 
     @classmethod

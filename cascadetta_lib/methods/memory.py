@@ -18,7 +18,7 @@ from cascadetta_lib.models.remembered_statistics import (
 
 
 class WithStatistics(Method):
-    """A method whose BatchNorm may normalise by other statistics than those of the batch."""
+    """A method whose BatchNorm may normalise by other statistics than the batch's."""
 
     def give_statistics(self, make: Callable[[BatchNorm], RememberedStatistics]) -> None:
         """Let the model's BatchNorm normalise by other statistics; ValueError if one cannot."""
@@ -41,8 +41,8 @@ class WithMemory(WithStatistics):
     memory: BatchNorm blends the batch's statistics with those of about this many earlier examples;
         0: the batch's alone. None: the method's own number. The paper has no memory.
 
-    Class attributes: `memory_statistics` makes a layer's statistics; `ends_with_batch` says whether
-    an update ends with a forward pass of the plain batch, the one that a memory takes in.
+    Class attributes: `memory_statistics` makes a layer's statistics. `ends_with_batch` says whether
+    the last forward pass of an update is of the plain batch. BatchNorm remembers that pass.
     """
 
     memory: int = 0
@@ -50,7 +50,7 @@ class WithMemory(WithStatistics):
     ends_with_batch: ClassVar[bool] = True
 
     def __init__(self, model: nn.Module, *, memory: int | None = None, **options: Any) -> None:
-        # Before nn.Module.__init__, since Method's configures the model.
+        # Set before super().__init__, which configures the model.
         if memory is not None:
             self.memory = memory
         super().__init__(model, **options)
@@ -59,8 +59,8 @@ class WithMemory(WithStatistics):
         if self.memory:
             if self.prediction_time == "before" and not self.ends_with_batch:
                 raise ValueError(
-                    f"{self.label} would remember other examples than the batch; memory needs "
-                    "predict='after'"
+                    f"{self.label}: memory needs predict='after'; with 'before' the last forward "
+                    "pass is not of the batch, and BatchNorm would remember other examples"
                 )
             self.give_statistics(partial(self.memory_statistics, examples=self.memory))
         super().configure_model()

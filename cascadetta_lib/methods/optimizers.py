@@ -14,3 +14,10 @@ OPTIMIZERS: dict[str, MakeOptimizer] = {
     "adam": torch.optim.Adam,
 }
 """sgd is the paper's: with Nesterov momentum 0.9 (Sec. 6.1)."""
+
+
+def forget(optimizer: torch.optim.Optimizer | None) -> None:
+    """Empty the state of an optimiser, such as its momentum, and its gradients."""
+    if optimizer is not None:
+        optimizer.state.clear()
+        optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""What a method refuses before it starts, and after its first step. All raise ValueError."""
+"""What a method refuses when it is constructed, and in its steps. All raise ValueError."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,25 +21,27 @@ from cascadetta_lib.models.remembered_statistics import statistics_of
 from cascadetta_lib.registry import nearest
 
 ABOUT_DATA = ("copies", "value_range", "source")
-"""Options about the data. Every method accepts them; one that needs none ignores them. A method
-that never updates ignores likewise what only an update needs.
-"""
+"""Options about the data. Every method accepts them, and ignores what it does not need."""
 PREDICTIONS = ("after", "before")
 
 
 def refuse_options(method: type[Facts], given: Mapping[str, Any]) -> None:
-    """Refuse the options `given` to a method that takes others; None is a method's own value."""
+    """Refuse options that the method lacks.
+
+    A diversity or memory of None or 0 asks for nothing and passes. A method that never updates
+    ignores diversity, since only an update uses it.
+    """
     for name, value in given.items():
         if name in ABOUT_DATA or (name == "diversity" and not method.adapts):
             continue
         if name in ("diversity", "memory") and not value:
-            continue  # None is the method's own, and 0 is none
+            continue  # None and 0 ask for nothing
         allowed = nearest(name, method.options())
         raise ValueError(f"{method.label} takes no {name} = {value!r}; {allowed}")
 
 
 def refuse_model(label: str, model: nn.Module) -> None:
-    """Refuse what no method can work with."""
+    """Refuse a model that no method can work with."""
     if any(isinstance(child, torch.jit.ScriptModule) for child in model.modules()):
         raise ValueError(
             f"{label}: TorchScript cannot be adapted; pass the nn.Module that was scripted"
@@ -58,7 +60,7 @@ def require_ordinary_batch_norm(label: str, model: nn.Module) -> None:
 
 
 def require_batch_norm(label: str, model: nn.Module) -> None:
-    """Refuse a model without BatchNorm, for a method that lives on the batch's statistics."""
+    """Refuse a model without BatchNorm, for a method that works by the batch's statistics."""
     require_ordinary_batch_norm(label, model)
     if not any(batch_norms(model)):
         name = type(model).__name__
@@ -102,41 +104,44 @@ def require_gradient(label: str, reached: bool) -> None:
         )
 
 
-MASK_AFTER = "mask classes after θ_a, or leave θ_a out (auxiliary_classifier=None)"
-"""What would do where θ_a cannot read z."""
+MASKING_REMEDY = "mask classes after θ_a, or leave θ_a out (auxiliary_classifier=None)"
+"""What to do if θ_a cannot read z; the end of two messages."""
 
 
 def require_readable_logits(label: str, outputs: Outputs) -> None:
-    """Refuse main logits of −∞ of which θ_a makes no numbers."""
+    """Refuse main logits z that hold −∞ if θ_a returns NaN for them."""
     main, auxiliary = outputs
     if auxiliary is None or auxiliary.amax(1).isfinite().all():
         return
     if main.isneginf().any():
-        raise ValueError(f"{label}: z holds −∞, of which θ_a makes no numbers; {MASK_AFTER}")
+        raise ValueError(f"{label}: z holds −∞, and θ_a returns NaN for it; {MASKING_REMEDY}")
 
 
 @contextmanager
 def values_per_channel(label: str, count: int) -> Iterator[None]:
-    """Say what would do where a BatchNorm meets one value per channel, in a batch of `count`."""
+    """Replace PyTorch's error on one value per channel by one that says what to use instead.
+
+    count: the size of the batch.
+    """
     try:
         yield
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
         raise ValueError(
-            f"{label}: a BatchNorm needs more than 1 value per channel, and a batch of {count} has "
-            "no more there; use larger batches, erm or source_prior"
+            f"{label}: a batch of {count} gives a BatchNorm 1 value per channel, and it needs at "
+            "least 2; use larger batches, erm or source_prior"
         ) from error
 
 
 class Checks:
-    """Checks of a method and its model, made when the method is constructed and at its first step.
+    """Check a method and its model when the method is constructed and in its steps.
 
     step_taken: whether the method has taken a step.
     """
 
     def __init__(self, method: type[Facts], model: nn.Module, others: Mapping[str, Any]) -> None:
-        """Refuse `others`, which are options of other methods, and what no method can adapt."""
+        """Refuse `others`, the options that the method lacks, and a model that none can adapt."""
         refuse_options(method, others)
         refuse_model(method.label, model)
         self.label = method.label
@@ -145,7 +150,7 @@ class Checks:
         self.step_taken = False
 
     def values(self, learning_rate: float, predict: str, optimizer: str | None) -> None:
-        """Refuse a value of an option of every method that is none of those allowed."""
+        """Check the options that all methods have."""
         if not (math.isfinite(learning_rate) and learning_rate >= 0):
             allowed = "allowed is a finite number from 0 on"
             raise ValueError(f"{self.label}: learning_rate = {learning_rate!r}; {allowed}")
@@ -162,9 +167,9 @@ class Checks:
         """Refuse a model with SyncBatchNorm."""
         require_ordinary_batch_norm(self.label, self.model)
 
-    def before_first_step(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Refuse a model whose parameters are not those that it came with, and an optimiser of
-        other tensors or of such in half precision.
+    def own_parameters(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Refuse a model whose parameters were replaced. Refuse an optimiser of tensors that are
+        not the model's own, or are in half precision.
         """
         if optimizer is None:
             return
@@ -186,7 +191,7 @@ class Checks:
                 )
 
     def before_backward(self, loss: Tensor) -> None:
-        """Refuse a model through which no gradient flows."""
+        """Refuse a loss that depends on no parameter by a gradient."""
         require_gradient(self.label, loss.requires_grad)
 
     def after_backward(self) -> None:
@@ -206,4 +211,4 @@ class Checks:
             yield
         if not self.step_taken:
             self.step_taken = True
-            self.before_first_step(optimizer)
+            self.own_parameters(optimizer)

@@ -11,8 +11,8 @@ from cascadetta_lib.methods.base import Method
 class WithSource(Method):
     """A method that takes the option `source`.
 
-    source: examples of what the model was trained on, prepared and without labels,
-        (N, …). The methods of this kind do not work without them.
+    source: examples of the data that the model was trained on, prepared and without labels,
+        (N, …). Raises ValueError if there are none.
     """
 
     needs_source = True
@@ -28,12 +28,14 @@ class WithSource(Method):
 
 
 def source_examples(method: type[Method], dataset: Dataset, most: int = 2000) -> Tensor | None:
-    """Return what `source` is on a dataset: its first `most` held-out source examples, prepared, or
-    None for a method that does without. Raises ValueError where the dataset has no source.
+    """Return the option `source` for a dataset: its first `most` held-out source examples,
+    prepared. None for a method that needs no source.
+
+    Raises ValueError if the dataset has no source examples.
     """
     if not method.needs_source:
         return None
     if not len(dataset.held_out.x):
         lack = f"{method.label} needs {dataset.unit} of the source, and {dataset.name} has none"
-        raise ValueError(f"{lack}; another dataset has them, or another method needs none")
+        raise ValueError(f"{lack}; use another dataset, or a method that needs none")
     return dataset.prepare(dataset.held_out.x[:most])

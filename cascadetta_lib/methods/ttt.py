@@ -1,4 +1,4 @@
-"""TTT (Sun et al. 2020): the shared stages of φ, by predicting rotations, with both heads fixed."""
+"""TTT (Sun et al. 2020): update the shared stages of φ by predicting rotations; both heads stay."""
 
 from typing import Any
 
@@ -16,13 +16,14 @@ from cascadetta_lib.models import Outputs, Parallel
 
 @METHODS.add("ttt")
 class TTT(WithMemory):
-    """Each image is cropped and flipped at random and turned by a random multiple of 90°; the
-    rotation head predicts it. The optimiser is plain SGD. In TTT's release GroupNorm takes the
-    place of the batch's statistics, the rotation head moves, too, and every image brings a step of
-    its own, on 32 copies of it.
+    """Crop and flip each image at random, turn it by a random multiple of 90°, and learn to predict
+    the rotation. The optimiser is plain SGD.
 
-    value_range: black and white in images x; None is (−1, 1). Black surrounds what is cropped. The
-        first batch of other values gives a warning.
+    TTT's release differs: GroupNorm takes the place of the batch's statistics, the rotation head is
+    updated too, and there is a step per image, on 32 copies of it.
+
+    value_range: the values of black and white in images x; None is (−1, 1). Crops are padded by
+        black. The first batch of other values gives a warning.
     """
 
     objective = "ttt"
@@ -41,8 +42,8 @@ class TTT(WithMemory):
     def configure_model(self) -> None:
         if not isinstance(self.model, Parallel):
             raise ValueError(
-                "TTT needs models.Parallel, as build_network(..., parallel=True) makes it; or use "
-                "tent"
+                "TTT needs models.Parallel, which build_network(..., parallel=True) makes; without "
+                "it use tent"
             )
         super().configure_model()
 

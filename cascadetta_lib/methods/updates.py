@@ -1,0 +1,63 @@
+"""The update of a method: which parameters it moves, and by which loss."""
+
+import torch
+from torch import Tensor, nn
+
+from cascadetta_lib.methods.facts import Facts
+from cascadetta_lib.methods.optimizers import OPTIMIZERS, OptimizerName
+from cascadetta_lib.methods.refusals import Checks, scales_and_shifts
+from cascadetta_lib.models import Outputs
+
+
+class Updates(Facts, nn.Module):
+    """Update the model by one step of an optimiser per batch.
+
+    A subclass defines `adapted_parameters` and `loss`.
+    """
+
+    model: nn.Module
+    checks: Checks
+    learning_rate: float
+    optimizer: torch.optim.Optimizer | None
+
+    def adapted_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters that the optimiser updates. They must be the model's own."""
+        return []
+
+    def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
+        """Return scale and shift of every normalisation layer of `module`.
+
+        Raises ValueError if there are none.
+        """
+        return scales_and_shifts(self.label, module)
+
+    def build_optimizer(self, name: OptimizerName | None) -> torch.optim.Optimizer | None:
+        """Return an optimiser of the adapted parameters; None if the method never updates.
+
+        name: None for the method's own optimiser.
+        """
+        if not self.adapts:
+            return None
+        parameters = list(dict.fromkeys(self.adapted_parameters()))
+        make = self.make_optimizer if name is None else OPTIMIZERS[name]
+        return make(parameters, lr=self.learning_rate)
+
+    def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
+        """Return the loss of a batch, and the outputs for x that it was computed from.
+
+        The outputs are None if the loss comes from other inputs than x, such as TTT's rotated
+        images.
+        """
+        raise TypeError(f"{type(self).__name__} adapts, but has no loss")
+
+    def update(self, x: Tensor) -> Outputs | None:
+        """Take one step on a batch. Return the outputs that `loss` computed before the step."""
+        assert self.optimizer is not None
+        with torch.enable_grad():
+            loss, outputs = self.loss(x)
+            self.checks.before_backward(loss)
+            loss.backward()
+        self.checks.after_backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return None if outputs is None else outputs.detached()
