@@ -13,7 +13,7 @@ from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import MIXED, Domain
 from cascadetta_lib.data.utterances import SpeechDataset
-from cascadetta_lib.evaluation.batch_variance import Layer, batch_variance
+from cascadetta_lib.evaluation.batch_variance import LayerErrors, batch_variance
 from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.methods import METHODS, Method
@@ -105,7 +105,7 @@ def cost_of(request: RunRequest, code: str, method: Method, dataset: Dataset) ->
     return _COSTS[counted]
 
 
-def find_batch_variance(context: Context, run: Run) -> list[Layer]:
+def find_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
     """Return the errors of a batch's variance at each BatchNorm layer of a run's network; measure
     them if the store has none.
 
@@ -123,7 +123,9 @@ def find_batch_variance(context: Context, run: Run) -> list[Layer]:
         made_by = context.provenance(time.perf_counter() - began, code=code)
         return Made(made_by, {"layers": layers})
 
-    found: list[Layer] = context.store.make_once("variance", request, content, make).found["layers"]
+    found: list[LayerErrors] = context.store.make_once("variance", request, content, make).found[
+        "layers"
+    ]
     return found
 
 

@@ -27,7 +27,7 @@ from pooch import file_hash
 from pydantic import ValidationError
 
 from cascadetta_lib.data.base import set_aside, write_text_atomically
-from cascadetta_lib.evaluation.batch_variance import Layer
+from cascadetta_lib.evaluation.batch_variance import LayerErrors
 from study import STORE_FORMAT
 from study.provenance import Provenance
 from study.requests import (
@@ -295,7 +295,7 @@ class Store:
         entry = _entry_or_none(self.path("theorem", request, content))
         return entry.found if entry else None
 
-    def batch_variance(self, run: Run) -> list[Layer] | None:
+    def batch_variance(self, run: Run) -> list[LayerErrors] | None:
         """Return the errors of a batch's variance in the network of `run`, on its domains, per
         layer.
 

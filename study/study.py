@@ -12,7 +12,7 @@ from torch import nn
 
 from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.base import Dataset, Modality, Options
-from cascadetta_lib.evaluation.batch_variance import Layer
+from cascadetta_lib.evaluation.batch_variance import LayerErrors
 from cascadetta_lib.models import normalized
 from study import weights
 from study.checkpoints import Checkpoint, Context, check_theorem_of, find_checkpoint
@@ -167,7 +167,7 @@ class Study:
         """
         return find_run(self.context, method, objective)
 
-    def batch_variance(self, run: Run) -> list[Layer]:
+    def batch_variance(self, run: Run) -> list[LayerErrors]:
         """Return the errors of a batch's variance at each BatchNorm layer of a run's network.
 
         See evaluation.batch_variance. Raises ValueError if there are too few examples.

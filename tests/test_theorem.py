@@ -11,11 +11,17 @@ from torch.nn.functional import cross_entropy
 
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.losses import entropy
-from cascadetta_lib.models import Cascade, ImageNetwork, Outputs, TextNetwork, build_network
+from cascadetta_lib.models import (
+    Cascade,
+    ImageNetwork,
+    Outputs,
+    TextNetwork,
+    build_network,
+    using_batch_statistics,
+)
 from cascadetta_lib.training import theorem
 from cascadetta_lib.training.meta import (
     MetaProblem,
-    batch_statistics,
     flatten,
     inner_parameter_names,
     meta_gradient,
@@ -69,7 +75,7 @@ def test_decompositions_and_curvatures_are_those_of_the_whole_hessian() -> None:
         first, second = (((one - exact).norm() / exact.norm()).item() for one in decompositions)
         return first, second
 
-    with batch_statistics(model):
+    with using_batch_statistics(model):
         moved = moved_by_hand(0.05)
         hessian = torch.autograd.functional.hessian(loss, moved)[:psi, :psi]
         (v,) = torch.autograd.grad(outer_loss(moved), moved)

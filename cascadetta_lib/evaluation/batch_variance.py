@@ -1,4 +1,4 @@
-"""How far the variance of a batch is from that of the whole domain, for each BatchNorm layer."""
+"""Measure how far a batch's variance is from the whole domain's, at each BatchNorm layer."""
 
 import copy
 import math
@@ -13,28 +13,30 @@ from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models.batch_norm import BatchNorm, batch_norms, use_batch_statistics
 
 EXAMPLES = 1024
-"""Batches are compared with the statistics of at most this many examples of a domain."""
-Layer = dict[str, Any]
+"""The most examples of a domain whose statistics batches are compared with."""
+LayerErrors = dict[str, Any]
+"""The errors at one layer, as `batch_variance` describes them."""
 
 
 def batch_variance(
     model: nn.Module, dataset: Dataset, stream: Sequence[Domain], batch_size: int
-) -> list[Layer]:
+) -> list[LayerErrors]:
     """Compare the statistics of batches with those of all examples, at each BatchNorm layer.
 
-    All examples of a domain pass through the network together, each layer normalising by the
-    statistics of all of them. So every layer sees the same inputs, whatever the size of a batch,
-    and its own error alone is measured. A layer of the result holds:
+    All examples of a domain pass through the network together, and each layer normalises by the
+    statistics of all of them. So every layer sees the same inputs, whatever the batch size, and
+    only its own error is measured. The result has a dictionary per layer:
 
-    layer: its name. channels: how many it has. values: per example and channel, such as pixels.
-    variance_error: of a batch's variance, as a share of that of all examples: the root of the mean
-        square over batches, channels and domains.
-    mean_error: of a batch's mean, in standard deviations, in the same way.
-    independent_error: what variance_error would be if all values of a batch were independent and
+    layer: the layer's name. channels: how many channels it has.
+    values: how many values an example has in a channel, such as its pixels.
+    variance_error: the error of a batch's variance, divided by the variance of all examples; root
+        mean square over batches, channels and domains.
+    mean_error: the error of a batch's mean, in standard deviations; root mean square likewise.
+    independent_error: what variance_error would be if the n values of a batch were independent and
         normal, √(2 / (n − 1)).
 
-    Takes the first EXAMPLES of each domain, in whole batches. Raises ValueError where a domain has
-    fewer than two batches, or the network no BatchNorm layer.
+    Only the first EXAMPLES examples of each domain are used, in whole batches. Raises ValueError if
+    a domain has fewer than two batches of them, or the network has no BatchNorm layer.
     """
     network = copy.deepcopy(model).eval()
     use_batch_statistics(network)
@@ -57,7 +59,8 @@ def batch_variance(
         count = len(x) // batch_size * batch_size
         if count < 2 * batch_size:
             raise ValueError(
-                f"{domain.name} has {len(x)} examples, and two batches of {batch_size} are needed"
+                f"{domain.name}: two batches of {batch_size} are needed, and the comparison uses "
+                f"{len(x)} examples, at most the first {EXAMPLES}; use a smaller batch size"
             )
         with torch.no_grad():
             network(dataset.prepare(x[:count]))
@@ -67,11 +70,12 @@ def batch_variance(
 
 
 def squared_errors(x: Tensor, batch_size: int) -> tuple[float, float]:
-    """Return the mean square of the errors of batches, over batches and channels.
+    """Return the mean square, over batches and channels, of two errors of a batch: that of its
+    variance, divided by the variance of all examples, and that of its mean, in standard deviations.
 
-    x: (N, C, …), N a multiple of batch_size. The first is that of the variance, as a share of the
-    variance of all; the second that of the mean, in standard deviations. A channel that is constant
-    over all examples does not count.
+    Channels that are constant over all examples do not count.
+
+    x: (N, C, …); N is a multiple of batch_size.
     """
     values = x.flatten(2) if x.dim() > 2 else x[:, :, None]
     whole = values.transpose(0, 1).flatten(1)
@@ -88,7 +92,7 @@ def squared_errors(x: Tensor, batch_size: int) -> tuple[float, float]:
 
 def _described(
     name: str, squares: Sequence[tuple[float, float]], shape: tuple[int, int], batch_size: int
-) -> Layer:
+) -> LayerErrors:
     channels, values = shape
     of_variance, of_mean = (sum(each) / len(each) for each in zip(*squares, strict=True))
     return {

@@ -1,4 +1,4 @@
-"""Measure what a method costs: the work of a step, and the memory beside the network."""
+"""Measure what a method costs: the work of a step, and the memory beyond the network's."""
 
 import math
 from collections.abc import Sequence
@@ -13,16 +13,17 @@ from cascadetta_lib.methods import Method
 
 
 def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
-    """Return the work and the memory of a step, as means over `batches`.
+    """Return the work and the memory of a method, with the keys below.
 
-    Resets the method before and after. Where all steps of the method are alike, only the first
-    batch is taken, because counting a step takes longer than the step.
+    Resets the method before and after. If all steps of the method are alike, only the first batch
+    is used, because counting a step takes longer than the step.
 
-    work: floating-point operations of a step over those of one forward pass of the network: 1 where
-        nothing is adapted (LAME adds a little), 3 for Tent, which goes forward, backward, forward;
-        NaN for a network without a convolution or a matrix product.
-    memory: the numbers that it keeps beside the network, the optimiser's too, over those of the
-        network; not the weights that `reset` goes back to.
+    work: floating-point operations of a step, divided by those of one forward pass of the network,
+        both summed over `batches`. It is 1 if nothing is adapted (LAME adds a little), and 3 for
+        Tent, which goes forward, backward, forward. NaN for a network without a convolution or a
+        matrix product.
+    memory: how many numbers the method and its optimiser keep beyond the network's, divided by how
+        many the network has. The copy of the weights for `reset` does not count.
     """
     method.reset()
     if method.steps_alike:
@@ -46,16 +47,18 @@ def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
 
 
 def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list[Tensor]:
-    """Return a prepared batch from each of four domains along the stream, because steps of RoTTA
-    and CoTTA differ: RoTTA updates once in 64 examples, and CoTTA makes copies where it is unsure.
+    """Return a prepared batch from each of four domains along the stream.
 
-    size: that of the batches; 32 if it is smaller.
+    Four, because the steps of some methods differ: RoTTA updates once in 64 examples, and CoTTA
+    makes copies only if it is unsure.
+
+    size: the examples per batch; at least 32 are taken.
     """
     domains = [stream[place * len(stream) // 4] for place in range(4)]
     return [dataset.prepare(dataset.domain(*domain).x[: max(32, size)]) for domain in domains]
 
 
 def _tensors(module: torch.nn.Module) -> dict[int, Tensor]:
-    """Return the tensors of a module's state by their identity."""
+    """Return the tensors of a module's state, by id."""
     state = module.state_dict(keep_vars=True).values()
     return {id(value): value for value in state if isinstance(value, Tensor)}

@@ -1,4 +1,4 @@
-"""Measure how far a method has moved what it adapts, to tell a small step from no step."""
+"""Measure how far a method has moved its parameters, to tell a small step from no step."""
 
 from typing import NamedTuple
 
@@ -11,10 +11,10 @@ from cascadetta_lib.models import NORMALIZATION_LAYERS
 
 
 class Moved(NamedTuple):
-    """Distances from the source, each a scalar ≥ 0 on the device.
+    """Euclidean distances from the source, each a scalar ≥ 0 on the device.
 
-    normalization: of the adapted scales and shifts of normalisation layers. others: of all other
-    adapted parameters, such as those of θ_m.
+    normalization: the distance of the adapted scales and shifts of normalisation layers.
+    others: the distance of all other adapted parameters, such as those of θ_m.
     """
 
     normalization: Tensor
@@ -22,9 +22,9 @@ class Moved(NamedTuple):
 
 
 class Distance:
-    """Measure the Euclidean distance of a method's adapted parameters from where they are now.
+    """Measure how far a method's adapted parameters are from their values at construction.
 
-    Make it right after `method.reset()`; each call compares with that state.
+    Construct it right after `method.reset()`; each call compares with that state.
     """
 
     def __init__(self, method: Method) -> None:

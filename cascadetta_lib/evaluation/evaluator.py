@@ -8,13 +8,13 @@ For F:  measure T_t without updates, by three models: one that has just passed i
 Every measurement uses the stream's batches, because methods take statistics from the batch.
 streams.order_of_examples says in which order the examples come.
 
-On a `correlated` stream E, A and F have the same definitions; its batches only hold few labels. A
-`mixed` stream is one pass over all domains together, in mixed batches. Its E is the mean over
-domains of the online error on each one's examples, and its A is the mean of the final model's
-accuracy on them. F is not defined there, because no domain comes after another.
+On a `correlated` stream each batch holds few labels; E, A and F have the same definitions. A
+`mixed` stream is one pass over the examples of all domains, shuffled together. Its E is the online
+error per domain, averaged over domains; its A is the final model's accuracy per domain, averaged
+likewise. F is not defined there, because no domain comes after another.
 
-With `reset_each` a method begins each domain from the source. A is then the mean accuracy of the
-models that adapted to one domain each, on that domain, and there is no F.
+With `reset_each` a method begins each domain from the source. For A, each domain is then measured
+by the model that adapted to it alone, and there is no F.
 """
 
 import math
@@ -59,20 +59,21 @@ class Evaluation(NamedTuple):
     classes_predicted: how many classes the examples are predicted as.
     alarm_level: the level of `alarm.Alarm` after the batch. See alarm.rings.
     source_agreement: the share of the examples that the source model predicts as the same class
-        (source_agreement.py). Only where the evaluator is asked for it.
-    what `losses.describe` says of the batch (all but entropy_main are NaN without θ_a).
+        (source_agreement.py). The column is there only if the evaluator is asked for it.
+    the columns of `losses.describe` (without θ_a all but entropy_main are NaN).
     moved_normalization, moved_others: how far the adapted parameters are from the source after the
         batch; see distance.Moved.
-    seconds: the mean time of a batch of this domain; on a mixed stream that of all batches, which
-        the rows of a batch share by their counts.
+    seconds: the time per batch, averaged over the batches of the domain. On a mixed stream it is
+        averaged over all batches, and divided among the rows of a batch by their counts.
 
     accuracies: a row per measurement without update. Its columns:
 
     step, domain, severity.
-    kind: which model was measured. `stream`: the model after T_1..T_after. `source`: the unadapted
-        model in the method's BatchNorm mode. `alone`: a source model that adapted to this domain
-        alone.
-    after: how many domains the model of kind `stream` had passed; 0 for the other kinds.
+    kind: which model was measured. `stream`: the model that ran along the stream. `source`: the
+        unadapted model in the method's BatchNorm mode. `alone`: a source model that adapted to this
+        domain alone.
+    after: for `stream`, how many domains of the stream were over: N for the rows of A, also with
+        `reset_each`, where the model has passed its own domain alone. 0 for the other kinds.
     accuracy: in [0, 1].
     """
 
@@ -81,17 +82,17 @@ class Evaluation(NamedTuple):
 
 
 Stretch = tuple[Domain, ...]
-"""One domain, or all domains of a mixed stream: what a method passes before anything is measured. A
-domain's *number* is its place in the stretch, from 0.
+"""What a method passes without a measurement in between: one domain, or all domains of a mixed
+stream. A domain's *number* is its place in the stretch, from 0.
 """
 
 
 class Examples(NamedTuple):
     """The examples of a stretch, as stored.
 
-    x: (N, ...). y: their labels, (N,).
-    order: (N,), indices into x and y; order[0] comes first.
-    domains: (N,), of example order[i]: the number of its domain.
+    x: the examples, (N, ...). y: their labels, (N,).
+    order: the order in which they come, (N,), as indices into x and y.
+    domains: domains[i] is the number of the domain of example order[i], (N,).
     """
 
     x: Tensor
@@ -104,7 +105,7 @@ class Batch(NamedTuple):
     """A batch of a stretch.
 
     start: how many examples of the stretch came before it.
-    examples: (B,), their indices into the stretch's x and y.
+    examples: indices into the stretch's x and y, (B,).
     domains: the numbers of the domains in it, ascending.
     inside: for each of these domains, the positions of its examples in the batch.
     """
@@ -117,21 +118,21 @@ class Batch(NamedTuple):
 
 @dataclass
 class Evaluator:
-    """Run one method over one list of domains, in exactly that order.
+    """Run one method over a list of domains, one after the other, or all mixed.
 
-    `dataset` prepares the inputs. Examples come as they are stored; on mixed and correlated streams
-    in an order that `seed` and δ draw (streams.draw_order). The last batch of a domain, or of a
-    mixed stream, may be shorter.
+    `dataset` prepares the inputs. Examples come in the order in which they are stored. On mixed and
+    correlated streams `seed` and δ draw the order (streams.order_of_examples). The last batch of a
+    domain, or of a mixed stream, may be shorter.
 
-    order_seed: if given, every domain is shuffled, on every stream, in an order that depends on it
-        and not on `seed`. So runs of several seeds can see one order.
+    order_seed: if given, every domain is shuffled, on every stream, in an order that depends on
+        `order_seed` and not on `seed`. So runs of several seeds can see one order.
     reset_each: whether the method goes back to the source before each domain.
-    on_alarm: what follows a batch at which the alarm rings. `reset`: the method goes back to the
-        source, and the alarm begins again. `stop`: the method only predicts from then on. None:
-        nothing. `reset` and `stop` make every batch wait for the device. No alarm is heard while a
-        model adapts to one domain alone, for F.
-    source_agreement: whether the agreement with the source is recorded along the stream. It takes
-        one more forward pass per batch, which counts among the seconds, and changes nothing else.
+    on_alarm: what to do after a batch at which the alarm rings. `reset`: reset the method to the
+        source, and start the alarm anew. `stop`: only predict from then on. None: nothing. With
+        `reset` and `stop` every batch waits for the device, until the method has stopped. The alarm
+        is off while a model adapts to one domain alone, for F.
+    source_agreement: whether to record the agreement with the source along the stream. It takes
+        one more forward pass per batch, which `seconds` includes, and changes nothing else.
     """
 
     method: Method
@@ -154,14 +155,14 @@ class Evaluator:
     _accuracies: list[Record] = field(init=False, default_factory=list)
 
     def run(self, *, transfer: bool = True) -> Evaluation:
-        """Return the records of batches and accuracies, from which metrics.py works out E, A and F.
+        """Return the records of batches and accuracies, from which metrics.py computes E, A and F.
 
         The method is reset before and after.
 
         transfer: also measure what F needs, if the method adapts and the domains have an order.
 
-        Raises ValueError before the start where a last batch is too small for the network, and on
-        the way where some example's logits (z or a) hold NaN or +∞, or −∞ for every class.
+        Raises ValueError before the start if a last batch is too small for the network. Raises
+        ValueError on the way if an example's logits (z or a) hold NaN or +∞, or −∞ for every class.
         """
         is_mixed = self.order in MIXED
         transfer = transfer and self.method.adapts and not is_mixed and not self.reset_each
@@ -193,7 +194,8 @@ class Evaluator:
     ) -> dict[Stretch, Accuracies]:
         """Adapt to the stream and predict it; for F, measure each domain right after it.
 
-        Return the accuracies of the final model, as far as they are known then.
+        Return the accuracies for A that need no further pass: all of a method that never changes,
+        and all with `reset_each`.
         """
         method = self.method
         changes = method.adapts or method.has_state or any(statistics_of(method))
@@ -204,7 +206,7 @@ class Evaluator:
             records = self._pass(stretch, self._step, alarmed=True)
             self._batches += [self._heads(step + number) | record for number, record in records]
             if not changes:
-                # It never changes, so its predictions along the stream are the final model's.
+                # The model never changes, so its online predictions are the final model's.
                 final[stretch] = _accuracies(records)
             elif self.reset_each:
                 final[stretch] = self.measure(stretch)
@@ -271,7 +273,7 @@ class Evaluator:
                 return
 
     def _step(self, x: Tensor) -> Outputs:
-        """Adapt to a batch and predict it; only predict it once an alarm has stopped the method."""
+        """Adapt to a batch and predict it. After an alarm has stopped the method, only predict."""
         return self._predict(x) if self._stopped else self.method.step(x)
 
     def _predict(self, x: Tensor) -> Outputs:
@@ -290,10 +292,10 @@ class Evaluator:
         self._alarm.reset()
 
     def measure(self, stretch: Stretch) -> Accuracies:
-        """Measure the model as it is: the accuracy on each domain of a stretch, by the domain's
+        """Return the accuracy of the model as it is on each domain of a stretch, by the domain's
         number.
 
-        Nothing is updated. BatchNorm has the method's own mode, and the batches are the stream's.
+        Nothing is updated. BatchNorm keeps the method's mode, and the batches are the stream's.
         """
         with keep_statistics(self.method):
             return _accuracies(self._pass(stretch, self._predict))
@@ -316,11 +318,12 @@ class Evaluator:
     def _pass(
         self, stretch: Stretch, predict: Callable[[Tensor], Outputs], *, alarmed: bool = False
     ) -> list[tuple[int, Record]]:
-        """Predict a stretch. Return a pair for every domain in every batch: the domain's number,
-        and its record.
+        """Predict a stretch. Return a pair per batch and domain in it: the domain's number, and its
+        record.
 
-        The results are read from the device once, after the last batch. alarmed: whether the
-        signals of an alarm are measured on these batches.
+        The results are read from the device once, after the last batch.
+
+        alarmed: whether the signals of an alarm are measured on these batches.
         """
         held = self._held[stretch]
         batches = self._batches_of(held)
@@ -336,17 +339,22 @@ class Evaluator:
                 found += self._measures(batch, outputs, held.y[batch.examples], level, agrees)
             if alarmed:
                 self._answer(level)
+        names = list(found[0])
         rows = [torch.stack([value.float() for value in measured.values()]) for measured in found]
-        read = iter(torch.stack(rows).tolist())
+        read = torch.stack(rows).tolist()
         seconds = (time.perf_counter() - began) / len(batches)
+        # One row per batch and domain in it, in the order of `found`.
+        places = [
+            (number_of_batch, batch, number, len(inside))
+            for number_of_batch, batch in enumerate(batches, 1)
+            for number, inside in zip(batch.domains, batch.inside, strict=True)
+        ]
         records: list[tuple[int, Record]] = []
-        for number_of_batch, batch in enumerate(batches, 1):
-            for number, inside in zip(batch.domains, batch.inside, strict=True):
-                measures = dict(zip(found[0], next(read), strict=True))
-                self._require_finite(measures, stretch, f"{number_of_batch} of {len(batches)}")
-                share = len(inside) / len(batch.examples)
-                record = _record(measures, batch.start, len(inside), share * seconds)
-                records.append((number, record))
+        for (number_of_batch, batch, number, count), row in zip(places, read, strict=True):
+            measures = dict(zip(names, row, strict=True))
+            self._require_finite(measures, stretch, f"{number_of_batch} of {len(batches)}")
+            share = count / len(batch.examples)
+            records.append((number, _record(measures, batch.start, count, share * seconds)))
         return records
 
     def _measures(
@@ -354,7 +362,8 @@ class Evaluator:
     ) -> list[dict[str, Tensor]]:
         """Return what is measured of a batch, per domain in it: scalars on the device.
 
-        agrees: whether the source model predicts an example's class, too, (B,); None if not asked.
+        agrees: per example, whether the source model predicts the same class, (B,); None if this is
+        not recorded.
         """
         z, a = outputs
         # A network may mask classes by −∞, but never all of them.
@@ -380,7 +389,7 @@ class Evaluator:
         return found
 
     def _require_finite(self, measures: Mapping[str, float], stretch: Stretch, batch: str) -> None:
-        """Raise ValueError where the logits of a batch cannot be read."""
+        """Raise ValueError if the logits of a batch are not finite."""
         if measures["finite"] and measures["readable"]:
             return
         where = stretch[0] if len(stretch) == 1 else "the mixed stream"
@@ -408,7 +417,7 @@ def _record(measures: Mapping[str, float], position: int, count: int, seconds: f
 
 
 def _accuracies(records: Sequence[tuple[int, Record]]) -> Accuracies:
-    """Return the accuracy per domain, by its number."""
+    """Return the accuracy on each domain, by the domain's number."""
     counts = Counter[int]()
     errors = Counter[int]()
     for number, record in records:
@@ -432,8 +441,9 @@ def evaluate(
     on_alarm: OnAlarm | None = None,
     source_agreement: bool = False,
 ) -> Evaluation:
-    """Run a method over a stream once; see `Evaluator` for the options, and metrics.py for E, A and
-    F of the result.
+    """Run a method over a stream once.
+
+    `Evaluator` describes the options. metrics.py computes E, A and F from the result.
     """
     evaluator = Evaluator(
         method,

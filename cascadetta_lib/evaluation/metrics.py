@@ -8,8 +8,9 @@ Transfer = Literal["paper", "final", "unadapted"]
 
 
 def online_errors(batches: pd.DataFrame) -> pd.Series:
-    """Return each domain's online error in the stream's order, in [0, 1]; indexed by (step, domain,
-    severity).
+    """Return the online error of each domain, in [0, 1], in the stream's order.
+
+    The index is (step, domain, severity).
     """
     sums = batches.groupby(["step", "domain", "severity"])[["errors", "count"]].sum()
     return sums["errors"] / sums["count"]
@@ -25,24 +26,24 @@ def mean_online_error(batches: pd.DataFrame) -> float:
 def average_accuracy(accuracies: pd.DataFrame) -> float:
     """Return A (Eq. 1): the mean accuracy over the stream's domains, in [0, 1].
 
-    It is that of the final model or, with reset_each, that of each domain's own model.
+    The accuracies are the final model's. With reset_each they are those of each domain's own model.
     """
     final = accuracies["after"] == accuracies["after"].max()
     return float(accuracies.loc[final, "accuracy"].mean())
 
 
 def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -> float | None:
-    """Return F in [−1, 1], or None where it was not measured, as on a mixed stream.
+    """Return F in [−1, 1], or None if it was not measured, as on a mixed stream.
 
     Each definition is a mean over the domains t = 2..N:
 
-    paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t), where the second is that of a source model adapted
-        to T_t alone.
+    paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t). For R(T_t | T_t) a source model adapts to T_t
+        alone.
     final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
-    unadapted: R(T_t | T_1:N) less the accuracy of the unadapted model. The release computes this,
-        too, because its second model is never updated: its optimiser owns the tensors of another
-        copy. But that model keeps running statistics of the domain; ours has the method's
-        BatchNorm mode.
+    unadapted: R(T_t | T_1:N) minus the accuracy of the unadapted model. The release computes this,
+        too: it means to adapt a second model to T_t, but the optimiser owns the tensors of another
+        copy. One difference is left: the release's second model has running statistics of the
+        domain, and our unadapted model has the method's BatchNorm mode.
     """
     return forward_transfers(accuracies)[definition]
 
@@ -57,7 +58,9 @@ def forward_transfers(accuracies: pd.DataFrame) -> dict[Transfer, float | None]:
         if compared is None:
             continue
         stream = by_kind["stream"]
-        after = stream.index + 1 if definition == "paper" else stream["after"].max()
-        reached = stream.loc[stream["after"] == after, "accuracy"]
-        found[definition] = float((reached - compared["accuracy"]).mean())
+        if definition == "paper":
+            reached = stream[stream["after"] == stream.index + 1]  # right after the domain
+        else:
+            reached = stream[stream["after"] == stream["after"].max()]  # at the end
+        found[definition] = float((reached["accuracy"] - compared["accuracy"]).mean())
     return found

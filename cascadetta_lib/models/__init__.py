@@ -8,6 +8,7 @@ from cascadetta_lib.models.batch_norm import (
     normalization_parameters,
     require_own_scales,
     use_batch_statistics,
+    using_batch_statistics,
 )
 from cascadetta_lib.models.build import (
     ImageNetwork,
@@ -42,4 +43,5 @@ __all__ = [
     "normalized",
     "parameters_of_z",
     "use_batch_statistics",
+    "using_batch_statistics",
 ]

@@ -42,8 +42,8 @@ class PreActivationBlock(nn.Module):
 
 
 class WideBlock(PreActivationBlock):
-    """The same; where the channels become more, the shortcut is a 1×1 convolution of what the first
-    ReLU gives.
+    """A pre-activation block. If the number of channels changes, the shortcut is a 1×1 convolution
+    of the first ReLU's output.
     """
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:

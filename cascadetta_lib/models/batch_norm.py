@@ -1,8 +1,10 @@
-"""Normalisation layers and their scales and shifts. Whose statistics BatchNorm may use is in
-remembered_statistics.py.
+"""Normalisation layers, their scales and shifts, and batch statistics.
+
+remembered_statistics.py has the other statistics that BatchNorm may use.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch import Tensor, nn
 
@@ -41,8 +43,8 @@ def normalization_parameters(module: nn.Module) -> list[nn.Parameter]:
 
 
 def require_own_scales(module: nn.Module) -> None:
-    """Raise ValueError where a normalisation layer's scale or shift is no parameter of its own, as
-    under a parametrisation: a step would not move it.
+    """Raise ValueError if a normalisation layer's scale or shift is not a parameter, as under a
+    parametrisation, since a step would not move it.
     """
     for layer in module.modules():
         if not isinstance(layer, NORMALIZATION_LAYERS):
@@ -63,6 +65,19 @@ def use_batch_statistics(module: nn.Module) -> None:
     for norm in batch_norms(module):
         norm.training = True
         norm.track_running_stats = False
+
+
+@contextmanager
+def using_batch_statistics(module: nn.Module) -> Iterator[None]:
+    """Call `use_batch_statistics` for the time inside `with`."""
+    before = [(norm, norm.training, norm.track_running_stats) for norm in batch_norms(module)]
+    use_batch_statistics(module)
+    try:
+        yield
+    finally:
+        for norm, training, tracking in before:
+            norm.training = training
+            norm.track_running_stats = tracking
 
 
 def _scales_and_shifts(layers: Iterator[nn.Module]) -> list[nn.Parameter]:

@@ -1,4 +1,4 @@
-"""Networks from their configuration, per modality, and a seed."""
+"""Build a network from its configuration and a seed. Each modality has its own configuration."""
 
 from typing import Annotated, Literal
 
@@ -17,7 +17,11 @@ def _six_n_plus_two(depth: int) -> int:
 
 
 class ImageNetwork(BaseModel, frozen=True, extra="forbid"):
-    """The network of images. Depth, width and block concern the small ResNet (resnet26) alone."""
+    """The configuration of a network of images.
+
+    Depth, width and block concern the small ResNet alone, which is called resnet26 whatever its
+    depth is.
+    """
 
     architecture: Literal["auto", "resnet26", "resnet34"] = Field(
         "auto", description="auto: the small ResNet for 32×32 pixels, ResNet-34 for Tiny-ImageNet"
@@ -39,7 +43,7 @@ class ImageNetwork(BaseModel, frozen=True, extra="forbid"):
 
 
 class TextNetwork(BaseModel, frozen=True, extra="forbid"):
-    """The fully connected network of reviews."""
+    """The configuration of the fully connected network of reviews."""
 
     hidden: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = Field(
         (1024, 512),
@@ -49,11 +53,13 @@ class TextNetwork(BaseModel, frozen=True, extra="forbid"):
 
 
 class SpeechNetwork(BaseModel, frozen=True, extra="forbid"):
-    """The LeNet of log-mel spectrograms with 32 bands and 32 frames; it has nothing to choose."""
+    """The configuration of the LeNet of log-mel spectrograms (32 bands, 32 frames): no choices."""
 
 
 Network = SpeechNetwork | TextNetwork | ImageNetwork
-"""The one with the fewest fields comes first: of what a file says, the first that fits is taken."""
+"""The class with the fewest fields comes first, since pydantic takes the first that fits a stored
+configuration.
+"""
 
 
 def build_network(
@@ -68,10 +74,10 @@ def build_network(
 ) -> Cascade | Parallel:
     """Return a fresh network, initialised from `seed` without touching torch's global generator.
 
-    inputs: the features of a text.
-    architecture: what "auto" means on this dataset (resnet26 where it is None).
-    parallel: whether to build TTT's network and not the cascade. ValueError unless it is for
-        images, whose rotation is its task.
+    inputs: how many features a text has; only for text.
+    architecture: what "auto" means on this dataset; None is resnet26.
+    parallel: whether to build TTT's network instead of a cascade. Raises ValueError unless the
+        network is for images, whose rotation is its task.
     auxiliary: whether the cascade has θ_a.
     """
     if parallel and not isinstance(network, ImageNetwork):
@@ -79,48 +85,54 @@ def build_network(
             f"TTT predicts the rotation of images; it has no network like {type(network).__name__}"
         )
     model: Cascade | Parallel
-    # The order in which the modules are made decides which random draws each is initialised by.
+    # The order in which modules are made decides which random draws initialise each of them.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         if isinstance(network, ImageNetwork):
-            chosen = (
-                (architecture or "resnet26")
-                if network.architecture == "auto"
-                else network.architecture
-            )
-            large = chosen == "resnet34"
-            images = (
-                ResNet34() if large else SmallResNet(network.depth, network.width, network.block)
-            )
-            theta_m = nn.Linear(images.features, classes)
-            if parallel:
-                model = Parallel(images, theta_m)
-            else:
-                hidden = 1024 if large else 64
-                layers = (
-                    [nn.Linear(classes, hidden), nn.ReLU(), nn.Linear(hidden, classes)]
-                    if auxiliary
-                    else []
-                )
-                theta_a = nn.Sequential(*layers) if auxiliary else None
-                model = Cascade(images, theta_m, theta_a, relu_logits=network.main_logits == "relu")
+            chosen = network.architecture
+            if chosen == "auto":
+                chosen = architecture or "resnet26"
+            model = _image_network(network, chosen, classes, parallel, auxiliary)
+        elif isinstance(network, TextNetwork):
+            assert inputs is not None
+            model = _text_network(network, inputs, classes, auxiliary)
         else:
-            classifier: nn.Module
-            if isinstance(network, TextNetwork):
-                assert inputs is not None
-                phi = text_features(inputs, network.hidden)
-                classifier = nn.Linear(network.hidden[-1], classes)
-            else:
-                lenet = [
-                    nn.Linear(400, 120),
-                    nn.ReLU(),
-                    nn.Linear(120, 84),
-                    nn.ReLU(),
-                    nn.Linear(84, classes),
-                ]
-                phi = speech_features()
-                classifier = nn.Sequential(*lenet)
-            model = Cascade(phi, classifier, nn.Linear(classes, classes) if auxiliary else None)
+            model = _speech_network(classes, auxiliary)
     # The convolutions of a CPU are faster with the channels last. Weights stay what they are; sums
     # run in another order, so results may differ in their last bits.
     return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last)
+
+
+def _image_network(
+    network: ImageNetwork, architecture: str, classes: int, parallel: bool, auxiliary: bool
+) -> Cascade | Parallel:
+    images: ResNet34 | SmallResNet
+    if architecture == "resnet34":
+        images = ResNet34()
+        hidden = 1024
+    else:
+        images = SmallResNet(network.depth, network.width, network.block)
+        hidden = 64
+    theta_m = nn.Linear(images.features, classes)
+    if parallel:
+        return Parallel(images, theta_m)
+    theta_a = None
+    if auxiliary:
+        theta_a = nn.Sequential(nn.Linear(classes, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    return Cascade(images, theta_m, theta_a, relu_logits=network.main_logits == "relu")
+
+
+def _text_network(network: TextNetwork, inputs: int, classes: int, auxiliary: bool) -> Cascade:
+    phi = text_features(inputs, network.hidden)
+    theta_m = nn.Linear(network.hidden[-1], classes)
+    theta_a = nn.Linear(classes, classes) if auxiliary else None
+    return Cascade(phi, theta_m, theta_a)
+
+
+def _speech_network(classes: int, auxiliary: bool) -> Cascade:
+    theta_m = nn.Sequential(
+        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, classes)
+    )
+    phi = speech_features()
+    theta_a = nn.Linear(classes, classes) if auxiliary else None
+    return Cascade(phi, theta_m, theta_a)

@@ -17,7 +17,10 @@ from cascadetta_lib.models.outputs import Outputs
 
 
 def parameters_of_z(model: nn.Module) -> list[nn.Parameter]:
-    """Return all parameters of a network except those of θ_a, which takes no part in z."""
+    """Return all parameters of a network except those of θ_a, which takes no part in z.
+
+    Of a Parallel, the last stage of the rotation branch is among them, although z does not use it.
+    """
     theta_a = getattr(model, "auxiliary_classifier", None)
     apart = set() if theta_a is None else set(theta_a.parameters())
     return [parameter for parameter in model.parameters() if parameter not in apart]

@@ -1,4 +1,4 @@
-"""The normalisation of the images that a network learned with, in front of the network."""
+"""Put the normalisation of images that a network learned with in front of the network."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from cascadetta_lib.registry import nearest
 
 
 class Normalization(NamedTuple):
-    """(x − mean)/deviation of images x in [0, 1], with a number per channel, or one for all."""
+    """(x − mean)/deviation of images x in [0, 1]; each has a number per channel, or one for all."""
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -24,8 +24,8 @@ INPUT_NORMALIZATIONS = {
     "cifar10": Normalization((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
     "levels": Normalization((0.0,), (1 / 255,)),
 }
-"""Normalisations by name. unit: 0 to 1, as they are. symmetric: −1 to 1. imagenet and cifar10: by
-mean and deviation of the channels of those data. levels: 0 to 255.
+"""Normalisations by name. unit: x stays in 0..1. symmetric: −1..1. levels: 0..255. imagenet and
+cifar10: by mean and standard deviation per channel of those data.
 """
 
 
@@ -39,7 +39,7 @@ class Normalize(nn.Module):
         super().__init__()
         self.normalization = normalization
         for name, values in normalization._asdict().items():
-            # It belongs to no state_dict, so that files of weights fit as before.
+            # Not part of the state_dict, so that files of weights still fit.
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1), persistent=False)
 
     def extra_repr(self) -> str:
@@ -50,12 +50,11 @@ class Normalize(nn.Module):
 
 
 def read_normalization(given: Any) -> Normalization:
-    """Return a normalisation, which may be given in four ways.
+    """Return a normalisation of images in [0, 1].
 
-    It is a name of INPUT_NORMALIZATIONS; a pair (mean, deviation) of numbers, or of a number per
-    channel; a mapping with `mean` and `std`, such as timm's `model.pretrained_cfg`; or an object
-    with these attributes, such as torchvision's `weights.transforms()`. All are of images in
-    [0, 1].
+    given: a name of INPUT_NORMALIZATIONS; or a pair (mean, deviation), each a number or a number
+        per channel; or a mapping with `mean` and `std`, such as timm's `model.pretrained_cfg`; or
+        an object with these attributes, such as torchvision's `weights.transforms()`.
 
     Raises ValueError for anything else.
     """
@@ -95,10 +94,10 @@ def _channels(values: Any) -> tuple[float, ...]:
 
 
 def normalized(network: nn.Module, normalization: Any) -> nn.Module:
-    """Return `network` with its normalisation in front: it takes images x in [0, 1] then.
+    """Return `network` with its normalisation in front, so that it takes images x in [0, 1].
 
-    A Cascade stays one, and its φ begins with the normalisation. The modules and parameters are
-    those of `network`.
+    A Cascade stays a Cascade, and its φ begins with the normalisation. Modules and parameters are
+    those of `network`, not copies.
 
     normalization: see `read_normalization`.
     """

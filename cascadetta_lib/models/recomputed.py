@@ -1,4 +1,4 @@
-"""Networks that compute a part again in the backward pass, as torch.utils.checkpoint lets them."""
+"""Refuse networks that compute a part again in the backward pass, by torch.utils.checkpoint."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +8,13 @@ from torch.autograd.graph import disable_saved_tensors_hooks
 
 @contextmanager
 def refuse_recomputation(name: str) -> Iterator[None]:
-    """Raise ValueError where a network inside `with` would compute a part again later.
+    """Raise ValueError if a network called inside `with` would compute a part again later.
 
-    Under `call_with` other tensors stand in the place of the parameters, and they are gone by the
-    backward pass: the gradient would be that of two networks at once.
+    `call_with` puts other tensors in the place of the parameters, and takes them out before the
+    backward pass. A part that is computed again there would see the first parameters, and the
+    gradient would mix two networks.
 
-    name: who needs the gradient.
+    name: the function or method that needs the gradient; the message begins with it.
     """
     message = (
         f"{name}: the network computes a part again in the backward pass, by "

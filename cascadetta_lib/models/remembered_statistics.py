@@ -1,17 +1,17 @@
 """Statistics that BatchNorm layers normalise by instead of those of the batch alone.
 
-A layer is never replaced, since a subclass may hold more than the normalisation, such as an
-activation. Its own forward runs; only the call of `torch.nn.functional.batch_norm` inside it is
-answered with other statistics, in training mode. In evaluation mode nothing changes, except in a
-subclass that says so.
+A layer is never replaced, since a subclass of BatchNorm may do more than normalise: it may apply an
+activation. The layer's own forward runs, and only its call of `torch.nn.functional.batch_norm` is
+answered with other statistics, in training mode. In evaluation mode nothing changes, unless
+`in_evaluation` is set.
 
     RememberedStatistics   the batch, blended with about N earlier examples
     MovingStatistics       moving averages of the mean and of the variance
     PriorStatistics        the batch, blended with the source, and nothing is remembered
 
-What is remembered lies in the layer's running statistics and begins as the source's. Variances are
-those by n, as BatchNorm normalises by; PyTorch's running variances, on which the releases of TEMA
-and of the source prior build, are by n − 1.
+What is remembered is kept in the layer's running statistics and begins as the source's. A variance
+divides by n, as in BatchNorm's own normalisation. PyTorch's running variances divide by n − 1, and
+the releases of TEMA and of the source prior use those.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,13 +30,13 @@ from cascadetta_lib.models.batch_norm import BatchNorm, batch_norms
 class RememberedStatistics(TorchFunctionMode):
     """The batch's statistics, blended with those of about `examples` earlier examples.
 
-    A batch of n examples counts n/(n + N) against what is remembered, which thus counts as N
-    examples, whatever n is. With N = 0 these are the statistics of the batch alone. Raises
-    ValueError for a layer without running statistics.
+    A batch of n examples has the weight n/(n + N), with N = `examples`, and what is remembered has
+    the weight N/(n + N). With N = 0 these are the batch's statistics alone. Raises ValueError for a
+    layer without running statistics.
     """
 
     in_evaluation: ClassVar[bool] = False
-    """Whether it also answers in evaluation mode."""
+    """Whether it takes the place of batch_norm in evaluation mode too."""
 
     def __init__(self, norm: BatchNorm, examples: int) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class RememberedStatistics(TorchFunctionMode):
     def normalise(
         self, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
     ) -> Tensor:
-        """Normalise x (B, C, …) by the blend; the gradient flows through the batch's part of it."""
+        """Normalise x (B, C, …) by the blend. The gradient flows through the batch's share."""
         dimensions = [0, *range(2, x.ndim)]
         shape = (-1,) + (1,) * (x.ndim - 2)
         # Under autocast x is in half precision, and statistics never are.
@@ -102,10 +102,13 @@ class RememberedStatistics(TorchFunctionMode):
         return torch.addcmul(shift.view(shape), exact, scale.view(shape)).to(x.dtype)
 
     def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Blend what is remembered with mean and variance (C,) of a batch of `count` examples."""
+        """Return the blend of what is remembered with a batch's mean and variance, (C,) each.
+
+        count: the examples of the batch.
+        """
         share = count / (count + self.examples)
         apart = mean - self.mean
-        # The variance of a mixture: that within its parts, and that between their means.
+        # The variance of a mixture: variance within its parts, plus variance between their means.
         within = self.variance.lerp(variance, share)
         return self.mean + share * apart, within + share * (1 - share) * apart.square()
 
@@ -119,8 +122,8 @@ class RememberedStatistics(TorchFunctionMode):
 
 
 class MovingStatistics(RememberedStatistics):
-    """Moving averages, each of its own: (1 − m)·remembered + m·batch, of the mean and of the
-    variance, with m the attribute `momentum`.
+    """Separate moving averages of the mean and of the variance: (1 − m)·remembered + m·batch, with
+    m = `momentum`.
     """
 
     def __init__(self, norm: BatchNorm, momentum: float = 1.0) -> None:
@@ -139,14 +142,14 @@ class PriorStatistics(RememberedStatistics):
         return self.mean.lerp(mean, share), self.variance.lerp(variance, share)
 
     def remember(self) -> None:
-        """Do nothing: what is blended in stays the source's."""
+        """Do nothing, since the source's statistics are blended in and never change."""
 
 
 def give_statistics(module: nn.Module, make: Callable[[BatchNorm], RememberedStatistics]) -> None:
-    """Let every BatchNorm layer of `module` normalise by what `make` makes of it.
+    """Let every BatchNorm layer of `module` normalise by the statistics that `make` returns for it.
 
-    Raises ValueError where a layer cannot: without running statistics, with a forward of its own
-    that does not call F.batch_norm, or inside a compiled network.
+    Raises ValueError for a layer without running statistics, for a forward of its own that does not
+    call F.batch_norm, and for a compiled network.
     """
     if any(_is_compiled(child) for child in module.modules()):
         raise ValueError(
@@ -164,7 +167,7 @@ def give_statistics(module: nn.Module, make: Callable[[BatchNorm], RememberedSta
 
 
 def statistics_of(module: nn.Module) -> Iterator[RememberedStatistics]:
-    """Yield what was given to the BatchNorm layers inside `module`."""
+    """Yield the statistics that `give_statistics` gave to BatchNorm layers inside `module`."""
     for norm in batch_norms(module):
         statistics = getattr(norm, "statistics", None)
         if isinstance(statistics, RememberedStatistics):
@@ -172,16 +175,14 @@ def statistics_of(module: nn.Module) -> Iterator[RememberedStatistics]:
 
 
 def remember(module: nn.Module) -> None:
-    """Let every BatchNorm layer inside `module` take the batch just predicted into its memory, if
-    it has one.
-    """
+    """Let every BatchNorm layer inside `module` that has a memory remember its last batch."""
     for statistics in statistics_of(module):
         statistics.remember()
 
 
 @contextmanager
 def keep_statistics(module: nn.Module) -> Iterator[None]:
-    """Undo, on leaving `with`, what predictions inside it have made a module remember."""
+    """Restore, on leaving `with`, what a module remembered before it."""
     kept = [(given, given.mean.clone(), given.variance.clone()) for given in statistics_of(module)]
     try:
         yield
@@ -215,7 +216,10 @@ def _leave(norm: Any, inputs: Any, result: Any) -> None:
 
 @torch.no_grad()
 def _try(norm: BatchNorm) -> None:
-    """Pass two examples through a layer with a forward of its own; ValueError as of `_leave`."""
+    """Pass two examples through a layer with a forward of its own.
+
+    Raises ValueError if that does not call F.batch_norm; see `_leave`.
+    """
     statistics = next(statistics_of(norm))
     pixels = {nn.BatchNorm1d: 0, nn.BatchNorm2d: 2, nn.BatchNorm3d: 3}
     dimensions = next(count for kind, count in pixels.items() if isinstance(norm, kind))

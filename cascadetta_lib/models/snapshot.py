@@ -20,7 +20,9 @@ class Snapshot:
         }
 
     def restore(self, module: nn.Module) -> None:
-        """Go back. A buffer of `module` itself that was None then is None again."""
+        """Write the state back. A buffer of `module` itself that was None at the time of the copy
+        is None again.
+        """
         for name in module._buffers.keys() - self.values.keys():
             setattr(module, name, None)
         module.load_state_dict({name: _copied(value) for name, value in self.values.items()})

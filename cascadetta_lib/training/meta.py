@@ -1,7 +1,8 @@
 """Meta-learning by Algorithm 1 (Sec. 4.2): the inner and the outer loss of a halved batch, and the
 gradient of the outer one through the inner step.
 
-With ψ = {φ, θ_m}, a batch is halved into meta-train and meta-test:
+With ψ = {φ, θ_m}, a batch is halved into meta-train and meta-test. In the code `psi` holds all
+parameters, those of θ_a too, which the inner step leaves as they are.
 
     inner (Eq. 3)  ψ' = ψ − α ∇_I ENT(a; meta-train)    I: what the inner step moves, θ_a fixed
     outer (Eq. 4)  {ψ, θ_a} ← {ψ, θ_a} − β ∇[CE(z; meta-test) + λ ENT(a; meta-test)]
@@ -12,8 +13,7 @@ step is then v − α H v_I. H holds the second derivatives of the inner loss: a
 a column per parameter of I.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +24,6 @@ from cascadetta_lib.models import (
     Cascade,
     Parallel,
     batch_norm_parameters,
-    batch_norms,
     call_with,
     require_own_scales,
 )
@@ -39,7 +38,8 @@ from cascadetta_lib.training.objectives import (
 )
 from cascadetta_lib.training.tangents import Tape, UnknownFunctionError
 
-Gradients = dict[str, Tensor]  # by the parameter's name
+ByName = dict[str, Tensor]
+"""Parameters, or their gradients, by the parameter's name."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,10 @@ class MetaProblem:
     kind: Objective = PAPER
 
     def losses_at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return two losses on the meta-train half at ψ: the cross-entropy that the release adds to
-        its outer loss (0 in the paper's), and the inner loss.
+        """Return two losses at ψ on the meta-train half.
+
+        The first is added to the outer loss: the release's cross-entropy, or 0 for the paper's
+        outer loss. The second is the inner loss.
         """
         if self.outer_loss == "release":
             return losses(model, self.meta_train, self.kind)
@@ -68,7 +70,7 @@ class MetaProblem:
         return torch.zeros_like(inner), inner
 
     def outer(self, model: nn.Module) -> Tensor:
-        """Return the outer loss of `model`, whose parameters are ψ' here, on the meta-test half.
+        """Return the outer loss on the meta-test half of `model`, whose parameters are ψ' here.
 
         The release multiplies it by 0.1.
         """
@@ -106,16 +108,14 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
     return tuple(name for name, parameter in model.named_parameters() if parameter in moved)
 
 
-def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
+def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByName]:
     """Return the outer loss, a scalar, and its gradient with respect to every parameter, through
     the inner step.
 
-    H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss. tangents.py computes
-    the slope. Where it lacks a rule for one of the network's functions, double backward computes
-    it, at twice the cost. Raises ValueError for a network that recomputes activations
-    (checkpointing).
+    H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss (`_slope`). Raises
+    ValueError for a network that recomputes activations (checkpointing).
     """
-    psi: Gradients = dict(model.named_parameters())
+    psi: ByName = dict(model.named_parameters())
     inner = {name: psi[name] for name in problem.inner_names}
     with Tape() as tape:
         added_loss, inner_loss = problem.losses_at_psi(model)
@@ -129,36 +129,31 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradi
     with refuse_recomputation("meta_gradient"):
         outer_loss = call_with(OuterLoss(model, problem), replaced)
     outer_gradient = _gradients(outer_loss, psi_prime)  # v
-    try:
-        along = {inner[name]: outer_gradient[name] for name in inner}
-        slope = tape.derivative(inner_loss, along)
-    except UnknownFunctionError:
-        inner_gradient = _gradients(inner_loss, inner, create_graph=True)
-        products = [(inner_gradient[name] * outer_gradient[name]).sum() for name in inner]
-        slope = torch.stack(products).sum()
+    slope = _slope(tape, inner_loss, inner, outer_gradient)
     gradient_at_psi = _gradients(added_loss - problem.inner_learning_rate * slope, psi)
     # A new tensor for each: one tensor may be the gradient of two parameters.
     total = {name: outer_gradient[name] + gradient_at_psi[name] for name in psi}
     return (outer_loss + added_loss).detach(), total
 
 
-@contextmanager
-def batch_statistics(model: nn.Module) -> Iterator[None]:
-    """Let BatchNorm use the batch's statistics, and leave its running ones alone, inside `with`."""
-    norms = [(norm, norm.training, norm.track_running_stats) for norm in batch_norms(model)]
-    for norm, _, _ in norms:
-        norm.training = True
-        norm.track_running_stats = False
+def _slope(tape: Tape, inner_loss: Tensor, inner: ByName, v: ByName) -> Tensor:
+    """Return ⟨∇L, v_I⟩ as a scalar with a graph, where L is the inner loss.
+
+    tangents.py computes it. If that has no rule for one of the network's functions, double backward
+    computes it, at twice the cost.
+
+    inner: the parameters I. v: the gradient of the outer loss.
+    """
     try:
-        yield
-    finally:
-        for norm, training, tracking in norms:
-            norm.training = training
-            norm.track_running_stats = tracking
+        return tape.derivative(inner_loss, {inner[name]: v[name] for name in inner})
+    except UnknownFunctionError:
+        gradient = _gradients(inner_loss, inner, create_graph=True)
+        products = [(gradient[name] * v[name]).sum() for name in inner]
+        return torch.stack(products).sum()
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
-    """Return all elements as one vector without a gradient, whatever the strides of the tensors."""
+    """Return all elements as one vector without a gradient."""
     return torch.cat([tensor.detach().flatten() for tensor in tensors])
 
 
@@ -174,6 +169,6 @@ class OuterLoss(nn.Module):
         return self.problem.outer(self.model)
 
 
-def _gradients(loss: Tensor, parameters: Gradients, **options: Any) -> Gradients:
+def _gradients(loss: Tensor, parameters: ByName, **options: Any) -> ByName:
     found = torch.autograd.grad(loss, list(parameters.values()), materialize_grads=True, **options)
     return dict(zip(parameters, found, strict=True))

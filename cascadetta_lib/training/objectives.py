@@ -100,17 +100,22 @@ class KnownTraining(Training, frozen=True):
 class Objective:
     """One way to pre-train: which network, on which augmentation, by which losses.
 
-    parallel: TTT's network. auxiliary: whether the cascade has θ_a. self_supervised: whether the
-    self-supervised loss takes part. meta: Algorithm 1, instead of minimising the sum of both
-    losses. randomised: `all` of a batch, `none`, or `both`, each batch as it is and randomised side
-    by side. recipe: fields of Training that the objective sets.
+    parallel: whether the network is TTT's instead of a cascade.
+    auxiliary: whether the cascade has θ_a.
+    self_supervised: whether the self-supervised loss takes part.
+    meta: whether to train by Algorithm 1 instead of minimising the sum of both losses.
+    randomised: which examples domain randomisation changes: `all` of a batch or `none`. `both`: the
+        network sees each batch as it is, and randomised beside it.
+    recipe: fields of Training that the objective sets, whatever the profile says.
 
-    The paper trains θ_a by the entropy of its own output alone, which is least if `a` is one class
-    for every x. Two alternatives:
-    supervised: cross-entropy on `a` beside that on z. A θ_a of one layer (text, speech) then begins
-        as the identity, because the thousand small steps of the text network hardly move it from
-        where it was drawn. diversity: information maximisation, ENT(a) − diversity · H(mean
-        softmax(a)), in the inner and the outer loss.
+    The paper trains θ_a by the entropy of its own output alone, which is smallest if `a` is one
+    class for every x. Two alternatives:
+
+    supervised: add the cross-entropy on `a` to that on z. A θ_a of one layer (text, speech) then
+        begins as the identity, because the text network's thousand small steps hardly move it from
+        its initial weights.
+    diversity: maximise information, by ENT(a) − diversity · H(mean softmax(a)) in the inner and the
+        outer loss.
     """
 
     parallel: bool = False
@@ -130,7 +135,7 @@ OBJECTIVES: dict[str, Objective] = {
     "multi_task_light_entropy": Objective(recipe={"entropy_weight": 0.01}),
     "meta": Objective(meta=True),
     "meta_no_auxiliary": Objective(meta=True, auxiliary=False),
-    # TTT's own pre-training (its release); the paper says that it keeps that.
+    # The settings are those of TTT's release, which the paper says that it keeps.
     "ttt": Objective(
         parallel=True,
         randomised="none",
@@ -154,13 +159,15 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def training_for(objective: str, training: Training) -> Training:
-    """Return `training` with the settings that `objective` prescribes."""
+    """Return `training` with the settings that `objective` prescribes in place of its own."""
     return training.model_copy(update=dict(OBJECTIVES[objective].recipe))
 
 
 class Half(NamedTuple):
-    """Examples as the network sees them, such as half a batch: x (B, …) and y (B,); for the
-    rotation task, x rotated and by how much.
+    """Examples as the network sees them, such as half a batch.
+
+    x: (B, …). y: labels, (B,).
+    rotated: for the rotation task, x rotated, and by how many multiples of 90°.
     """
 
     x: Tensor
@@ -169,7 +176,7 @@ class Half(NamedTuple):
 
 
 def as_half(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> Half:
-    """Return examples as `losses` takes them: for the rotation task also rotated, as drawn."""
+    """Return examples as `losses` takes them. For the rotation task, `draws` rotates them."""
     return Half(x, y, rotate_randomly(x, draws) if kind.parallel else None)
 
 
@@ -177,20 +184,19 @@ PAPER = Objective()  # the paper's losses
 
 
 def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tensor, Tensor]:
-    """Return two losses by the objective `kind`, scalars in nats.
+    """Return the supervised and the self-supervised loss of an objective, scalars in nats.
 
-    Supervised: the cross-entropy of z, and of `a` if `kind.supervised`. Self-supervised: the
+    Supervised: the cross-entropy of z, plus that of `a` if `kind.supervised`. Self-supervised: the
     information loss of `a` (of z without θ_a), or the rotation loss.
     """
     outputs = model(half.x)
     z = at_least_float32(outputs.main)
-    a = outputs.auxiliary
     main = F.cross_entropy(z, half.y)
     if half.rotated is not None:
         return main, _rotation_loss(model, *half.rotated)
-    if a is None:
+    if outputs.auxiliary is None:
         return main, information_loss(z, kind.diversity)
-    a = at_least_float32(a)
+    a = at_least_float32(outputs.auxiliary)
     if kind.supervised:
         # The sum: on held-out source images the mean of the two was worse for all but one of the
         # candidates.
@@ -202,11 +208,10 @@ def self_supervised_loss(model: nn.Module, half: Half, kind: Objective = PAPER) 
     """Return the self-supervised loss alone. For the rotation task, only the rotated images pass
     through the network.
     """
-    return (
-        losses(model, half, kind)[1]
-        if half.rotated is None
-        else _rotation_loss(model, *half.rotated)
-    )
+    if half.rotated is not None:
+        return _rotation_loss(model, *half.rotated)
+    _, self_supervised = losses(model, half, kind)
+    return self_supervised
 
 
 def _rotation_loss(model: nn.Module, x: Tensor, quarters: Tensor) -> Tensor:

@@ -20,12 +20,18 @@ from torch.nn import functional as F
 
 from cascadetta_lib.data.base import Dataset, Split, set_aside, write_atomically
 from cascadetta_lib.losses import at_least_float32, describe
-from cascadetta_lib.models import Cascade, Network, Parallel, as_outputs, build_network
+from cascadetta_lib.models import (
+    Cascade,
+    Network,
+    Parallel,
+    as_outputs,
+    build_network,
+    using_batch_statistics,
+)
 from cascadetta_lib.progress import progress
 from cascadetta_lib.training.learning_rate import learning_rate_at
 from cascadetta_lib.training.meta import (
     MetaProblem,
-    batch_statistics,
     flatten,
     halve,
     inner_parameter_names,
@@ -66,28 +72,28 @@ def pretrain(
     code_revision: str = "unknown",
     save_seconds: float = 20,
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
-    """Train a network for `objective`. Returns the network and its history, a row per epoch. The
-    weights are of the epoch with the highest held-out accuracy, the last one of equals.
+    """Train a network for `objective`. Return the network and its history, a row per epoch.
 
-    An epoch takes every whole batch once; a remainder is left out. Where iterations are counted,
-    the last epoch may stop early. The columns of the history:
+    The weights are those of the epoch with the highest held-out accuracy; on a tie, the latest. An
+    epoch takes every whole batch once; a remainder is left out. If iterations are counted, the last
+    epoch may stop early. The columns of the history:
 
     epoch: from 1.
-    learning_rate: of the last batch.
-    loss: in nats, the mean over the batches.
-    held_out_accuracy: in 0..1, by each batch's statistics; for erm by the running ones, as the
-        method ERM predicts.
-    what `diagnose` says, where there is a self-supervised loss.
+    learning_rate: at the last batch of the epoch.
+    loss: the mean over the batches, in nats.
+    held_out_accuracy: in 0..1. BatchNorm uses each batch's statistics; for erm the running ones, as
+        the method ERM does.
+    the columns of `diagnose`, if there is a self-supervised loss.
     seconds.
-    code_revision: the caller's.
+    code_revision: the argument.
 
-    state_file: written after an epoch, at most every `save_seconds`, because writing the state of
-        a text network takes a tenth of an epoch's time. A later call with it goes on from there
-        and ends in the same weights (bit for bit on a CPU), because every draw depends only on the
-        seed and the epoch. A damaged file is set aside with a warning.
+    state_file: holds the training in progress. It is written after an epoch, at most every
+        `save_seconds`, because writing the state of a text network takes a tenth of an epoch's
+        time. A later call with the same file goes on from there and ends in the same weights (bit
+        for bit on a CPU), because every draw depends only on the seed and the epoch. A damaged file
+        is set aside with a warning.
 
-    Raises ValueError where the source has fewer examples than a batch, or the loss is no longer
-    finite.
+    Raises ValueError if the source has fewer examples than a batch, or the loss stops being finite.
     """
     training = training_for(objective, training)
     kind = OBJECTIVES[objective]
@@ -150,7 +156,7 @@ def pretrain(
 def _read_state(state_file: Path, begin: Callable[[], _State]) -> _State:
     """Return the training that a state file holds, or a fresh one where there is no file.
 
-    begin: makes a fresh one. A damaged file is set aside with a warning.
+    begin: makes a fresh training. A damaged file is set aside with a warning.
     """
     state = begin()
     if not state_file.exists():
@@ -201,8 +207,8 @@ def _train_epoch(
     device = dataset.train.y.device
     # In bfloat16 the error of the second-order term would be eight times the term, so
     # meta-learning stays in float32.
-    rounded = training.precision == "bfloat16" and not kind.meta
-    # No epoch of one seed has the generator of another seed.
+    in_bfloat16 = training.precision == "bfloat16" and not kind.meta
+    # Each pair of seed and epoch has its own generator.
     generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
     order = torch.randperm(count, generator=generator).to(device)
     state.model.train()
@@ -216,7 +222,7 @@ def _train_epoch(
         for group in state.optimizer.param_groups:
             group["lr"] = rate
         batch = augmented_batch(dataset, indices, kind, generator)
-        with torch.autocast(device.type, torch.bfloat16, enabled=rounded):
+        with torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16):
             loss = set_gradients(state.model, batch, kind, training, rate, generator)
         losses_found.append(loss)
         state.optimizer.step()
@@ -331,10 +337,11 @@ def held_out_accuracy(
     batch_size: int,
     held_out: Split | None = None,
 ) -> float:
-    """Return the accuracy (0..1) on `held_out`, or else on the clean held-out examples.
+    """Return the accuracy (0..1) on held-out examples. The model is left in evaluation mode.
 
-    running_statistics: BatchNorm uses the source's, as ERM does; otherwise each batch's, as at test
-    time. The model is left in evaluation mode.
+    running_statistics: whether BatchNorm uses the source's statistics, as ERM does, or each
+        batch's, as the other methods do at test time.
+    held_out: None is the dataset's clean held-out examples.
     """
     held_out = held_out or dataset.plain_held_out
     right = []
@@ -343,22 +350,24 @@ def held_out_accuracy(
     # last batch has statistics unlike the others'.
     parts = max(1, len(held_out.y) // batch_size)
     for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
-        with nullcontext() if running_statistics else batch_statistics(model):
+        with nullcontext() if running_statistics else using_batch_statistics(model):
             outputs = as_outputs(model(dataset.prepare(x)))
         right.append(outputs.main.argmax(1) == y)
     return int(torch.cat(right).sum()) / len(held_out.y)
 
 
 def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
-    """Return what `losses.describe` says of one held-out batch with batch statistics, and Theorem
-    1's alignment. The losses are the paper's, whatever the objective.
+    """Return `losses.describe` of a batch under batch statistics, and Theorem 1's alignment.
 
-    gradient_norm_main: of the main loss on ψ.
-    gradient_norm_self_supervised: of the other loss on ψ, next to nothing where θ_a has collapsed.
-    gradient_cosine: between the two gradients, which is the alignment.
+    The losses are the paper's, whatever the objective.
+
+    gradient_norm_main: the norm of the supervised loss's gradient with respect to ψ.
+    gradient_norm_self_supervised: the norm of the self-supervised loss's gradient; nearly 0 if θ_a
+        has collapsed.
+    gradient_cosine: the cosine between the two gradients, which is the alignment.
     """
     psi = [*model.feature_extractor.parameters(), *model.main_classifier.parameters()]
-    with batch_statistics(model):
+    with using_batch_statistics(model):
         # Without a graph: that of the whole batch would take more memory than a training step.
         with torch.no_grad():
             values = describe(model(half.x))

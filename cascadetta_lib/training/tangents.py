@@ -1,10 +1,11 @@
 """Differentiable directional derivatives of a loss that is already computed.
 
 `Tape` records the functions that a model calls on its way to the loss. `Tape.derivative` then goes
-along them in forward mode: with θ moved along θ̇, every tensor x has a tangent ẋ, that of the loss
-is ⟨∇L, θ̇⟩, and its gradient by ordinary backward is the product H θ̇ of Algorithm 1. The cost is
-that of one more plain forward and two more backward passes. Double backward finds the same; but
-here nothing of the model is computed again, and BatchNorm's second derivatives have a closed form.
+along them in forward mode. If θ moves along θ̇, every tensor x has a tangent ẋ. The tangent of the
+loss is ⟨∇L, θ̇⟩. The gradient of that tangent, by ordinary backward, is the product H θ̇ of
+Algorithm 1. This costs one more forward and two more backward passes. Double backward finds the
+same product, but it computes parts of the model again, and it has no closed form for BatchNorm's
+second derivatives.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +29,7 @@ class UnknownFunctionError(Exception):
 class Call:
     """One call of a function.
 
-    moments: of its tensors before the call, by id. result: the moment of its output.
+    moments: the moments of its tensors before the call, by id. result: the moment of its output.
     """
 
     function: Callable[..., Any]
@@ -66,9 +67,9 @@ class Tape(TorchFunctionMode):
         """Return the derivative of a recorded loss, a scalar, when each parameter θ in `along`
         moves in its direction θ̇: Σ ⟨∂L/∂θ, θ̇⟩, a scalar that can be differentiated once more.
 
-        Raises UnknownFunctionError where a function between the parameters and the loss has no
-        rule, where a tensor was made by none that was recorded, and where a value that a rule needs
-        was changed in place. Nothing has been changed then.
+        Raises UnknownFunctionError if a function between the parameters and the loss has no rule,
+        if no recorded function made a tensor between them, or if a value that a rule needs was
+        changed in place. Nothing has been changed then.
         """
         tangents = {_moment(parameter): direction for parameter, direction in along.items()}
         for call in self._on_the_way_to(loss):
@@ -122,7 +123,8 @@ def _tangent(call: Call, known: Known) -> Tensor:
     arguments = {id(x) for x in (*call.args, *call.kwargs.values())}
     if rule is None or not known.keys() <= arguments:
         raise UnknownFunctionError(f"{_name(call)} has no tangent here")
-    if len(call.args) < (2 if rule is _affine else 1):
+    by_position = 2 if rule is _affine else 1  # x and weight, or x
+    if len(call.args) < by_position:
         raise UnknownFunctionError(f"{_name(call)} was called with its tensors by name")
     return rule(call, known)
 
@@ -164,7 +166,7 @@ def _masked_fill(call: Call, known: Known) -> Tensor:
 def _affine(call: Call, known: Known) -> Tensor:
     """Return the tangent of a convolution or a linear layer, W x + b: W ẋ + Ẇ x + ḃ."""
     x, weight, *rest = call.args
-    bias = (rest or [call.kwargs.get("bias")])[0]
+    bias = rest[0] if rest else call.kwargs.get("bias")
     options = rest[1:]
     named = {name: value for name, value in call.kwargs.items() if name != "bias"}
     total = None

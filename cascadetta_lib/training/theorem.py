@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cascadetta_lib.data.base import Dataset
-from cascadetta_lib.models import Cascade
+from cascadetta_lib.models import Cascade, using_batch_statistics
 from cascadetta_lib.training.meta import (
     MetaProblem,
-    batch_statistics,
     flatten,
     halve,
     inner_parameter_names,
@@ -62,7 +61,7 @@ def check_theorem(
         "paper",
         training.entropy_weight,
     )
-    with batch_statistics(network):
+    with using_batch_statistics(network):
         return check_problem(network, problem, training.learning_rate, generator, iterations)
 
 
