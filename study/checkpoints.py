@@ -174,4 +174,4 @@ def check_theorem_of(context: Context, objective: str) -> Mapping[str, Any]:
         found = check_theorem(checkpoint.model, context.dataset, training, context.settings.seed)
         return Made(context.provenance(time.perf_counter() - began, code=code), found)
 
-    return context.store.make_once("theorem", request, content, make).found
+    return context.store.make_once("theorem", request, content, make).values

@@ -1,14 +1,14 @@
-"""What can be asked for, and the key under which it is kept. Nothing here reads data.
+"""Requests for results, and the key under which a result is kept. Nothing here reads data.
 
-A key holds the whole request and, as `content`, hashes of the data and the code. So a stored result
-is found only while the same request, data and code would make it again.
+A key is a hash of the whole request and, as `content`, of hashes of the data and the code. So a
+stored result is found only while the same request, data and code would make it again.
 """
 
 import hashlib
 import json
 import operator
 from itertools import product
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from pydantic import BaseModel
 
@@ -39,7 +39,7 @@ VARIANCE_MODULES = ("cascadetta_lib.evaluation.batch_variance",)
 
 
 class Request(BaseModel, frozen=True, extra="forbid"):
-    """A request that has a key. It never changes; equal ones have the same key on every machine.
+    """A request that has a key. Equal requests have the same key on every machine.
 
     later: fields added since the first entries of this format. At their default they are left out
         of the key, so older keys stay valid.
@@ -48,10 +48,10 @@ class Request(BaseModel, frozen=True, extra="forbid"):
     later: ClassVar[tuple[str, ...]] = ()
 
     def key(self, *content: str) -> str:
-        """Return the name of its entry.
+        """Return the name of the entry that answers this request.
 
-        content: hashes of the data and of the code, by the function for its kind below, such as
-        `content_of_run`.
+        content: hashes of the data and of the code; `content_of_run` makes those of a run, and the
+            other functions `content_of_…` those of other kinds.
         """
         fields = type(self).model_fields
         unasked = {name for name in self.later if getattr(self, name) == fields[name].default}
@@ -66,9 +66,10 @@ class Request(BaseModel, frozen=True, extra="forbid"):
 class CheckpointRequest(Request):
     """A request for a network.
 
-    weights: `train`; or else where the network comes from and a hash of it
-        ("shipped:1a2b3c4d5e6f"). network and training are None then.
+    weights: `train` for a network that is trained here. Otherwise where the network comes from, and
+        a hash of it ("shipped:1a2b3c4d5e6f").
     options: the options of the dataset that change what is learned.
+    network, training: None unless the network is trained here.
     """
 
     modality: Modality
@@ -97,7 +98,7 @@ class CheckpointRequest(Request):
 
 
 class RunRequest(RunProtocol, Request):
-    """A request for a run: a method on a stream from a checkpoint, under the profile's protocol.
+    """A request for a run: a method on a stream, from a network, under the profile's protocol.
 
     order: see streams.Order.
     dirichlet_delta: δ of a correlated stream.
@@ -117,15 +118,15 @@ class RunRequest(RunProtocol, Request):
 
     @property
     def fullest(self) -> "RunRequest":
-        """This request with all that can be measured beside E and A, which requests that differ in
-        nothing else share.
+        """This request with all measurements beside E and A. Requests that differ only in these
+        have the same `fullest`.
         """
         return self.model_copy(update=dict.fromkeys(MEASURED_BESIDE, True))
 
     @property
     def covering(self) -> "list[RunRequest]":
-        """The requests whose runs serve this one, because they measure as much beside E and A or
-        more; those that measure most come first.
+        """The requests whose runs serve this one: they measure beside E and A at least what this
+        one does. Requests that measure most come first.
         """
         measured = product((True, False), repeat=len(MEASURED_BESIDE))
         updates = [dict(zip(MEASURED_BESIDE, each, strict=True)) for each in measured]
@@ -134,18 +135,18 @@ class RunRequest(RunProtocol, Request):
 
     @property
     def measured_beside(self) -> list[bool]:
-        """Which of MEASURED_BESIDE is asked for."""
+        """For each name of MEASURED_BESIDE, whether this request asks for it."""
         return [getattr(self, name) for name in MEASURED_BESIDE]
 
     def covers(self, other: "RunRequest") -> bool:
-        """Return whether all that `other` measures beside E and A is measured here, too."""
+        """Return whether this request measures all that `other` does beside E and A."""
         return all(map(operator.ge, self.measured_beside, other.measured_beside))
 
 
 class VarianceRequest(Request):
     """A request for the errors of a batch's variance at each BatchNorm layer of a network.
 
-    stream: the domains that they are measured on, in an order that does not matter.
+    stream: the domains that they are measured on, sorted, since their order does not matter.
     """
 
     checkpoint: CheckpointRequest
@@ -165,7 +166,7 @@ class VarianceRequest(Request):
 
 
 def single_dataset(settings: Settings, modality: Modality) -> DatasetName:
-    """Return the name of the dataset. Raises SettingsError where the settings name several."""
+    """Return the name of the dataset. Raises SettingsError if the settings name several."""
     names = settings.datasets(modality)
     if len(names) != 1:
         raise SettingsError(
@@ -212,7 +213,10 @@ def run_request(
     objective: str | None = None,
     brought: weights.Brought | None = None,
 ) -> RunRequest:
-    """Return the request for a run. objective: None is the method's own."""
+    """Return the request for a run.
+
+    objective: the pre-training to start from; None is the method's own.
+    """
     section = settings.section(modality)
     objective = objective or METHODS[method].objective_on(modality)
     return RunRequest(
@@ -226,7 +230,7 @@ def run_request(
 
 
 def batch_size(settings: Settings, modality: Modality) -> int:
-    """Return the size of the test batches: the profile's, else the paper's for the dataset."""
+    """Return the size of the test batches: the profile's, or the paper's for the dataset."""
     asked = settings.section(modality).batch_size
     return asked or single_dataset(settings, modality).entry.batch_size
 
@@ -258,12 +262,24 @@ def code_of_run(request: RunRequest) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 
+class Content(NamedTuple):
+    """The hashes in the key of a result on target domains.
+
+    fingerprint: the hash of all examples. domain_source: what made the target domains. code: the
+    hash of the code.
+    """
+
+    fingerprint: str
+    domain_source: str
+    code: str
+
+
 def content_of_checkpoint(
     request: CheckpointRequest, fingerprint: str, code: str | None = None
 ) -> tuple[str, str]:
     """Return the hashes of data and code in the key of a network that is trained here.
 
-    code: that of its training; None for today's.
+    code: the hash of the code that trained it; None is today's code.
     """
     return fingerprint, code_of_training(request.modality) if code is None else code
 
@@ -273,15 +289,11 @@ def content_of_theorem(request: CheckpointRequest, fingerprint: str) -> tuple[st
     return fingerprint, code_of_theorem(request.modality)
 
 
-def content_of_run(
-    request: RunRequest, fingerprint: str, domain_source: str
-) -> tuple[str, str, str]:
+def content_of_run(request: RunRequest, fingerprint: str, domain_source: str) -> Content:
     """Return the hashes of data and code in the key of a run."""
-    return fingerprint, domain_source, code_of_run(request)
+    return Content(fingerprint, domain_source, code_of_run(request))
 
 
-def content_of_variance(
-    request: VarianceRequest, fingerprint: str, domain_source: str
-) -> tuple[str, str, str]:
+def content_of_variance(request: VarianceRequest, fingerprint: str, domain_source: str) -> Content:
     """Return the hashes of data and code in the key of the errors of a batch's variance."""
-    return fingerprint, domain_source, code_of_variance(request.checkpoint.modality)
+    return Content(fingerprint, domain_source, code_of_variance(request.checkpoint.modality))

@@ -1,4 +1,4 @@
-"""Runs on request: loaded from the store, or a method evaluated on a stream now."""
+"""Give runs on request: load a run from the store, or evaluate a method on a stream now."""
 
 import time
 from dataclasses import replace
@@ -43,7 +43,6 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
     request = run_request(context.settings, context.modality, method, objective, context.brought)
     dataset = context.dataset
     content = content_of_run(request, dataset.fingerprint, dataset.domain_source)
-    code = content[-1]
     for other in request.covering:
         if context.store.path("runs", other, content).is_dir():
             request = other
@@ -73,10 +72,11 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
         result.batches.to_csv(folder / "batches.csv", index=False)
         result.accuracies.to_csv(folder / "accuracies.csv", index=False)
         made_by = context.provenance(time.perf_counter() - began)
-        return Made(replace(made_by, network=checkpoint.origin, cost=costs, code=code))
+        return Made(replace(made_by, network=checkpoint.origin, cost=costs, code=content.code))
 
     entry = context.store.make_once("runs", request, content, make)
-    context.store.remember_data(request.checkpoint, content[:2])
+    data = (content.fingerprint, content.domain_source)
+    context.store.remember_data(request.checkpoint, data)
     return load_run(entry)
 
 
@@ -114,27 +114,25 @@ def find_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
     request = VarianceRequest.of(run.request)
     dataset = context.dataset
     content = content_of_variance(request, dataset.fingerprint, dataset.domain_source)
-    code = content[-1]
 
     def make(folder: Path) -> Made:
         checkpoint = find_checkpoint(context, request.checkpoint.objective)
         began = time.perf_counter()
         layers = batch_variance(checkpoint.model, dataset, request.stream, request.batch_size)
-        made_by = context.provenance(time.perf_counter() - began, code=code)
+        made_by = context.provenance(time.perf_counter() - began, code=content.code)
         return Made(made_by, {"layers": layers})
 
-    found: list[LayerErrors] = context.store.make_once("variance", request, content, make).found[
-        "layers"
-    ]
-    return found
+    entry = context.store.make_once("variance", request, content, make)
+    layers: list[LayerErrors] = entry.values["layers"]
+    return layers
 
 
 def build_method(
     request: RunRequest, model: nn.Module, dataset: Dataset, source: Tensor | None
 ) -> Method:
-    """Return the method of a run on `model`, which belongs to the method from then on.
+    """Return the method of a run, constructed on `model` itself.
 
-    Raises ValueError where the two do not go together.
+    Raises ValueError if the method cannot adapt the model.
     """
     options: dict[str, Any] = {}
     if isinstance(dataset, ImageDataset):
@@ -160,16 +158,14 @@ def objectives_of(section: Section) -> list[str]:
 
 
 def check_all(context: Context) -> None:
-    """Raise ValueError for what would fail later.
-
-    That is a network that is missing or does not fit, a method that cannot use its network, or too
-    few data.
+    """Raise ValueError for what would fail later: a network that is missing or does not fit, a
+    method that cannot use its network, or too few data.
     """
     single = _batch_of_one(context)
     for name in context.section.methods:
         request = run_request(context.settings, context.modality, name, None, context.brought)
         asked = request.checkpoint
-        if asked.network:  # It is trained here later.
+        if asked.network:  # The network is trained here later; a fresh one serves the check.
             model: nn.Module = new_network(
                 context.dataset, asked.network, asked.objective, asked.seed
             ).to(context.device)
@@ -190,7 +186,7 @@ def check_all(context: Context) -> None:
 
 
 def check_data(context: Context) -> None:
-    """Raise ValueError where there are too few examples to train on or to hold out."""
+    """Raise ValueError if there are too few examples to train on or to hold out."""
     dataset = context.dataset
     if isinstance(dataset, ImageDataset):
         for domain in context.section.domains:
@@ -207,13 +203,13 @@ def check_data(context: Context) -> None:
     if context.trains and lacking:
         name = dataset.class_names[lacking[0]]
         raise ValueError(
-            f"{dataset.name}: no source example of class {name} is left to train on; another "
-            f"{prefix}train_size or {prefix}held_out_fraction helps, or more examples of it"
+            f"{dataset.name}: no source example of class {name} is left to train on; choose "
+            f"another {prefix}train_size or {prefix}held_out_fraction, or add examples of the class"
         )
     if context.trains and context.modality == "text" and len(dataset.held_out.y) == 1:
         raise ValueError(
-            "the held-out set has one text, which has no variance for BatchNorm; another "
-            f"{prefix}held_out_fraction helps"
+            "the held-out set has one text, which has no variance for BatchNorm; choose another "
+            f"{prefix}held_out_fraction"
         )
 
 
@@ -245,8 +241,8 @@ def _examples_in(dataset: Dataset, domain: Domain) -> int:
 
 
 def _check_single(context: Context, method: Method, single: LastBatchOfOne) -> None:
-    """Raise ValueError where a method cannot predict a single example, as where a BatchNorm has one
-    value per channel.
+    """Raise ValueError if a method cannot predict a single example, for instance because a
+    BatchNorm has one value per channel.
     """
     dataset = context.dataset
     examples = dataset.test if isinstance(dataset, ImageDataset) else dataset.plain_held_out
@@ -257,6 +253,6 @@ def _check_single(context: Context, method: Method, single: LastBatchOfOne) -> N
             method.predict(x)
     except ValueError as error:
         raise ValueError(
-            f"{single.name} with {single.examples} examples ends in a batch of one; another "
-            f"{prefix}batch_size or {prefix}test_size helps ({error})"
+            f"{single.name} with {single.examples} examples ends in a batch of one; choose another "
+            f"{prefix}batch_size or {prefix}test_size ({error})"
         ) from None

@@ -2,8 +2,8 @@
 
 A profile is a YAML file of flat names (`image_network_depth: 26`) that papermill can inject as it
 is. Each name is made from the place of its value by modality_parameters.flat_name:
-`image_network_depth` is `settings.image.network.depth`. The defaults are those of `paper`; a
-profile lists its seeds, and else only what differs from them.
+`image_network_depth` is `settings.image.network.depth`. The defaults are the values of the profile
+`paper`; another profile lists its seeds, and only the values that differ.
 """
 
 import difflib
@@ -46,7 +46,7 @@ RESERVED = (
 )  # what the results folder holds beside the folders of the profiles
 PLAIN = str | int | float | None
 LARGEST = 10**12
-"""Every number of a parameter is smaller than this in size."""
+"""The absolute value of every number is smaller than this."""
 
 
 def absolute(folder: str) -> Path:
@@ -73,8 +73,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class SettingsError(Exception):
-    """A parameter that cannot be used; the message names it, its value, what is allowed and where
-    it came from.
+    """Raised for a parameter that cannot be used. The message names the parameter, its value, what
+    is allowed and where the value came from.
     """
 
 
@@ -161,7 +161,7 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
 
 
 def _modality(name: str) -> str:
-    """Return the modality that a flat name begins with; "" for a parameter of all."""
+    """Return the modality that a flat name begins with; "" for a parameter of all modalities."""
     start, underscore, _ = name.partition("_")
     return start if underscore and start in SECTIONS else ""
 
@@ -179,7 +179,7 @@ PARAMETERS = COMMON | {flat_name(*place): field for place, field in _FIELDS.item
 
 
 def flat(settings: Settings) -> dict[str, Any]:
-    """Return all parameters by flat name, as JSON has them: the inverse of `make_settings`."""
+    """Return all parameters by flat name, in JSON's types. The inverse of `make_settings`."""
     nested = settings.model_dump(mode="json")
     values = {}
     for name in PARAMETERS:
@@ -220,8 +220,8 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
 
 
 def _check_plain(name: str, value: Any, origin: str) -> None:
-    """Raise SettingsError unless the value of a parameter is a text, a number of a usable size,
-    null, or true or false where the parameter takes it, or a list of such.
+    """Raise SettingsError unless a parameter's value is a text, a number of a usable size, null, or
+    a list of these. True and false are allowed for parameters that take them.
     """
     allows_truth = PARAMETERS[name].annotation is bool
     for item in value if isinstance(value, list | tuple) else [value]:
@@ -235,7 +235,7 @@ def _check_plain(name: str, value: Any, origin: str) -> None:
             raise SettingsError(
                 f"{name} (from {origin}) has more than 300 digits; give a smaller number"
             )
-        # Beyond it every count and rate fails, after hours or with an error of torch.
+        # From LARGEST on every count and rate would fail, after hours or with an error of torch.
         if isinstance(item, int | float) and LARGEST <= abs(item) < math.inf:
             raise SettingsError(
                 f"{name} = {item!r} (from {origin}): allowed is a number less than {LARGEST:,} in "
@@ -244,10 +244,10 @@ def _check_plain(name: str, value: Any, origin: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert NumPy integers to int and −0.0 to 0.0, in a list too. NumPy floats stay, because 0.1
-    in float32 is not 0.1.
+    """Convert NumPy integers to int and −0.0 to 0.0, in a list too.
 
-    Keys of results are made of these numbers as they are written.
+    Keys of results hash the numbers as text, so equal numbers must have equal text. NumPy floats
+    stay, because 0.1 in float32 is another number than 0.1.
     """
     if isinstance(value, list | tuple):
         return [_plain_number(item) for item in value]  # A list in it is refused later.
@@ -278,8 +278,8 @@ def instead_of(name: str) -> str:
 
 
 def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
-    """Say the first fault of `error` in one sentence: name, value, what is allowed, and where it
-    came from.
+    """Return the first fault of `error` in one sentence: the name, the value, where it came from,
+    and what is allowed.
     """
     fault = error.errors()[0]
     reason = (
@@ -302,8 +302,8 @@ def _message(error: ValidationError, origins: Mapping[str, str]) -> str:
 
 
 def _name_at(place: Sequence[str]) -> str | None:
-    """Return the flat name of the parameter that pydantic's location points into; None where it
-    points at a whole section or part.
+    """Return the flat name of the parameter that pydantic's location points into; None if it points
+    at a whole section or part.
     """
     if place[0] not in SECTIONS:
         return place[0]
@@ -341,10 +341,13 @@ def read_profile(profile: str) -> tuple[dict[str, Any], str]:
 def load_profile(
     profile: str, overrides: Mapping[str, Any] | None = None, origin: str = "the call"
 ) -> Settings:
-    """Return the profile of that name in profiles/, or a YAML file at that path, with `overrides`.
+    """Return the settings of a profile, with `overrides`.
 
-    A name that the file does not set has the paper's value. origin: what a message calls the place
-    from which `overrides` come. Raises SettingsError.
+    profile: a name in profiles/, or the path of a YAML file. A parameter that the file does not set
+        has the paper's value.
+    origin: where the overrides come from, for messages.
+
+    Raises SettingsError.
     """
     values, path = read_profile(profile)
     overrides = dict(overrides or {})

@@ -1,7 +1,8 @@
-"""Stores checkpoints and runs with their requests and provenance.
+"""Store results with their requests and provenance: networks, runs, checks of Theorem 1, errors of
+batches' variances.
 
-An entry is a folder. Its name is a key of the whole request, the data and the code. It is written
-whole or not at all, under a lock, with the SHA-256 of each file. So notebooks, headless runs and a
+An entry is a folder, whose name is the key of its request, data and code. An entry is written whole
+or not at all, under a lock, with the SHA-256 of each file. So notebooks, headless runs and a
 cluster share their results, and a file that was cut short or changed is noticed and never used.
 """
 
@@ -51,7 +52,7 @@ REQUESTS: dict[Kind, type[Request]] = {
     "theorem": CheckpointRequest,
     "variance": VarianceRequest,
 }
-"""The kinds of entries, and what each answers."""
+"""The kinds of entries, and the request that each answers."""
 KINDS = tuple(REQUESTS)
 BATCH_COLUMNS = {"step", "position", "count", "errors"}
 ACCURACY_COLUMNS = {"step", "kind", "after", "accuracy"}
@@ -79,20 +80,23 @@ class Run:
 
 @dataclass(frozen=True)
 class Made:
-    """What the maker of an entry returns: its provenance, and what it found besides its files."""
+    """What the maker of an entry returns: its provenance, and values that no file of it holds."""
 
     provenance: Provenance
-    found: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
 
 
 class Entry(NamedTuple):
-    """A whole entry of the store. content: the hashes of data and code in its key."""
+    """An entry of the store.
+
+    content: the hashes of data and code in its key. values: results that are in none of its files.
+    """
 
     folder: Path
     request: Request
     content: tuple[str, ...]
     provenance: Provenance
-    found: dict[str, Any]
+    values: dict[str, Any]
 
 
 class Unusable(Exception):
@@ -104,8 +108,8 @@ class Damaged(Unusable):
 
 
 class OtherVersion(Unusable):
-    """Raised for an undamaged entry whose request this version cannot read, or would keep under
-    another name.
+    """Raised for an undamaged entry whose request this version cannot read, or has another name
+    for.
     """
 
 
@@ -114,20 +118,20 @@ class StoreError(OSError):
 
 
 class Store:
-    """The folder of checkpoints and runs. Reading needs nothing but the files.
+    """The folder of stored results. Reading them needs no data set and no write access.
 
-    Raises StoreError where the folder holds results in the form of another version.
+    Raises StoreError if the folder holds results in another version's format.
     """
 
     patience: ClassVar[float] = 5
-    """Seconds that a process waits in silence before it says that it waits for another."""
+    """Seconds for which a process waits for another one before it says so."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self._check_format()
 
     def _format(self) -> str | None:
-        """Return the format that the folder is marked with; None for a folder without results."""
+        """Return the format that the folder is marked with; None if it holds no results."""
         mark = self.folder / FORMAT_FILE
         try:
             return mark.read_text(encoding="utf-8").strip()
@@ -172,9 +176,9 @@ class Store:
     ) -> Entry:
         """Return the entry of `request` on `content` (see Request.key).
 
-        Where there is none, `make(folder)` fills a folder with its files; after a kill the next
-        maker is given the same folder. A damaged entry is set aside with a warning and made again.
-        Raises StoreError where the folder cannot be used, and where its disk is full.
+        If there is none, `make(folder)` fills a folder with the entry's files. After a kill the
+        next maker is given the same folder. A damaged entry is set aside with a warning and made
+        again. Raises StoreError if the folder cannot be used or its disk is full.
         """
         path = self.path(kind, request, content)
         entry = _entry_or_none(path)
@@ -213,7 +217,7 @@ class Store:
                 "request": request.model_dump(mode="json"),
                 "content": content,
                 "provenance": made.provenance.to_json(),
-                "found": made.found,
+                "found": made.values,
             }
             _seal(part, described)
         except Exception as error:
@@ -228,13 +232,14 @@ class Store:
         _sync(path.parent)
 
     def runs(self, wanted: Callable[[RunRequest], bool] = lambda request: True) -> Iterator[Run]:
-        """Yield every whole run whose request is `wanted`; see `read_runs`."""
+        """Yield every undamaged run whose request is `wanted`; see `read_runs`."""
         return self.read_runs(lambda folder: read_run(folder, wanted))
 
     def read_runs(self, read: Callable[[Path], Run | None]) -> Iterator[Run]:
-        """Call `read` on the folder of each run, in the order of keys, and yield what is not None.
+        """Call `read` on the folder of each run, in the order of keys, and yield the results that
+        are not None.
 
-        A damaged run is left out with a warning; one of another version silently.
+        A damaged run is left out with a warning; another version's run is left out silently.
         """
         for path in sorted((self.folder / "runs").glob("*/")):
             if "." in path.name:  # unfinished, or set aside
@@ -250,11 +255,13 @@ class Store:
                 yield run
 
     def remember_data(self, request: CheckpointRequest, data: tuple[str, str]) -> None:
-        """Note which data the dataset's name and options mean now.
+        """Note which data a dataset's name and options lead to today.
 
-        data: their fingerprint and the source of the domains. Where there are runs on several data,
-        a report shows those on the data noted last. Nothing is noted in a folder that cannot be
+        The files behind a name can change. If there are runs on several states of them, a report
+        shows the runs on the state that was noted last. Nothing is noted in a folder that cannot be
         written to.
+
+        data: the fingerprint of the examples, and the source of the domains.
         """
         if self.data_at_hand(request) == data:
             return
@@ -276,7 +283,9 @@ class Store:
         return self.folder / "data-at-hand" / f"{digest[:16]}.json"
 
     def history(self, run: Run) -> pd.DataFrame | None:
-        """Return the network's history of training, a row per epoch; None if not trained here."""
+        """Return the training history of the run's network, a row per epoch; None if the network
+        was not trained here.
+        """
         made_by = run.provenance
         if made_by.network is None:
             return None
@@ -288,12 +297,12 @@ class Store:
     def theorem(self, run: Run) -> dict[str, Any] | None:
         """Return the check of Theorem 1 on the network of `run` (theorem.check_theorem).
 
-        None if today's code has not made it.
+        None if today's code has not made the check.
         """
         request = run.request.checkpoint
         content = content_of_theorem(request, run.provenance.fingerprint)
         entry = _entry_or_none(self.path("theorem", request, content))
-        return entry.found if entry else None
+        return entry.values if entry else None
 
     def batch_variance(self, run: Run) -> list[LayerErrors] | None:
         """Return the errors of a batch's variance in the network of `run`, on its domains, per
@@ -305,15 +314,15 @@ class Store:
         request = VarianceRequest.of(run.request)
         content = content_of_variance(request, made_by.fingerprint, made_by.domain_source)
         entry = _entry_or_none(self.path("variance", request, content))
-        return entry.found["layers"] if entry else None
+        return entry.values["layers"] if entry else None
 
 
 @cache
 def check_locks(folder: Path) -> None:
     """Raise StoreError unless files in the folder can be locked.
 
-    Two makers at once need locks. Some network disks have none, and then fail late, or let a
-    process wait for ever.
+    Two processes that make results at once need locks. Without this check, a network disk that has
+    none would fail late, or let a process wait for ever.
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -329,9 +338,10 @@ def check_locks(folder: Path) -> None:
 
 
 def read_entry(folder: Path) -> Entry:
-    """Return the entry in `folder`. Each file must match its checksum, and the name its request.
+    """Return the entry in `folder`.
 
-    Raises Damaged or OtherVersion.
+    Raises Damaged if a file does not match its checksum or cannot be read, and OtherVersion if the
+    folder's name is not the key of the entry's request.
     """
     try:
         _check_sums(folder)
@@ -371,7 +381,7 @@ def _check_sums(folder: Path) -> None:
 
 
 def load_run(entry: Entry) -> Run:
-    """Return the run in `entry`, with its tables. Raises Damaged where a table lacks a column."""
+    """Return the run in `entry`, with its tables. Raises Damaged if a table lacks a column."""
     assert isinstance(entry.request, RunRequest)
     batches = _read_table(entry.folder / "batches.csv", BATCH_COLUMNS)
     accuracies = _read_table(entry.folder / "accuracies.csv", ACCURACY_COLUMNS)
@@ -379,7 +389,7 @@ def load_run(entry: Entry) -> Run:
 
 
 def read_run(folder: Path, wanted: Callable[[RunRequest], bool]) -> Run | None:
-    """Return the run in `folder`, or None where its request is not `wanted`. Raises Damaged or
+    """Return the run in `folder`, or None if its request is not `wanted`. Raises Damaged or
     OtherVersion.
     """
     entry = read_entry(folder)
@@ -400,7 +410,7 @@ def _read_table(path: Path, columns: set[str]) -> pd.DataFrame:
 
 
 def _entry_or_none(path: Path) -> Entry | None:
-    """Return the entry in a folder; None where there is none that can be used."""
+    """Return the entry in a folder; None if there is no usable entry."""
     try:
         return read_entry(path)
     except Unusable:

@@ -1,6 +1,6 @@
-"""A study: one dataset of one modality under one profile, and what to ask of it.
+"""A study: one dataset of one modality under one profile. It gives networks and runs on request.
 
-A request is answered from the store; if the answer is not there, it is made and stored. `Study`
+A request is answered from the store; if the result is not there, it is made and stored. `Study`
 only puts the parts together: see requests, checkpoints and runs.
 """
 
@@ -31,10 +31,10 @@ from study.store import Run, Store
 
 
 class Study:
-    """Gives checkpoints and runs on request. Data are read when they are first needed.
+    """Give networks and runs on request. Data are read when they are first needed.
 
     Raises SettingsError unless the settings name a single dataset, and ValueError for a device that
-    is not there.
+    this machine does not have.
     """
 
     def __init__(self, settings: Settings, modality: Modality = "image") -> None:
@@ -54,13 +54,13 @@ class Study:
 
     @classmethod
     def without_device(cls, settings: Settings, modality: Modality = "image") -> "Study":
-        """Return a study on the CPU, to read what is stored: the device of the runs need not be
-        here.
-        """
+        """Return a study on the CPU, to read stored results without the device that made them."""
         return cls(settings.model_copy(update={"device": "cpu"}), modality)
 
     def _with(self, settings: Settings) -> "Study":
-        """Return the study under other settings. The two share the data that either has loaded."""
+        """Return the study under other settings. If both have the same dataset, they share the data
+        that either has loaded.
+        """
         other = type(self)(settings, self.modality)
         other.brought = self.brought
         other.exhibits = self.exhibits
@@ -81,17 +81,17 @@ class Study:
         return self._with(self.settings.model_copy(update={"seed": seed}))
 
     def bring(self, model: nn.Module, name: str, normalization: Any = None) -> "Study":
-        """Return the same study with `model` as its network, whatever the objective. Tables call it
-        `name`.
+        """Return the same study with `model` as its network, whatever the objective.
 
-        normalization: that of the images that the network learned with: a name such as "imagenet",
-            a pair (mean, deviation), or a configuration of timm or torchvision
+        name: what tables call the network.
+        normalization: the normalisation of the images that the network learned with: a name such as
+            "imagenet", a pair (mean, deviation), or a configuration of timm or torchvision
             (models.input_normalization.read_normalization). None: the network takes the images as
             the study scales them (`input_scaling`), from −1 to 1 by default.
 
-        Raises ValueError for a normalisation that is none of these, and for any on text or speech.
-        A run raises NetworkError if the network's errors on clean images show that it learned with
-        another normalisation.
+        Raises ValueError for anything else, and for a normalisation of text or speech. A run raises
+        NetworkError if the network's errors on clean images show that it learned with another
+        normalisation.
         """
         if normalization is None:
             other = self._with(self.settings)
@@ -108,7 +108,7 @@ class Study:
 
     @property
     def dataset(self) -> Dataset:
-        """The data, read at the first call. Raises DataMissing."""
+        """The data, read at the first call. Raises DataMissing if they are not there."""
         places = {"folder": str(self.settings.data_path), "device": self.device}
         options = self.section.data.model_copy(update=places)
         if options not in self._loaded:
@@ -117,7 +117,7 @@ class Study:
 
     @property
     def context(self) -> Context:
-        """Everything that serves a request: settings, data, device and store. Reads the data."""
+        """Settings, data, device and store, which a request needs. Reads the data."""
         return Context(
             self.settings, self.modality, self.dataset, self.device, self.store, self.brought
         )
@@ -141,10 +141,8 @@ class Study:
         return run_request(self.settings, self.modality, method, objective, self.brought)
 
     def check(self) -> None:
-        """Read the data and raise ValueError for what would fail later.
-
-        That is a network that is missing or does not fit, a method that cannot use its network, or
-        too few data.
+        """Read the data, and raise ValueError for what would fail later: a network that is missing
+        or does not fit, a method that cannot use its network, or too few data.
         """
         check_all(self.context)
 
@@ -162,8 +160,8 @@ class Study:
     def run(self, method: str, objective: str | None = None) -> Run:
         """Return the run of a method on the stream at this seed; make it if the store has none.
 
-        A stored run with F also serves a request without F. Raises ValueError where there are too
-        few data.
+        A stored run with F also serves a request without F. Raises ValueError if there are too few
+        data.
         """
         return find_run(self.context, method, objective)
 

@@ -398,7 +398,7 @@ def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(
     assert found == pytest.approx([40, 10])
     for name in ("choice", "whose_gain", "source_statistics", "meta_learning", "cascade_parts"):
         with pytest.raises(
-            ValueError, match=f"{name} compares the profile's own networks, and mine is none"
+            ValueError, match=f"{name} compares networks of the profile, and mine is not one"
         ):
             EXHIBITS[name].make(brought)
 
@@ -1345,13 +1345,14 @@ def test_too_little_is_said_and_not_drawn(runs: Runs) -> None:
     few = stored(SETTINGS, [made_up_run(Study(SETTINGS), "tent", Numbers((1, 0), count=2))])
     assert (
         show("main_image", few).lines[0]
-        == "Not shown: every run has a domain of at most 4 examples; 16 are needed."
+        == "Not shown: in every run the smallest domain has 4 examples or fewer; 16 are needed."
     )
     assert not show("main_image", few).parts
     large = [run for run in runs.stored if (run.method, run.request.checkpoint.seed) == ("erm", 0)]
     mixed = show("main_image", stored(SETTINGS, [*large, *few.stored]))
-    assert "Left out: 1 of 2 runs, which have a domain of at most 4 examples; 16 are" in " ".join(
-        mixed.lines
+    assert (
+        "Left out: 1 of 2 runs, whose smallest domain has 4 examples or fewer; 16 are"
+        in " ".join(mixed.lines)
     )
     assert {run.method for run in mixed.runs} == {"erm"}
     frame = runs.frame(EXHIBITS["batch_size"].points(SETTINGS))
@@ -1487,8 +1488,8 @@ def test_numbers_have_one_form() -> None:
 def test_a_mean_and_its_interval_have_the_decimals_of_its_width() -> None:
     one = pd.Series([30.961])
     several = pd.Series([24.0, 47.8, 35.9])
-    assert spread(one) == "31.0" and spread(one, half=0.45) == "31.0"
-    assert spread(one, half=0.09) == "30.96" and spread(one, half=9.0) == "31"
+    assert spread(one) == "31.0" and spread(one, uncertainty=0.45) == "31.0"
+    assert spread(one, uncertainty=0.09) == "30.96" and spread(one, uncertainty=9.0) == "31"
     assert spread(several, mark=" †") == "36 ± 12 †", "the larger of two uncertainties"
     assert interval(30.4512, 31.4) == "[30.5, 31.4]" and interval(-0.004, 0.3) == "[0.00, 0.30]"
     assert interval(-23.71, -3.98) == "[−24, −4]" and interval(np.nan, np.nan) == "–"

@@ -457,7 +457,9 @@ def test_a_last_batch_of_one_is_refused_before_anything_is_made(tmp_path: Path) 
     )
     one_pixel.append(nn.Linear(4, 10))
     study = Study(settings_in(tmp_path, **changes)).bring(one_pixel, "mine")
-    told = r"fog with 9 examples ends in a batch of one; another image_batch_size .* \(AdaBN: "
+    told = (
+        r"fog with 9 examples ends in a batch of one; choose another image_batch_size .* \(AdaBN: "
+    )
     with pytest.raises(ValueError, match=told):
         study.check()
     with pytest.raises(ValueError, match="the mixed stream with 165 examples ends in a batch of"):

@@ -94,7 +94,7 @@ def packed(entry: Entry, by_batch: Sequence[str] = BY_BATCH) -> Packed:
         "request": entry.request.model_dump(mode="json"),
         "content": entry.content,
         "provenance": entry.provenance.to_json(),
-        "found": entry.found,
+        "found": entry.values,
     }
     if isinstance(entry.request, RunRequest):
         detailed = entry.request.method in by_batch

@@ -14,9 +14,11 @@ from study.store import Run
 
 
 def seeds_of(runs: Sequence[Run]) -> str:
-    """Write `n = 3 seeds`, `n = 1–3 seeds` if some methods or settings have fewer, or `n = 1
-    network, at 3 seeds` if several seeds ran on the same weights. Several orders of the stream are
-    counted besides.
+    """Write how many seeds and networks are behind each row of a table.
+
+    The usual form is `n = 3 seeds`. If rows differ, it is `n = 1–3 seeds`. If several seeds ran on
+    the same weights, it is `n = 1 network, at 3 seeds`. Several orders of the stream are added, as
+    in `n = 3 seeds, 10 orders`.
     """
     seeds_by_row: dict[tuple[RunRequest, str], set[int]] = defaultdict(set)
     networks_by_row: dict[tuple[RunRequest, str], set[str]] = defaultdict(set)
@@ -39,8 +41,8 @@ def seeds_of(runs: Sequence[Run]) -> str:
 
 
 def order_of(request: RunRequest) -> str:
-    """Return the name of the order of the examples: `stored`, `mixed`, `correlated`, …, or `seed
-    3's`.
+    """Return the name of the order of the examples: `stored`, `mixed`, `correlated`, or `seed 3's`
+    for an order that order_seed = 3 draws.
     """
     if request.order is None and request.order_seed is not None:
         return f"seed {request.order_seed}'s"
@@ -48,7 +50,7 @@ def order_of(request: RunRequest) -> str:
 
 
 def network_of(run: Run) -> str:
-    """Return the architecture of the network that a run started from; empty if it is not known."""
+    """Return the architecture of the network that a run started from; empty if unknown."""
     card = run.provenance.card
     asked = run.request.checkpoint.network
     fields = asked.model_dump() if asked else card.get("network", "")
@@ -58,9 +60,9 @@ def network_of(run: Run) -> str:
 
 
 def what_made(runs: Sequence[Run]) -> str:
-    """Say in one paragraph what made these runs, and whether their data are the paper's.
+    """Return a paragraph on what made these runs, and on whether their data are the paper's.
 
-    Data with one fingerprint are named once.
+    Data with the same fingerprint are named once.
     """
     told = pd.DataFrame([run.provenance for run in runs]).map(str)
     told["data_source"] = told.groupby("fingerprint")["data_source"].transform("first")
@@ -79,7 +81,7 @@ def what_made(runs: Sequence[Run]) -> str:
 
 
 def _stream_of(runs: Sequence[Run], unit: str) -> str:
-    """Say how many examples a domain has, at which severity, in which batches and order."""
+    """Return how many examples a domain has, at which severity, in which batches and order."""
     requests = [run.request for run in runs]
     sizes = each_once(from_to(run.batches.groupby("step")["count"].sum()) for run in runs)
     examples = f"{sizes} {unit} a domain"
@@ -97,15 +99,15 @@ def _stream_of(runs: Sequence[Run], unit: str) -> str:
 
 
 def _networks_of(runs: Sequence[Run]) -> str:
-    """Say where the networks come from, with their architectures where these are known."""
+    """Return where the networks come from, with their architectures if known."""
     networks = each_once(run.request.checkpoint.weights for run in runs)
     architectures = each_once(filter(None, map(network_of, runs)))
     return f"{networks} ({architectures})" if architectures else networks
 
 
 def _protocol_of(runs: Sequence[Run]) -> str:
-    """Say when the runs predict, at which learning rate and, if all have one, by which
-    optimiser.
+    """Return when the runs predict, at which learning rate, and by which optimiser if one was set
+    for all methods.
     """
     requests = [run.request for run in runs]
     predict = each_once(request.predict for request in requests)

@@ -1,5 +1,5 @@
-"""What a table may compare: runs on the seeds that most of its rows have, on one state of data and
-code.
+"""Choose the runs that a table may compare: those on the seeds that most of its rows have, of one
+state of data and code.
 """
 
 import math
@@ -22,7 +22,7 @@ APART = (
 def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[Any]:
     """Return the seeds that a table compares over: those that more than half of its rows have.
 
-    keys: the columns whose values make a row (or a cell) of the table.
+    keys: the columns that distinguish the rows (or cells) of the table.
     """
     of_each = frame.groupby(list(keys), sort=False, dropna=False)["seed"].agg(set)
     counts = Counter(seed for seeds in of_each for seed in seeds)
@@ -34,11 +34,11 @@ def comparable(
 ) -> pd.DataFrame:
     """Return the runs that a table compares, with the column `apart`.
 
-    A row that has all of `shared_seeds` keeps only these, so all such rows are means over the same
-    seeds. A row that lacks one is apart and keeps its own seeds. A row of an earlier code is apart
-    too, where others have today's. The data are the same (see `Runs`).
+    A row that has all `shared` seeds keeps only the runs at these, so that these rows are means
+    over the same seeds. A row that lacks a shared seed is apart, and keeps its own seeds. A row of
+    an earlier code is apart too, unless all rows are. All runs have the same data (see `Runs`).
 
-    shared: the seeds to compare over; else those that more than half of the rows have.
+    shared: the seeds to compare over; None is `shared_seeds`.
     """
     if frame.empty:
         return frame.assign(apart=False)
@@ -56,10 +56,10 @@ def comparable(
 
 
 def by_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return runs in several orders of domains and examples as replicates of one another.
+    """Return runs in several orders of domains and examples so that each order counts as a seed.
 
-    The column seed numbers the pairs of seed and order. If the runs of each objective are on one
-    network, each order is named as a network of its own, so that spreads are over orders.
+    The column `seed` then numbers the pairs of seed and order. If all runs of an objective are on
+    one network, the column `network` names the order too, so that spreads are over orders.
     """
     orders = pd.Series([run.request.order_seed for run in frame["run"]], frame.index, dtype=object)
     if orders.nunique(dropna=False) < 2:
@@ -72,24 +72,29 @@ def by_order(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def cell(
-    rows: pd.DataFrame, column: str, half: float = math.nan, most: int = 2, alone: int = ALONE
+    rows: pd.DataFrame,
+    column: str,
+    uncertainty: float = math.nan,
+    most: int = 2,
+    alone: int = ALONE,
 ) -> Rounded:
-    """Write `mean ± standard deviation` over networks, with † if the value is not to be compared.
+    """Write `mean ± standard deviation` over networks, with † if it must not be compared.
 
-    rows: runs of `comparable`. A value that some of the runs lack is not comparable either.
-    half, most, alone: which decimals are shown; see `spread`.
+    rows: runs of `comparable`. If some of the runs lack the value, it must not be compared either.
+    column: the column of the value. Each network counts once: as the mean of its runs.
+    uncertainty, most, alone: they decide the number of decimals; see `spread`.
     """
     values = per_network(rows, column).dropna()
     incomplete = rows[column].isna().any() or rows["apart"].any()
     mark = f" {DAGGER}" if len(values) and incomplete else ""
-    return spread(values, half, most, alone, mark)
+    return spread(values, uncertainty, most, alone, mark)
 
 
 def count(rows: pd.DataFrame) -> int:
-    """Count the networks behind these runs. One network is one, however many seeds ran on it."""
+    """Count the networks behind these runs. A network counts once, however many seeds ran on it."""
     return int(rows["network"].nunique())
 
 
 def has_dagger(table: pd.DataFrame) -> bool:
-    """Return whether a table of text marks a value as not to be compared."""
+    """Return whether a table marks a value by †."""
     return bool(table.map(lambda text: DAGGER in str(text)).any(axis=None))

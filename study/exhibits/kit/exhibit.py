@@ -1,5 +1,5 @@
-"""Base class of exhibits. An exhibit names its runs, and makes figures, tables and sentences of
-them.
+"""The base class of exhibits. An exhibit names the runs that it needs, and makes figures, tables
+and sentences of them.
 """
 
 import warnings
@@ -21,8 +21,8 @@ from study.study import Study
 from study.weights import NetworkError
 
 LEAST_EXAMPLES = 16
-"""A run with fewer examples of a domain is not shown: one error would move a number by more than 6
-points.
+"""The fewest examples per domain of a run that is shown. With fewer, one error would move a number
+by more than 6 points.
 """
 
 
@@ -32,9 +32,9 @@ class Exhibit(Described, ABC):
     To make one, write a subclass under `@exhibit` in a file of study/exhibits/paper/ or
     study/exhibits/beyond/. `Described` explains its other class attributes.
 
-    once: whether it is made at the profile's first seed alone.
-    of_several: whether it compares networks of several pre-trainings. Then it cannot be made for a
-        network that was brought (Study.bring).
+    once: whether it is made only at the profile's first seed.
+    of_several: whether it compares networks of several pre-trainings. It then cannot be made for a
+        network that the user brings (Study.bring).
     """
 
     once: ClassVar[bool] = False
@@ -42,14 +42,14 @@ class Exhibit(Described, ABC):
 
     @abstractmethod
     def points(self, settings: Settings) -> list[Point]:
-        """Return the runs that it asks for; none where the profile has none of its methods."""
+        """Return the runs that it asks for. The list is empty if the profile lacks its methods."""
 
     @abstractmethod
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        """Return its figures and tables, and sentences: what stands out, or why something is not
-        shown.
+        """Return its figures and tables, and sentences that say what stands out or why something is
+        not shown.
 
-        frame: those of its runs that are stored, at least one; see `Runs.frame`.
+        frame: its stored runs, at least one row; see `Runs.frame`.
         """
 
     def seeds(self, settings: Settings) -> tuple[int, ...]:
@@ -57,19 +57,19 @@ class Exhibit(Described, ABC):
         return settings.seeds[:1] if self.once else settings.seeds
 
     def so_far(self, study: Study, made: Sequence[Run]) -> pd.DataFrame | None:
-        """Return a table of the runs that are there while the others are being made, or None."""
+        """Return a table of the runs made so far, for a notebook to show meanwhile, or None."""
         return None
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs that it lacks at the study's seed, those of methods with augmented copies
-        (such as CoTTA) last. A notebook shows the table `so_far` meanwhile.
+        """Make the runs that are not stored yet, at the study's seed. Return all of its runs there.
 
-        Raises ValueError where two methods have one label, and where it compares several networks
-        and the study has one that was brought.
+        Methods with augmented copies (such as CoTTA) come last. A notebook shows the table `so_far`
+        meanwhile. Raises ValueError if two methods have the same label, or if the exhibit compares
+        several networks and the user brought one (`of_several`).
         """
         if self.of_several and study.brought:
             name = study.brought.card["name"]
-            raise ValueError(f"{self.name} compares the profile's own networks, and {name} is none")
+            raise ValueError(f"{self.name} compares networks of the profile, and {name} is not one")
         if not self.made_on(study.dataset_name.title):
             return []
         if self.once and study.settings.seed != self.seeds(study.settings)[0]:
@@ -88,7 +88,7 @@ class Exhibit(Described, ABC):
                 try:
                     made.append(varied.run(point.method, point.objective))
                 except ValueError as error:
-                    # Not every method works on every network of somebody's own.
+                    # Not every method works on every network that a user brings.
                     if not study.brought or isinstance(error, NetworkError):
                         raise
                     warnings.warn(f"{point.label} is left out: {error}", stacklevel=2)
@@ -117,15 +117,15 @@ class Exhibit(Described, ABC):
         most = examples.max()
         if most < LEAST_EXAMPLES:
             few = (
-                f"Not shown: every run has a domain of at most {most} examples; {LEAST_EXAMPLES} "
-                "are needed."
+                f"Not shown: in every run the smallest domain has {most} examples or fewer; "
+                f"{LEAST_EXAMPLES} are needed."
             )
             return Shown(self, dataset, [few, *lines])
         short = examples < LEAST_EXAMPLES
         if short.any():
             lines.append(
-                f"Left out: {short.sum()} of {len(frame)} runs, which have a domain of at most "
-                f"{examples[short].max()} examples; {LEAST_EXAMPLES} are needed."
+                f"Left out: {short.sum()} of {len(frame)} runs, whose smallest domain has "
+                f"{examples[short].max()} examples or fewer; {LEAST_EXAMPLES} are needed."
             )
             frame = frame[~short]
         revisions = [run.provenance.code_revision for run in frame["run"]]
@@ -142,6 +142,6 @@ EXHIBITS: Registry[Exhibit] = Registry("exhibit", "study.exhibits")
 
 
 def exhibit(kind: type[Exhibit]) -> type[Exhibit]:
-    """Put an exhibit into the registry."""
+    """Register an exhibit, so that notebooks and the report find it."""
     EXHIBITS.add(kind.name)(kind())
     return kind

@@ -45,24 +45,26 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
     return f"{value:{plus}z.{digits}f}".replace("-", "−")  # z: no −0
 
 
-def places(half: float, most: int = 2) -> int:
-    """Return the decimals to print of a mean with uncertainty `half`: `half` keeps two digits if
-    they are below 3.55, else one (the Particle Data Group's rule).
+def places(uncertainty: float, most: int = 2) -> int:
+    """Return how many decimals of an uncertain mean to print.
 
-    half: half the width of an interval, or a standard deviation: 4.85 gives no decimal, 3.4 gives
-    one and 0.34 two. NaN and 0 say nothing and give `most`.
+    By the Particle Data Group's rule the uncertainty keeps two digits if they are below 3.55, and
+    otherwise one.
+
+    uncertainty: half the width of an interval, or a standard deviation. 4.85 gives no decimal, 3.4
+        gives one and 0.34 two. NaN and 0 say nothing and give `most`.
     """
-    if math.isnan(half) or half == 0:
+    if math.isnan(uncertainty) or uncertainty == 0:
         return most
-    decimals = math.floor(math.log10(3.55 / half)) + 1
+    decimals = math.floor(math.log10(3.55 / uncertainty)) + 1
     return min(most, max(0, decimals))
 
 
 def rounded(
-    value: float, half: float = math.nan, *, alone: int = ALONE, sign: bool = False
+    value: float, uncertainty: float = math.nan, *, alone: int = ALONE, sign: bool = False
 ) -> Rounded:
-    """Write a number that is uncertain by `half`; see `places`. NaN gives `alone` decimals."""
-    digits = alone if math.isnan(half) else places(half)
+    """Write a number with an uncertainty; see `places`. NaN gives `alone` decimals."""
+    digits = alone if math.isnan(uncertainty) else places(uncertainty)
     return Rounded(number(value, digits, sign=sign), number(value, FULL, sign=sign))
 
 
@@ -76,18 +78,24 @@ def interval(low: float, high: float) -> Rounded:
 
 
 def spread(
-    values: pd.Series, half: float = math.nan, most: int = 2, alone: int = ALONE, mark: str = ""
+    values: pd.Series,
+    uncertainty: float = math.nan,
+    most: int = 2,
+    alone: int = ALONE,
+    mark: str = "",
 ) -> Rounded:
     """Write `mean ± standard deviation` of the values, as 22.8 ± 0.4; a single value alone.
 
-    Without a value it is a dash. The decimals are those that the deviation supports, or `half` if
-    that is larger; see `places`.
+    Without a value it is a dash. The decimals are those that the deviation supports, or another
+    uncertainty if that is larger; see `places`.
 
-    half: another uncertainty of the mean, such as half of an interval over images. most: the
-    largest number of decimals. alone: decimals if no uncertainty is known. mark: appended.
+    uncertainty: another uncertainty of the mean, such as half of an interval over images.
+    most: the largest number of decimals.
+    alone: the number of decimals if no uncertainty is known.
+    mark: a text to append.
     """
     several = values.count() > 1
-    known = [each for each in (values.std(), half) if not math.isnan(each)]
+    known = [each for each in (values.std(), uncertainty) if not math.isnan(each)]
     digits = places(max(known), most) if known else alone
 
     def written(digits: int) -> str:

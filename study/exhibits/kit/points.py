@@ -1,4 +1,4 @@
-"""What an exhibit asks for: a Point per run, and the points that several exhibits share."""
+"""The runs that an exhibit asks for: a Point per run, and points that several exhibits share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,20 +24,21 @@ TRAININGS = {
     "cascade": WITHOUT_META,
 }
 """Per method, its pre-trainings without meta-learning, then with it. AdaBN does not learn at test
-time, so its error is that of the network alone.
+time, so its error shows the effect of the pre-training alone.
 """
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run, whatever its seed.
+    """A run that an exhibit asks for, at any seed.
 
-    method: its name.
-    objective: the pre-training that it starts from; None for the method's own.
-    changes: what differs from the profile's section, as for `Study.varied`.
-    variant: what tells the run from the method's others in the exhibit, such as `batch 4`.
-    network: whose network it runs on, where that is not the method's own.
-    called: a name in place of the method's label.
+    method: the method's name.
+    objective: the pre-training that the run starts from; None for the method's own.
+    changes: the parameters that differ from the profile's, named as for `Study.varied`.
+    variant: what distinguishes the run from other runs of the method in the exhibit, such as
+        `batch 4`.
+    network: the network that the run is on, if not the method's own: `Cascade+'s network`.
+    called: a name that replaces the method's label.
     """
 
     method: str
@@ -66,12 +67,14 @@ def points_for(methods: Sequence[str], several: Iterable[Mapping[str, Any]] = ({
 def points_with_transfer(
     settings: Settings, methods: Iterable[str], changes: Mapping[str, Any]
 ) -> list[Point]:
-    """Return a point for each method, with F if the profile measures it and has this method.
+    """Return a point for each method. A method is measured with F if the profile measures F and
+    lists the method.
 
-    CoTTA has no F on a published network, where it would cost as much as everything else together.
+    CoTTA has no F on a published network, where its F would cost as much as everything else
+    together.
     """
     image = settings.image
-    measured = set(image.methods if image.online.forward_transfer else ())
+    measured = set(image.methods) if image.online.forward_transfer else set()
     if image.weights.published:
         measured.discard("cotta")
     return [Point(one, None, {**changes, "forward_transfer": one in measured}) for one in methods]
@@ -121,7 +124,7 @@ def adapting(settings: Settings) -> list[str]:
 
 
 def methods_without(settings: Settings, names: Sequence[str]) -> list[str]:
-    """Return the profile's methods on images but these."""
+    """Return the profile's methods on images, except these."""
     return [name for name in settings.image.methods if name not in names]
 
 
@@ -151,7 +154,7 @@ def of_sizes(settings: Settings, sizes: Sequence[int], **changes: Any) -> list[d
 def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Point]:
     """Return points of a method with these changes, one per learning rate of the profile.
 
-    A method that does not learn comes once, at the profile's own rate.
+    A method that does not learn has one point, at the profile's own rate.
     """
     rates: Sequence[float] = [settings.image.online.online_learning_rate]
     if METHODS[name].adapts:
@@ -191,7 +194,7 @@ def meta_learning_points(settings: Settings) -> list[Point]:
 def source_prior_points(objective: str, network: str = "") -> list[Point]:
     """Return points of AdaBN and of the source prior with each of PRIORS, on one network.
 
-    network: what tables call it; empty where there is one alone.
+    network: what tables call the network; empty if there is only one.
     """
     points = [Point("adabn", objective, {"statistics_memory": None}, network)]
     for count in PRIORS:

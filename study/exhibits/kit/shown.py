@@ -27,9 +27,9 @@ LESS_IN_THE_PAPER = ("cifar100", "tiny_imagenet")
 class Part:
     """A figure or table.
 
-    name: the stem of its files, after the dataset.
-    note: what must be known to read it.
-    runs: those behind it, if not all of the exhibit's.
+    name: its files are called DATASET-NAME.
+    note: what a reader must know to read it.
+    runs: the runs behind it; empty for all runs of the exhibit.
     """
 
     name: str
@@ -39,20 +39,20 @@ class Part:
 
     def __post_init__(self) -> None:
         if isinstance(self.content, Figure):
-            plt.close(self.content)  # Else a notebook shows it once more at the end of its cell.
+            plt.close(self.content)  # Otherwise a notebook shows it again at the end of the cell.
 
 
 class Described:
-    """What is said of an exhibit, whatever its runs are.
+    """The description of an exhibit, which does not depend on its runs.
 
     name: what notebooks call it.
-    place: a number by which the page is sorted: below 120 for the paper's exhibits, from 120 for
-        those beyond it. Equal ones are allowed.
-    label: the paper's, or `beyond: …`.
+    place: a number by which the page is sorted: below 120 for the paper's exhibits, from 120 on for
+        exhibits beyond the paper. Two exhibits may have the same number.
+    label: its label in the paper, or `beyond: …`.
     title: its heading.
     question: the question that it answers.
-    elsewhere: which of CIFAR-100 and Tiny-ImageNet it is made on too. The paper has little more
-        than the main table for them.
+    elsewhere: `cifar100` or `tiny_imagenet` if it is made on these datasets too. By default it is
+        not, because the paper has little more than the main table for them.
     """
 
     name: ClassVar[str]
@@ -64,7 +64,7 @@ class Described:
     elsewhere: ClassVar[tuple[str, ...]] = ()
 
     def made_on(self, dataset: str) -> bool:
-        """Say whether it is made on a dataset of that title."""
+        """Return whether it is made on the dataset of this title."""
         return dataset not in LESS_IN_THE_PAPER or dataset in self.elsewhere
 
 
@@ -96,12 +96,12 @@ class Shown:
 
     @property
     def heading(self) -> str:
-        """What it is, and of which data."""
+        """Its title and its dataset."""
         return f"{self.exhibit.title} ({self.dataset})"
 
     @property
     def place(self) -> str:
-        """Where the paper has it, in words; empty for an exhibit beyond the paper."""
+        """A sentence that names its table or figure in the paper; empty beyond the paper."""
         label = self.exhibit.label
         if label.startswith("beyond"):
             return ""
@@ -110,7 +110,7 @@ class Shown:
 
     @property
     def asked(self) -> str:
-        """The question, and where the paper asks it."""
+        """Its question, and its place in the paper."""
         return f"{self.exhibit.question} {self.place}".rstrip()
 
     def caption(self, part: Part) -> str:
@@ -126,7 +126,7 @@ class Shown:
 
     @property
     def banner(self) -> str:
-        """A warning that the data stand in for the paper's; empty where they are the paper's."""
+        """A warning if the data stand in for the paper's; empty if they are the paper's."""
         if any(map(stand_in, self.runs)):
             return BANNER
         return ""

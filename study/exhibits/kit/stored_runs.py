@@ -89,7 +89,7 @@ class Runs:
         """Return a row per stored run, by point and seed. Its columns:
 
         label, method, variant, objective, seed.
-        network: the same for runs on the same weights.
+        network: the weights. Runs of one objective on the same weights have the same text.
         current: whether today's code made the run (see `is_current`).
         every name that a point changes.
         the METRICS: NaN where one was not measured.
