@@ -12,17 +12,17 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.field.roid import ROID
 
 ALPHA = 0.99
-"""What the hidden model keeps of itself in the prediction; the rest is the source's."""
+"""The hidden model's weight in the prediction step; the source has the rest."""
 GAMMA = 0.99
-"""What the updated weights keep of themselves; the rest is the hidden model's."""
+"""The updated weights' own weight in the ensemble; the hidden model has the rest."""
 NOISE = 0.005
-"""The variance q of a step for as many adapted parameters as in the release, to whose number it is
-proportional.
+"""The variance q of a step at the release's number of adapted parameters. q is proportional to the
+number.
 """
 LEAST = 0.89
-"""The least that the hidden model keeps of itself in the correction."""
+"""The smallest β, the hidden model's weight in the correction step."""
 SETTLED = 0.9999
-"""From here on it keeps all."""
+"""From this value on, β is set to 1."""
 
 
 @METHODS.add("cmf")

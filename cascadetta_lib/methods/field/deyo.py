@@ -1,5 +1,5 @@
-"""DeYO (Lee et al. 2024): entropy of images that are recognised by their shape, which shuffled
-patches destroy.
+"""DeYO (Lee et al. 2024): entropy of the images that are recognised by their shape, which shuffling
+patches destroys.
 """
 
 import math
@@ -15,8 +15,8 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 SURE = 0.5
 NORMAL = 0.4
-"""τ, below which an entropy is taken, and E₀, at which it weighs 1, as shares of ln C (the authors'
-settings).
+"""τ, the limit of the entropy of a chosen image, and E₀ in the weight exp(E₀ − H), as shares of
+ln C (the authors' settings).
 """
 DROP = 0.2
 """By how much the probability of the predicted class must fall when the patches are shuffled."""
@@ -26,21 +26,21 @@ PATCHES = 4
 
 @METHODS.add("deyo")
 class DeYO(Tent):
-    """The mean of (exp(E₀ − H) + exp(D))·H over the images with entropy H < τ and drop D > 0.2,
-    where D = p(ŷ | x) − p(ŷ | x with shuffled patches) and ŷ = argmax p(x).
+    """Minimise the mean of (exp(E₀ − H) + exp(D))·H over the images with entropy H < τ and drop
+    D > 0.2, where D = p(ŷ | x) − p(ŷ | x with shuffled patches) and ŷ = argmax p(x).
 
-    All images of a batch are shuffled and share their BatchNorm statistics; in the release it is
-    those with H < τ. Where none is chosen the loss is 0, and only the optimiser's momentum moves;
-    the release takes no step. The authors use SGD with momentum 0.9, not Nesterov's, and leave the
-    last stage of networks for ImageNet as it is.
+    All images of a batch are shuffled, and the shuffled images share their BatchNorm statistics; in
+    the release only images with H < τ are shuffled. If no image is chosen the loss is 0, and only
+    the optimiser's momentum moves the weights; the release takes no step. The authors use SGD with
+    momentum 0.9, not Nesterov's, and do not adapt the last stage of networks for ImageNet.
     """
 
     label = "DeYO"
     modalities = ("image",)
 
     def shuffled(self, x: Tensor) -> Tensor:
-        """Cut each image of x (B, C, H, W) into 4×4 patches that lie in a random order of its
-        own.
+        """Cut each image of x (B, C, H, W) into 4×4 patches, and put them together in a random
+        order, drawn per image.
         """
         if x.ndim != 4 or x.shape[2] % PATCHES or x.shape[3] % PATCHES:
             shape = tuple(x.shape)
@@ -66,7 +66,7 @@ class DeYO(Tent):
         )
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        # First, so that a memory of statistics ends with those of x.
+        # The shuffled images come first, so that BatchNorm remembers the statistics of x.
         destroyed = self.predict(self.shuffled(x)).main
         outputs = as_outputs(self.model(x))
         unsure = entropy(outputs.main)

@@ -31,8 +31,8 @@ FISHER_WEIGHT = 1.0
 def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
     """Update a moving mean, in place, by a batch's value.
 
-    A mean of 0 has had no value yet and takes this one whole. Where no example of the batch has a
-    weight, the mean stays.
+    A mean of 0 has had no value yet and becomes the batch's. If no example of the batch has a
+    weight, the mean stays as it is.
     """
     moved = torch.where(mean.any(), value.lerp(mean, MOMENTUM), value)
     mean.copy_(torch.where(weights.any(), moved, mean))
@@ -43,9 +43,9 @@ class ETA(Tent):
     """Minimise the mean of exp(E₀ − H)·H over the examples with entropy H < E₀ whose prediction is
     unlike the moving mean.
 
-    Where no example is chosen the loss is 0, and only the optimiser's momentum moves; the release
-    takes no step. Its authors use SGD with momentum 0.9, not Nesterov's, and a learning rate of
-    0.00025 on ImageNet.
+    If no example is chosen the loss is 0, and only the optimiser's momentum moves the weights; the
+    release takes no step. The authors use SGD with momentum 0.9, not Nesterov's, and a learning
+    rate of 0.00025 on ImageNet.
     """
 
     label = "ETA"
@@ -53,7 +53,7 @@ class ETA(Tent):
 
     def configure_model(self) -> None:
         super().configure_model()
-        # How many classes there are, the first batch tells.
+        # The first batch tells how many classes there are.
         self.register_buffer("mean_prediction", None)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
@@ -77,10 +77,10 @@ class EATA(WithSource, ETA):
     """Minimise the loss of ETA and β·Σ ω·(θ − θ₀)², where ω is the Fisher information of the
     source model's own predictions (Eq. 8 and 9).
 
-    ω is the mean over source examples of the squared gradient of one example, as in Eq. 9, under
-    the statistics of the source. The authors' code, which β was chosen with, squares the mean
-    gradient of a batch of 64 under its own statistics, which is smaller by two orders of magnitude.
-    Where no example is chosen the second term alone is minimised; their code takes no step then.
+    ω is the mean of the squared gradients of single source examples, as in Eq. 9, with the source's
+    BatchNorm statistics. The authors' code, with which they chose β, squares the mean gradient of a
+    batch of 64 under the batch's statistics; its ω is smaller by two orders of magnitude. If no
+    example is chosen, only the second term is minimised; the authors' code takes no step then.
     """
 
     label = "EATA"
@@ -111,8 +111,8 @@ class EATA(WithSource, ETA):
 
     @torch.no_grad()
     def fisher_information(self) -> Tensor:
-        """Return ω (P,) for the P adapted numbers: the mean over the source of the squared gradient
-        of −ln p(ŷ), ŷ = argmax p. The model must be one that torch.func.vmap takes.
+        """Return ω (P,) for the P adapted numbers: the mean over source examples of the squared
+        gradient of −ln p(ŷ), with ŷ = argmax p. torch.func.vmap must work on the model.
         """
         assert self.source is not None
         parameters = self.adapted_parameters()

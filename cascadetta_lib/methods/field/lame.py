@@ -1,5 +1,5 @@
-"""LAME (Boudiaf et al. 2022): no weight changes; the predictions of a batch are drawn to those of
-near neighbours.
+"""LAME (Boudiaf et al. 2022): no weight changes. Each prediction of a batch is drawn towards the
+predictions of its nearest neighbours.
 """
 
 import torch
@@ -14,18 +14,21 @@ from cascadetta_lib.models import Outputs
 
 NEIGHBOURS = 5
 ITERATIONS = 100
-"""The release's maximum. It stops earlier where its objective has settled; to check that here would
-be to wait for the device, and at the fixed point an iteration changes nothing."""
+"""The release's maximum. The release stops earlier if its objective has settled. Here nothing
+checks that: a check waits for the device, and at the fixed point an iteration changes nothing.
+"""
 
 
 @METHODS.add("lame")
 class LAME(ERM):
-    """The network keeps its running statistics, as in the release. The affinity w_ij, which is not
-    symmetric, is 1 where j is one of the five nearest neighbours of i, else 0. It is one of the
-    three in the release, whose default is a Gaussian kernel.
+    """Smooth the predictions of a batch over nearest neighbours; see `smoothed`.
 
-    Near are features at a small angle. They are the inputs of that nn.Linear of the model, or of
-    θ_m in a Cascade, which is called last.
+    The network keeps its running statistics, as in the release. The affinity w_ij is 1 if j is one
+    of the five nearest neighbours of i, and otherwise 0; it is not symmetric. The release offers
+    this affinity and two others, and its default is a Gaussian kernel.
+
+    Neighbours are near if their features have a small angle. The features are the inputs of the
+    nn.Linear that the model, or θ_m in a Cascade, calls last.
     """
 
     objective = "meta"

@@ -17,12 +17,12 @@ from cascadetta_lib.models import Outputs, as_outputs, batch_norms, parameters_o
 from cascadetta_lib.models.remembered_statistics import PriorStatistics
 
 PRIOR = 16
-"""The examples that the source's statistics count as, in the release for ImageNet."""
+"""How many examples the source's statistics count as, in the release for ImageNet."""
 
 
 class CountedAsOne(PriorStatistics):
-    """(N·source + batch)/(N + 1), of the mean and of the variance, however large the batch is. As
-    in the release, the gradient takes them as constants.
+    """(N·source + batch)/(N + 1), of the mean and of the variance, whatever the batch size. As in
+    the release, no gradient flows through them.
     """
 
     def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -31,16 +31,15 @@ class CountedAsOne(PriorStatistics):
 
 @METHODS.add("memo")
 class MEMO(WithCopies, WithStatistics):
-    """For each example, one step on H(p̄), where p̄ is the mean prediction over 32 augmented copies
-    of it; then it is predicted, and the network goes back to the source. All
-    parameters of φ and θ_m are updated by plain SGD, in the release at a rate of 5e-3 for CIFAR-10
-    and 2.5e-4 for ImageNet.
+    """Take one step on H(p̄) per example, where p̄ is the mean prediction over 32 augmented copies;
+    predict the example, and go back to the source.
 
-    The copies of images are those of the release: crop, flip and AugMix at severity 1. A BatchNorm
-    blends the source's statistics, which count 16, with those of the copies or of the example,
-    which count 1, as in the release for ImageNet; for CIFAR-10 that has GroupNorm. Nothing is left
-    of one example at the next, so A and F are those of a network that does not adapt. A step takes
-    as long as 32 forward and backward passes of the batch.
+    All parameters of φ and θ_m are updated by plain SGD, in the release at a rate of 5e-3 for
+    CIFAR-10 and 2.5e-4 for ImageNet. The copies of images are those of the release: crop, flip and
+    AugMix at severity 1. A BatchNorm blends the source's statistics, with weight 16/17, and those
+    of the copies or of the example, with weight 1/17, as in the release for ImageNet. The release
+    for CIFAR-10 has GroupNorm. No example affects the next, so A and F are those of a network that
+    does not adapt. A step takes as long as 32 forward and backward passes of the batch.
     """
 
     label = "MEMO"

@@ -26,14 +26,14 @@ MOMENTUM = 0.01
 
 
 class InstanceAwareStatistics(MovingStatistics):
-    """IABN: each example is normalised by the moving mean μ and variance σ², which are corrected
-    where its own differ.
+    """IABN: normalise each example by the moving mean μ and variance σ², corrected if the example's
+    own statistics are far from them.
 
-    With n pixels, ψ(u; λ) = sign(u)·max(|u| − λ, 0), and m and s² the example's own statistics:
-    μ + ψ(m − μ; k·√(σ²/n)) and max(σ² + ψ(s² − σ²; k·σ²·√(2/(n − 1))), 0). Where an example has
-    one value per channel there is nothing to correct. In training mode the batch's statistics take
-    the place of the moving ones, which take the batch in. Variances are those by n − 1, as in the
-    release.
+    With n pixels, ψ(u; λ) = sign(u)·max(|u| − λ, 0), and m and s² the example's own statistics,
+    the corrected ones are μ + ψ(m − μ; k·√(σ²/n)) and max(σ² + ψ(s² − σ²; k·σ²·√(2/(n − 1))), 0).
+    If an example has one value per channel, nothing is corrected. In training mode the batch's
+    statistics take the place of the moving ones, which are updated by the batch. Variances divide
+    by n − 1, as in the release.
     """
 
     in_evaluation = True
@@ -69,21 +69,24 @@ class InstanceAwareStatistics(MovingStatistics):
 
 
 def beyond(values: Tensor, limit: Tensor) -> Tensor:
-    """Return ψ(u; λ), by how much u lies beyond ±λ."""
+    """Return ψ(u; λ): by how much u lies outside [−λ, λ]."""
     return values - torch.minimum(torch.maximum(values, -limit), limit)
 
 
 @METHODS.add("note")
 class NOTE(WithBank, WithStatistics):
-    """The mean entropy of the examples in the memory, in one step of Adam after every 64 examples
-    of the stream. Scale and shift of BatchNorm learn. A prediction needs no batch: it is made by
-    the moving statistics, `before` or `after` the updates that its batch brings.
+    """Minimise the mean entropy of the examples in a memory, by one step of Adam after every 64
+    examples of the stream. Scales and shifts of BatchNorm are updated.
 
-    The settings are those of the release for CIFAR-10-C, whose rate is 1e-4. An example's class in
-    the memory is the one predicted with its batch, in the release by itself, which is the same
-    wherever 64 is a multiple of the batch size. The release's loss is this one divided by the
-    number of classes, on which Adam's steps do not depend. Its authors pre-train networks with
-    IABN; here IABN comes into the network at test time.
+    A prediction does not depend on its batch, because it uses the moving statistics, `before` or
+    `after` the updates in the batch. The settings are those of the release for CIFAR-10-C, whose
+    learning rate is 1e-4.
+
+    Three things differ from the release. Here the memory files an example under the class that was
+    predicted for it in its batch, there under the class predicted for it alone; the two are the
+    same if 64 is a multiple of the batch size. The release divides the loss by the number of
+    classes, which does not change Adam's steps. Its authors pre-train networks with IABN; here
+    IABN enters the network at test time.
     """
 
     label = "NOTE"
@@ -142,13 +145,16 @@ class NOTE(WithBank, WithStatistics):
 def place_for(
     label: int, kept: list[int], met: Counter[int], generator: torch.Generator
 ) -> int | None:
-    """Return the place that an example of a class takes in the memory of classes `kept`, len(kept)
-    where it is added, None where it is not taken: prediction-balanced reservoir sampling.
+    """Return where a memory puts an example: its place, len(kept) to add it, or None to leave it
+    out. The rule is prediction-balanced reservoir sampling.
 
-    In a full memory it replaces a random one of a random largest class. Where its own is among the
-    largest, it replaces a random one of its own with the probability that reservoir sampling has:
-    the class's number in the memory over how many examples of it were met, `met`, this one with
-    them.
+    In a full memory the example replaces a random example of a largest class, drawn at random. If
+    the example's own class is among the largest, it replaces a random example of that class with
+    the probability of reservoir sampling: the number of the class's examples in the memory, divided
+    by `met`.
+
+    kept: the classes of the examples in the memory.
+    met: how many examples of the class were met so far, this one included.
     """
     if len(kept) < MEMORY:
         return len(kept)

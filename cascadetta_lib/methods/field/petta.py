@@ -19,9 +19,9 @@ from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.remembered_statistics import statistics_of
 
 ALPHA_0 = 0.001
-"""The teacher's step towards the student where nothing has moved."""
+"""The teacher's step towards the student if the features have not moved (γ = 0)."""
 LAMBDA_0 = 10.0
-"""The weight of the distance from the source's weights where all has moved."""
+"""The weight λ of the distance from the source's weights if γ = 1."""
 FOLLOW = 0.05
 """The share of a batch in the moving mean of the features of a class."""
 EPSILON = 1e-6
@@ -30,11 +30,13 @@ EPSILON = 1e-6
 
 @METHODS.add("petta")
 class PeTTA(WithSource, RoTTA):
-    """After each batch, on the examples x in RoTTA's memory, with the student's logits z of x and
-    z′ of an augmented copy of x, the teacher's t and the source network's s:
+    """After each batch, minimise L on the examples x in RoTTA's memory:
 
-    L = (sce(z, t) + sce(z′, t)) / 2 + ce(z′, s) + λ·R, where sce is the symmetric cross-entropy, ce
-    the cross-entropy to s, and R the mean over the adapted tensors of −cos(θ, θ₀).
+    L = (sce(z, t) + sce(z′, t)) / 2 + ce(z′, s) + λ·R
+
+    z and z′ are the student's logits of x and of an augmented copy of x, t the teacher's and s the
+    source network's of x. sce is the symmetric cross-entropy, ce the cross-entropy to s, and R the
+    mean of −cos(θ, θ₀) over the adapted tensors.
 
     How far the features have moved is γ = 1 − exp(−d), where d is the mean over the classes of the
     batch, and over the features, of (μ_t − μ_0)²/σ_0²: μ_0 and σ_0² are the mean and the variance
@@ -42,17 +44,17 @@ class PeTTA(WithSource, RoTTA):
     teacher's, which then takes the batch in. Then λ = 10·γ, and the teacher's step is 0.001·(1 −
     γ).
 
-    The settings are those of the release for CIFAR-10; scale and shift of BatchNorm are updated by
-    Adam. There d is of the source's test images, here of the held-out source examples that the
-    method is given; a class with fewer than two of them takes no part in d. The moving statistics
-    of all three networks take in the memory, those of the student twice, as in the release.
+    The settings are those of the release for CIFAR-10; scales and shifts of BatchNorm are updated
+    by Adam. The release takes μ_0 and σ_0² from the source's test images; here they come from the
+    option `source`, and a class with fewer than two examples there takes no part in d. As in the
+    release, the memory updates the moving statistics of all three networks, the student's twice.
     """
 
     label = "PeTTA"
     source_mean: Tensor
     source_variance: Tensor
     known: Tensor
-    """Which classes the source has a variance of, bool (C,)."""
+    """Whether the source has two examples or more of a class, and so a variance, bool (C,)."""
     moving_mean: Tensor
 
     def configure_model(self) -> None:
@@ -86,14 +88,17 @@ class PeTTA(WithSource, RoTTA):
 
     @torch.no_grad()
     def divergence(self, members: Tensor) -> Tensor:
-        """Return γ, a scalar in [0, 1], for a batch whose examples each class has: (C, B)."""
+        """Return γ, a scalar in [0, 1], for a batch.
+
+        members: which examples of the batch each class has, (C, B).
+        """
         apart = (self.moving_mean - self.source_mean).square() / (self.source_variance + EPSILON)
         counted = members.any(1) & self.known
         return 1 - (-(apart.mean(1) * counted).sum() / counted.sum().clamp(min=1)).exp()
 
     @torch.no_grad()
     def follow(self, features: Tensor, members: Tensor) -> None:
-        """Take the features (B, D) of a batch into the moving means of its classes."""
+        """Update the moving means of a batch's classes by its features (B, D)."""
         counts = members.sum(1, keepdim=True)
         means = members.to(features.dtype) @ features / counts.clamp(min=1)
         moved = self.moving_mean.lerp(means.to(self.moving_mean.dtype), FOLLOW)

@@ -13,8 +13,8 @@ from cascadetta_lib.models import Outputs
 class RDumb(ETA):
     """ETA, reset to the source after every 1,000 updates.
 
-    E₀ is 0.4·ln C, as in its release since August 2023 (before, ln(1000)/2 − 1). The largest cosine
-    is ETA's for CIFAR-10, 0.4; the release has that for ImageNet, 0.05.
+    E₀ is 0.4·ln C, as in RDumb's release since August 2023 (before that, ln(1000)/2 − 1). The limit
+    of the cosine is ETA's for CIFAR-10, 0.4; the release has ETA's for ImageNet, 0.05.
     """
 
     label = "RDumb"

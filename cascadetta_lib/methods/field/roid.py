@@ -14,9 +14,9 @@ from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 SOURCE_MOMENTUM = 0.99
-"""What the updated weights keep of themselves after each step; the rest is the source's."""
+"""The updated weights' own weight in the average after each step; the source has the rest."""
 MEAN_MOMENTUM = 0.9
-"""What the moving mean prediction keeps of itself."""
+"""Momentum of the moving mean prediction."""
 TEMPERATURE = 1 / 3
 CLIP = 0.99
 EPSILON = 1e-5
@@ -27,14 +27,13 @@ logarithm.
 
 @METHODS.add("roid")
 class ROID(WithCopies, WithMemory):
-    """The settings are those of ROID's release for CIFAR-10; scale and shift of BatchNorm are
-    updated by Adam.
+    """Update scales and shifts by Adam. The settings are those of ROID's release for CIFAR-10.
 
-    Four things differ from the release. The augmented copy is CoTTA's, or the data's own, and
-    without copies there is no consistency. Examples with weight 0 stay in the batch of copies,
-    whose statistics they therefore enter. The loss is the mean over the batch as it is, where the
-    release divides by the full size for a short last one, too. The prior multiplies probabilities,
-    as in Bayes' rule, where the release multiplies logits.
+    Four things differ from the release. The augmented copy is CoTTA's, or the data's own; without
+    copies the loss has no consistency term. Examples with weight 0 stay in the batch of copies, so
+    they count in its statistics. The loss is the mean over the batch; the release divides by the
+    full batch size even for a shorter last batch. The prior multiplies probabilities, as in Bayes'
+    rule; the release multiplies logits.
     """
 
     label = "ROID"
@@ -61,12 +60,13 @@ class ROID(WithCopies, WithMemory):
 
     @torch.no_grad()
     def weights(self, z: Tensor) -> Tensor:
-        """Return exp(diversity · certainty / T) of each prediction (B, C) → (B,), or 0 where the
-        diversity is below its mean.
+        """Return the weight of each prediction, (B, C) → (B,): exp(diversity · certainty / T), or 0
+        if the diversity is below the batch's mean.
 
-        Diversity is 1 − the cosine of the prediction and the moving mean prediction, which then
-        takes the batch in; certainty is the negative entropy; the batch's smallest value of each
-        counts 0, its largest 1."""
+        Diversity is 1 − the cosine of the prediction and the moving mean prediction, which is then
+        updated by the batch. Certainty is the negative entropy. Both are scaled so that they reach
+        from 0 to 1 within the batch.
+        """
         p = z.softmax(1)
         if self.mean_prediction is None:
             self.mean_prediction = torch.full_like(p[0], 1 / p.shape[1])
@@ -93,12 +93,12 @@ class ROID(WithCopies, WithMemory):
         return outputs
 
     def draw_back(self) -> None:
-        """Draw the updated weights to the source's."""
+        """Move the updated weights towards the source's."""
         self.draw_to(self.anchor, 1 - SOURCE_MOMENTUM)
 
     @torch.no_grad()
     def draw_to(self, values: Tensor, share: float) -> None:
-        """Let `share` of the adapted weights be that of `values` (P,), and the rest their own."""
+        """Replace the adapted weights by (1 − share)·weights + share·values, values (P,)."""
         parameters = self.adapted_parameters()
         parts = values.split([parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
@@ -129,8 +129,10 @@ def symmetric_cross_entropy(z: Tensor, other: Tensor) -> Tensor:
 
 
 def corrected_by_prior(z: Tensor) -> Tensor:
-    """Map logits z (B, C) of predictions p → those of p_c · π_c, where π is the batch's mean p,
-    drawn to the uniform distribution: (π + γ) / (1 + γC) with γ = max(1/B, 1/C) / max_c π_c.
+    """Map logits z (B, C) of predictions p to the logits of p_c · π_c.
+
+    The prior π is the batch's mean p, smoothed towards the uniform distribution: (π + γ) / (1 + γC)
+    with γ = max(1/B, 1/C) / max_c π_c.
     """
     prior = z.softmax(1).mean(0)
     examples, classes = z.shape

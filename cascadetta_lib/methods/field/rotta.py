@@ -33,8 +33,8 @@ BatchNorm.
 
 
 class Example(NamedTuple):
-    """The class that the teacher predicted, how many examples came before, and the prediction's
-    entropy over log C.
+    """What the memory knows of an example: the class that the teacher predicted, how many examples
+    of the stream came before, and the prediction's entropy divided by log C.
     """
 
     label: int
@@ -43,12 +43,14 @@ class Example(NamedTuple):
 
 
 def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
-    """Return the place that an example takes in the memory `kept`, len(kept) where it is added,
-    None where it is not taken.
+    """Return where the memory `kept` puts an example: its place, len(kept) to add it, or None to
+    leave it out.
 
-    It is added where neither its class has its share of the memory nor the memory is full. Else it
-    replaces, in its own class or in the largest, the one of highest λ_t·sigmoid(age/64) +
-    λ_u·uncertainty, unless its own is as high."""
+    The example is added if its class has less than its share of the memory and the memory is not
+    full. Otherwise the candidate to leave is the example with the highest score
+    λ_t·sigmoid(age/64) + λ_u·uncertainty, in the new example's class or in the largest class. The
+    new example replaces it unless its own score is as high.
+    """
     counts = Counter(one.label for one in kept)
     crowded = {new.label}
     if counts[new.label] < MEMORY / classes:
@@ -72,13 +74,13 @@ def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
 
 @METHODS.add("rotta")
 class RoTTA(WithCopies, WithBank, WithStatistics):
-    """The settings are those of RoTTA's release; scale and shift of BatchNorm are updated by Adam,
-    after every 64 examples, wherever in a batch that is. The augmented copies are CoTTA's, or the
+    """Update scales and shifts of BatchNorm by Adam after every 64 examples, even in the middle of
+    a batch. The settings are those of RoTTA's release. The augmented copies are CoTTA's, or the
     data's own.
 
-    The prediction is the teacher's by its moving statistics, `before` or `after` the updates that a
-    batch brings. The memory's rule takes one example after the other, so a step waits once for the
-    device: for the classes and entropies.
+    The prediction is the teacher's, by its moving statistics, `before` or `after` the updates in
+    the batch. The memory takes one example after the other, so each step waits once for the device,
+    to read classes and entropies.
     """
 
     label = "RoTTA"
@@ -129,7 +131,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         return next(iter(copies(x, 1, self.generator)))
 
     def target(self, x: Tensor) -> Tensor:
-        """Return the teacher's logits (B, C) by statistics that the batch has entered."""
+        """Return the teacher's logits (B, C), by moving statistics that include the batch."""
         for statistics in statistics_of(self.teacher):
             statistics.norm.training = True
         z = self.predict(x).main
@@ -145,7 +147,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         return outputs
 
     def described(self, z: Tensor) -> list[Example]:
-        """Return what the memory has to know of the examples with logits z (B, C)."""
+        """Return what the memory needs to know of each example, from the logits z (B, C)."""
         self.classes = z.shape[1]
         found = torch.stack([z.argmax(1), entropy(z) / math.log(self.classes)], 1).tolist()
         return [
@@ -159,9 +161,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         self.arrived += 1
 
     def learn(self, share: Tensor | float) -> None:
-        """Take a step on the memory, after which the teacher goes a share of the way towards the
-        student.
-        """
+        """Take a step on the memory, then move the teacher a share of the way to the student."""
         super().update(self.examples)
         remember(self)
         with torch.no_grad():

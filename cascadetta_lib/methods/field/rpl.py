@@ -1,5 +1,5 @@
-"""RPL (Rusak et al. 2022): robust pseudo-labels, a cross-entropy that is bounded where a label is
-wrong.
+"""RPL (Rusak et al. 2022): robust pseudo-labels, by a cross-entropy that is bounded, so that a
+wrong label does limited harm.
 """
 
 from torch import Tensor, nn
@@ -9,14 +9,17 @@ from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 Q = 0.8
-"""Between cross-entropy (q → 0) and the probability of error (q = 1); the paper's value."""
+"""q of the loss, which is cross-entropy for q → 0 and 1 − p for q = 1; the paper's value."""
 
 
 @METHODS.add("rpl")
 class RPL(WithMemory):
-    """The mean of the generalised cross-entropy (1 − p^q)/q, where p is the probability of the
-    predicted class. Its authors' example hands all parameters to plain SGD; the version in CCC's
-    code updates these, by SGD with momentum 0.9, not Nesterov's."""
+    """Minimise the mean of the generalised cross-entropy (1 − p^q)/q, where p is the probability of
+    the predicted class. Scales and shifts are updated.
+
+    The authors' example updates all parameters by plain SGD. The version in CCC's code updates
+    scales and shifts, as here, by SGD with momentum 0.9, not Nesterov's.
+    """
 
     label = "RPL"
 

@@ -1,4 +1,4 @@
-"""SAR (Niu et al. 2023): entropy of examples that are sure, made small in a neighbourhood of the
+"""SAR (Niu et al. 2023): minimise the entropy of sure examples in a whole neighbourhood of the
 weights.
 """
 
@@ -22,22 +22,24 @@ RADIUS = 0.05
 
 @METHODS.add("sar")
 class SAR(Tent):
-    """The mean entropy of the examples with H < E₀ at the weights θ + ρ·g/|g|, where g is the
-    gradient of that mean at θ. The examples are those that have H < E₀ at both places, with E₀ as
-    in eata.py.
+    """Minimise the mean entropy at the weights θ + ρ·g/|g|, where g is its gradient at θ. At θ the
+    mean is over the examples with entropy H < E₀, at the shifted weights over those of them that
+    have H < E₀ there as well. E₀ is as in eata.py.
 
-    As in the paper's Algorithm 1, the moving mean goes on when the weights are taken back, so that
-    they are taken back after each batch until it has risen. The optimiser's momentum is then
-    emptied; the release keeps it, since its sharpness-aware optimiser restores its own state and
-    not that of the SGD inside it. With two classes E₀ is 0.28 nats, and
-    the mean of what is below it hardly ever above the limit of 0.2, so that SAR is AdaBN. The
-    authors use SGD with momentum 0.9, not Nesterov's, and leave the last stage of networks for
-    ImageNet as it is.
+    If a moving mean of the entropy falls below a limit, the weights go back to the source
+    (`collapsed`). As in the paper's Algorithm 1, the moving mean itself is not reset, so the
+    weights go back after each batch until it has risen. The optimiser's momentum is then emptied.
+    The release keeps it, since its sharpness-aware optimiser does not restore the state of the SGD
+    inside it.
+
+    With two classes E₀ is 0.28 nats, and the mean of entropies below it is hardly ever above the
+    limit of 0.2, so that SAR is AdaBN. The authors use SGD with momentum 0.9, not Nesterov's, and
+    do not adapt the last stage of networks for ImageNet.
     """
 
     label = "SAR"
     collapsed: ClassVar[float] = 0.2
-    """The weights are taken back where the moving mean of the entropy is below this, in nats."""
+    """If the moving mean of the entropy is below this, in nats, the weights go back to the source."""
     ends_with_batch = False
     mean_entropy: Tensor
 

@@ -15,17 +15,16 @@ from cascadetta_lib.models import Outputs, as_outputs, parameters_of_z
 
 @METHODS.add("shot_im")
 class ShotIM(WithDiversity):
-    """The mean entropy of the predictions less the entropy of their mean, H(p) − H(p̄), by
+    """Minimise the mean entropy of the predictions minus the entropy of their mean, H(p) − H(p̄), by
     SGD with Nesterov momentum 0.9 and weight decay 1e-3, as in the release.
 
-    The classifier, which SHOT calls the hypothesis, is fixed: θ_m in a Cascade, else the last
-    nn.Linear of the network. Its features, with the scales and shifts that they are normalised by,
-    learn.
+    The classifier, which SHOT calls the hypothesis, is fixed: θ_m in a Cascade, otherwise the last
+    nn.Linear of the network. All parameters before it are updated.
 
-    The release adapts in 15 epochs over all target data, at a rate that falls from 1e-2 for the
-    bottleneck and from a tenth of that for the layers before it. Here, as in T3A's release, each
-    batch brings one step, at one rate. The release adds 1e-5 to the mean prediction before its
-    logarithm; here the logarithm is exact.
+    The release adapts in 15 epochs over all target data, at a learning rate that decays from 1e-2
+    for the bottleneck and from 1e-3 for the layers before it. Here, as in T3A's release, there is
+    one step per batch, at one rate. The release adds 1e-5 to the mean prediction inside the
+    logarithm; here nothing is added.
     """
 
     label = "SHOT-IM"

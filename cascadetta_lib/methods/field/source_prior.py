@@ -13,8 +13,8 @@ from cascadetta_lib.models.remembered_statistics import PriorStatistics
 class SourcePrior(AdaBN):
     """Normalise by the statistics of the batch and of the source, which counts as N examples.
 
-    N is `memory`, but nothing is remembered. 16 is our choice; N = 0 is AdaBN, and N → ∞ is ERM on
-    the same network. The batch's variance is that by n; the release's is by n − 1.
+    N is the option `memory`, but nothing is remembered. 16 is our choice. N = 0 is AdaBN, and
+    N → ∞ is ERM on the same network. The batch's variance divides by n, the release's by n − 1.
     """
 
     label = "AdaBN, source prior"

@@ -1,5 +1,5 @@
-"""T3A (Iwasawa and Matsuo 2021): no weight changes; the rows of the last linear layer are replaced
-by means of features that it was sure of.
+"""T3A (Iwasawa and Matsuo 2021): no weight changes. Means of features with sure predictions replace
+the rows of the last linear layer.
 """
 
 from typing import ClassVar, NamedTuple
@@ -18,7 +18,8 @@ from cascadetta_lib.models import Outputs
 class Supports(NamedTuple):
     """The features that the templates are means of.
 
-    features: (C, M, D), each of length 1. entropies: (C, M), infinite where the place is free.
+    features: (C, M, D), each of length 1.
+    entropies: the entropies of their predictions, (C, M); infinite for a place that is free.
     """
 
     features: Tensor
@@ -27,16 +28,16 @@ class Supports(NamedTuple):
 
 @METHODS.add("t3a")
 class T3A(ERM):
-    """The logits are z_k = f(x)·c_k, where f(x) are the features of x and c_k, of length 1, has the
-    direction of the mean of the supports of class k, each of length 1.
+    """Predict by the logits z_k = f(x)·c_k. f(x) are the features of x, and the template c_k is the
+    mean of the supports of class k, scaled to length 1. The supports have length 1, too.
 
-    The supports begin as the rows ω_k of the last linear layer, each of the class that this layer
-    gives it. A batch is added before it is predicted, each example as a support of the class that
-    the layer predicts; of each class the M of lowest entropy stay. As in the release, the network
-    keeps its running statistics.
+    At first the supports are the rows ω_k of the last linear layer, each filed under the class that
+    the layer predicts for it. A batch is added before it is predicted: each example becomes a
+    support of the class that the layer predicts. Each class keeps its M supports of lowest entropy.
+    As in the release, the network keeps its running statistics.
 
-    A class without a support has the logit −∞, since nothing speaks for it. In the release it has
-    0, which wins where all others are negative.
+    A class without a support has the logit −∞, so it is never predicted. In the release it has the
+    logit 0, which is the largest if all others are negative.
     """
 
     label = "T3A"

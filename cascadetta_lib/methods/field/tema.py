@@ -9,17 +9,20 @@ from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
 
 MOMENTA = ((64, 1.0), (4, 0.1), (1, 0.01))
-"""The least size of a batch, and the share of such a batch that enters the averages: the release's
-table for CIFAR-10-C, which has 200, 64, 16, 4, 2 and 1. A size between two takes the smaller's,
-which is our choice."""
+"""Batch sizes from which on a batch has a weight in the averages, and the weight. They are the
+release's for CIFAR-10-C, which lists the sizes 200, 64, 16, 4, 2 and 1. A size between two takes
+the smaller one's weight, which is our choice.
+"""
 
 
 @METHODS.add("tema")
 class TEMA(WithStatistics):
-    """A batch is normalised by the averages that it has just entered; from 64 examples on these are
-    its own statistics, as in AdaBN. The averages begin as the source's running statistics, where
-    the release's begin at 0 and 1. The weighing of layers, which the same paper builds on them, is
-    left out."""
+    """Update moving averages by each batch, and normalise the batch by them. From 64 examples on
+    they are the batch's own statistics, as in AdaBN.
+
+    The averages begin as the source's running statistics; the release's begin at 0 and 1. The
+    paper's weighting of layers, which builds on the averages, is left out.
+    """
 
     label = "TEMA"
     adapts = False
