@@ -54,7 +54,7 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
         began = time.perf_counter()
         source = source_examples(METHODS[method], dataset)
         adapter = build_method(request, checkpoint.model, dataset, source)
-        costs = cost_of(request, code, adapter, dataset)
+        costs = cost_of(request, content.code, adapter, dataset)
         evaluator = Evaluator(
             adapter,
             dataset,

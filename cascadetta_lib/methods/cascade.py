@@ -63,7 +63,7 @@ class CascadeFixedClassifier(CascadeMethod):
 
 @METHODS.add("cascade_no_auxiliary")
 class CascadeNoAuxiliary(CascadeMethod):
-    """The cascade without θ_a, pre-trained by the entropy of z as well.
+    """The cascade without θ_a, pre-trained and adapted by the entropy of z.
 
     The left panel of the paper's figure on the parts of the cascade.
     """

@@ -10,11 +10,11 @@ from cascadetta_lib.methods.memory import WithMemory
 class WithDiversity(WithMemory):
     """A method that takes the option `diversity`.
 
-    diversity: the weight of the entropy of the mean prediction, which the loss raises
-        (`losses.information_loss`). None: the method's own, which is 0 except for Cascade+. The
-        paper has no such term.
+    diversity: the weight of minus the entropy of the mean prediction in the loss
+        (`losses.information_loss`). None: the method's own, which is 0 except for Cascade+ and
+        SHOT-IM. The paper has no such term.
 
-    Such a method takes the option `memory` as well.
+    A method of this kind takes the option `memory` too.
     """
 
     diversity: float = 0.0

@@ -89,7 +89,7 @@ def build_network(
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         if isinstance(network, ImageNetwork):
-            chosen = network.architecture
+            chosen: str = network.architecture
             if chosen == "auto":
                 chosen = architecture or "resnet26"
             model = _image_network(network, chosen, classes, parallel, auxiliary)

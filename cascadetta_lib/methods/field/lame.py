@@ -1,4 +1,4 @@
-"""LAME (Boudiaf et al. 2022): no weight changes. Each prediction of a batch is drawn towards the
+"""LAME (Boudiaf et al. 2022): no weight changes; each prediction of a batch is drawn towards the
 predictions of its nearest neighbours.
 """
 

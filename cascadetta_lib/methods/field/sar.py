@@ -39,7 +39,7 @@ class SAR(Tent):
 
     label = "SAR"
     collapsed: ClassVar[float] = 0.2
-    """If the moving mean of the entropy is below this, in nats, the weights go back to the source."""
+    """If the moving mean of the entropy is below this (nats), the weights go back to the source."""
     ends_with_batch = False
     mean_entropy: Tensor
 

@@ -1,4 +1,4 @@
-"""T3A (Iwasawa and Matsuo 2021): no weight changes. Means of features with sure predictions replace
+"""T3A (Iwasawa and Matsuo 2021): no weight changes; means of features with sure predictions replace
 the rows of the last linear layer.
 """
 
