@@ -35,12 +35,12 @@ class Entry:
     """A dataset that can be named.
 
     folder: whether a folder must, may or must not follow its name, as in `npz:FOLDER`.
-    real: False where it takes the place of real data, so that all can be tried without a download.
-    own: whether the folder holds data of the user's own, after which tables name them.
-    batch_size: the paper's, at test time.
-    load: called as `load(folder, options)`; the folder is "" where the name has none.
-    vocabulary: the domains that a stream may name, by the folder, where they differ from those of
-    the modality.
+    real: False for made-up data, with which everything can be tried without a download.
+    own: whether the folder holds the user's own data. Tables then use the folder's name.
+    batch_size: the paper's batch size at test time.
+    load: called as `load(folder, options)`; the folder is "" if the name has none.
+    vocabulary: a function from the folder to the domains that a stream may name; None for the
+        modality's domains.
     """
 
     modality: Modality
@@ -82,7 +82,7 @@ class DatasetName:
 
     `parse` reads such a text, and `str` gives it back.
 
-    kind: its name in DATASETS. folder: what follows the colon; None where there is no colon.
+    kind: its name in DATASETS. folder: the text after the colon; None without a colon.
     """
 
     kind: str
@@ -90,7 +90,7 @@ class DatasetName:
 
     @classmethod
     def parse(cls, text: str) -> "DatasetName":
-        """Read KIND or KIND:FOLDER; `check` says whether there is such a dataset."""
+        """Read KIND or KIND:FOLDER. `check` tests whether the dataset exists."""
         kind, colon, folder = text.partition(":")
         return cls(kind, folder if colon else None)
 
@@ -99,12 +99,12 @@ class DatasetName:
 
     @property
     def entry(self) -> Entry:
-        """What is registered under this name. Raises ValueError where nothing is."""
+        """The entry registered under this name. Raises ValueError if there is none."""
         return DATASETS[self.kind]
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The domains that a stream may name. It reads no more than it must to tell them."""
+        """The domains that a stream may name. For some datasets this reads the names of folders."""
         if self.entry.vocabulary is not None:
             return self.entry.vocabulary(self.folder or "")
         return VOCABULARIES[self.entry.modality]
@@ -113,7 +113,7 @@ class DatasetName:
     def key(self) -> str:
         """The name under which results are kept: `cifar10`, or `npz:pets-1f3a5c`.
 
-        The hash is of the whole path, so that two folders of one name are told apart.
+        The hash is of the whole path, because two folders may have the same name.
         """
         if self.folder is None:
             return self.kind
@@ -124,7 +124,7 @@ class DatasetName:
     def title(self) -> str:
         """What tables and headings call it, without a path of this machine: `npz-pets`.
 
-        The folder is left out where it holds known data.
+        The folder is left out if it holds known data, not the user's own.
         """
         if self.folder is not None and self.entry.own:
             return f"{self.kind}-{Path(self.folder).name}"

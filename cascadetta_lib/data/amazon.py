@@ -1,10 +1,10 @@
 """Amazon reviews, the paper's text data: `amazon`, or `amazon:FOLDER`.
 
 They are the multi-domain sentiment archive: DOMAIN/{positive,negative,unlabeled}.review. These
-files look like XML and are not, because encodings are mixed, ampersands stray and closing tags may
-be missing; so they are cut at their tags. Up to 3 stars are negative, 4 and 5 positive. The 2,000
-labelled reviews of books are the source. A target domain is tested on its unlabeled.review, which
-has ratings too, or where that is missing on its labelled reviews.
+files look like XML but are not valid: encodings are mixed, ampersands are not escaped, and closing
+tags may be missing. So the text is cut at its tags. Up to 3 stars are negative, 4 and 5 positive.
+The 2,000 labelled reviews of books are the source. A target domain is tested on its
+unlabeled.review, which has ratings too; if that file is missing, on its labelled reviews.
 """
 
 import html
@@ -46,9 +46,11 @@ each .zip file.
 
 @dataset("amazon", "text", folder="may")
 def load_amazon(argument: str, options: TextOptions) -> Dataset:
-    """Load the raw reviews in the folder `argument`, or in sorted_data_acl of the data folder,
-    downloaded if need be. DataMissing where a file is missing, ValueError where one holds no
-    reviews.
+    """Load the raw reviews in the folder `argument`.
+
+    "" is sorted_data_acl in the data folder, which is downloaded if it is missing.
+
+    Raises DataMissing if a file is missing, and ValueError if a file holds no reviews.
     """
     folder = Path(argument).expanduser()
     if (
@@ -107,8 +109,9 @@ def _files(folder: Path, domain: str) -> list[Path]:
 
 
 def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
-    """Return the reviews of some files, and the number of those that are skipped, which have no
-    word or no rating. ValueError for a file without a usable review.
+    """Return the reviews of some files, and how many were skipped, for lack of a word or a rating.
+
+    Raises ValueError for a file without a usable review.
     """
     texts = list[str]()
     labels = list[int]()
@@ -147,9 +150,10 @@ def _field(review: str, tag: str) -> str:
 
 
 def wordnet_synonyms(data_folder: str) -> FindSynonyms:
-    """Return a function from a word to its synonyms in alphabetical order; a stop word has none. It
-    opens WordNet, which takes seconds, or downloads it at the first question, because features that
-    are kept need none.
+    """Return a function from a word to its synonyms in alphabetical order; a stop word has none.
+
+    Its first call opens WordNet, which takes seconds, or downloads it. Features that are already
+    kept on the disk need no synonyms, and then it is never called.
     """
     folder = Path(data_folder).expanduser().resolve() / "nltk_data"
 
@@ -165,8 +169,8 @@ def wordnet_synonyms(data_folder: str) -> FindSynonyms:
 
 @cache
 def _open(folder: Path) -> tuple[Any, list[str]]:
-    """Return WordNet's reader and the stop words, from nltk's data in any of nltk's places or,
-    downloaded, in `folder`.
+    """Return WordNet's reader and the stop words, from any of nltk's data folders, or downloaded to
+    `folder`.
     """
     # Here, because it takes seconds to import.
     import nltk.data

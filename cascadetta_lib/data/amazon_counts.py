@@ -1,10 +1,9 @@
 """Amazon reviews as the counts that the paper's field shares: 5,000 unigrams and bigrams.
 
 `amazon_counts` reads books_train, dvd_test, electronics_test and kitchen_test of
-amazon_svmlight/*.svmlight in the data folder, in svmlight's format with the labels −1 and +1. A
-column is the number that stands in the files, from 0 to 4,999, so that no file is shifted against
-another. There are no words, so there is no EDA either: domain randomisation returns a review as it
-is.
+amazon_svmlight/*.svmlight in the data folder, in svmlight's format with the labels −1 and +1.
+Columns are numbered from 0 to 4,999, as the files themselves do, so that all files agree on them.
+There are no words, so there is no EDA either: domain randomisation returns a review as it is.
 """
 
 from pathlib import Path
@@ -34,8 +33,10 @@ KNOWN = "dba84673855d8f3414b9a52139f3ff98a4d45f01bffb405fac1a6a117d1a1a1c"
 
 @dataset("amazon_counts", "text")
 def load_amazon_counts(argument: str, options: TextOptions) -> Dataset:
-    """Load the counts. Raises DataMissing where a file is missing, ValueError where one is not as
-    it must be, or for another vocabulary size than that of the files.
+    """Load the counts.
+
+    Raises DataMissing if a file is missing, and ValueError if a file has another content than it
+    must, or if options.vocabulary_size differs from the files'.
     """
     if options.vocabulary_size != FEATURES:
         raise ValueError(
@@ -65,8 +66,9 @@ def load_amazon_counts(argument: str, options: TextOptions) -> Dataset:
 
 
 def read_counts(path: Path) -> Counts:
-    """Return the counts, float32 CSR (N, 5000), and labels, int64 (N,), of one file. ValueError
-    where it is not as it must be.
+    """Return the counts, float32 CSR (N, 5000), and labels, int64 (N,), of one file.
+
+    Raises ValueError if the file has another content than it must.
     """
     # Here, because it takes seconds to import.
     from sklearn.datasets import load_svmlight_file

@@ -28,11 +28,10 @@ from cascadetta_lib.data.streams import Vocabulary
 
 Modality = Literal["image", "text", "speech"]
 Origin = Literal["archive", "photographs", "texture", "other"]
-"""What makes the target domains.
+"""What the target domains come from.
 
-archive: they are read as they were published. photographs: our generator makes them, with the
-original photographs of frost. texture: our generator makes them, with a made-up texture of frost.
-other: anything else.
+archive: files, as they were published. photographs: our generator, with the original photographs of
+frost. texture: our generator, with a made-up texture of frost. other: anything else.
 """
 Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
 """copies(x, count, generator) yields `count` augmented versions of a prepared batch x that keep its
@@ -45,14 +44,14 @@ CHECKSUM = "sha256"
 
 
 class DataMissing(Exception):
-    """Raised where data are not there and cannot be fetched. The message says which, where from,
-    and where to put them.
+    """Raised if data are missing and cannot be downloaded. The message says which data, where they
+    can be found, and where to put them.
     """
 
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """The options by which a dataset is cut and served. A modality adds its own fields in a
-    subclass.
+    """Options of a dataset: how much of it is used, and where it is kept. Each modality adds fields
+    in a subclass.
     """
 
     folder: str = Field("data", description="the data folder")
@@ -92,13 +91,13 @@ class Dataset(ABC):
     unit: what the examples are, in the plural.
     vocabulary: the target domains that a stream may name.
     name: see `DatasetName.key`.
-    source: where the data come from, in words; it is printed beside every number.
-    domain_source: the same of the target domains.
-    fingerprint: hash of all training and test examples, part of every key in the store.
-    origin: what makes the target domains.
-    recognised: whether a hash or a fingerprint shows that the examples before any shift are those
-    of `compare_with`, with nothing cut away.
-    compare_with: the dataset of the paper's tables beside which results are shown, or None.
+    source: where the data come from, in words; printed beside every number.
+    domain_source: where the target domains come from, in words.
+    fingerprint: a hash of all training and test examples, part of every key in the store.
+    origin: what the target domains come from; see `Origin`.
+    recognised: whether a hash or a fingerprint shows that the examples before any shift are all
+        those of `compare_with`.
+    compare_with: the dataset of the paper whose numbers are shown beside the results, or None.
     """
 
     modality: ClassVar[Modality]
@@ -117,8 +116,8 @@ class Dataset(ABC):
 
     @property
     def official(self) -> bool:
-        """Whether these count as the paper's own data: only then do levels compare with the
-        paper's, and only then may a verdict be spoken.
+        """Whether these count as the paper's own data. Only then do errors compare with the paper's
+        in absolute terms, and is a verdict given.
         """
         return self.recognised and self.origin in ("archive", "photographs")
 
@@ -146,12 +145,12 @@ class Dataset(ABC):
 
     @abstractmethod
     def domain(self, name: str, severity: int) -> Split:
-        """Return the examples of a target domain. Their labels only serve to measure."""
+        """Return the examples of a target domain. Their labels are only for measuring."""
 
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Apply the augmentation that every objective trains with. Images are cropped and flipped
-        where the options say so. Text and speech stay as they are, because the paper augments them
-        by domain randomisation alone.
+        """Apply the augmentation that all objectives train with: crops and flips of images, if the
+        options ask for them. Text and speech stay as they are, because the paper augments them only
+        by domain randomisation.
         """
         return x
 
@@ -165,9 +164,10 @@ class Dataset(ABC):
 
     @property
     def augmented_copies(self) -> Copies | Literal["image"] | None:
-        """The augmentation that methods such as CoTTA learn from; "image" for each method's own of
-        RGB images. None where none keeps the labels of prepared data: CoTTA defines none for text,
-        so that its target there is the teacher's own prediction."""
+        """The augmentation that methods such as CoTTA learn from. "image": each method's own
+        augmentation of RGB images. None: no augmentation is known to keep the labels. CoTTA defines
+        none for text, so its target there is the teacher's own prediction.
+        """
         return None
 
 
@@ -184,13 +184,14 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
 def split_source(
     source: Split, options: Options, contents: Sequence[Hashable] | None = None
 ) -> tuple[Split, Split]:
-    """Draw `train_size` examples (None: all) and set a share of them, at least one, aside.
+    """Draw `train_size` examples (None: all), and hold a share of them out, at least one.
 
-    The draw has its own seed: all seeds of a study share one held-out split. An example that is
-    set aside and also stays among the others, as an exact copy, is left out of the held-out part.
-    contents: what the examples are compared by; None for the bytes of x.
+    The draw has its own seed, so all seeds of a study share one held-out split. A held-out example
+    of which the training part has an exact copy is dropped.
 
-    ValueError where no example is left to train on, or to hold out.
+    contents: the values by which examples are compared; None for the bytes of x.
+
+    Raises ValueError if no example is left to train on, or to hold out.
     """
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(source.y), generator=generator)[: options.train_size]
@@ -220,8 +221,11 @@ def _bytes_of(x: Tensor) -> list[bytes]:
 
 
 def mixed(split: Split) -> Split:
-    """The examples in a fixed random order if they lie more or less class by class, else as they
-    are: a batch of a single class says nothing about accuracy under batch statistics."""
+    """Return the examples in a fixed random order if they are stored more or less class by class,
+    and otherwise as they are.
+
+    Under batch statistics, batches of a single class would say nothing about the accuracy.
+    """
     # Two classes in random order change at every other place, and more classes change more often.
     steps = split.y.diff()
     if (steps < 0).any() and 4 * int((steps != 0).sum()) >= len(split.y):
@@ -234,10 +238,10 @@ def to_device(split: Split, device: str) -> Split:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a file that gets the name `path` only when all of it is on the disk.
+    """Let `write` fill a file, which gets the name `path` only when it is complete on the disk.
 
-    Otherwise an earlier file of that name stays as it was. Raises OSError, on a full disk with a
-    message that says which.
+    After a failure an earlier file of that name is as it was. Raises OSError; if a disk is full,
+    the message names it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
@@ -260,22 +264,21 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Write a text as UTF-8 in the manner of `write_atomically`."""
+    """Write a text as UTF-8 by `write_atomically`."""
     write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def set_aside(path: Path, reason: str) -> None:
-    """Keep a damaged file or folder as PATH.damaged-1, or the next number that is free, and warn of
-    it.
-    """
+    """Rename a damaged file or folder to PATH.damaged-1, or the next free number, and warn."""
     names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
     aside = path.replace(next(name for name in names if not name.exists()))
     warnings.warn(f"{reason}: it is kept as {aside.name} and made again", stacklevel=3)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return all arrays of an .npz file, without unpickling anything. ValueError where the file
-    cannot be read.
+    """Return all arrays of an .npz file, without unpickling anything.
+
+    Raises ValueError if the file cannot be read.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -289,8 +292,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def repeats(source: Iterable[Hashable], tested: Sequence[Hashable], unit: str) -> str:
-    """Return what to add to the description of data some of whose test examples are source examples
-    too; empty where none is. Examples are compared as they are given, such as by a hash.
+    """Return a clause for the description of data: how many test examples are source examples too.
+
+    It is empty if there are none. The arguments hold the examples themselves or their hashes.
     """
     known = set(source)
     again = sum(example in known for example in tested)
@@ -300,11 +304,11 @@ def repeats(source: Iterable[Hashable], tested: Sequence[Hashable], unit: str) -
 
 
 def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return the arrays that an earlier call kept in the .npz file `path`, or those that `make`
-    returns and that are kept from then on, with a warning where they cannot be.
+    """Return the arrays in the .npz file `path`. If there is no file, call `make` and keep what it
+    returns; if that cannot be kept, warn.
 
-    The file holds a SHA-256 of its own place and of the arrays. A file that is damaged, or that
-    holds anything else than what was kept under this name, is set aside and made again.
+    The file holds a SHA-256 of its own place and of the arrays. A file that is damaged, or was kept
+    under another name, is set aside and made again.
     """
     if path.is_file():
         try:
@@ -335,8 +339,9 @@ def kept_array(
     dtype: str | None = None,
     shape: tuple[int, ...] | None = None,
 ) -> np.ndarray:
-    """`kept_arrays` of a single array. ValueError where it has not the `dtype` and the `shape`, if
-    they are given.
+    """Call `kept_arrays` for a single array.
+
+    Raises ValueError if `dtype` or `shape` is given and the array has another.
     """
     found = kept_arrays(path, lambda: {"array": make()})["array"]
     if dtype is not None and found.dtype != dtype:
@@ -361,12 +366,11 @@ def _checksum(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 def mapped_array(
     path: Path, shape: tuple[int, ...], make: Callable[[], Iterable[np.ndarray]]
 ) -> np.ndarray:
-    """The uint8 array of a shape that lies in the .npy file `path` and is read where it is indexed,
-    so that it takes no more memory than that. Writing to it does not change the file.
+    """Return the uint8 array in the .npy file `path` as a memory map: only the indexed parts are
+    read into memory. Writing to the array does not change the file.
 
-    make: yields the array in parts, along its first axis, where an earlier call did not keep it. A
-    file that is damaged, or holds anything else than what was kept under this name, is set aside
-    and made again.
+    make: yields the parts of the array along its first axis. It is called if there is no file. A
+        file that is damaged, or was kept under another name, is set aside and made again.
     """
     mark = path.with_suffix(".sha256")
     if path.is_file() and not (mark.is_file() and mark.read_text() == file_hash(str(path))):

@@ -1,10 +1,10 @@
-"""1,000 images of ImageNet, one per class, from imagenet-sample/ in the data folder: test images
-alone, for networks that are brought.
+"""1,000 images of ImageNet, one per class, from imagenet-sample/ in the data folder. There are only
+test images, for networks that the user brings.
 
-They are WNID_name.JPEG, as in the public repository EliSchwartz/imagenet-sample-images. Perhaps
-they are training images of ImageNet, so that the level of an error is no benchmark; differences
-between methods on the same images are what they show. A label is the place of the WNID among the
-sorted ones, which is the usual order of a network's outputs. Grey images get three channels.
+The files are WNID_name.JPEG, as in the public repository EliSchwartz/imagenet-sample-images. They
+may be training images of ImageNet, so an error on them is no benchmark. They show differences
+between methods on the same images. A label is the place of the WNID among the sorted WNIDs, which
+is the usual order of a network's outputs. Grey images get three channels.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ SIDE = 224
 def load_imagenet_sample(argument: str, options: ImageOptions) -> ImageDataset:
     """Load the images as squares of 224 pixels.
 
-    Raises DataMissing where they are not there, or are not one per class.
+    Raises DataMissing unless there is one image per class.
     """
     data_folder = Path(options.folder).expanduser()
     folder = data_folder / "imagenet-sample"

@@ -1,9 +1,9 @@
 """The base of the image datasets: clean images and corrupted domains, kept as uint8 (N, 3, H, W) on
 the device.
 
-The corrupted images come from the dataset's -C archive where there is one, and otherwise from
-`corruptions.corrupt`, which takes the original photographs of frost where the data folder has them
-in frost/.
+The corrupted images come from the dataset's -C archive, or without an archive from
+`corruptions.corrupt`. That uses the original photographs of frost if the data folder has them in
+frost/.
 """
 
 import os
@@ -40,7 +40,7 @@ SCALINGS = {"symmetric": (0.5, 0.5), "unit": (0.0, 1.0)}
 """Input scalings by name: the mean and deviation of x/255."""
 
 MOST_IN_MEMORY = 2**28
-"""Bytes of a generated domain above which it is read from the disk by batch."""
+"""A generated domain of more bytes than this stays on the disk and is read batch by batch."""
 DOWNLOAD = "CASCADETTA_DOWNLOAD_CORRUPTIONS"
 """The environment variable that, set to 1, lets -C archives be downloaded."""
 
@@ -49,9 +49,10 @@ DOWNLOAD = "CASCADETTA_DOWNLOAD_CORRUPTIONS"
 class Archive:
     """An unpacked -C archive.
 
-    read: read(corruption, severity, count) gives the first `count` images of a domain (None: all).
-    sha256: over the contents of all its files, so that other pixels are other data.
-    recognised: whether these are the contents of the published archive.
+    read: read(corruption, severity, count) returns the first `count` images of a domain; None is
+        all.
+    sha256: a hash of the contents of all files, so that changed pixels count as other data.
+    recognised: whether the contents are those of the published archive.
     """
 
     read: Callable[[str, int, int | None], Split]
@@ -88,8 +89,8 @@ class ImageDataset(Dataset):
 
     test: all clean test images.
     archive: the -C archive, named as `compare_with`, or None to generate the domains.
-    photographs: those that generated frost is cropped from, or None for a made-up texture.
-    architecture: what the paper uses with this dataset.
+    photographs: the photographs that generated frost is cropped from; None for a made-up texture.
+    architecture: the network that the paper uses with this dataset.
     input_size: the side in pixels that `prepare` resizes to, or None.
     """
 
@@ -111,8 +112,8 @@ class ImageDataset(Dataset):
         """Return the first `options.test_size` images under a corruption of severity 1..5, or at a
         place 1..20 of a walk between two; ValueError for any other.
 
-        HELD_OUT_CORRUPTIONS are applied to the held-out source images, so that what is chosen by
-        them has not seen the test images. What is generated is kept in the data folder.
+        HELD_OUT_CORRUPTIONS are applied to the held-out source images, so that a choice made on
+        them has not seen the test images. Generated images are kept in the data folder.
         """
         check_corruption(name, severity)
         held_out = name in HELD_OUT_CORRUPTIONS
@@ -240,13 +241,12 @@ def make_image_dataset(
 def domains_of(
     options: ImageOptions, side: int, archive: Archive | None = None, title: str | None = None
 ) -> dict[str, Any]:
-    """Return what makes the target domains of images with `side` pixels, as fields of
-    `ImageDataset`.
+    """Return the fields of `ImageDataset` on target domains: origin, domain_source, archive and
+    photographs.
 
-    They are origin, domain_source, archive and photographs.
+    side: the images' side in pixels. title: the name of the archive.
 
-    title: the name of the archive. Raises DataMissing where the data folder has a frost/ that is
-    not the original one.
+    Raises DataMissing if the data folder has a frost/ with other files than the original.
     """
     if archive is not None:
         told = f"{title} archive" if archive.recognised else f"unknown files in place of {title}"
@@ -276,9 +276,9 @@ def find_corruptions(
 ) -> Path | None:
     """Find the -C archive `name` in the data folder, unpacked or as the file that was downloaded.
 
-    It is downloaded only where the environment variable `DOWNLOAD` is 1. None where it is not
-    there, or, with a warning that says what to do, where it cannot be used. A warning says so, too,
-    where neither it nor the photographs of frost are there.
+    It is downloaded only if the environment variable `DOWNLOAD` is 1. Return None if it is missing,
+    or if it cannot be used, with a warning that says what to do. If the photographs of frost are
+    missing as well, a warning says so.
     """
     folder = Path(folder).expanduser()
     there = (folder / name).exists() or (folder / urls[0].rpartition("/")[2]).exists()
@@ -303,8 +303,8 @@ def make_archive(
 ) -> Archive:
     """Make the archive in the folder `place`.
 
-    It is recognised where it was unpacked by `fetch` from a file with the known hash, because of a
-    folder alone nobody has published a hash. Else a warning says what would do.
+    It is recognised if `fetch` unpacked it from a file with the known hash, because nobody has
+    published a hash of the folder. Otherwise a warning says how to have it recognised.
     """
     recognised = is_as_unpacked(place, known_hash, sha256)
     if not recognised:

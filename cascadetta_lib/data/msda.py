@@ -1,8 +1,8 @@
 """Marginalised stacked denoising autoencoders (mSDA, Chen et al. 2012), which have a closed form.
 
-A layer is the linear map W that best restores [x; 1] from its corruption, in expectation over all
-corruptions, which set each feature to 0 with probability p and never the constant. With S = Σ x̄
-x̄ᵀ over the examples x̄ = [x; 1] and q = (1−p, …, 1−p, 1):
+A corruption sets each feature to 0 with probability p, and leaves the constant 1 as it is. A layer
+is the linear map W that best restores [x; 1], in expectation over corruptions. With S = Σ x̄ x̄ᵀ
+over the examples x̄ = [x; 1] and q = (1−p, …, 1−p, 1):
 
     E[Q]_ij = S_ij q_i q_j (i ≠ j),   E[Q]_ii = S_ii q_i,   E[P]_ij = S_ij q_j,
     W = E[P] E[Q]⁻¹,   h = tanh(W x̄)

@@ -21,14 +21,14 @@ from cascadetta_lib.data.images import (
 )
 
 PAPER_DATASETS = {(10, 32): "CIFAR-10-C", (100, 32): "CIFAR-100-C", (200, 64): "Tiny-ImageNet-C"}
-"""The paper's dataset that is most like one with these (classes, size in pixels)."""
+"""The dataset of the paper that is most like the user's, by (classes, size in pixels)."""
 
 
 @dataset("npz", "image", folder="must", own=True)
 def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
     """Load the images in the folder `argument`.
 
-    Raises DataMissing if a file is missing, and ValueError if one is not as it must be.
+    Raises DataMissing if a file is missing, and ValueError if a file has another form.
     """
     folder = Path(argument).expanduser()
     train_path = folder / "train.npz"
@@ -77,7 +77,7 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
 
 
 def read_images(path: Path) -> Split:
-    """Read x (N, 3, H, H) and y (N,) of one file, checked as far as that file alone allows."""
+    """Read x (N, 3, H, H) and y (N,) of one file, and check what needs no other file."""
     if not path.is_file():
         raise DataMissing(
             f"there is no {path}; numpy.savez writes it: x, uint8 (N, H, H, 3), and y, int64 (N,)"

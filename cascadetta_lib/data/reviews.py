@@ -76,9 +76,10 @@ class Reviews(NamedTuple):
 
 
 def mixed_places(labels: Tensor, seed: int) -> Split:
-    """Return the places of reviews in a mixed order, and their labels. A domain has a seed of its
-    own: files hold one class after the other, so with one for all, the batches of all domains would
-    have the same labels.
+    """Return the places of reviews in a mixed order, and their labels.
+
+    Each domain needs its own seed. Files hold one class after the other, so with one seed for all
+    domains their batches would have the same labels.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     return Split(order, labels[order])
@@ -95,11 +96,12 @@ class Synonyms(NamedTuple):
 class TextDataset(Dataset):
     """Reviews of four product domains.
 
-    bank: the features of all rows, float32 (R, D), on the device. versions: int64 (R, C), the rows
-    that may replace a row under domain randomisation: the EDA versions of a training review, and
-    for any other row the row itself.
-    domains: all domains by name, the source's held-out reviews included.
-    texts, synonyms: the training texts and what they are augmented with.
+    bank: the features of all rows, float32 (R, D), on the device.
+    versions: the rows that may replace a row under domain randomisation, int64 (R, C): the EDA
+        versions of a training review; for any other row the row itself.
+    domains: all domains by name, and the held-out reviews of the source.
+    texts: the training texts.
+    synonyms: the synonyms that EDA uses.
     """
 
     modality = "text"
@@ -117,8 +119,8 @@ class TextDataset(Dataset):
         return {"classes": self.classes, "inputs": self.bank.shape[1]}
 
     def domain(self, name: str, severity: int = 1) -> Split:
-        """Return the first `options.test_size` reviews of a target domain in a fixed mixed order,
-        or of the held-out source reviews. Text has no severities.
+        """Return the first `options.test_size` reviews of a target domain, or of the held-out
+        source reviews, in a fixed mixed order. Text has no severities.
         """
         return self.domains[name]
 
@@ -289,9 +291,9 @@ def _assemble(
 ) -> TextDataset:
     """Put a dataset together.
 
-    everything: what there is of the source and of each target domain. splits: the rows of the
-        training and the held-out part of the source, then those of each target domain. names: of
-        the domains, the source's first.
+    everything: all reviews of the source, then of each target domain.
+    splits: the rows of the source's training part and held-out part, then of each target domain.
+    names: the names of the domains, the source's first.
     """
     train, held_out, *targets = splits
     tested = held_out.take(slice(options.test_size))

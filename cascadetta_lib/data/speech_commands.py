@@ -1,15 +1,15 @@
 """Speech Commands v0.01, in the layout of its archive: WORD/*.wav, two lists of the split,
 _background_noise_/*.wav.
 
-Any two or more of its words will do. Test utterances are those of testing_list.txt, held-out ones
-those of validation_list.txt, and all others are for training. An utterance becomes one second at 16
-kHz: stereo is averaged, another sampling rate is resampled, what is shorter is padded with zeros at
-the end, and what is longer is cut. A file that cannot be used, such as stereo whose channels cancel
-each other, is left out, with a warning when the files are read.
+Any two or more of its words can be used. testing_list.txt names the test utterances,
+validation_list.txt the held-out ones; all others are for training. An utterance becomes one second
+at 16 kHz: stereo is averaged, another sampling rate is resampled, shorter ones are padded with
+zeros at the end, and longer ones are cut. A file that cannot be used, such as stereo whose channels
+cancel each other, is left out, with a warning.
 
-The recordings are called Speech Commands v0.01 where the two lists are the archive's own, which
-their SHA-256 tells, and the recordings have the archive's kind of name. Other lists must name a
-file in each line, except for words that have no folder here: what a list misses would be trained
+The recordings are called Speech Commands v0.01 if both lists have the SHA-256 of the archive's own
+and the recordings have the archive's kind of name. In other lists each line must name a file,
+unless its word has no folder here, since a recording missed by a mistake in a list would be trained
 on.
 """
 
@@ -65,9 +65,9 @@ LOWEST_RATE = 4000
 """Samples per second, below which nothing is a recording of speech."""
 MOST_CHANNELS = 8
 CANCELLED = 1e-3
-"""Share of the channels' power below which their mean holds nothing of them, 30 dB."""
+"""If the mean of the channels has less than this share of their power (30 dB less), they cancel."""
 UNCOMPRESSED = (1, 3, 0xFFFE)
-"""What a header says of samples that are whole numbers, floats, or described further on."""
+"""The format codes of a header: whole numbers, floats, and formats described further on."""
 
 
 @dataset("speech_commands", "speech", folder="may")
@@ -188,9 +188,7 @@ def listed(folder: Path, name: str, own: bool = False) -> set[str]:
 
 
 def without_repeats(parts: Tensor, waveforms: Tensor) -> Tensor:
-    """Return the part, 0, 1 or 2, of each recording, and 3 for one that is in an earlier part
-    again.
-    """
+    """Return the part of each recording, 0, 1 or 2; 3 for a copy of one in an earlier part."""
     parts = parts.clone()
     first: dict[bytes, int] = {}
     for place in parts.argsort(stable=True).tolist():

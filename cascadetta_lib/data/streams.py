@@ -12,8 +12,8 @@ from cascadetta_lib.registry import nearest
 
 Order = Literal["mixed", "correlated", "mixed_correlated"]
 """The order of the examples. mixed: all domains shuffled together. correlated: domain after domain,
-with each one's labels in runs. mixed_correlated: all domains shuffled together, with the labels of
-all in runs. None: domain after domain, as stored.
+with the labels of each domain in runs. mixed_correlated: all domains shuffled together, with labels
+in runs. None: domain after domain, as stored.
 """
 MIXED: tuple[Order, ...] = ("mixed", "mixed_correlated")
 """The orders in which batches hold examples of all domains."""
@@ -176,7 +176,7 @@ def draw_order(
         pieces, in the proportions of a draw from Dirichlet(δ, ..., δ). Then come the first pieces
         of all labels, one after the other in random order, then the second ones, and so on. With δ
         near 0 all examples of a label come in one run, and with a large δ in C runs of one length.
-    mixed_correlated: the same of all domains together, whose examples are shuffled within a label.
+    mixed_correlated: as correlated, but over all domains together, shuffled within each label.
     """
     if order is None:
         return np.arange(len(labels))

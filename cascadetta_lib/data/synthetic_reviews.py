@@ -1,11 +1,11 @@
 """Composed reviews, so that everything runs without a download. They are synthetic and not the
 paper's data.
 
-A review is a few sentences. A sentence that gives an opinion takes its word from those that all
-four product domains share or, with probability `shift`, from the domain's own. A model of book
-reviews has never met the words of the other domains, and some that it has met mean the opposite
+A review is a few sentences. Some sentences give an opinion. The word of an opinion is one that all
+four product domains share or, with probability `shift`, one of the domain's own. A model of book
+reviews has never met the other domains' own words, and some words that it has met mean the opposite
 there (a simple book, a simple remote control). Some opinions go against the review's verdict. The
-other sentences say nothing of it.
+other sentences say nothing about the verdict.
 """
 
 import numpy as np

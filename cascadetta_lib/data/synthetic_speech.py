@@ -3,8 +3,8 @@ paper's data.
 
 A word is a sequence of vowels. As in speech, a vowel is a harmonic sound whose overtones are loud
 near a few frequencies, the formants. Speakers differ in the pitch of the voice and in the length of
-the vocal tract, by which all formants are multiplied. They also speak at different times, speeds
-and levels, before noise.
+the vocal tract, which scales all formants. They also speak at different times, speeds and levels,
+with noise in the background.
 """
 
 import torch

@@ -33,8 +33,8 @@ URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 HASH = "md5:90528d7ca1a48142e341f4ef8d21d0de"
 CONTENTS = ("words.txt", "train", "val/val_annotations.txt")
 KNOWN = "5f1edeb7c32dc6f7c4813bde197ab4ae88ae462327668c43ca34c9d4422edb9c"
-"""`contents_hash` of the clean images of a whole copy. Whether its archive has the MD5 above is not
-known; the labels stand in the names of the files and in the list that CONTENTS names.
+"""`contents_hash` of the clean images of a whole copy. It is not known whether that copy's archive
+has the MD5 above. The labels are in the names of the files and in the list that CONTENTS names.
 """
 WHOLE = (100_000, 10_000, 200)  # training images, validation images, classes
 CORRUPTED_URLS = [
@@ -45,8 +45,10 @@ CORRUPTED_HASH = "md5:f9c9a9dbdc11469f0b850190f7ad8be1"
 
 @dataset("tiny_imagenet", "image", batch_size=64)
 def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
-    """Load the clean images, with the -C archive where it lies in the data folder; else the
-    corruptions are generated. Raises DataMissing if clean images are missing.
+    """Load the clean images, and the -C archive if it is in the data folder.
+
+    Without the archive the corruptions are generated. Raises DataMissing if clean images are
+    missing.
     """
     folder = Path(options.folder).expanduser()
     place = fetch("Tiny-ImageNet", [URL], folder, HASH, "248 MB", "tiny-imagenet-200", CONTENTS)
@@ -92,8 +94,8 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
 
 
 class Clean(NamedTuple):
-    """The files of the clean images, the place of the class of each in `class_names`, and the files
-    that tell it.
+    """The files of the clean images, the class of each as its place in `class_names`, and the files
+    that list the classes.
     """
 
     train: list[Path]
@@ -165,8 +167,8 @@ def _read_domain(
     """Return the first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in an order that is drawn
     once for all domains.
 
-    whole: how many images of how many classes there must be, since a label is the place of a class
-    among them.
+    whole: how many images and how many classes there must be. A label is the place of a class among
+        the classes, so none may be missing.
     """
     place = folder / corruption / str(severity)
     paths = _images_of(place)

@@ -111,8 +111,8 @@ class SpeechDataset(Dataset):
         return to_device(Split(torch.from_numpy(kept), test.y), self.options.device)
 
     def example(self, name: str, index: int) -> Tensor:
-        """Return a test utterance, clean or in a domain of waveforms, to listen to: float32
-        (16000,), clipped to [−1, 1].
+        """Return a test utterance to listen to, clean or in a domain that changes waveforms:
+        float32 (16000,), clipped to [−1, 1].
         """
         waveform = as_float(self.test.x[index])
         if name != SOURCE_DOMAIN:
@@ -169,10 +169,12 @@ def make_speech_dataset(
     """Make the dataset of all its utterances (int16 (N, 16000), on the CPU), cut as the options
     say.
 
-    held_out: the data's own validation split, which is used whole, so that no fraction is set
-    aside. noise: seconds of background noise, int16 (K, 16000).
-    recognised: whether the utterances are shown to be the public ones; the dataset is recognised
-    if, besides, nothing is cut away. fields: name, source and class_names of `SpeechDataset`.
+    held_out: the data's own validation split. It is used whole, and no fraction of `train` is held
+        out.
+    noise: seconds of background noise, int16 (K, 16000).
+    recognised: whether the utterances are known to be the public ones. The dataset counts as
+        recognised only if the options cut nothing away.
+    fields: name, source and class_names of `SpeechDataset`.
     """
     whole = (options.train_size or len(train.y)) >= len(train.y) and (
         options.test_size or len(test.y)
@@ -198,7 +200,7 @@ def as_float(waveforms: Tensor) -> Tensor:
 
 
 def as_int16(waveforms: Tensor) -> Tensor:
-    """Return waveforms in [−1, 1) as int16, in which they are stored; what is beyond is clipped."""
+    """Return waveforms in [−1, 1) as int16, the stored form. Other values are clipped."""
     return (waveforms * 32768).round().clamp(-32768, 32767).to(torch.int16)
 
 
@@ -235,9 +237,13 @@ def _decibels(power: Tensor) -> Tensor:
 def draw_domain(
     name: str, count: int, seconds: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Draw one of DOMAINS for `count` utterances: the value of each, float32 (N,), and which of so
-    many `seconds` of background noise it meets, int64 (N,), of which only the domain "noise" makes
-    use."""
+    """Draw the values of one of DOMAINS for `count` utterances.
+
+    Return the value of each utterance, float32 (N,), and the number of its second of background
+    noise, int64 (N,), which only the domain "noise" uses.
+
+    seconds: how many seconds of background noise there are.
+    """
     low, high = RANGES[name]
     if name == "shift":
         value = torch.randint(int(low), int(high) + 1, (count,), generator=generator).float()
@@ -247,11 +253,12 @@ def draw_domain(
 
 
 def domain_spectrograms(name: str, waveforms: Tensor, value: Tensor, noise: Tensor) -> Tensor:
-    """Return spectrograms, as `log_mel` does, of float waveforms (N, 16000) in a domain, with
-    values (N,) and noise (N, 16000).
+    """Return the spectrograms (as `log_mel`) of float waveforms (N, 16000) in a domain.
 
-    stretch: a phase vocoder's magnitudes alone, since power has no phases. shift: of the power,
-    before the dB.
+    stretch: a phase vocoder without its phases, since the spectrograms are of power. shift: moves
+    the frames of the power, before the conversion to dB.
+
+    value: the domain's value for each utterance, (N,). noise: (N, 16000).
     """
     if name not in ("stretch", "shift"):
         return log_mel(change_waveforms(name, waveforms, value, noise))
@@ -272,13 +279,14 @@ def _frames_at(frames: Tensor, position: Tensor) -> Tensor:
 
 
 def change_waveforms(name: str, waveforms: Tensor, value: Tensor, noise: Tensor) -> Tensor:
-    """Return the waveforms themselves, in the domain amplitude, pitch or noise: (N, 16000).
+    """Return waveforms (N, 16000) in the domain amplitude, pitch or noise.
 
-    amplitude: not clipped, as in the public recipe. It hardly changes `log_mel`, which is relative
-        to the utterance's own maximum, so this domain is as good as no shift, whatever the paper's
-        was. pitch: speed and pitch move together. Interpolation is linear, as in the public recipe,
-        so that what was above 6.4 kHz folds back where an utterance becomes shorter by a fifth. The
-        result is cut, or padded with zeros.
+    amplitude: multiplies the waveform without clipping, as in the public recipe. `log_mel` is
+        relative to the utterance's own maximum and hardly changes, so this domain is nearly no
+        shift, whatever the paper's was.
+    pitch: resamples the waveform, so that speed and pitch change together. Interpolation is linear,
+        as in the public recipe. So if an utterance becomes shorter by a fifth, frequencies above
+        6.4 kHz fold back. The result is cut, or padded with zeros.
     """
     if name == "amplitude":
         return value[:, None] * waveforms

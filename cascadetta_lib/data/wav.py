@@ -1,13 +1,13 @@
 """Your own recordings: `wav:FOLDER`, with FOLDER/WORD/*.wav of two or more words.
 
-What is tested and what is held out say testing_list.txt and validation_list.txt in FOLDER, a line
-WORD/FILE.wav for each recording, as in Speech Commands. Without these two lists the split is by
-speaker: a recording is called SPEAKER_anything.wav, and one tenth of the speakers, at least one, is
-tested, one tenth held out, and all others are trained on, drawn by a hash of their names, in
-which small and capital letters are alike.
-FOLDER/_background_noise_/*.wav is mixed into the domain noise; without it that noise is white.
+testing_list.txt and validation_list.txt in FOLDER name the recordings to test and to hold out, a
+line WORD/FILE.wav each, as in Speech Commands. Without these two lists the split is by speaker, and
+recordings must be called SPEAKER_anything.wav. A hash of the speakers' names draws one tenth of the
+speakers, at least one, to test and one tenth to hold out; the others are for training. Small and
+capital letters of a name count as the same.
 
-A recording becomes one second at 16 kHz, as in speech_commands.py. A file that is no sound is left
+The domain noise mixes in FOLDER/_background_noise_/*.wav, or white noise without that folder. A
+recording becomes one second at 16 kHz, as in speech_commands.py. A file that is no sound is left
 out, with a warning.
 """
 
@@ -50,8 +50,7 @@ TESTED, HELD_OUT, TRAINED = range(3)
 def load_wav(argument: str, options: SpeechOptions) -> Dataset:
     """Load the recordings in the folder `argument`.
 
-    Raises DataMissing where there is no such folder, and ValueError where what is there cannot be
-    used.
+    Raises DataMissing if there is no such folder, and ValueError if its files cannot be used.
     """
     folder = Path(argument).expanduser()
     if not folder.is_dir():

@@ -1,11 +1,12 @@
 """Image corruptions, which make the -C streams from clean images: `corrupt(images, "fog", 5)`.
 
 Each corruption is one function (images, draws, parameters of the severity) -> images, on float32
-images (N, 3, H, H) in [0, 1], which its result may leave; those in `digital.ON_GREY_LEVELS` work on
-uint8. parameters.yaml holds the parameters. The operations are written anew, by batch, and a test
-compares them with statistics of the original code. Frost is mixed in from the original's
-photographs where they are given, and else from a made-up texture. Images of 64×64 and 224×224
-pixels are coded as JPEG at the end, since Tiny-ImageNet-C and ImageNet-C consist of such files.
+images (N, 3, H, H) in [0, 1]; the result may lie outside [0, 1] and is clipped later. The functions
+in `digital.ON_GREY_LEVELS` work on uint8. parameters.yaml holds the parameters. The operations are
+written anew, for whole batches, and a test compares them with statistics of the original code.
+Frost comes from the original's photographs if they are given, and otherwise from a made-up texture.
+Images of 64×64 and 224×224 pixels are coded as JPEG at the end, since Tiny-ImageNet-C and
+ImageNet-C consist of JPEG files.
 
 On a walk from one corruption to another both are applied, one after the other, at severities
 between the whole ones (between.py): `corrupt(images, "fog_to_snow", 3)`.
@@ -33,8 +34,8 @@ HELD_OUT_CORRUPTIONS = tuple(name for name in PARAMETERS if name not in CORRUPTI
 """Four more, for choosing hyper-parameters without touching the fifteen. Here at 32×32 alone."""
 SEVERITIES = (1, 2, 3, 4, 5)
 CHUNKS = {32: 500, 64: 500, 224: 20}
-"""Images that are corrupted at a time, by their side in pixels. They are fixed because the draws
-depend on them.
+"""How many images are corrupted at a time, by their side in pixels. The numbers are fixed because
+the random draws depend on them.
 """
 FILES = (64, 224)
 FILE_QUALITY = 85
@@ -139,8 +140,8 @@ def corrupt(
 
     The noise depends on (seed, corruption, severity), the place of an image in the batch and the
     size of the batch alone; shot noise also on the images before it.
-    photographs: those that frost is cropped from, see `photographs.read_photographs`; None for a
-    made-up texture. Other corruptions make no use of them.
+    photographs: the photographs that frost is cropped from (`photographs.read_photographs`); None
+        for a made-up texture. Other corruptions ignore them.
 
     Raises ValueError for any other corruption, severity, dtype or shape.
     """

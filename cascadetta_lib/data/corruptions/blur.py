@@ -59,9 +59,9 @@ def replaced_from(read: Tensor, reach: int) -> Tensor:
     """Return the place of the pixel that ends up at each place, (N, H, H), when pixels are
     replaced one after the other, from the last to the first.
 
-    read: the place that each pixel reads, row · H + column. Where that was replaced before, below
-        or to the right, the pixel gets what it was replaced by. Near the border, up to `reach` at
-        the upper and left side and `reach` − 1 at the others, nothing is replaced.
+    read: the place that each pixel reads, row · H + column. If the pixel at that place was already
+        replaced (it lies below or to the right), its new value is read. Pixels near the border are
+        not replaced: `reach` of them at the upper and left side, `reach` − 1 at the others.
     """
     count = len(read)
     size = read.shape[-1]

@@ -33,8 +33,9 @@ def saturate(x: Tensor, draws: Draws, factor: float, increase: float) -> Tensor:
 def elastic_transform(
     x: Tensor, draws: Draws, displacement: float, sigma: float, reach: float
 ) -> Tensor:
-    """Apply a random affine map, given by where three points go, then a smooth displacement;
-    lengths in shares of H, and of 244 for images of 224 pixels, as the original has it.
+    """Apply a random affine map, given by the images of three points, then a smooth displacement.
+
+    Lengths are shares of H; for images of 224 pixels they are shares of 244, as in the original.
     """
     count = x.shape[0]
     size = x.shape[-1]
@@ -96,9 +97,10 @@ def _covered(side: int, small: int) -> Tensor:
 
 
 def _inside(before: int, after: int) -> np.ndarray:
-    """Return which of `before` pixels each of `after` covers, bool (after, before).
+    """Return which of `before` pixels each of `after` pixels covers, bool (after, before).
 
-    They are those whose centres lie in the interval that it spans, at least one pixel long.
+    A pixel is covered if its centre lies in the interval of the other pixel, which is at least one
+    pixel long.
     """
     scale = before / after
     half = max(scale, 1.0) / 2

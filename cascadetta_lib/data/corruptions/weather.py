@@ -19,8 +19,8 @@ def snow(
     radius: int,
     sigma: float,
 ) -> Tensor:
-    """Whiten the image, then add flakes (enlarged, moving noise of at least `least`) and the same
-    turned by 180°.
+    """Whiten the image, then add flakes, and the same flakes turned by 180°. Flakes are enlarged
+    noise of at least `least`, blurred by motion.
     """
     noise = draws.normal((len(x), 1, *x.shape[2:]), mean, std)
     angles = draws.uniform((len(x),), -135, -45)
@@ -90,9 +90,10 @@ def spatter(
     strength: float,
     liquid: str,
 ) -> Tensor:
-    """Add drops where smoothed noise is above a threshold: pale water adds light, mud covers. It is
-    simpler than the original, which lights the edges of the drops, and its parameters could not be
-    checked.
+    """Add drops where smoothed noise is above a threshold: pale water adds light, and mud covers.
+
+    This is simpler than the original, which lights the edges of the drops. Its parameters could not
+    be checked.
     """
     layer = gaussian(draws.normal((len(x), 1, *x.shape[2:]), mean, deviation), sigma)
     drops = layer > threshold
