@@ -1,5 +1,5 @@
-"""Beyond the paper: how far the variance of a batch is from that of its domain, and what a share of
-the source's statistics gives.
+"""Beyond the paper: how far the variance of a batch is from its domain's, and how much a blend with
+the source's statistics gains.
 """
 
 import pandas as pd
@@ -17,15 +17,15 @@ from study.study import Study
 ADABN = "adabn"
 ERRORS = {"variance_error": "measured", "independent_error": "independent values"}
 FIXED = 16
-"""The count of the source prior that was set before any run."""
+"""N of the source prior, chosen before any run."""
 
 
 @exhibit
 class BatchVariance(Exhibit):
     """The error of a batch's variance at each BatchNorm layer, beside the gain of the source prior.
 
-    AdaBN learns nothing and remembers nothing, so all that it loses to the source prior it loses by
-    the statistics of small batches.
+    AdaBN learns nothing and remembers nothing, so it can lose to the source prior only by the
+    statistics of small batches.
     """
 
     name = "batch_variance"
@@ -74,9 +74,9 @@ class BatchVariance(Exhibit):
 
 
 def gains(frame: pd.DataFrame) -> pd.Series:
-    """Return AdaBN's E less that of the source prior in points, by the count of the prior.
+    """Return AdaBN's E minus the source prior's, in points, by N of the prior.
 
-    Means over the seeds that AdaBN has, too.
+    The values are means over the seeds that both have.
     """
     base = frame[frame["method"] == ADABN].set_index("seed")["E"]
     blends = frame[frame["method"] != ADABN]
@@ -102,7 +102,7 @@ def _table(errors: pd.DataFrame, size: int) -> pd.DataFrame:
 
 
 def _figure(errors: pd.DataFrame, gain: pd.Series, note: str) -> Part:
-    """Draw the errors by layer on the left and the gain by the prior's count on the right."""
+    """Draw the errors by layer on the left and the gain by N of the prior on the right."""
     figure, (left, right) = panels(2, 3.2)
     rows = errors.groupby("layer", sort=False).mean(numeric_only=True)
     for (column, label), shade in zip(ERRORS.items(), ("black", "0.6"), strict=True):

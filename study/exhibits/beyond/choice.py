@@ -35,13 +35,11 @@ class Choice(OnSource):
     once = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of every contestant that adapts, on the source at each learning rate."""
+        """Return points of every contestant that adapts, per learning rate, on source images."""
         return [point for one in contestants(settings) for point in candidates(settings, one)]
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs, and keep the rates, which the exhibits `comparison` and `field` ask
-        for.
-        """
+        """Make the runs, and store the chosen rates for the exhibits `comparison` and `field`."""
         made = super().make(study)
         if made:
             keep_choice(Runs(study))

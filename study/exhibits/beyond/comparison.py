@@ -1,9 +1,8 @@
 """Beyond the paper: every method at the online learning rate that was chosen for it on the source.
 
 The fifteen test corruptions are run once, at every seed. Tent, with SGD and with Adam, also runs on
-two other networks: Cascade+'s own, and a control's. The control is trained on the same images with
-the cross-entropy alone. So the difference that remains between these two Tents and Cascade+ is the
-work of θ_a.
+Cascade+'s network and on a control network, which is trained on the same images by the
+cross-entropy alone. A difference between Cascade+ and these runs of Tent comes from θ_a.
 """
 
 from dataclasses import replace
@@ -32,7 +31,7 @@ ALIKE_NOTE = (
     "Tents its diversity, too."
 )
 SIZES = (128, 16, 4)
-"""Batch sizes at which Cascade+ is measured besides."""
+"""Other batch sizes at which Cascade+ is measured."""
 
 
 @exhibit
@@ -46,8 +45,8 @@ class Comparison(OnSource):
     def points(self, settings: Settings) -> list[Point]:
         """Return a point per contestant on the test domains, at the rate chosen for it.
 
-        Those that adapt and have no rate yet are left out. Cascade+ also runs at other batch sizes
-        and, with AdaBN on its network, on the gradual stream.
+        Contestants that adapt and have no rate yet are left out. Cascade+ also runs at other batch
+        sizes. On the gradual stream both Cascade+ and AdaBN run, on Cascade+'s network.
         """
         image = settings.image
         study = Study.without_device(settings)

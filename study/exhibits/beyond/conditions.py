@@ -1,8 +1,8 @@
-"""Why θ_a collapses, and what could prevent it: pre-trainings that each differ in one value or
-term.
+"""Why θ_a collapses, and what could prevent it: pre-trainings that differ in one value or one term
+each.
 
 Everything here is judged at one seed, on four corruptions of held-out source images. No test stream
-has these, so a choice made here has not seen the test domains.
+has these corruptions, so a choice made here has not seen the test domains.
 """
 
 from functools import partial
@@ -32,7 +32,7 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "inner step on all of ψ": {"training_inner_parameters": "all"},
     "inner step on BN and θ_m": {"training_inner_parameters": "batchnorm_and_classifier"},
 }
-"""How the paper's pre-training is varied, one value at a time."""
+"""The variations of the paper's pre-training, each in one value."""
 CANDIDATES = [
     name
     for name, one in OBJECTIVES.items()
@@ -61,9 +61,8 @@ class Conditions(OnSource):
     once = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points on the networks that are there, or else on those that the profile trains.
-
-        The latter are trained for `trial_epochs` on `trial_train_size` images.
+        """Return points on the networks that the profile's `image_weights` has, or on networks that
+        the profile trains here, for `trial_epochs` on `trial_train_size` images.
         """
         image = settings.image
         if "cascade" not in image.methods:
@@ -86,8 +85,8 @@ class Conditions(OnSource):
     def _of_candidates(
         self, settings: Settings, objectives: list[str], trial: dict[str, Any]
     ) -> list[Point]:
-        """Return points of each pre-training: not adapted, and adapted by its own loss at each
-        rate.
+        """Return points of each pre-training: without adaptation, and adapted by its own loss at
+        each rate.
         """
         points = []
         for objective in objectives:

@@ -1,5 +1,5 @@
-"""The field: all methods of a profile, on streams of four kinds, at batches of many sizes, and
-their costs.
+"""The field: all methods of a profile, on four kinds of streams, at several batch sizes, and their
+costs.
 
 Each method has the online learning rate that the source chose for it.
 """
@@ -30,7 +30,7 @@ from study.settings import Settings
 from study.study import Study
 
 STREAMS = ("gradual", "mixed", "correlated")
-"""Of batches, beside the profile's own."""
+"""Batch sizes beside the profile's own."""
 INSTANTANEOUS = "instantaneous"
 COSTS = {
     "work": "work, in forward passes",
@@ -46,7 +46,7 @@ CASCADES = (
     "cascade_same_weights",
     "cascade_source_prior",
 )
-"""The methods whose names stand in bold."""
+"""The methods whose names are set in bold."""
 COST_NOTE = "Work: counted, of adapting to a batch and predicting it. Time: of the fastest domain."
 
 
@@ -103,8 +103,8 @@ class Field(OnSource):
 
 
 def _variants(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return what differs from `reduced` on each stream and at each batch size; the first has no
-    name.
+    """Return the changes to `reduced` for each stream and each batch size, by name. The name of the
+    first is empty.
     """
     image = settings.image
     variants: dict[str, dict[str, Any]] = {
@@ -122,9 +122,9 @@ def _variants(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def _costs(main: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean E of each label and the cost of one of its steps, the least E first.
+    """Return the mean E of each label and the cost of its steps, sorted by E.
 
-    The means are over the seeds that the labels share. A label that lacks one of these comes last.
+    The means are over the seeds that the labels share. Labels that lack a shared seed come last.
     """
     rows = {}
     for label, each in by_label(comparable(main)).items():
@@ -156,10 +156,10 @@ def _sizes_note(frame: pd.DataFrame) -> str:
 
 
 def _beside_the_cascade(labels: Mapping[str, pd.DataFrame], errors: pd.Series) -> pd.DataFrame:
-    """Return the ends of the interval of each method's difference from the cascade, about its E.
+    """Return, around each method's E, the interval of its difference from the cascade.
 
-    The interval is over the test batches, given the networks. The ends are NaN where there is none,
-    and of the cascade itself.
+    The interval is over the test batches, given the networks. Its ends are NaN for the cascade, and
+    for a method without a difference.
     """
     cascade = labels.get(METHODS["cascade"].label)
     rows = {}
@@ -199,8 +199,8 @@ def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
 def standing_figure(shown: pd.DataFrame) -> Figure:
     """Draw a row per label, from the top: its error with an interval, and its work.
 
-    shown: indexed by label. E, work: numbers. low, high: the ends of the interval, or NaN. method:
-    whose colour it has.
+    shown: a row per label, with the columns E; work; low and high, the ends of the interval or NaN;
+        method, whose colour the row has.
     """
     size = (WIDTH, 0.8 + 0.24 * len(shown))
     figure, (error, work) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(3, 2))

@@ -32,7 +32,7 @@ class ImageNet(Exhibit):
         return dataset == DATASET
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of each method at each batch size, and of one that learns at each rate."""
+        """Return points of each method per batch size, and per rate if the method learns."""
         image = settings.image
         names = [name.kind for name in settings.datasets("image")]
         if names != [DATASET]:

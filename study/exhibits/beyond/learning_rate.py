@@ -10,7 +10,7 @@ from study.exhibits.kit.sweep import sweep_figure, sweep_table
 from study.settings import Settings
 
 MOST = 40
-"""Percent of E at which the figure ends: beyond it, all that shows is that a method broke down."""
+"""The largest E in the figure, in percent. Beyond it a method has broken down anyway."""
 
 
 @exhibit
@@ -25,10 +25,10 @@ class LearningRate(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of each method at each rate, and of AdaBN, which has none, at one.
+        """Return points of each method at each rate. AdaBN has no rate, and one point.
 
-        F costs as much again, so it is measured only at the first batch size, and not for CoTTA,
-        whose steps cost as much as those of all others together.
+        F doubles the cost, so it is measured only at the first batch size. CoTTA has no F, because
+        its steps cost as much as the other methods' together.
         """
         image = settings.image
         several = of_sizes(settings, image.exhibits.ablation_rate_batch_sizes)

@@ -1,5 +1,5 @@
-"""Beyond the paper: text and speech by the optimiser and the learning rate at test time, neither of
-which it states, and the step that held-out source examples would choose.
+"""Beyond the paper: text and speech by optimiser and learning rate at test time, which the paper
+does not state, and the pair that held-out source examples would choose.
 """
 
 import pandas as pd
@@ -16,12 +16,12 @@ from study.settings import Settings
 from study.store import Run
 
 OPTIMIZERS = (None, "adam")
-"""Each method's own, and Adam for all."""
+"""The optimisers: each method's own (None), and Adam for all methods."""
 NAMES = {"text": "reviews", "speech": "recordings"}
 
 
 class Online(Exhibit):
-    """E by the online step, and which step the source would choose.
+    """E by step, that is by optimiser and learning rate, and the step that the source would choose.
 
     The main study's Tent with Adam counts here as a step of Tent.
     """
@@ -88,10 +88,10 @@ class Online(Exhibit):
 
 
 def chosen(source: pd.DataFrame, order: list[str]) -> pd.Series:
-    """Return the step of the least mean E by label, as text with that E.
+    """Return, by label, the step with the smallest mean E, as text with that E.
 
-    source: a row per run on held-out source examples. order: of the steps; a label that lacks one
-    has no choice, because a later run could change it.
+    source: a row per run on held-out source examples.
+    order: all steps, in the order of the table. A label that lacks a step has no choice yet.
     """
     if source.empty:
         return pd.Series(dtype=object)
@@ -105,7 +105,7 @@ def chosen(source: pd.DataFrame, order: list[str]) -> pd.Series:
 
 
 def _step(run: Run) -> str:
-    """Write the optimiser and the rate of a run."""
+    """Write a run's optimiser and learning rate."""
     return f"{run.request.online_optimizer or 'own'}, {run.request.online_learning_rate:g}"
 
 

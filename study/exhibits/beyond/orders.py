@@ -38,19 +38,19 @@ SHOWN = (
 )
 """The panels of the figure, row by row: a method and its variant."""
 COMPARED = ("erm", "adabn", "source_prior", "tent", "tent_adam", "cascade", "cascade_same_weights")
-"""The rows of the table, from the top; those that learn come at other rates, too."""
+"""The rows of the table, from the top. Methods that learn have rows at other rates, too."""
 MAIN = ("erm", "adabn", "tent", "cascade")
-"""The rows whose orders the table compares over, however few orders the others have."""
+"""The table compares over the orders that these rows have, even if other rows have fewer."""
 SLOWER = ("tent", "tent_adam", "cascade", "cascade_same_weights")
 """Methods that run at a tenth of the learning rate, too."""
 FASTER = ("tent", "cascade", "cascade_same_weights")
 """Methods that run at ten times the learning rate, too."""
 TITLE = 34
-"""Letters in a line of a panel's title."""
+"""The most letters in a line of a panel's title."""
 DIAMOND: dict[str, Any] = {"mfc": "white", "mec": "black", "ms": 7, "mew": 0.9, "zorder": 1}
 """How the paper's row is drawn: larger than our dots, and beneath them."""
 EDGE = 5
-"""Domains at the beginning and at the end of each stream that are compared."""
+"""How many domains at the beginning and at the end of a stream are compared."""
 
 
 @exhibit
@@ -64,10 +64,10 @@ class Orders(Exhibit):
     question = "Does a network give the paper's rows, whatever the order of the stream?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of COMPARED in each order of the profile, those that learn at other rates,
-        too.
+        """Return points of COMPARED in each order of the profile. Methods that learn have points at
+        other rates, too.
 
-        With AdaBN comes the source prior, with the cascade its weights without θ_a.
+        With AdaBN comes the source prior, and with the cascade the same weights without θ_a.
         """
         asked = set(settings.image.methods)
         if "adabn" in asked:
@@ -125,7 +125,7 @@ class Orders(Exhibit):
 
 
 def orders_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per label: E, A, what it gains on AdaBN, and the paper's E and A."""
+    """Return a row per label: E, A, the gain over AdaBN, and the paper's E and A."""
     labels = by_label(frame)
     base = labels.get(METHODS["adabn"].label)
     rows = {}
@@ -151,9 +151,10 @@ def orders_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(rows: pd.DataFrame, base: pd.DataFrame | None) -> tuple[float, float, float]:
-    """Return AdaBN's E less that of `rows`, in points: over all, the first and the last domains.
+    """Return AdaBN's E minus E of `rows`, in points, over all, the first and the last domains.
 
-    Means over the orders that both have; NaN where they share none, and of AdaBN itself.
+    The values are means over the orders that both have. They are NaN if both share no order, and
+    for AdaBN itself.
     """
     if base is None or rows["method"].iloc[0] == "adabn":
         return math.nan, math.nan, math.nan
@@ -169,8 +170,8 @@ def gains(rows: pd.DataFrame, base: pd.DataFrame | None) -> tuple[float, float, 
 
 
 def _distance(rows: pd.DataFrame, paper: pd.DataFrame, label: str) -> Rounded | str:
-    """Return the mean distance by domain from the paper's row of this label; a dash if it has
-    none.
+    """Return the mean distance by domain from the paper's row of this label; a dash if the paper
+    has no such row.
     """
     if label not in paper.index:
         return "–"
@@ -180,7 +181,7 @@ def _distance(rows: pd.DataFrame, paper: pd.DataFrame, label: str) -> Rounded | 
 
 
 def _differences(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return every label's E less that of each one before it, over the orders that both have."""
+    """Return the difference in E of each pair of labels, over the orders that both have."""
     labels = list(by_label(frame).items())
     rows = {}
     for place, (label, other) in enumerate(labels):

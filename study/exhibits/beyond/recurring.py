@@ -52,7 +52,7 @@ class Recurring(Exhibit):
 
 
 def of_rounds(row: Mapping[Any, Any]) -> pd.DataFrame:
-    """Return the mean E of each round of a run, in percent, with what the row says of the run."""
+    """Return a row per round of a run: the round's mean E in percent, and the columns of `row`."""
     run = row["run"]
     errors = online_errors(run.batches).reset_index(name="E")
     errors["round"] = errors["step"] // len(set(run.request.stream)) + 1

@@ -1,4 +1,4 @@
-"""Beyond the paper: a network that was brought, such as the authors', beside the paper's rows."""
+"""Beyond the paper: a published network, such as the authors', beside the paper's rows."""
 
 import pandas as pd
 
@@ -35,8 +35,8 @@ class Released(Exhibit):
 
 
 def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a panel per method that the paper has: our error by domain, the mean over networks, and
-    the paper's row.
+    """Draw a panel per method of the paper: our error by domain, averaged over networks, and the
+    paper's row.
     """
     shown = {label: each for label, each in by_label(frame).items() if label in paper.index}
     if not shown:

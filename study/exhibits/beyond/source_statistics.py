@@ -1,4 +1,4 @@
-"""Beyond the paper: how far a blend of the source's BatchNorm statistics with the batch's goes
+"""Beyond the paper: how much a blend of the source's BatchNorm statistics with the batch's gains
 without learning.
 """
 
@@ -24,9 +24,9 @@ from study.settings import Settings
 LEARNING_PRIOR = 32
 """The same where methods that learn are put on top."""
 BLENDED = {"tent": "tent_source_prior", "cascade": "cascade_source_prior"}
-"""Methods that learn, and the same on a blend."""
+"""Each method that learns, and the same method on a blend."""
 BESIDE = {"tent_source_prior": -1.2, "cascade_source_prior": 1.2}
-"""By how many percent of the share a diamond is moved aside, since both stand at one share."""
+"""By how many percent of the share a diamond is moved aside, so that two at one share are seen."""
 OF_BLENDED = {blended: name for name, blended in BLENDED.items()}
 NOTE = (
     "N: examples that the source counts against a batch; its share is that of a full one. All that "
@@ -47,9 +47,8 @@ class SourceStatistics(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of AdaBN, the blends and ERM on each network: the points of its curve.
-
-        Tent and the cascade come beside them, on a batch's statistics and on a blend.
+        """Return points of AdaBN, the blends and ERM on each network, which make its curve, and of
+        Tent and the cascade, each on a batch's statistics and on a blend.
         """
         points = []
         objectives = networks_of(settings)
@@ -106,7 +105,7 @@ def _blend(method: str, objective: str, count: int, network: str, name: str) -> 
 def _pairs(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
     """Return pairs of each blend with AdaBN and with the methods that learn, on the same network.
 
-    A method that learns on a blend is paired with its own blend alone.
+    A method that learns on a blend is paired only with that blend.
     """
     pairs = {}
     for _, network in frame.groupby("objective", sort=False):
@@ -122,7 +121,7 @@ def _pairs(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
 
 
 def _draw_curve(axes: Axes, rows: pd.DataFrame, label: str, dash: str) -> None:
-    """Draw E by the source's share, a band for its interval over images, and each N."""
+    """Draw E by the source's share, with a band for the interval over images and a mark per N."""
     if rows.empty:  # Methods that learn have run alone.
         return
     points = []
@@ -143,7 +142,7 @@ def _curves(frame: pd.DataFrame) -> Part | str:
     """Draw a curve per network, a line per method that learns, and a mark per method that learns on
     a blend.
 
-    Networks of one kind differ by more than the curves do, so all are of the seeds that all have.
+    Networks of one kind differ by more than the curves do, so only the seeds that all have count.
     """
     seeds = [set(each["seed"]) for each in by_label(frame).values()]
     common = set.intersection(*seeds)

@@ -26,7 +26,7 @@ some methods it has E alone. Its SAR (by SGD, 20.4) and its LAME (with another a
 other methods than ours under this protocol."""
 TOLERANCES = {"erm": 0.1, "adabn": 0.1}
 TOLERANCE = 0.5
-"""Allowed differences in points of E; the choice is ours. Nothing is random in the first two, so
+"""Allowed differences in points of E, chosen by us. Nothing is random in the first two methods, so
 only rounding and arithmetic may differ.
 """
 NOTE = (

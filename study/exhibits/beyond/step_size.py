@@ -22,7 +22,7 @@ ADABN = "adabn"
 COMPARED = ("tent", "tent_adam", "cascade", "cascade_same_weights")
 OVER = "online_learning_rate"
 EDGE = 5
-"""Domains at the beginning and at the end of the stream that are compared."""
+"""How many domains at the beginning and at the end of the stream are compared."""
 
 
 @exhibit
@@ -38,7 +38,7 @@ class StepSize(Exhibit):
     question = "Is θ_a more than a smaller step?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points along the long stream; with the cascade, its weights without θ_a, too."""
+        """Return points along the long stream. With the cascade come its weights without θ_a."""
         methods = list(settings.image.methods)
         if "cascade" in methods:
             methods.append("cascade_same_weights")
@@ -87,9 +87,9 @@ def _mean_over_examples(run: Run, column: str) -> float:
 
 
 def gains(rows: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
-    """Return AdaBN's E less that of `rows`, in points: over all, the first and the last domains.
+    """Return AdaBN's E minus E of `rows`, in points, over all, the first and the last domains.
 
-    A row per network that both have, or per order; no row where they share no seed.
+    There is a row per network, or per order, that both have.
     """
     found = []
     for seed, each in rows.groupby("seed", sort=False):

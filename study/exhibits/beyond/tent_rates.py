@@ -22,7 +22,7 @@ from study.exhibits.kit.tables import by_domain
 from study.settings import Settings
 
 MOST = 60
-"""Percent at which the figure ends: above it, all that shows is that a method broke down."""
+"""The largest E in the figure, in percent. Above it a method has broken down anyway."""
 TENTS = ("tent", "tent_adam")
 
 
@@ -35,7 +35,7 @@ class TentRates(Exhibit):
     question = "Which of Tent's steps, if any, gives the paper's row?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of Tent at each rate, and of AdaBN, which has none, at the profile's."""
+        """Return points of Tent at each rate. AdaBN has no rate, and one point."""
         names = [name for name in ("adabn", *TENTS) if name in settings.image.methods]
         return long_at_rates(settings, names)
 

@@ -16,7 +16,7 @@ from study.settings import Settings
 
 ADABN = "adabn"
 CANDIDATES = ("tent", "tent_adam", "cascade_same_weights", "cascade_no_auxiliary")
-"""Methods that minimise the entropy of z: of scales and shifts by SGD or Adam, and of θ_m too."""
+"""Methods that minimise the entropy of z, by scales and shifts (SGD or Adam), and by θ_m too."""
 OVER = "online_learning_rate"
 AS_THEY_ARE = "rows as they are"
 LESS_PAPERS = "less AdaBN here; the paper's less its own AdaBN"
@@ -25,9 +25,10 @@ LESS_AUTHORS = "less AdaBN here; the paper's less AdaBN on the authors' network"
 
 @exhibit
 class TentRow(Exhibit):
-    """The distance of each candidate from the paper's row of Tent, by three baselines.
+    """The distance of each candidate from the paper's row of Tent, after subtracting a baseline.
 
-    The paper's AdaBN row does not come out, so what is subtracted decides what fits.
+    No run reproduces the paper's AdaBN row, so the choice of the baseline decides which candidate
+    fits. There are three baselines.
     """
 
     name = "tent_row"
@@ -92,10 +93,10 @@ def authors_adabn(own: pd.DataFrame, runs: Runs) -> pd.DataFrame:
 def distances(
     rows: pd.DataFrame, own: pd.DataFrame, paper: pd.DataFrame, authors: pd.DataFrame
 ) -> dict[str, float]:
-    """Return the mean distance from the paper's row of Tent by each baseline, NaN where one lacks.
+    """Return the mean distance from the paper's row of Tent by each baseline; NaN without one.
 
-    rows: runs of one candidate. own: those of AdaBN on the same networks. authors: those of AdaBN
-    on the authors' network.
+    rows: runs of one candidate. own: AdaBN's runs on the same networks. authors: AdaBN's runs on
+    the authors' network.
     """
     found: dict[str, list[float]] = {AS_THEY_ARE: [], LESS_PAPERS: [], LESS_AUTHORS: []}
     for seed, each in rows.groupby("seed", sort=False):
@@ -122,7 +123,7 @@ def _apart(first: pd.Series, second: pd.Series) -> float:
 
 
 def _nearest_in_bold(table: pd.DataFrame) -> pd.DataFrame:
-    """Write distances as text, the least of each baseline in bold."""
+    """Write distances as text, with the smallest of each baseline in bold."""
     shown = table.copy()
     for name in (AS_THEY_ARE, LESS_PAPERS, LESS_AUTHORS):
         least = table[name].min()

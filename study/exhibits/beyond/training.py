@@ -56,7 +56,7 @@ class TrainingSpeech(Training):
 
 
 def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: DatasetName) -> Shown:
-    """Show the same for checkpoints that no run has started from yet."""
+    """Show the training curves of checkpoints from which no run has started yet."""
     histories = []
     for each in checkpoints:
         if each.history is None:

@@ -1,4 +1,4 @@
-"""Beyond the paper: what a long stream changes, which has as many updates as the paper's."""
+"""Beyond the paper: what changes on a long stream, with as many updates as on the paper's."""
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -42,8 +42,8 @@ class Updates(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         """Return points along the long stream.
 
-        With the cascade come its weights without θ_a, on networks of ours the cascade trained
-        without θ_a, and the cascade with Adam, the optimiser that makes Tent drift.
+        With the cascade come the same weights without θ_a, and the cascade with Adam, the optimiser
+        that makes Tent drift. On networks of ours the cascade trained without θ_a comes as well.
         """
         methods = methods_without(settings, LEFT_OUT)
         changes = {"test_size": settings.image.exhibits.long_test_size, "forward_transfer": False}
@@ -75,9 +75,9 @@ class Updates(Exhibit):
 def answer(shown: Shown) -> list[str]:
     """Return sentences on the long stream.
 
-    For each method they say whether the paper's row is within what the network gives, and how much
-    it gains on AdaBN, over the seeds that both have. Then they say which of the paper's rows the
-    network gives.
+    For each method they say whether the paper's error is within the interval of ours, and how much
+    the method gains over AdaBN, on the seeds that both have. Then they name the paper's rows that
+    the network reproduces.
     """
     table = next((part.content for part in shown.parts if part.name == "updates"), None)
     if not isinstance(table, pd.DataFrame) or shown.numbers is None:
@@ -92,7 +92,7 @@ def answer(shown: Shown) -> list[str]:
 
 
 def _beside_rows(table: pd.DataFrame) -> list[str]:
-    """Say each method's error and the paper's."""
+    """Return a sentence on each method's error and the paper's."""
     place = {"yes": ", inside", "no": ", outside", "–": ""}
     told = []
     for label, row in table[table["the paper's E"] != "–"].iterrows():
@@ -108,7 +108,7 @@ def _beside_rows(table: pd.DataFrame) -> list[str]:
 
 
 def _gains(numbers: pd.DataFrame) -> list[str]:
-    """Say what each method gains on AdaBN."""
+    """Return a sentence on each method's gain over AdaBN."""
     labels = by_label(numbers)
     if ADABN not in labels:
         return []
@@ -123,7 +123,7 @@ def _gains(numbers: pd.DataFrame) -> list[str]:
 
 
 def _in_short(table: pd.DataFrame, numbers: pd.DataFrame) -> list[str]:
-    """Say which of the paper's rows the network gives, by E."""
+    """Return a sentence on which of the paper's rows the network reproduces, by E."""
     is_own = ~numbers["method"].isin(list(PAPER_ROWS)) & (numbers["variant"] == "")
     own = table.loc[table.index.isin(numbers[is_own]["label"]), INSIDE]
     given = ", ".join(own.index[own == "yes"])
@@ -137,10 +137,9 @@ def _in_short(table: pd.DataFrame, numbers: pd.DataFrame) -> list[str]:
 
 
 def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | str:
-    """Draw the error by domain minus that of AdaBN, which cannot drift, and the paper's rows minus
-    the same.
+    """Draw each error by domain, and the paper's rows, minus AdaBN's error, which cannot drift.
 
-    Where a domain is one step of the stream, the top axis counts the batches so far.
+    If every domain comes once, the top axis counts the batches so far.
     """
     labels = by_label(frame)
     if ADABN not in labels:

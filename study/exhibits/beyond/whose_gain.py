@@ -1,7 +1,7 @@
 """Whether a gain comes from the network, the adaptation or the optimiser.
 
-Every method runs on a plain and on a meta-learned network. The figure has a bar per error, from the
-paper's AdaBN row to its own method's.
+Every method runs on a plain and on a meta-learned network. The figure has a bar per error: from the
+paper's AdaBN row over our runs to the paper's cascade, then the bars of Tent.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ ON_BOTH = ("erm", "adabn", "tent", "tent_adam", "cotta")
 
 
 def point(method: str, objective: str) -> Point:
-    """Return a point of a method on a network. Without F, since the table has E alone."""
+    """Return a point of a method on a network. F is not measured, since the table has only E."""
     return Point(method, objective, {"forward_transfer": False}, variant=NETWORKS[objective])
 
 
@@ -61,7 +61,7 @@ class WhoseGain(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return the points; none for RobustBench's network, which was not meta-learned."""
+        """Return the points. RobustBench's network has none, since it was not meta-learned."""
         image = settings.image
         if image.weights.kind == "robustbench":
             return []
@@ -89,8 +89,8 @@ class WhoseGain(Exhibit):
         ]
 
     def _longest(self, frame: pd.DataFrame, runs: Runs) -> pd.DataFrame:
-        """Return the same points on the long stream of the exhibit `updates` if it was run, because
-        drift takes updates; else `frame`.
+        """Return the runs on the long stream of the exhibit `updates` if there are any, because
+        drift takes many updates; otherwise return `frame`.
         """
         size = {"test_size": runs.settings.image.exhibits.long_test_size}
         points = self.points(runs.settings)
@@ -100,10 +100,10 @@ class WhoseGain(Exhibit):
 
 
 def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a bar per error, from the paper's AdaBN row to its own method's, then Tent's.
+    """Draw a bar per error, from the paper's AdaBN row to the paper's cascade, then Tent's.
 
-    Bars begin at 0. The dashed line is AdaBN on the cascade's network. Only seeds that have all of
-    these count, since networks of one kind differ by as much as the steps.
+    Bars begin at 0. The dashed line is AdaBN on the cascade's network. Only seeds that have all
+    bars count, since networks of one kind differ by as much as the steps.
     """
     bars_of_ours = [PLAIN_ADABN, ADABN, CASCADE]
     tents = [TENT, TENT_ADAM]

@@ -29,8 +29,8 @@ class CascadeParts(Sweep):
     note = "E (%). The paper has numbers of this on Tiny-ImageNet-C alone."
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points by severity. A published network has no counterpart that was trained
-        without θ_a.
+        """Return points by severity. For a published network the method trained without θ_a is left
+        out, since there is no such network.
         """
         if "cascade" not in settings.image.methods:
             return []

@@ -1,4 +1,4 @@
-"""tab:ablation-meta: networks that were and were not meta-learned, by batch size."""
+"""tab:ablation-meta: networks with and without meta-learning, by batch size."""
 
 from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.points import TRAININGS, Point, meta_learning_points
@@ -7,7 +7,7 @@ from study.settings import Settings
 
 
 def contrasts() -> list[tuple[str, str]]:
-    """Return pairs of each method with meta-learning and each pre-training of it without."""
+    """Return, per method, pairs of its meta-learned network and each one without meta-learning."""
     pairs = []
     for method, variants in TRAININGS.items():
         with_meta = Point(method, variant="meta").label

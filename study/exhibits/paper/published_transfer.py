@@ -11,9 +11,9 @@ from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 
 METHODS = ("Tent", "CoTTA", "TTT", "Cascade")
-"""Those of which the paper has F, in its order."""
+"""The methods for which the paper has F, in its order."""
 IMPOSSIBLE = "‡"
-"""Marks what no accuracy can be."""
+"""Marks a number that no accuracy can be, since it is above 100 %."""
 NOTE = (
     "By Eq. 2 / by the final model (%): 100 − E − F / A − F. Both are means over domains, and "
     "nearly R(T_t|T_t): E counts errors while a method adapts, Eq. 2 after it has, and F leaves "
@@ -22,9 +22,7 @@ NOTE = (
 
 
 def published() -> pd.DataFrame:
-    """Return the paper's rows that have F: E, A and F (%) by row, as `stream_of` names it, and
-    method.
-    """
+    """Return the paper's E, A and F (%) by stream (`stream_of`) and method, where it has F."""
     values = paper_results()
     values = values[values["domain"] == "all"]
     with_transfer = values.loc[values["metric"] == "F", "table"].unique()
@@ -44,7 +42,7 @@ def stream_of(value: pd.Series) -> str:
 
 
 def one_domain_table() -> pd.DataFrame:
-    """Return R(T_t|T_t) by both definitions of F, as text: a row per stream, a column per
+    """Return R(T_t|T_t), which both definitions of F imply, as text: a row per stream, a column per
     method.
     """
     wide = published()
@@ -70,7 +68,7 @@ class PublishedTransfer(Exhibit):
     question = "By which definition can the published F be an accuracy less another?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return no point: the numbers are the paper's."""
+        """Return no point, since the numbers are the paper's."""
         return []
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:

@@ -25,7 +25,7 @@ class Severity(Sweep):
         return severity_points(settings, settings.image.methods)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        """Add the layout of the main table for each severity that the paper has beside it."""
+        """Add a table per severity below 5, in the layout of the main table."""
         weaker = [
             Part(f"severity-{level}", domains_table(rows), f"Severity {level}. Bold: the best.")
             for level, rows in frame[frame["severity"] < 5].groupby("severity")

@@ -1,4 +1,4 @@
-"""tab:speed: the seconds and the work of adapting."""
+"""tab:speed: the seconds and the work of adaptation."""
 
 import math
 

@@ -42,8 +42,8 @@ class Theorem(Exhibit):
         return [Point("cascade", objective, called=objective) for objective in TRAININGS]
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs, and check the decomposition where it is known how a network was trained,
-        and on what.
+        """Make the runs, and check the decomposition on every network whose training and training
+        data are known.
         """
         made = super().make(study)
         if len(study.dataset.train.y) < 2:

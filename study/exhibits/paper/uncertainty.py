@@ -18,7 +18,7 @@ from study.exhibits.kit.style import colour, draw_level, draw_lines, legend, pan
 from study.settings import Settings
 
 BIN = 5
-"""Batches of a part of a domain: single ones are noise."""
+"""How many batches of a domain are averaged, since single batches are noise."""
 ADABN = METHODS["adabn"].label
 COLUMNS = {"error": "error (%)"} | ENTROPIES
 
@@ -86,7 +86,7 @@ class Uncertainty(Exhibit):
 def minus_adabn(table: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of `batch_means` by position minus AdaBN's at the same seed and position.
 
-    It is empty where there is no AdaBN beside another method, on the same network.
+    It is empty unless AdaBN and another method ran on the same network.
     """
     keys = ["objective", "seed", "position"]
     is_base = table["method"] == "adabn"
@@ -97,9 +97,9 @@ def minus_adabn(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def binned(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the same runs, with the batches of a domain in parts of BIN.
+    """Return the same runs, with the batches of a domain grouped into parts of BIN batches.
 
-    The position of a batch is the mean of its part; single batches are noise.
+    The position of a batch is then the mean of its part.
     """
     return frame.assign(run=[replace(run, batches=in_bins(run.batches)) for run in frame["run"]])
 
@@ -117,8 +117,9 @@ def in_bins(batches: pd.DataFrame) -> pd.DataFrame:
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
-    """Return means of COLUMNS over whole batches by label, seed and `over`: severity, or samples of
-    the domain seen before.
+    """Return means of COLUMNS over full batches, by label, seed and `over`.
+
+    over: `severity`, or `position`, the samples of the domain seen before.
     """
     if frame.empty:
         return frame

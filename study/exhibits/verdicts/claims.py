@@ -20,15 +20,15 @@ has one with the cascade's optimiser and one with Adam, as in Tent's release.
 class Reading:
     """One way to take a sentence: a statistic, and the bound that it must meet.
 
-    name: what sets it apart from the claim's other readings; empty where it is the only one.
-    exhibit: the one by whose runs it is judged.
+    name: what distinguishes it from the claim's other readings; empty if there is only one.
+    exhibit: the exhibit whose runs judge it.
     value: a metric of stored_runs.METRICS or a name of evidence.VALUES.
     labels, rivals, settings: the statistic has a part for each label and each setting, such as
-        severities 1 to 5. Where there are rivals it has a part for each rival: by how much the
-        label is better.
-    then: what is made of the parts (evidence.combined); or `one refutes`, where one network that
-        misses the bound refutes the reading, and no number of others supports it.
-    side, bound: every part is to lie above the bound (`>`) or below it (`<`).
+        severities 1 to 5. With rivals it has a part for each rival: by how much the label is
+        better.
+    then: how the parts are combined (evidence.combined). With `one refutes`, one network that
+        misses the bound refutes the reading, and no number of networks supports it.
+    side, bound: every part must lie above the bound (`>`) or below it (`<`).
     """
 
     name: str
@@ -46,12 +46,12 @@ class Reading:
 class Claim:
     """A sentence that numbers can support or refute, in all its readings.
 
-    section: of the paper, `appendix`, or `ours`.
-    dataset: the paper's.
+    section: the paper's section, `appendix`, or `ours`.
+    dataset: the dataset of the paper that it is about.
     paper: the paper's own value of the statistic.
     ours: whether the bound is ours, because the paper states no number.
-    whole: whether it is judged only on all examples of the paper's stream, because it is about
-        drift, small batches or long streams.
+    whole: whether only runs on all examples of the paper's stream may judge it, because it is
+        about drift, small batches or long streams.
     """
 
     section: str
@@ -66,7 +66,7 @@ class Claim:
 
     @property
     def condition(self) -> str:
-        """What is to hold, as text. All readings of a claim have one bound."""
+        """The condition on the statistic, as text. All readings of a claim have the same bound."""
         reading = self.readings[0]
         whose = " (our bound)" if self.ours else ""
         return f"{reading.side} {reading.bound:g}".replace("-", "−") + whose
@@ -110,10 +110,10 @@ def _readings(row: dict[str, str]) -> list[Reading]:
 
 
 def read_claims(path: Path) -> list[Claim]:
-    """Return the claims of a table, which has a line per claim, or per reading where one column is
-    not enough to tell the readings apart.
+    """Return the claims of a table.
 
-    The lines of a claim are neighbours. Bars separate several names or values in one cell.
+    A claim has one line, or a line per reading if its readings differ in several columns. The lines
+    of a claim follow one another. Bars separate several names or values in a cell.
     """
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
     claims = []

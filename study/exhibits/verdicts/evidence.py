@@ -1,8 +1,8 @@
 """The statistic that a reading of a claim is judged by: a table with a row per replicate and a
 column per part, such as a rival.
 
-On networks of ours a replicate is a seed: another network. On the authors' network, which is one,
-it is an order of the images and domains (`order_seed`).
+On networks of ours a replicate is a seed, and so another network. There is only one network of the
+authors; on it a replicate is an order of the images and domains (`order_seed`).
 """
 
 import math
@@ -25,13 +25,14 @@ from study.store import Run
 
 
 class NotTestedError(Exception):
-    """There is no number; the message says which one is missing."""
+    """Raised if there is no number to judge. The message says which one is missing."""
 
 
 def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
-    """Make a function for one number of theorem.check_theorem, by the network of a run.
+    """Return a function that gives one number of theorem.check_theorem for the network of a run.
 
-    It is a share of the largest of `others` by size; NaN where the network was not checked.
+    The number is divided by the largest absolute value of `others`. It is NaN if the network was
+    not checked.
     """
 
     def value(runs: Runs, run: Run) -> float:
@@ -81,9 +82,9 @@ percent, entropies in 0.001 nats.
 Tier = Literal["the authors' network", "networks of ours"]
 AUTHORS, OURS = get_args(Tier)
 RELEASE = "release:"
-"""The beginning of `image_weights` where the network is the authors' own."""
+"""How `image_weights` begins if the network is the authors'."""
 NOT_RELEASED = ("TTT",)
-"""Methods whose network the authors did not release: on theirs they are no rivals."""
+"""Methods whose network the authors did not release. On the released network they are no rivals."""
 EXACT = ("ratio", "one refutes")
 """The values that need no interval: counted work, and a property that one network can refute."""
 NORMAL = 1.96
@@ -91,11 +92,12 @@ NORMAL = 1.96
 
 @dataclass
 class Evidence:
-    """A statistic, with the runs `used`.
+    """A statistic, and the runs behind it.
 
-    parts: a row per replicate and a column per part; NaN where a part has no run. images: on the
-    authors' network, the standard error of each part over the test images. left_out: methods that
-    the network is not for (NOT_RELEASED).
+    parts: a row per replicate and a column per part; NaN if a part has no run.
+    used: the runs.
+    images: on the authors' network, the standard error of each part over the test images.
+    left_out: methods whose network was not released (NOT_RELEASED).
     """
 
     parts: pd.DataFrame
@@ -105,7 +107,7 @@ class Evidence:
 
 
 def tier_of(runs: Runs) -> Tier:
-    """Say whether the networks behind `runs` are the authors' or ours."""
+    """Return whether the networks behind `runs` are the authors' or ours."""
     return AUTHORS if runs.study.section.weights.kind == "release" else OURS
 
 
@@ -149,8 +151,8 @@ def _error_over_images(value: str, first: pd.DataFrame, second: pd.DataFrame) ->
     """Return the standard error over the test images of the difference of two methods on one
     network.
 
-    For E on the same batches it is that of the paired block bootstrap (kit.intervals.bootstrap), as
-    the root of the mean square over the orders; else that of two independent shares.
+    For E on the same batches it comes from the paired block bootstrap (kit.intervals.bootstrap), as
+    the root mean square over the orders. Otherwise it is the error of two independent shares.
     """
     if value != "E":
         return _error_of_shares(value, first)
@@ -249,7 +251,7 @@ def _at_setting(
 
 
 def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
-    """Say whether the runs of both started from the same weights and saw the same batches."""
+    """Return whether the runs of both started from the same weights and saw the same batches."""
     compared = ("checkpoint", "batch_size", "order", "dirichlet_delta", "order_seed")
     for run, other in zip(first["run"], second["run"], strict=True):
         for name in compared:
@@ -261,9 +263,9 @@ def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 def combined(reading: Reading, parts: pd.DataFrame) -> pd.DataFrame:
     """Combine the parts of a reading, over the replicates that have all of them.
 
-    `growth`: from each part to the next. `deviation`: their standard deviation. `ratio`: the first
-    over the second. `median`: over the settings, of the lead over the best rival. Parts that are
-    not combined keep the replicates that each has.
+    `growth`: the growth from each part to the next. `deviation`: the standard deviation of the
+    parts. `ratio`: the first part divided by the second. `median`: the median over the settings of
+    the lead over the best rival. Parts that are not combined keep all their replicates.
     """
     whole = parts.dropna()
     if reading.then == "ratio":

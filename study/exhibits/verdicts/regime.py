@@ -1,9 +1,9 @@
-"""When a verdict on the paper may be spoken at all: the study must be in the paper's regime.
-VERDICTS.md states it.
+"""Whether a verdict on the paper may be given: the study must be in the paper's regime, which
+VERDICTS.md states.
 
-Data, network and updates are read off the runs behind a number, the protocol off the profile. The
-gate asks whether the networks are about as good as the paper's: it looks at ERM and AdaBN, never at
-the cascade.
+The runs behind a number tell data, network and updates; the profile tells the protocol. The gate
+asks whether the networks are about as good as the paper's, by ERM and AdaBN alone, never by the
+cascade.
 """
 
 import math
@@ -25,8 +25,8 @@ from study.exhibits.verdicts.evidence import OURS, Tier
 from study.store import Run
 
 SHARE = 0.2
-"""A run must have at least this share of the paper's examples of a domain, and so of its updates. A
-claim about drift, small batches or long streams asks for all of them (Claim.whole).
+"""The smallest share of the paper's examples per domain, and so of its updates, that a run must
+have. Claims about drift, small batches or long streams need all of them (Claim.whole).
 """
 CLEAN_ERROR = 10
 AHEAD = 8
@@ -36,15 +36,16 @@ NEAR = 4
 """The gate on other data: by how many points the E of ERM and of AdaBN may differ from the paper's
 (paper_results.csv)."""
 RATE = 0.001
-"""The paper's learning rate at test time. It states none for text and speech: they take the
-images'.
+"""The paper's learning rate at test time. The paper states none for text and speech; they have the
+rate of images.
 """
 
 
 class Regime(NamedTuple):
     """The paper's regime on one of its datasets.
 
-    It is the examples of its smallest domain, and the values that fields of the network may have.
+    It consists of how many examples the smallest domain has, and of the values that fields of the
+    network may have.
     """
 
     examples: int
@@ -64,8 +65,8 @@ REGIMES = {
 
 
 def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> str:
-    """Say what the runs behind a number lack of the regime of the claim's dataset; empty if
-    nothing.
+    """Return what the runs behind a number lack of the regime of the claim's dataset, as text;
+    empty if they lack nothing.
     """
     name = claim.dataset
     regime = REGIMES[name]
@@ -89,7 +90,7 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
 
 
 def _hindrance_of_network(run: Run, regime: Regime) -> str:
-    """Say what sets a network of ours apart from the paper's; empty if nothing does."""
+    """Return how a network of ours differs from the paper's, as text; empty if it does not."""
     request = run.request.checkpoint
     card = card_of(run)
     options = card.get("options", request.options)
@@ -105,7 +106,8 @@ def _hindrance_of_network(run: Run, regime: Regime) -> str:
 
 @lru_cache(maxsize=16)
 def hindrance_of_study(name: str, runs: Runs, tier: Tier = OURS) -> str:
-    """Say what the profile or its networks lack of the paper's regime; empty if nothing.
+    """Return what the profile or its networks lack of the paper's regime, as text; empty if they
+    lack nothing.
 
     name: the paper's dataset.
     """
@@ -131,9 +133,9 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
     """Return the gate of the paper's dataset `name`: the errors that ERM and AdaBN must have before
     a verdict.
 
-    It has a row per number: its `band`, `ours` as text, and whether it has `passed`. Ours is the
-    mean over the seeds that the main table compares over; of a method that lacks one of these, over
-    its own.
+    It has a row per number: the allowed `band`, `ours` as text, and whether it has `passed`. Our
+    number is the mean over the seeds that the main table compares over. If a method lacks one of
+    these seeds, it is the mean over the method's own seeds.
     """
     main = comparable(runs.frame(main_points(runs.settings, runs.modality)))
     errors = main.groupby("method")["E"].mean().reindex(["erm", "adabn"])

@@ -44,10 +44,10 @@ Outcome = Literal["supported", "contradicted", "depends", "undecided", "not test
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one reading.
+    """The outcome of one reading.
 
-    part: the one that decides, or stands most in the way.
-    estimate: its mean and 95 % interval.
+    part: the part of the statistic that decides, or stands most in the way.
+    estimate: the part's mean and 95 % interval.
     reason: why nothing is decided, or what limits the decision.
     """
 
@@ -72,11 +72,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a claim on one dataset, and why.
+    """The verdict on a claim on one dataset, and why.
 
-    dataset: None where no dataset of the profile compares with the claim's.
-    networks: where those behind it come from, such as `shipped`, and the fewest test examples of a
-        domain.
+    dataset: None if no dataset of the profile compares with the claim's.
+    networks: where the networks behind it come from, such as `shipped`, and the fewest test
+        examples of a domain.
     """
 
     claim: Claim
@@ -138,7 +138,7 @@ def _exact(reading: Reading, parts: pd.DataFrame, over: str) -> Finding:
 
 
 def outcome_of(findings: Sequence[Finding]) -> tuple[Outcome, str]:
-    """Return the verdict on a claim from those on all of its readings, and the reason."""
+    """Return the verdict on a claim, from the findings on all of its readings, and the reason."""
     outcomes = [each.outcome for each in findings]
     several = len(findings) > 1
     if "supported" in outcomes and "contradicted" in outcomes:
@@ -163,8 +163,8 @@ def _named(finding: Finding, several: bool) -> str:
 
 
 def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> str:
-    """Say what forbids a verdict, whatever the number is; for the paper's claims also another
-    regime.
+    """Return what forbids a verdict, whatever the number is, as text; empty if nothing does. Claims
+    of the paper also need the paper's regime.
     """
     fewest = int(evidence.parts.count().min())
     if tier_of(runs) == AUTHORS:
@@ -210,7 +210,7 @@ def judge(
 ) -> Judgement:
     """Return the verdict on a claim from the runs of one dataset.
 
-    hindrance: says what forbids a verdict; empty where nothing does.
+    hindrance: returns what forbids a verdict, as text; empty if nothing does.
     """
     findings: list[Finding] = []
     weights: list[str] = []
@@ -233,8 +233,8 @@ def judge(
 
 
 def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
-    """Return the profile's datasets that have runs, each after the paper's dataset it compares
-    with.
+    """Return, for each dataset of the profile that has runs, the paper's dataset that it compares
+    with, and the runs.
     """
     found = []
     for modality in get_args(Modality):

@@ -19,11 +19,12 @@ Outcome = Literal["supported", "contradicted", "undecided"]
 
 
 class Weighed(NamedTuple):
-    """Which way a statistic speaks.
+    """Whether a statistic supports a reading or contradicts it.
 
-    part: that which stands most in the way of support, the strongest rival, with its mean and 95 %
-    interval as `estimate`. critical: how many standard errors that part must be beyond the bound to
-    refute the reading; Student's quantile where there is one part.
+    part: the part that stands most in the way of support, such as the strongest rival.
+    estimate: the part's mean and 95 % interval.
+    critical: how many standard errors the part must be beyond the bound to refute the reading;
+        Student's quantile if there is only one part.
     """
 
     outcome: Outcome
@@ -76,13 +77,16 @@ def weigh(
 ) -> Weighed:
     """Compare the parts of a statistic with its bound.
 
-    supported: the 95 % interval of each part lies on the right side of the bound; since all of them
-    must, nothing is corrected. contradicted: some part lies more than `critical_value` standard
-    errors on the wrong side. undecided: neither.
+    supported: the 95 % interval of every part lies on the right side of the bound. Since every part
+        must, no correction for multiple comparisons is needed.
+    contradicted: a part lies more than `critical_value` standard errors on the wrong side.
+    undecided: neither.
 
-    values: see critical_value. images: the standard error of each part over the test images, which
-    is added to that over the replicates; it is 0 where none is given. Parts without a spread have
-    no interval, and decide nothing. draws: see critical_value.
+    Parts without a spread have no interval, and decide nothing.
+
+    values, draws: see `critical_value`.
+    images: the standard error of each part over the test images, which is added to the standard
+        error over the replicates; None is 0.
     """
     sign = 1 if side == ">" else -1
     counts = values.count()
