@@ -1,7 +1,7 @@
-"""Parse the arguments of run_all.sh, and refuse those that are wrong under every profile.
+"""Parse the arguments of run_all.sh, and refuse arguments that are wrong under every profile.
 
-It imports only the standard library, so that --help needs no environment, and a misspelled argument
-does not wait for PyTorch.
+This module imports only the standard library, so that --help needs no environment, and a misspelled
+argument is refused without waiting for PyTorch.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def notebooks_in(folder: Path) -> list[Path]:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the options. `snakemake` has what follows `--`. A wrong option ends the program."""
+    """Return the options; `snakemake` holds the arguments after `--`. A wrong option exits."""
     parser = argparse.ArgumentParser(
         "./run_all.sh",
         usage="%(prog)s [OPTIONS] [-- SNAKEMAKE OPTIONS]\n       %(prog)s test [PYTEST OPTIONS]",
@@ -125,10 +125,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def check(options: argparse.Namespace, notebooks: Path) -> None:
-    """Refuse arguments that no profile makes right.
-
-    That is a profile or a notebook that does not exist, and text after --set without a name and a
-    value, or with a name that comes twice.
+    """Refuse arguments that are wrong under every profile: a profile or a notebook that does not
+    exist, and a --set that is not NAME=VALUE or repeats a name.
     """
     _check_profile(options.profile)
     known = [path.stem for path in notebooks_in(notebooks)]
@@ -160,7 +158,10 @@ def _check_profile(profile: str) -> None:
 
 
 def check_notebooks(where: str, names: Collection[str], known: Collection[str]) -> None:
-    """Refuse the first of `names`, given by the option or parameter `where`, that is not known."""
+    """Refuse the first name that is not known.
+
+    where: the option or parameter that gave the names, for the message.
+    """
     for name in names:
         if name not in known:
             raise Refusal(f"{where} {name}: no such notebook; {allowed_instead(name, known)}")

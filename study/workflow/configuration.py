@@ -21,16 +21,19 @@ KEEP_THE_FOLDER = (
     "figures_folder",
     "figures_notebooks",
 )
-"""Parameters that --set may change while the results keep the profile's folder: the numbers stay
-the same, or there are more of them. Only another *first* seed changes what exhibits choose.
+"""Parameters that --set may change while the results stay in the profile's folder, because they
+change no number; at most they add numbers. Of the seeds, only the *first* changes what exhibits
+choose.
 """
 OF_TRAINING = ("image_trial_epochs", "image_trial_train_size")
 """Parameters of exhibits that matter only for networks that are trained here."""
 
 
 def from_folder(name: str, value: Any, folder: Path) -> Any:
-    """Resolve the relative paths in a value against `folder`: npz:FOLDER, release:FILE, and
-    parameters whose names end in _folder.
+    """Return a value with its relative path resolved against `folder`.
+
+    Paths are in npz:FOLDER, release:FILE and the like, and in parameters whose names end in
+    _folder.
     """
     if isinstance(value, list):
         return [
@@ -59,8 +62,8 @@ def _within(folder: Path, path: str) -> str:
 def settings_of_command_line(options: argparse.Namespace, caller: Path) -> Settings:
     """Return the profile with the command line's values.
 
-    Where these change a number, the run has a label of its own, so that it replaces no result of
-    the profile itself. Raises Refusal where something cannot be used.
+    If the values change a number, the run has a label of its own, so that it replaces no result of
+    the profile itself. Raises Refusal for a value that cannot be used.
     """
     pairs = list(options.set)
     if options.seeds is not None:
@@ -87,7 +90,7 @@ def settings_of_command_line(options: argparse.Namespace, caller: Path) -> Setti
 
 
 def _changed(plain: Settings, settings: Settings) -> dict[str, Any]:
-    """Return the values of `settings` that give the results another folder than the profile's."""
+    """Return the changed values because of which the results need a folder of their own."""
     before = flat(plain)
     changed = {
         name: value
@@ -101,7 +104,7 @@ def _changed(plain: Settings, settings: Settings) -> dict[str, Any]:
 
 
 def _check_training(changed: dict[str, Any], values: dict[str, Any]) -> None:
-    """Refuse a parameter of training where no network is trained."""
+    """Refuse a parameter of training if no network is trained."""
     for name, value in changed.items():
         modality, *place = PLACES.get(name, ("",))
         if place[:1] not in (["network"], ["training"]) and name not in OF_TRAINING:

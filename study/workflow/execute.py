@@ -1,4 +1,4 @@
-"""One notebook, executed by the Python that runs this file; called by the Snakefile.
+"""Execute one notebook by the Python that runs this file. The Snakefile calls it.
 
 execute.py NOTEBOOK OUTPUT PARAMETERS     parameters as a JSON object
 """
@@ -20,13 +20,13 @@ from typing import TextIO
 ROOT = Path(__file__).resolve().parents[2]
 PARTIAL = ".partial.ipynb"
 FAILURE = ".failure.txt"
-"""Suffixes of what a notebook that failed leaves in the place of its output."""
+"""Suffixes of the files that a failed notebook leaves instead of its output."""
 
 
 def isolate_kernel(folder: str) -> None:
     """Give the kernel this Python's own Jupyter and IPython, ignoring the user's configuration.
 
-    folder: an empty one.
+    folder: an empty folder that takes the place of the user's.
     """
     for name in list(os.environ):
         if name.startswith(("JUPYTER_", "PYTHON", "MPLBACKEND")):
@@ -41,9 +41,10 @@ def isolate_kernel(folder: str) -> None:
 
 
 def stop_with_runner() -> None:
-    """Stop this process when run.py ends, so that it is gone before the next run.
+    """Stop this process when run.py ends, so that it does not disturb the next run.
 
-    run.py holds the other end of the standard input and never writes to it.
+    run.py holds the other end of the standard input and never writes to it, so the input ends when
+    run.py does.
     """
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -54,8 +55,8 @@ def stop_with_runner() -> None:
 def take_gpu(names: list[str], folder: Path) -> TextIO | None:
     """Reserve the first free GPU of `names` for this process.
 
-    It is released when the returned file is closed. Returns None if none is free. Each name is for
-    one job at a time.
+    Closing the returned file releases the GPU. Return None if no GPU is free. A GPU serves one job
+    at a time.
     """
     for slot, name in enumerate(names):
         handle = (folder / f".slot{slot}").open("a")
@@ -69,7 +70,7 @@ def take_gpu(names: list[str], folder: Path) -> TextIO | None:
 
 
 def run(notebook: Path, output: Path, parameters: str) -> bool:
-    """Execute `notebook` to `output`, which appears only when all went well. Say whether it did."""
+    """Execute `notebook` to `output`, which appears only on success. Return whether it did."""
     import papermill  # here, because it takes seconds, and run.py needs two names of this file
 
     # Most parameters are in the profile and not in the cell, as they should be. All were checked.
@@ -117,7 +118,7 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
 
 
 def main(notebook: str, output: str, parameters: str) -> bool:
-    """Do what the command line says (see the top of this file). Say whether all went well."""
+    """Run the command line (see the top of this file). Return whether it succeeded."""
     source = Path(notebook).resolve()
     target = Path(output).resolve()
     signal.signal(signal.SIGTERM, signal.default_int_handler)

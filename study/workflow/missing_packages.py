@@ -1,7 +1,7 @@
 """Print the requirements in pyproject.toml that this Python lacks, and exit 1 if there are any:
 `python study/workflow/missing_packages.py [EXTRA]`.
 
-Any Python on the machine may be asked, so only the standard library and `packaging` are used.
+It must run in any Python on the machine, so it uses only the standard library and `packaging`.
 """
 
 from __future__ import annotations  # so that an old Python gets as far as saying that it is old

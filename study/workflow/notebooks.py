@@ -1,8 +1,7 @@
-"""What a notebook says of itself: its parameters, and the exhibits that it declares.
+"""Read a notebook's declarations: its parameters and its exhibits.
 
-A notebook has one cell tagged `parameters`, of plain values, and declares its exhibits in the call
-that begins it, `notebook.begin(globals(), exhibits=["main_image"])`. Nothing else of its code is
-read.
+A notebook has one cell tagged `parameters`, which assigns plain values, and declares its exhibits
+in the call `notebook.begin(globals(), exhibits=["main_image"])`. The rest of its code is not read.
 """
 
 import ast
@@ -26,7 +25,7 @@ class Notebook:
 
     @property
     def name(self) -> str:
-        """`02_adapt_image`, for instance."""
+        """The file's name without its suffix, such as `02_adapt_image`."""
         return self.path.stem
 
 
@@ -47,10 +46,10 @@ def read_notebook(path: Path, known: Collection[str]) -> Notebook:
 def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
     """Return the defaults in the parameters cell of a notebook; None means the profile's value.
 
-    Raises Refusal unless exactly one cell is tagged and all its names are `known`. Without the tag,
-    papermill would inject its values at the top of a notebook, where the notebook's own values then
-    replace them. Of two tagged cells it would fill the first, and of an unknown parameter only
-    warn.
+    Raises Refusal unless exactly one cell is tagged and all its names are `known`, because
+    papermill would not fail. Without the tag it injects its values at the top of the notebook, and
+    the notebook's own values replace them. Of two tagged cells it fills the first. For an unknown
+    parameter it only warns.
     """
     try:
         cells = [

@@ -1,4 +1,4 @@
-"""Executed notebooks as pages to read: HTML for a browser, Markdown with images for GitHub.
+"""Write executed notebooks as pages: HTML for a browser, Markdown with images for GitHub.
 
 pages.py NOTEBOOK … PAGE …     as many pages as notebooks
 """
@@ -23,7 +23,7 @@ ASSIGNMENT = re.compile(r"^(?P<name>\w+) = .*?(?P<comment>  #.*)?$", re.MULTILIN
 
 
 def without_paths(text: str) -> str:
-    """Return `text` without this machine's folders, so that anybody may see it."""
+    """Return `text` without this machine's folders, so that it can be published."""
     text = text.replace(f"{ROOT}/", "")
     for folder, name in ((ROOT, "."), (Path.home(), "~"), (Path(tempfile.gettempdir()), "…")):
         if folder.name:  # "/" is in every path
@@ -32,10 +32,10 @@ def without_paths(text: str) -> str:
 
 
 def read(path: Path) -> NotebookNode:
-    """Read an executed notebook for readers.
+    """Read an executed notebook, and tidy it for readers.
 
-    Its parameters cell has the values that it was run with, in place of a cell with all of them
-    below, and the lines of progress are left out.
+    The parameters cell gets the values of the run, papermill's own cell of all values is left out,
+    and so are the lines of progress.
     """
     notebook = nbformat.read(path, as_version=4)
     given = dict(notebook.metadata.get("papermill", {}).get("parameters", {}))
@@ -69,16 +69,16 @@ def read(path: Path) -> NotebookNode:
 
 
 def _without_folder(value: Any) -> Any:
-    """Write `npz:/home/me/pets` as `npz:pets`, and any other value as it is."""
+    """Return `npz:/home/me/pets` as `npz:pets`, and any other value unchanged."""
     return re.sub(r"^(\w+:).*/(?=.)", r"\1", value) if isinstance(value, str) else value
 
 
 def write_html(notebook: Path, output: Path) -> None:
     """Write an executed notebook as one page that needs no other file and no network.
 
-    It has no scripts, its images inside, and a table of contents from its headings. A page in
-    another folder than its notebook is the report: it has no code and links to the pages beside the
-    notebook.
+    The page has no scripts, embeds its images, and has a table of contents made from its headings.
+    If the page is in another folder than its notebook, it is the report: it shows no code and links
+    to the pages beside the notebook.
     """
     code = output.parent == notebook.parent
     options = PLAIN | {
@@ -121,8 +121,8 @@ def write_html(notebook: Path, output: Path) -> None:
 def write_markdown(notebook: Path, output: Path) -> None:
     """Write an executed notebook as Markdown that GitHub shows: code, tables, formulas and all.
 
-    Its images are files in a folder of the page's name, which holds nothing else. Each file
-    replaces an earlier one only when it is whole.
+    The images are files in a folder of the page's name, which holds nothing else. A file replaces
+    an earlier one only when it is complete.
     """
     images = output.with_suffix("")
     written: list[Path] = []
@@ -153,8 +153,9 @@ def write_markdown(notebook: Path, output: Path) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file that has its name only when it is whole. The library's `write_atomically` does
-    more, and importing it takes longer than all pages.
+    """Write a file that gets its name only when it is complete.
+
+    The library's `write_atomically` does more, but importing it takes longer than all pages.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")

@@ -1,8 +1,8 @@
 """Turn the notebooks into the jobs of a profile, and write the plan for Snakemake.
 
-A notebook's parameters say what it works on: `seed` or `image_dataset` (any of AXES) make one job
-per seed, per dataset; `seeds` makes a report, one job that sees all and comes last. So a new
-notebook is a file in notebooks/ and nothing else.
+A notebook's parameters say what it works on. With `seed` there is a job per seed, with
+`image_dataset` or another of AXES a job per dataset. With `seeds` the notebook is a report: one job
+that sees all results and comes last. So a new notebook is a file in notebooks/ and nothing else.
 """
 
 import dataclasses
@@ -32,32 +32,32 @@ from study.yaml12 import dump_yaml
 DATASETS = ("image_dataset", "text_dataset", "speech_dataset")
 AXES = (*DATASETS, "seed")
 PRETRAIN = "01_pretrain"
-"""The notebook that makes checkpoints; its jobs come before those of other notebooks on the same
-dataset and seed.
+"""The notebook that trains networks. Its job comes before all other jobs on the same dataset and
+seed.
 """
 ABLATIONS = "05_ablations"
-"""The notebook that begins with networks that only it needs; it does not wait for PRETRAIN, and the
-two train side by side.
+"""The notebook that begins by training networks that only it needs. It does not wait for PRETRAIN,
+so that the two train side by side.
 """
 CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
 NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py")
-"""Code whose change makes every notebook run again: what their numbers and pages are made by.
+"""Code whose change makes every notebook run again, because it makes numbers or pages.
 
-The rest of `study` finds, keeps and starts the same results.
+The rest of `study` finds, keeps and starts results, and changes none.
 """
 
 
 @dataclass(frozen=True)
 class Job:
-    """One execution of a notebook: on one dataset at one seed, or a report of all. A change of any
-    field makes it run again.
+    """One execution of a notebook: on one dataset at one seed, or as a report of all results. A
+    change of any field makes it run again.
 
-    parameters: those that the notebook names and those of its modalities. It reads the others from
-        the profile.
-    networks: the identifiers of every network that is not trained here.
-    after: the jobs that come before it.
-    inputs: what identifies its data, its networks, and the seed at which exhibits choose.
+    parameters: the parameters that the notebook names, and those of its modalities. The notebook
+        reads all others from the profile.
+    networks: the identifiers of all networks that are not trained here.
+    after: the jobs that must end before it begins.
+    inputs: identifiers of its data, of its networks, and of the seed at which exhibits choose.
     """
 
     name: str
@@ -86,8 +86,9 @@ class Job:
 
 
 def file_of(value: object) -> str:
-    """Return how files name the value of an axis: digits, npz-pets, seed0. Settings refuse two
-    folders of one name.
+    """Return the name of an axis's value in file names: digits, npz-pets, seed0.
+
+    Settings refuse two folders with the same name, so these names differ.
     """
     return f"seed{value}" if isinstance(value, int) else DatasetName.parse(str(value)).file
 
@@ -106,8 +107,8 @@ def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
 
 
 def code_of_results(root: Path = ROOT) -> bytes:
-    """Return what identifies everything in NOTEBOOKS_DEPEND_ON. Comments and docstrings of Python
-    count for nothing, as in the keys of results.
+    """Return a hash of everything in NOTEBOOKS_DEPEND_ON. As in the keys of results, comments and
+    docstrings do not count.
     """
     files: list[Path] = []
     for name in NOTEBOOKS_DEPEND_ON:
@@ -118,8 +119,9 @@ def code_of_results(root: Path = ROOT) -> bytes:
 
 
 def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dict[str, Job]:
-    """Return the jobs of the notebooks in `folder` by name. values: the flat settings as JSON has
-    them.
+    """Return the jobs of the notebooks in `folder`, by name.
+
+    values: the settings by flat name, in JSON's types.
     """
     jobs: dict[str, Job] = {}
     code = code_of_results(root) + bytes([STORE_FORMAT])
@@ -134,7 +136,7 @@ def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dic
 
 
 def _axes_of(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the dataset and the seed of each job of a notebook; one empty point for a report."""
+    """Yield the dataset and the seed of each job of a notebook; a report has one job without."""
     several: dict[str, Any] = {}
     if "seeds" not in notebook.parameters:
         for axis in AXES:
@@ -148,7 +150,7 @@ def _axes_of(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str
 def _make_job(
     notebook: Notebook, axes: dict[str, Any], values: Mapping[str, Any], code: bytes
 ) -> Job:
-    """Return the job of a notebook at one point, without those before it."""
+    """Return the job of a notebook on a dataset at a seed; `after` is filled in later."""
     names = notebook.parameters
     modalities = tuple(f"{name.partition('_')[0]}_" for name in names if name in DATASETS)
     given = {
@@ -176,8 +178,8 @@ def _make_job(
 
 
 def outdated_reports(jobs: Mapping[str, Job], folder: Path, runs: Path) -> set[str]:
-    """Return the reports that are older than the store's folder of runs, so that they may lack a
-    run.
+    """Return the reports that may lack a run, because they are older than the store's folder of
+    runs.
     """
     latest = runs.stat().st_mtime if runs.exists() else 0.0
     found = set()
@@ -193,9 +195,9 @@ def write_plan(
 ) -> list[str]:
     """Write the plan, and return the arguments of the Snakemake that runs it.
 
-    profile.yaml is the resolved profile, which the notebooks name. plan.json has the jobs, which
-    the Snakefile reads. A job is done again if what identifies its dataset in `data` has changed.
-    Snakemake's own lock is not used, because ours does not outlive a kill.
+    profile.yaml holds the resolved profile, which the notebooks read. plan.json holds the jobs,
+    which the Snakefile reads. A job runs again if its dataset's identifier in `data` has changed.
+    Snakemake's own lock is not used, because it would survive a kill; ours does not.
     """
     profile = folder / "profile.yaml"
     plan = folder / "plan.json"
@@ -234,8 +236,10 @@ def write_plan(
 def unfinished(arguments: list[str], jobs: Iterable[str], folder: Path) -> list[str]:
     """Return the jobs that would run, according to Snakemake. `--dry-run` lists them as to do.
 
-    arguments: Snakemake's. folder: the results of the profile. Where none of the notebooks is
-    there, all jobs would run, and Snakemake, which takes a second, is not asked.
+    If no executed notebook is there, all jobs would run, and Snakemake, which takes a second, is
+    not called.
+
+    arguments: Snakemake's arguments. folder: the results of the profile.
     """
     names = list(jobs)
     if not any((folder / "notebooks" / f"{name}.ipynb").exists() for name in names):

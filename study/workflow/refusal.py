@@ -1,4 +1,7 @@
-"""Why a run does not start or ends badly, and the exit codes. Only the standard library."""
+"""The exception of a run that does not start or ends badly, and the exit codes.
+
+This module imports only the standard library.
+"""
 
 import difflib
 from collections.abc import Collection
@@ -12,7 +15,7 @@ STOPPED = 130
 
 
 class Refusal(Exception):
-    """Raised where a run cannot start or did not end well, with the message and the exit code."""
+    """Raised if a run cannot start or did not end well, with a message and an exit code."""
 
     def __init__(self, message: str, code: int = BAD_ARGUMENTS) -> None:
         super().__init__(message)
@@ -20,10 +23,10 @@ class Refusal(Exception):
 
 
 def allowed_instead(value: str, allowed: Collection[str]) -> str:
-    """Say what is allowed, and which of it `value` may have meant.
+    """Return what is allowed, and which of it `value` may have meant, as text.
 
-    The library's `registry.nearest` does the same for longer lists; importing the library takes a
-    second, which a misspelled argument does not have to wait for.
+    The library's `registry.nearest` does the same for longer lists, but importing the library takes
+    a second.
     """
     told = f"allowed are {', '.join(sorted(allowed))}"
     close = difflib.get_close_matches(value.lower(), allowed, n=1, cutoff=0.5)

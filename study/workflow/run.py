@@ -1,4 +1,4 @@
-"""A run of the study: check everything, let Snakemake run the jobs, and leave nothing half done."""
+"""Run the study: check everything, let Snakemake run the jobs, and leave nothing half done."""
 
 import argparse
 import fcntl
@@ -32,11 +32,11 @@ from study.workflow.refusal import (
 )
 
 OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
-"""Names of environment variables that a cluster's jobs do not inherit."""
+"""Environment variables that a cluster's jobs must not inherit."""
 PATIENCE = 20
-"""Seconds for the processes of a killed run to notice it and end."""
+"""Seconds within which the processes of a killed run end."""
 WATCHED = Path(__file__).with_name("watched.py")
-"""Runs a module that must not outlive this process."""
+"""The script that runs a module and ends it when this process ends."""
 
 
 OWNER = "profile-file.txt"
@@ -44,10 +44,10 @@ OWNER = "profile-file.txt"
 
 
 def claim(folder: Path, file: Path) -> None:
-    """Note whose results a folder holds. Raise Refusal where they are another profile's of the same
-    name, since each would replace the other's.
+    """Note which profile's results a folder holds. Raise Refusal if they belong to another profile
+    of the same name, since each would replace the other's.
 
-    folder: the results of a profile. file: the profile's, as an absolute path.
+    folder: the results of a profile. file: the profile's file, as an absolute path.
     """
     # From the repository, so that a copy of it with its results stays the owner.
     name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
@@ -64,10 +64,12 @@ def claim(folder: Path, file: Path) -> None:
 
 
 def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
-    """Load each dataset and check it before any job starts.
+    """Load each dataset and check it before any job starts. Return an identifier of each content,
+    by the dataset's name in file names.
 
-    axes: the parameters that name datasets. Returns what identifies the content of each, by its
-        name in files. Raises Refusal if data, networks or domains are missing or do not fit.
+    axes: the parameters that name datasets.
+
+    Raises Refusal if data, networks or domains are missing or do not fit.
     """
     from study.study import Study  # here, because a dry run reads no data and need not wait for it
 
@@ -93,8 +95,8 @@ def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
 
 
 def lock(folder: Path, patience: int = PATIENCE) -> TextIO:
-    """Lock a results folder. The lock lasts until the returned file is closed here and in
-    Snakemake.
+    """Lock a results folder. The lock lasts until this process and Snakemake have closed the
+    returned file.
 
     patience: the seconds to wait for another run to end.
 
@@ -126,7 +128,7 @@ def run_snakemake(
 ) -> int:
     """Run Snakemake and return its exit code.
 
-    Its own lines go to `log`; the jobs' lines of progress go to the standard output.
+    Snakemake's own lines go to `log`; the jobs' lines of progress go to the standard output.
     """
     stops = {signal.SIGINT, signal.SIGTERM}
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
@@ -154,9 +156,9 @@ def run_snakemake(
 
 
 def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
-    """Raise Refusal unless Snakemake ended with 0.
+    """Raise Refusal unless Snakemake's exit code is 0.
 
-    It names each notebook that failed, its cell, and the last lines of its error.
+    The message names each notebook that failed, its cell, and the last lines of its error.
     """
     if not code:
         return
@@ -182,7 +184,7 @@ def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """The place where jobs run: its Snakemake options, environment variables, and a word for it."""
+    """The place where jobs run: Snakemake's options, environment variables, and its name."""
 
     options: tuple[str, ...]
     variables: Mapping[str, str]
@@ -190,7 +192,7 @@ class Place:
 
 
 def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Place:
-    """Return the place where the jobs run. Raises Refusal where it lacks the device."""
+    """Return the place where the jobs run. Raises Refusal if this machine lacks the device."""
     if options.cluster:
         return _cluster(options, caller)
     try:
@@ -213,7 +215,7 @@ def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Plac
 
 
 def _cluster(options: argparse.Namespace, caller: Path) -> Place:
-    """Return the cluster to run on. Jobs do not inherit this machine's settings of threads and
+    """Return the cluster to run on. Its jobs do not inherit this machine's settings of threads and
     GPUs.
     """
     for folder in (ROOT / "profiles" / options.cluster, caller / options.cluster):
@@ -232,7 +234,7 @@ def _cluster(options: argparse.Namespace, caller: Path) -> Place:
 
 
 def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Path) -> None:
-    """Check everything, then run it; Refusal says what went wrong."""
+    """Check everything, then run the jobs. Raises Refusal if anything goes wrong."""
     caller = Path.cwd()
     file = Path(read_profile(options.profile)[1]).resolve()
     jobs = make_jobs(folder_of_notebooks, flat(settings))
@@ -280,7 +282,7 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
 def _again(
     options: argparse.Namespace, jobs: Mapping[str, Job], folder: Path, runs: Path
 ) -> list[str]:
-    """Return Snakemake's options for the jobs that are to be executed again."""
+    """Return Snakemake's options for the jobs to run again."""
     late = outdated_reports(jobs, folder, runs)
     forced = [
         f"notebooks/{name}.ipynb"
@@ -291,9 +293,9 @@ def _again(
 
 
 def stored(results: Path) -> str:
-    """Say how many networks and runs a results folder holds, of any profile.
+    """Return how many networks and runs, of any profile, a results folder holds, as text.
 
-    A job loads those that it needs.
+    A job loads the ones that it needs.
     """
     counts = [len(list((results / kind).glob("*/entry.json"))) for kind in ("checkpoints", "runs")]
     return f"stored in {results}: {counts[0]} networks, {counts[1]} runs"

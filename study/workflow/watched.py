@@ -1,10 +1,10 @@
-"""A module of Python that is interrupted when the process that started it is gone.
+"""Run a Python module, and interrupt it when the process that started it is gone.
 
 watched.py MODULE ARGUMENTS     as `python -m MODULE ARGUMENTS`
 
-The starter holds the other end of the standard input and never writes to it. Snakemake does not
-look after its starter: it would go on to submit jobs after run.py was killed. An interrupted
-Snakemake cancels the jobs of a cluster and waits for local ones.
+The starter holds the other end of the standard input and never writes to it, so the input ends when
+the starter does. Snakemake itself does not notice that: it would go on to submit jobs after run.py
+was killed. An interrupted Snakemake cancels the jobs of a cluster and waits for local ones.
 """
 
 import os
@@ -15,7 +15,7 @@ import threading
 
 
 def interrupt_without_starter() -> None:
-    """Wait for the end of the standard input, then do as Ctrl-C does."""
+    """Wait for the end of the standard input, then interrupt this process, as Ctrl-C does."""
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGINT)
 
