@@ -201,7 +201,7 @@ def _shades(rates: Sequence[str]) -> dict[str, Any]:
 
 def _figure(compared: Sequence[Compared]) -> Part:
     """Draw the regrets by stream, and how that of the selection comes about along the stream."""
-    height = 1.6 + 0.28 * len(compared)
+    height = max(2.8, 1.6 + 0.28 * len(compared))
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, height))
     rates = compared[0].rates
     places = np.arange(len(compared))
