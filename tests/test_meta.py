@@ -23,7 +23,7 @@ from cascadetta_lib.models import (
 from cascadetta_lib.models.backbones import WideResNet
 from cascadetta_lib.training import meta
 from cascadetta_lib.training.meta import (
-    Gradients,
+    ByName,
     MetaProblem,
     OuterLoss,
     flatten,
@@ -87,7 +87,7 @@ def outer_loss_after_the_step(model: Cascade, problem: MetaProblem) -> float:
 
 
 def assert_gradients(
-    model: nn.Module, gradients: meta.Gradients, function: Callable[[], float]
+    model: nn.Module, gradients: meta.ByName, function: Callable[[], float]
 ) -> None:
     """Hold some elements of each parameter's gradient against central differences of `function`."""
     for name, parameter in model.named_parameters():
@@ -153,7 +153,7 @@ def test_losses_of_each_objective_against_finite_differences(objective: str) -> 
     assert_gradients(model, gradients, written_out)
 
 
-def by_double_backward(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, Gradients]:
+def by_double_backward(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByName]:
     """The reference of meta_gradient: the inner step itself is differentiated."""
     parameters = dict(model.named_parameters())
     inner = {name: parameters[name] for name in problem.inner_names}
