@@ -24,8 +24,8 @@ from cascadetta_lib.public import PUBLIC
 PACKAGE = __name__.partition(".")[0]
 DATA_FILES = (".yaml", ".json", ".csv")
 """Files beside the modules of a package that belong to its code, such as tables of parameters."""
-MAKES_NO_NUMBER = ("code", "data.fetch", "progress", "public", "registry")
-"""Modules of this package that look up, download or report, whose text is no part of a hash."""
+MAKES_NO_NUMBER = ("allowed", "code", "data.fetch", "progress", "public", "registry")
+"""Modules of this package that look up, check, download or report: their text is in no hash."""
 
 
 def code_hash(modules: Iterable[str]) -> str:
@@ -145,6 +145,13 @@ def _file_of(name: str) -> Path | None:
     if file is None or not file.endswith(".py"):
         return None
     return Path(file)
+
+
+def module_hash(name: str) -> str:
+    """Hash the file of one module, without what it imports."""
+    path = _file_of(name)
+    assert path is not None, f"{name} has no file"
+    return file_hash(path)
 
 
 def file_hash(path: Path) -> str:

@@ -1,7 +1,8 @@
 """Requests for results, and the key under which a result is kept. Nothing here reads data.
 
-A key is a hash of the whole request and, as `content`, of hashes of the data and the code. So a
-stored result is found only while the same request, data and code would make it again.
+A key is a hash of the whole request and, as `content`, of hashes of the data and the code. The
+code is that of the library, of `making` and of `published_networks`. So a stored result is found
+only while the same request, data and code would make it again.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import BaseModel
 
-from cascadetta_lib.code import code_hash
+from cascadetta_lib.code import code_hash, module_hash
 from cascadetta_lib.data import DatasetName
 from cascadetta_lib.data.base import NOT_TRAINED_ON, Modality
 from cascadetta_lib.data.streams import Domain, Order
@@ -31,6 +32,9 @@ DATA_MODULES: dict[Modality, str] = {
 }
 """The module that prepares and shifts the examples of each modality."""
 TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
+LOADING_MODULES = ("study.published_networks",)
+FROM_FILES = ("shipped", "folder", *PUBLISHED)
+"""The kinds of weights that LOADING_MODULES read from a file."""
 MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator", "cascadetta_lib.evaluation.cost")
 MEASURED_BESIDE = ("forward_transfer", "source_agreement")
 """The parameters of a run that say what is measured beside E and A, which they do not change."""
@@ -240,25 +244,39 @@ def code_of_training(modality: Modality) -> str:
     return code_hash([*TRAINING_MODULES, DATA_MODULES[modality]])
 
 
-def code_of_theorem(modality: Modality) -> str:
-    """Hash the code that trains a network and checks Theorem 1 on it."""
-    return code_hash([*THEOREM_MODULES, *TRAINING_MODULES, DATA_MODULES[modality]])
+def code_of_network(request: CheckpointRequest) -> str:
+    """Hash the code that makes a network: that of its training, or that which loads it from a file.
+
+    It is empty for a network of the caller's, whose key holds its code.
+    """
+    if request.weights == "train":
+        return code_of_training(request.modality)
+    return code_hash(LOADING_MODULES) if request.weights_kind in FROM_FILES else ""
 
 
-def code_of_variance(modality: Modality) -> str:
-    """Hash the code that trains a network and measures a batch's variance in it."""
-    return code_hash([*VARIANCE_MODULES, *TRAINING_MODULES, DATA_MODULES[modality]])
+def code_of_theorem(request: CheckpointRequest) -> str:
+    """Hash the code that makes a network and checks Theorem 1 on it."""
+    checked = code_hash([*THEOREM_MODULES, DATA_MODULES[request.modality]])
+    return _hash(checked, code_of_network(request))
+
+
+def code_of_variance(request: CheckpointRequest) -> str:
+    """Hash the code that makes a network and measures a batch's variance in it."""
+    measured = code_hash([*VARIANCE_MODULES, DATA_MODULES[request.modality]])
+    return _hash(measured, code_of_network(request))
 
 
 def code_of_run(request: RunRequest) -> str:
-    """Hash the code that makes a run: the method, the evaluator, the cost and the data.
-
-    If the network is trained here, the code of its training counts too.
+    """Hash the code that makes a run: the method, the evaluator, the cost, the data, the network,
+    and what `making` tells each of them.
     """
-    modality = request.checkpoint.modality
-    parts = [code_of(request.method), code_hash([*MEASURING_MODULES, DATA_MODULES[modality]])]
-    if request.checkpoint.weights == "train":
-        parts.append(code_of_training(modality))
+    checkpoint = request.checkpoint
+    measured = code_hash([*MEASURING_MODULES, DATA_MODULES[checkpoint.modality]])
+    method = code_of(request.method)
+    return _hash(method, measured, module_hash("study.making"), code_of_network(checkpoint))
+
+
+def _hash(*parts: str) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:16]
 
 
@@ -286,7 +304,7 @@ def content_of_checkpoint(
 
 def content_of_theorem(request: CheckpointRequest, fingerprint: str) -> tuple[str, str]:
     """Return the hashes of data and code in the key of a check of Theorem 1."""
-    return fingerprint, code_of_theorem(request.modality)
+    return fingerprint, code_of_theorem(request)
 
 
 def content_of_run(request: RunRequest, fingerprint: str, domain_source: str) -> Content:
@@ -296,4 +314,4 @@ def content_of_run(request: RunRequest, fingerprint: str, domain_source: str) ->
 
 def content_of_variance(request: VarianceRequest, fingerprint: str, domain_source: str) -> Content:
     """Return the hashes of data and code in the key of the errors of a batch's variance."""
-    return Content(fingerprint, domain_source, code_of_variance(request.checkpoint.modality))
+    return Content(fingerprint, domain_source, code_of_variance(request.checkpoint))

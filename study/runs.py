@@ -3,28 +3,22 @@
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from cascadetta_lib.data.base import Dataset
-from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset
-from cascadetta_lib.data.streams import MIXED, Domain
-from cascadetta_lib.data.utterances import SpeechDataset
+from cascadetta_lib.data.streams import MIXED
 from cascadetta_lib.evaluation.batch_variance import LayerErrors, batch_variance
-from cascadetta_lib.evaluation.cost import batches_along, cost
-from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.refusals import values_per_channel
 from cascadetta_lib.methods.source import source_examples
 from cascadetta_lib.training.pretrain import new_network
 from study import weights
 from study.checkpoints import Context, find_checkpoint
+from study.making import build_method, make_run
 from study.modality_parameters import Section
 from study.requests import (
-    RunRequest,
     VarianceRequest,
     batch_size,
     content_of_run,
@@ -52,23 +46,7 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
     def make(folder: Path) -> Made:
         checkpoint = find_checkpoint(context, request.checkpoint.objective)
         began = time.perf_counter()
-        source = source_examples(METHODS[method], dataset)
-        adapter = build_method(request, checkpoint.model, dataset, source)
-        costs = cost_of(request, content.code, adapter, dataset)
-        evaluator = Evaluator(
-            adapter,
-            dataset,
-            request.stream,
-            batch_size=request.batch_size,
-            order=request.order,
-            dirichlet_delta=request.dirichlet_delta,
-            seed=request.checkpoint.seed,
-            order_seed=request.order_seed,
-            reset_each=request.reset_each,
-            on_alarm=request.on_alarm,
-            source_agreement=request.source_agreement,
-        )
-        result = evaluator.run(transfer=request.forward_transfer)
+        result, costs = make_run(request, content.code, checkpoint.model, dataset)
         result.batches.to_csv(folder / "batches.csv", index=False)
         result.accuracies.to_csv(folder / "accuracies.csv", index=False)
         made_by = context.provenance(time.perf_counter() - began)
@@ -78,31 +56,6 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
     data = (content.fingerprint, content.domain_source)
     context.store.remember_data(request.checkpoint, data)
     return load_run(entry)
-
-
-_COSTS: dict[tuple[str, torch.Size], dict[str, float]] = {}
-"""What was counted in this process, by what is asked of a step and the shape of its batch."""
-
-
-def cost_of(request: RunRequest, code: str, method: Method, dataset: Dataset) -> dict[str, float]:
-    """Return what a step of a run costs (evaluation.cost). Resets the method.
-
-    Counting takes longer than the step. So where all steps of a method are alike, a process counts
-    once for all runs that differ in stream, severity, learning rate or what is measured alone.
-
-    code: the hash of the code that makes the run.
-    """
-    batches = batches_along(request.stream, dataset, request.batch_size)
-    if not method.steps_alike:
-        return cost(method, batches)
-    of_any_stream = {"stream": (), "order": None, "dirichlet_delta": None, "order_seed": None}
-    of_any_rate = {"online_learning_rate": 0.0}
-    of_any_measure = {"forward_transfer": False, "source_agreement": False}
-    step = request.model_copy(update=of_any_stream | of_any_rate | of_any_measure)
-    counted = (step.key(code), batches[0].shape)
-    if counted not in _COSTS:
-        _COSTS[counted] = cost(method, batches)
-    return _COSTS[counted]
 
 
 def find_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
@@ -125,30 +78,6 @@ def find_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
     entry = context.store.make_once("variance", request, content, make)
     layers: list[LayerErrors] = entry.values["layers"]
     return layers
-
-
-def build_method(
-    request: RunRequest, model: nn.Module, dataset: Dataset, source: Tensor | None
-) -> Method:
-    """Return the method of a run, constructed on `model` itself.
-
-    Raises ValueError if the method cannot adapt the model.
-    """
-    options: dict[str, Any] = {}
-    if isinstance(dataset, ImageDataset):
-        options["value_range"] = dataset.value_range
-    return METHODS[request.method](
-        model,
-        learning_rate=request.online_learning_rate,
-        predict=request.predict,
-        diversity=request.online_diversity,
-        memory=request.statistics_memory,
-        optimizer=request.online_optimizer,
-        copies=dataset.augmented_copies,
-        source=source,
-        seed=request.checkpoint.seed,
-        **options,
-    )
 
 
 def objectives_of(section: Section) -> list[str]:
@@ -223,21 +152,12 @@ class LastBatchOfOne(NamedTuple):
 def _batch_of_one(context: Context) -> LastBatchOfOne | None:
     """Return the first domain whose last batch is a single example; None if there is none."""
     domains = context.section.domains
-    counts = {domain: _examples_in(context.dataset, domain) for domain in domains}
+    counts = {domain: context.dataset.examples_in(*domain) for domain in domains}
     sizes = [LastBatchOfOne(domain.name, counts[domain]) for domain in domains]
     if context.section.protocol["order"] in MIXED:
         sizes = [LastBatchOfOne("the mixed stream", sum(counts[each] for each in domains))]
     size = batch_size(context.settings, context.modality)
-    return next((single for single in sizes if single.examples % size == 1), None)
-
-
-def _examples_in(dataset: Dataset, domain: Domain) -> int:
-    """Return how many examples a domain has. Images and sounds are not made for that."""
-    if not isinstance(dataset, ImageDataset | SpeechDataset):
-        return len(dataset.domain(*domain).y)
-    held_out = domain.name in HELD_OUT_CORRUPTIONS
-    clean = dataset.held_out if held_out else dataset.test
-    return len(clean.y[: dataset.options.test_size])
+    return next((single for single in sizes if (single.examples - 1) % size == 0), None)
 
 
 def _check_single(context: Context, method: Method, single: LastBatchOfOne) -> None:
@@ -246,6 +166,8 @@ def _check_single(context: Context, method: Method, single: LastBatchOfOne) -> N
     """
     dataset = context.dataset
     examples = dataset.test if isinstance(dataset, ImageDataset) else dataset.plain_held_out
+    if not len(examples.y):  # such as of a folder with target domains alone
+        examples = dataset.domain(*context.section.domains[0])
     x = dataset.prepare(examples.x[:1])
     prefix = f"{context.modality}_"
     try:

@@ -150,6 +150,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
             for name in several
         )
 
+    def at_seed(self, seed: int) -> "Settings":
+        """Return these settings with another seed. Raises SettingsError for one below 0."""
+        return make_settings(flat(self) | {"seed": seed}, {"seed": "a variation of the study"})
+
     def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
         """Return these settings with `changes`, named as in a profile but without the modality:
         `batch_size` for image_batch_size.

@@ -77,8 +77,8 @@ class Study:
         return self._with(self.settings.vary(self.modality, changes))
 
     def at_seed(self, seed: int) -> "Study":
-        """Return the same study at another seed."""
-        return self._with(self.settings.model_copy(update={"seed": seed}))
+        """Return the same study at another seed. Raises SettingsError for one below 0."""
+        return self._with(self.settings.at_seed(seed))
 
     def bring(self, model: nn.Module, name: str, normalization: Any = None) -> "Study":
         """Return the same study with `model` as its network, whatever the objective.

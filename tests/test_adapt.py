@@ -66,6 +66,21 @@ def test_what_does_not_learn_is_the_network_itself_to_the_bit(network: nn.Module
         ("tent", {"learning_rate": math.nan}, "learning_rate = nan; allowed is a finite number"),
         ("adabn", {"learning_rate": -0.1}, "learning_rate = -0.1; allowed is a finite number"),
         ("cotta", {"value_range": (1, 0)}, r"value_range = \(1, 0\); .*black the smaller one"),
+        (
+            "cotta",
+            {"value_range": (0, math.inf)},
+            r"value_range = \(0, inf\); .*two finite numbers",
+        ),
+        ("cotta", {"value_range": (0, 1, 2)}, r"value_range = \(0, 1, 2\); .*two finite numbers"),
+        ("cotta", {"copies": "images"}, "copies = 'images'; .*did you mean 'image'"),
+        ("adabn", {"memory": -8}, "memory = -8; allowed is a whole number from 0 on"),
+        ("adabn", {"memory": math.nan}, "memory = nan; allowed is a whole number"),
+        ("tent", {"memory": 2.5}, "memory = 2.5; allowed is a whole number"),
+        ("source_prior", {"memory": -1}, "memory = -1; allowed is a whole number"),
+        ("tent", {"diversity": -1}, "diversity = -1; allowed is a finite number from 0 on"),
+        ("tent", {"diversity": math.nan}, "diversity = nan; allowed is a finite number"),
+        ("tent", {"seed": -1}, "seed = -1; allowed is a whole number from 0 on"),
+        ("cotta", {"seed": 0.5}, "seed = 0.5; allowed is a whole number"),
     ],
 )
 def test_what_cannot_be_is_refused(
@@ -73,6 +88,33 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         cascadetta_lib.adapt(network, method, **options)
+
+
+class HalfFrozen(nn.Module):
+    """The first of its two BatchNorms runs under no_grad, if asked for."""
+
+    def __init__(self, frozen: bool) -> None:
+        super().__init__()
+        self.frozen = frozen
+        self.first = nn.BatchNorm2d(3)
+        self.second = nn.BatchNorm2d(3)
+        self.head = nn.Linear(3, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            x = self.first(x)
+        return self.head(self.second(x).relu().mean((2, 3)))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_scales_that_no_gradient_reaches_are_told_once(frozen: bool) -> None:
+    adapted = cascadetta_lib.adapt(HalfFrozen(frozen), "tent")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        adapted(PIXELS)
+        adapted(PIXELS)
+    said = "Tent: no gradient reaches 2 of 4 scales and shifts, such as first.weight: they stay"
+    assert [str(each.message).startswith(said) for each in told] == [True] * frozen
 
 
 IN_UNIT = (PIXELS + 1) / 2

@@ -9,7 +9,7 @@ from test_contract import TRUNKS
 from test_environment import MIXED_UP
 from test_fetch import LINKS, OTHER_CONTENTS
 from test_identity import CLAIMS
-from test_keys import ATTACKS, CELLS, IMPORTS, SETTINGS
+from test_keys import ATTACKS, CELLS, IMPORTS, SETTINGS, STUDY_CODE
 from test_notebooks import INJECTED, READ_OTHERWISE
 from test_relations import RELATIONS
 from test_runs import UNLIKE
@@ -18,7 +18,7 @@ from test_speech import SILENCE_OR_NOISE
 PAGE = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
 TABLES: dict[str, list[str]] = {
     "kinds of network": list(TRUNKS),
-    "changes of data, networks and code": [*ATTACKS, *CELLS, *IMPORTS],
+    "changes of data, networks and code": [*ATTACKS, *CELLS, *IMPORTS, *STUDY_CODE],
     "changes of settings": list(SETTINGS),
     "unlike runs": list(UNLIKE),
     "data that claim to be others": list(CLAIMS),
@@ -68,6 +68,7 @@ SLIPPED: dict[str, list[str]] = {
         "an array of objects",
         "a pattern",
         *IMPORTS,
+        *(name for name, (*_, another) in STUDY_CODE.items() if another),
     ],
     "bad inputs": [
         "seeds=[010] by --set",

@@ -9,7 +9,7 @@ mpl.use("Agg")
 import pytest
 import torch
 from made_up_runs import Numbers, content, keep, made_up_runs, points_of, quick
-from torch import nn
+from torch import Tensor, nn
 
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.data.streams import Domain
@@ -68,6 +68,28 @@ def test_what_cannot_be_measured_is_refused(dataset: ImageDataset) -> None:
         batch_variance(nn.Flatten(), dataset, [FOG], 4)
 
 
+class Unreached(nn.Module):
+    """A network with a BatchNorm whose inputs are 0, and one that its forward does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.usual = nn.BatchNorm2d(3)
+        self.constant = nn.BatchNorm2d(3)
+        self.unused = nn.BatchNorm2d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.usual(x) + self.constant(0 * x)
+
+
+def test_a_layer_without_a_variance_is_left_out(dataset: ImageDataset) -> None:
+    [layer] = batch_variance(Unreached(), dataset, [FOG], 4)
+    assert layer["layer"] == "usual" and layer["variance_error"] > 0
+    unreached = Unreached()
+    unreached.usual = nn.Identity()
+    with pytest.raises(ValueError, match="no BatchNorm layer that is reached by inputs that vary"):
+        batch_variance(unreached, dataset, [FOG], 4)
+
+
 def test_the_exhibit_shows_what_the_store_has(tmp_path: Path) -> None:
     settings = quick(results_folder=str(tmp_path), image_dataset="cifar10", image_batch_size=10)
     store = Store(settings.results_path)
@@ -84,8 +106,9 @@ def test_the_exhibit_shows_what_the_store_has(tmp_path: Path) -> None:
     layer |= {"variance_error": 0.1, "mean_error": 0.2, "independent_error": 0.014}
     [adabn] = [run for run in runs if run.method == "adabn"]
     made_by = adabn.provenance
-    key = (made_by.fingerprint, made_by.domain_source, code_of_variance("image"))
     request = VarianceRequest.of(adabn.request)
+    code = code_of_variance(request.checkpoint)
+    key = (made_by.fingerprint, made_by.domain_source, code)
     store.make_once("variance", request, key, lambda _: Made(made_by, {"layers": [layer]}))
     shown = EXHIBITS["batch_variance"].show(Runs.of_settings(settings))
     row = content(shown, "batch-variance").loc["stem"]

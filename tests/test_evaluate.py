@@ -28,8 +28,8 @@ from cascadetta_lib.models import (
     Cascade,
     ImageNetwork,
     Outputs,
-    batch_norm_parameters,
     build_network,
+    normalization_parameters,
 )
 from cascadetta_lib.models.remembered_statistics import keep_statistics, remember
 from cascadetta_lib.training.objectives import OBJECTIVES
@@ -193,7 +193,7 @@ def test_records_tell_entropies(dataset: ImageDataset) -> None:
 def test_records_tell_how_far_the_parameters_have_moved(dataset: ImageDataset) -> None:
     """By hand: θ_m is all that the cascade moves beside scales and shifts."""
     method = make("cascade")
-    norms = batch_norm_parameters(method.model)
+    norms = normalization_parameters(method.model)
     rest = list(method.model.main_classifier.parameters())
     before = [each.detach().clone() for each in [*norms, *rest]]
     domain = STREAM[0]
@@ -489,6 +489,30 @@ def tent_of_one_class() -> Method:
     with torch.no_grad():
         last.bias[0] += 4
     return METHODS["tent"](model, learning_rate=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"batch_size": 0}, "batch_size = 0; allowed is a whole number from 1 on"),
+        ({"batch_size": 2.5}, "batch_size = 2.5; allowed is a whole number"),
+        ({"order": "mixt"}, "order = 'mixt'; .*did you mean 'mixed'"),
+        ({"order": "correlated"}, "dirichlet_delta = None; allowed is"),
+        ({"seed": -1}, "seed = -1; allowed is a whole number from 0 on"),
+        ({"order_seed": 0.5}, "order_seed = 0.5; allowed is a whole number"),
+        ({"on_alarm": "rest"}, "on_alarm = 'rest'; .*did you mean 'reset'"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused(
+    options: dict[str, Any], words: str, dataset: ImageDataset
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        Evaluator(make("adabn"), dataset, STREAM, **({"batch_size": BATCH} | options))
+
+
+def test_a_definition_of_f_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="definition = 'finale'; .*did you mean 'final'"):
+        forward_transfer(pd.DataFrame(), "finale")  # type: ignore[arg-type]
 
 
 def test_forward_transfer_by_hand() -> None:

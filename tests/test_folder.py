@@ -102,6 +102,34 @@ def test_targets_of_ones_own_are_the_domains_in_the_order_that_a_stream_names(pe
         load_profile("quick", {"image_dataset": [f"folder:{pets}", "digits"]})
 
 
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"test": 3, "targets/day": 4}, ""),  # test/ would end in a batch of one, day does not
+        ({"test": 4, "targets/day": 3}, "day with 9 examples ends in a batch of one"),
+        ({"targets/day": 3}, "day with 9 examples ends in a batch of one"),
+        # A target may have the name of a corruption of held-out images.
+        ({"train": 6, "test": 4, "targets/spatter": 3}, "spatter with 9 examples ends in a batch"),
+    ],
+)
+def test_a_last_batch_of_one_is_one_of_the_targets(
+    parts: dict[str, int], told: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "pets"
+    for part, count in parts.items():
+        write_part(folder / part, count, width=32, height=32)
+    changes = {"image_batch_size": 4, "image_methods": ["adabn"], "data_folder": str(tmp_path)}
+    changes |= {"image_dataset": f"folder:{folder}", "image_test_size": None}
+    network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(3 * 32 * 32), nn.Linear(3 * 32 * 32, 3))
+    nn.init.zeros_(network.get_parameter("2.weight"))  # It says one thing of any image.
+    study = Study(load_profile("quick", changes)).bring(network, "mine")
+    if not told:
+        study.check()
+        return
+    with pytest.raises(ValueError, match=told):
+        study.check()
+
+
 def test_a_network_runs_on_targets_of_ones_own(pets: Path, tmp_path: Path) -> None:
     values = {
         "image_dataset": f"folder:{pets}",

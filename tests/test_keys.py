@@ -24,7 +24,7 @@ from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.methods.tent import Tent
 from study.exhibits.kit.points import points_for
 from study.exhibits.kit.stored_runs import Runs
-from study.requests import MEASURING_MODULES
+from study.requests import LOADING_MODULES, MEASURING_MODULES, code_of_run
 from study.settings import load_profile
 from study.store import Run
 from study.study import Study
@@ -411,7 +411,53 @@ def test_the_code_of_a_method_has_what_it_uses_and_no_other_method() -> None:
     assert len(set(hashes)) == 2 and all(len(one) == 16 for one in hashes)
 
 
+LOADER = "study.published_networks"
+STUDY_CODE: dict[str, tuple[str, str, str, str, bool]] = {
+    # The module of the study and what is changed in it, the weights, and whether the run must be
+    # another one.
+    "how a published network is built": (LOADER, '"relu"', '"plain"', "release:0123", True),
+    "how a network of a folder is loaded": (LOADER, "own[name].dtype", "0", "folder:0123", True),
+    "the loader, of a network that is brought": (LOADER, '"relu"', '"plain"', "mine:0123", False),
+    "the loader, of a network trained here": (LOADER, '"relu"', '"plain"', "train", False),
+    "a docstring of the loader": (LOADER, "copies with the prefix", "ones", "release:0123", False),
+    "an option that the method is given": (
+        "study.making",
+        'options["value_range"] = dataset.value_range',
+        "pass",
+        "mine:0123",
+        True,
+    ),
+    "an option that the evaluator is given": (
+        "study.making",
+        "order_seed=request.order_seed",
+        "order_seed=None",
+        "release:0123",
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STUDY_CODE)
+def test_attacks_on_keys_by_the_code_of_the_study(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, old, new, place, another = STUDY_CODE[name]
+    request = Study(load_profile("quick")).request("tent")
+    checkpoint = request.checkpoint.model_copy(update={"weights": place})
+    request = request.model_copy(update={"checkpoint": checkpoint})
+    before = code_of_run(request)
+    text = Path(str(importlib.import_module(module).__file__)).read_text()
+    assert old in text
+    changed = tmp_path / "changed.py"
+    changed.write_text(text.replace(old, new))
+    spec = importlib.util.spec_from_file_location(module, changed)
+    assert spec
+    monkeypatch.setitem(sys.modules, module, importlib.util.module_from_spec(spec))
+    assert (code_of_run(request) != before) == another
+
+
 def test_the_code_of_a_run_has_all_that_measures_it() -> None:
     """Also the count of its work, by which methods are compared."""
     names = {path.name for path in files_of(MEASURING_MODULES)}
     assert {"evaluator.py", "alarm.py", "distance.py", "cost.py"} <= names
+    assert "settings.py" not in {path.name for path in files_of(LOADING_MODULES)}

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from cascadetta_lib.methods.cascade import CascadeMethod
 from cascadetta_lib.models import (
     Cascade,
     ImageNetwork,
     SpeechNetwork,
     TextNetwork,
-    batch_norm_parameters,
     build_network,
+    normalization_parameters,
 )
 from cascadetta_lib.models.backbones import WideResNet
 from cascadetta_lib.training import meta
@@ -429,7 +430,9 @@ def test_inner_parameters_are_told_by_module() -> None:
     model = build_network(TINY, classes=4, seed=0)
     parameters = dict(model.named_parameters())
     moved = {parameters[name] for name in inner_parameter_names(model, "batchnorm_and_classifier")}
-    assert moved == {*batch_norm_parameters(model), *model.main_classifier.parameters()}
+    assert moved == {*normalization_parameters(model), *model.main_classifier.parameters()}
+    with pytest.raises(ValueError, match="which = 'al'; .*did you mean 'all'"):
+        inner_parameter_names(model, "al")  # type: ignore[arg-type]
     everything = inner_parameter_names(model, "all")
     assert (
         not any(name.startswith("auxiliary") for name in everything)
@@ -439,3 +442,29 @@ def test_inner_parameters_are_told_by_module() -> None:
     assert all(
         name.startswith("feature_extractor.") for name in inner_parameter_names(parallel, "all")
     )
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, affine=True)]
+)
+def test_the_inner_step_moves_the_normalisation_that_the_cascade_adapts(layer: nn.Module) -> None:
+    phi = nn.Sequential(nn.Conv2d(3, 4, 1), layer, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    cascade = Cascade(phi, nn.Linear(4, 3), nn.Linear(3, 3))
+    moved = set(inner_parameter_names(cascade, "batchnorm_and_classifier"))
+    adapted = set(CascadeMethod(cascade).adapted_parameters())
+    assert {name for name, each in cascade.named_parameters() if each in adapted} <= moved
+    assert {"feature_extractor.1.weight", "feature_extractor.1.bias"} <= moved
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"outer_loss": "relese"}, "outer_loss = 'relese'; .*did you mean 'release'"),
+        ({"inner_learning_rate": float("nan")}, "inner_learning_rate = nan; allowed is"),
+        ({"entropy_weight": -1}, "entropy_weight = -1; allowed is a finite number from 0 on"),
+    ],
+)
+def test_a_meta_problem_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
+    model = smooth_network()
+    with pytest.raises(ValueError, match=words):
+        replace(smooth_problem(model, "all", "paper"), **changes)

@@ -23,10 +23,11 @@ from cascadetta_lib.models import (
     SpeechNetwork,
     TextNetwork,
     as_outputs,
-    batch_norm_parameters,
     batch_norms,
     build_network,
+    normalization_parameters,
 )
+from cascadetta_lib.models.snapshot import Snapshot
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 
@@ -41,7 +42,7 @@ def test_resnet26_has_the_parameters_of_the_paper(block: Any) -> None:
     assert count(model.parameters()) == 368_292
     assert count(model.main_classifier.parameters()) == 650
     assert count(model.auxiliary_classifier.parameters()) == 1_354  # type: ignore[union-attr]
-    assert count(batch_norm_parameters(model)) == 1_824
+    assert count(normalization_parameters(model)) == 1_824
 
 
 def test_resnet34_is_torchvisions_with_the_papers_theta_a() -> None:
@@ -93,9 +94,10 @@ def test_the_seed_decides_the_weights_and_the_global_generator_stays() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_relu_logits_change_z_itself() -> None:
+@pytest.mark.parametrize("parallel", [False, True])
+def test_relu_logits_change_z_itself(parallel: bool) -> None:
     plain, relu = (
-        build_network(ImageNetwork(main_logits=name), classes=4, seed=0)
+        build_network(ImageNetwork(main_logits=name), classes=4, parallel=parallel, seed=0)
         for name in ("plain", "relu")
     )
     x = torch.randn(4, 3, 32, 32)
@@ -124,7 +126,7 @@ def test_batch_norms_of_every_dimension_and_without_parameters() -> None:
         nn.BatchNorm1d(2), nn.BatchNorm2d(3), nn.BatchNorm3d(4, affine=False), nn.LayerNorm(5)
     )
     assert list(batch_norms(model)) == list(model)[:3]
-    assert [p.numel() for p in batch_norm_parameters(model)] == [2, 2, 3, 3]
+    assert [p.numel() for p in normalization_parameters(model)] == [2, 2, 3, 3]
 
 
 def test_entropy_in_nats() -> None:
@@ -189,3 +191,21 @@ def test_weights_of_a_mean_are_as_exact_as_its_values() -> None:
     assert third.tolist() == [1 / 3, 0, 1 / 3, 1 / 3]  # a third in float32 is another number
     assert averaging(~chosen & chosen, torch.float32).tolist() == [0, 0, 0, 0]
     assert averaging(chosen, torch.bfloat16).dtype == torch.float32
+
+
+def test_a_snapshot_goes_back_to_every_buffer() -> None:
+    """Also to those of the module itself, stored or not."""
+    module = nn.Linear(1, 1)
+    module.register_buffer("stored", torch.ones(1))
+    module.register_buffer("own", torch.ones(1), persistent=False)
+    module.register_buffer("later", None)
+    snapshot = Snapshot(module)
+    for name in ("stored", "own", "later"):
+        setattr(module, name, torch.zeros(1))
+    snapshot.restore(module)
+    assert module.stored.item() == 1 and module.own.item() == 1 and module.later is None
+
+
+def test_an_architecture_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="architecture = 'resnet50'; allowed are resnet26, "):
+        build_network(TINY, classes=4, architecture="resnet50", seed=0)  # type: ignore[arg-type]

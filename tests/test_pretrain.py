@@ -245,6 +245,29 @@ def test_the_state_is_written_once_the_seconds_have_passed(
     assert len(written) == epochs
 
 
+OTHERS: dict[str, dict[str, Any]] = {
+    "seed": {"seed": 1},
+    "objective": {"objective": "meta_supervised"},  # a network of the same shape
+    "training": {"training": SHORT.model_copy(update={"learning_rate": 0.01})},
+    "network": {"network": TINY.model_copy(update={"block": "conv_bn_relu"})},
+}
+
+
+@pytest.mark.parametrize("name", [*OTHERS, "data"])
+def test_a_state_of_another_training_is_set_aside(
+    name: str, dataset: ImageDataset, tmp_path: Path
+) -> None:
+    short = SHORT.model_copy(update={"epochs": 1})
+    asked: dict[str, Any] = {"network": TINY, "objective": "meta", "training": short, "seed": 0}
+    asked |= {"state_file": tmp_path / "training.pt", "save_seconds": 0}
+    pretrain(dataset, **asked)
+    asked |= OTHERS.get(name, {})
+    if name == "data":
+        dataset = replace(dataset, fingerprint="0123")
+    with pytest.warns(UserWarning, match=f"it is of another {name}.*damaged-1 and made again"):
+        pretrain(dataset, **asked)
+
+
 def test_a_damaged_state_is_set_aside(dataset: ImageDataset, tmp_path: Path) -> None:
     state_file = tmp_path / "training.pt"
     whole = pretrain(dataset, TINY, "erm", SHORT, seed=0)[0]
@@ -413,3 +436,10 @@ def test_bfloat16_is_for_the_network_of_objectives_without_a_second_order(
         == OBJECTIVES[objective].meta
     )
     assert all(p.dtype == torch.float32 for p in rounded.parameters()) and seen and not any(seen)
+
+
+@pytest.mark.parametrize("objective", [name for name, kind in OBJECTIVES.items() if kind.recipe])
+def test_a_setting_that_an_objective_overrides_says_so(objective: str) -> None:
+    for name, value in OBJECTIVES[objective].recipe.items():
+        told = str(Training.model_fields[name].description)
+        assert objective in told.lower() and str(value) in told, name

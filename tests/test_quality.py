@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cascadetta_lib", "study")
 FLOORS = (
     {
+        "cascadetta_lib.allowed",
         "cascadetta_lib.code",
         "cascadetta_lib.registry",
         "cascadetta_lib.progress",
@@ -39,7 +40,7 @@ FLOORS = (
     },
     {"study.requests"},
     {"study.store"},
-    {"study.checkpoints"},
+    {"study.checkpoints", "study.making"},
     {"study.runs"},
     {"study.study"},
     {"study.exhibits.kit"},

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 import torch
 import yaml
@@ -86,16 +87,50 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(ROOT / name, copy / name)
         elif (ROOT / name).exists():
             shutil.copy2(ROOT / name, copy / name)
+    put_examples(copy)
+    return copy
+
+
+def put_examples(copy: Path) -> list[Path]:
+    """Put each example that names a file, and the claim, in its place. Return these places. Whoever
+    tries an example out may have put it there already.
+    """
     named = [block for block in blocks("python") if NAMED.match(block)]
     assert len(named) == 3
+    places = []
     for block in named:
-        place, text = block.removeprefix("# ").split("\n", 1)
-        assert not (copy / place).exists()
-        (copy / place).write_text(text, encoding="utf-8")
+        name, text = block.removeprefix("# ").split("\n", 1)
+        place = copy / name
+        there = place.read_text(encoding="utf-8") if place.exists() else text
+        assert there == text, f"{name} is not the docs' example of that name: call it otherwise"
+        place.write_text(text, encoding="utf-8")
+        places.append(place)
+    declare(copy / "notebooks/02_adapt_image.ipynb", "worst_domain")
     [claim] = [block for block in blocks("csv") if block.startswith("Sec. ")]
-    with (copy / "study/exhibits/verdicts/claims.csv").open("a", encoding="utf-8") as file:
-        file.write(claim)
-    return copy
+    claims = copy / "study/exhibits/verdicts/claims.csv"
+    known = claims.read_text(encoding="utf-8")
+    if claim not in known:
+        claims.write_text(known + claim, encoding="utf-8")
+    return [*places, claims]
+
+
+def declare(path: Path, exhibit: str) -> None:
+    """Let a notebook declare an exhibit first of all, and run it, unless it does already."""
+    notebook = nbformat.read(path, as_version=4)
+    [begin] = [cell for cell in notebook.cells if "notebook.begin(" in cell.source]
+    if f'"{exhibit}"' in begin.source:
+        return
+    begin.source = begin.source.replace("exhibits=[", f'exhibits=["{exhibit}", ')
+    cell = nbformat.v4.new_code_cell(f'exhibits.run("{exhibit}", study)')
+    notebook.cells.insert(notebook.cells.index(begin) + 1, cell)
+    nbformat.write(notebook, path)
+
+
+def test_an_example_may_be_in_its_place_already(repository: Path) -> None:
+    before = {place: place.read_text(encoding="utf-8") for place in put_examples(repository)}
+    assert {
+        place: place.read_text(encoding="utf-8") for place in put_examples(repository)
+    } == before
 
 
 def run_in(repository: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -152,6 +187,8 @@ def test_the_examples_run_one_after_the_other(repository: Path) -> None:
         ["pytest", "-q", "-p", "no:cacheprovider", "tests/test_quality.py", "-k", "not checker"],
         ["pytest", "-q", "-p", "no:cacheprovider", "-k", "sharp_tent or bars or one_whatever"]
         + [f"tests/test_{name}.py" for name in ("methods", "contract", "images", "claims")],
+        ["pytest", "-q", "-p", "no:cacheprovider", "tests/test_notebooks.py", "-k"]
+        + ["every_exhibit or declares or without_results"],
         ["study.tools.methods_table"],
         ["study.workflow", "--only", "02_adapt_image", "--dry-run", "--set"]
         + ["image_methods=[adabn, tent, cascade, sharp_tent]", "image_dataset=bars"],
@@ -163,6 +200,16 @@ def test_an_example_that_names_a_file_works_in_its_place(
 ) -> None:
     done = run_in(repository, "-m", *command)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_tests_that_the_pages_name_are_there() -> None:
+    asked = [arguments for arguments in commands("./run_all.sh test") if "-k" in arguments]
+    assert len(asked) > 3
+    for arguments in asked:
+        texts = [read(name) for name in arguments if name.startswith("tests/")]
+        for word in arguments[arguments.index("-k") + 1].split(" or "):
+            if word not in ("sharp_tent", "my_method", "bars"):
+                assert any(word in text for text in texts), word
 
 
 def test_every_command_is_accepted(tmp_path: Path) -> None:

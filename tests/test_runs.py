@@ -382,7 +382,8 @@ def test_what_is_marked_is_never_in_bold() -> None:
     (domains,) = [part for part in shown.parts if part.name == "image-domains"]
     assert domains.content.loc[("Cascade", "ours"), "E"] == "5.0 †"
     assert domains.content.loc[("Tent", "ours"), "E"] == "**20.0**"
-    assert "other seeds or orders" in shown.caption(domains)
+    said = shown.caption(domains)
+    assert "other seeds or orders" in said and "below" not in said, "no table need follow"
 
 
 def test_one_network_counts_once_however_many_seeds_ran_on_it() -> None:
@@ -408,6 +409,18 @@ def test_one_network_counts_once_however_many_seeds_ran_on_it() -> None:
     assert difference is not None and (difference.mean, difference.n) == (pytest.approx(10), 1)
     assert difference.interval == "–" and metrics_by_label(same)["n"].tolist() == ["1", "1"]
     assert seeds_of(brought) == "n = 1 network, at 2 seeds"
+    # Rows of 1 seed and network, of 2 seeds on 1 network, and of 2 on 2.
+    [first_made, second_made] = [run for run in made if run.method == "cascade"]
+    [first_tent, _] = [run for run in made if run.method == "tent"]
+    of_tent = [run for run in brought if run.method == "tent"]
+    assert seeds_of([first_tent, first_made, second_made]) == "n = 1–2 seeds"
+    shared = [
+        replace(run, request=run.request.model_copy(update={"online_learning_rate": 0.5}))
+        for run in of_tent
+    ]
+    assert seeds_of([first_tent, first_made, second_made, *shared]) == (
+        "n = 1–2 networks, at 1–2 seeds"
+    )
 
 
 def frame_of(runs: Iterable[Run]) -> list[dict[str, Any]]:

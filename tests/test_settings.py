@@ -18,6 +18,7 @@ from study.settings import (
     load_profile,
     make_settings,
 )
+from study.study import Study
 from study.yaml12 import parse_yaml
 
 each_profile = pytest.mark.parametrize(
@@ -260,3 +261,11 @@ def test_an_old_name_is_refused_with_the_new_one(old: str) -> None:
 def test_the_page_of_renamed_parameters_is_that_of_the_code() -> None:
     page = Path(__file__).parents[1] / "docs" / "settings-renamed.md"
     assert page.read_text(encoding="utf-8") == renamed_table()
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "x"])
+def test_a_study_at_a_seed_that_there_is_not_is_refused(seed: Any) -> None:
+    study = Study(load_profile("quick"))
+    assert study.at_seed(2).settings == load_profile("quick", {"seed": 2})
+    with pytest.raises(SettingsError, match=f"seed = {seed!r} .from a variation of the study."):
+        study.at_seed(seed)

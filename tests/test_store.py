@@ -320,7 +320,7 @@ def test_history_and_theorem_are_those_of_the_runs_network(store: Store) -> None
     (run,) = store.runs()
     assert store.history(run) is None and store.theorem(run) is None
     store.make_once("checkpoints", CHECKPOINT, (CONTENT[0], "train"), train)
-    checked = (CONTENT[0], code_of_theorem("image"))
+    checked = (CONTENT[0], code_of_theorem(CHECKPOINT))
     store.make_once("theorem", CHECKPOINT, checked, lambda folder: Made(MADE_BY, {"error": 0.25}))
     history = store.history(run)
     assert history is not None and history["epoch"].tolist() == [1, 2]

@@ -1,5 +1,6 @@
 """Streams and the domains that they may name."""
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -133,6 +134,20 @@ def test_the_seed_decides_the_order(order: Any, delta: float | None) -> None:
     assert first.tolist() == again.tolist() and (first.tolist() == other.tolist()) == (
         order is None
     )
+
+
+@pytest.mark.parametrize(
+    ("order", "delta", "words"),
+    [
+        ("corelated", 0.1, "order = 'corelated'; .*did you mean 'correlated'"),
+        ("correlated", None, "dirichlet_delta = None; allowed is a finite number above 0"),
+        ("mixed_correlated", 0.0, "dirichlet_delta = 0.0; allowed is"),
+        ("correlated", math.nan, "dirichlet_delta = nan; allowed is"),
+    ],
+)
+def test_an_order_that_there_is_not_is_refused(order: Any, delta: float | None, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        draw_order(order, np.arange(4), delta, np.random.default_rng(0))
 
 
 def test_delta_is_how_long_the_runs_of_a_label_are() -> None:

@@ -464,6 +464,8 @@ def test_a_last_batch_of_one_is_refused_before_anything_is_made(tmp_path: Path) 
         study.check()
     with pytest.raises(ValueError, match="the mixed stream with 165 examples ends in a batch of"):
         study.varied(stream="mixed", test_size=11, batch_size=4).check()
+    with pytest.raises(ValueError, match="fog with 9 examples ends in a batch of one"):
+        study.varied(batch_size=1).check()
     for fits in ({"methods": ["erm"]}, {"test_size": 10}, {"batch_size": 9}):
         study.varied(**fits).check()
     Study(settings_in(tmp_path, **changes)).bring(own_network(10), "mine").check()

@@ -147,6 +147,10 @@ class Dataset(ABC):
     def domain(self, name: str, severity: int) -> Split:
         """Return the examples of a target domain. Their labels are only for measuring."""
 
+    def examples_in(self, name: str, severity: int) -> int:
+        """Return how many examples `domain` returns. Images and sounds are not made for that."""
+        return len(self.domain(name, severity).y)
+
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Apply the augmentation that all objectives train with: crops and flips of images, if the
         options ask for them. Text and speech stay as they are, because the paper augments them only

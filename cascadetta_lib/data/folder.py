@@ -82,6 +82,11 @@ class FolderDataset(ImageDataset):
         split = self.targets[name].take(slice(self.options.test_size))
         return to_device(split, self.options.device)
 
+    def examples_in(self, name: str, severity: int) -> int:
+        if self.targets is None:
+            return super().examples_in(name, severity)
+        return len(self.domain(name, severity).y)
+
     def example(self, name: str, severity: int, index: int) -> Tensor:
         """Return one image of a target domain, or one test image under a corruption."""
         if self.targets is None:

@@ -159,6 +159,10 @@ class ImageDataset(Dataset):
                 "generated"
             )
 
+    def examples_in(self, name: str, severity: int) -> int:
+        clean = self.held_out if name in HELD_OUT_CORRUPTIONS else self.test
+        return len(clean.y[: self.options.test_size])
+
     def example(self, name: str, severity: int, index: int) -> Tensor:
         """Return one test image under a corruption, uint8 (3, H, W) on the CPU, without making the
         whole domain.

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from cascadetta_lib.allowed import require_choice, require_number
 from cascadetta_lib.data.walks import WALK_STEPS, walk_name
 from cascadetta_lib.registry import nearest
 
@@ -164,6 +165,15 @@ def shuffle_examples(count: int, order_seed: int) -> np.ndarray:
     return np.random.default_rng([order_seed, 1]).permutation(count)
 
 
+def require_order(order: Order | None, delta: float | None) -> None:
+    """Raise ValueError for an order that there is not, or a correlated one without a δ above 0."""
+    if order is None:
+        return
+    require_choice("order", order, get_args(Order))
+    if order != "mixed":
+        require_number("dirichlet_delta", delta, positive=True)
+
+
 def draw_order(
     order: Order | None, labels: np.ndarray, delta: float | None, generator: np.random.Generator
 ) -> np.ndarray:
@@ -177,7 +187,10 @@ def draw_order(
         of all labels, one after the other in random order, then the second ones, and so on. With δ
         near 0 all examples of a label come in one run, and with a large δ in C runs of one length.
     mixed_correlated: as correlated, but over all domains together, shuffled within each label.
+
+    Raises ValueError for another order, or a correlated one without a δ above 0.
     """
+    require_order(order, delta)
     if order is None:
         return np.arange(len(labels))
     if order == "mixed":

@@ -110,6 +110,9 @@ class SpeechDataset(Dataset):
         )
         return to_device(Split(torch.from_numpy(kept), test.y), self.options.device)
 
+    def examples_in(self, name: str, severity: int = 1) -> int:
+        return len(self.test.y[: self.options.test_size])
+
     def example(self, name: str, index: int) -> Tensor:
         """Return a test utterance to listen to, clean or in a domain that changes waveforms:
         float32 (16000,), clipped to [−1, 1].

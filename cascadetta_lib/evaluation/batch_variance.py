@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.allowed import require_whole
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models.batch_norm import BatchNorm, batch_norms, use_batch_statistics
@@ -35,9 +36,12 @@ def batch_variance(
     independent_error: what variance_error would be if the n values of a batch were independent and
         normal, √(2 / (n − 1)).
 
-    Only the first EXAMPLES examples of each domain are used, in whole batches. Raises ValueError if
-    a domain has fewer than two batches of them, or the network has no BatchNorm layer.
+    Only the first EXAMPLES examples of each domain are used, in whole batches. A domain on which no
+    channel of a layer varies does not count for that layer. A layer without such a domain, or that
+    the forward pass does not use, is left out. Raises ValueError if a domain has fewer than two
+    batches, or if no layer is left.
     """
+    require_whole("batch_size", batch_size, least=1)
     network = copy.deepcopy(model).eval()
     use_batch_statistics(network)
     names = {module: name for name, module in network.named_modules()}
@@ -50,6 +54,8 @@ def batch_variance(
     def hold(norm: BatchNorm, inputs: tuple[Tensor, ...]) -> None:
         name = names[norm]
         variance, mean = squared_errors(inputs[0], batch_size)
+        if math.isnan(variance):
+            return
         squares[name].append((variance, mean))
         shapes[name] = (inputs[0].shape[1], inputs[0][0, 0].numel())
 
@@ -66,14 +72,20 @@ def batch_variance(
             network(dataset.prepare(x[:count]))
     for handle in handles:
         handle.remove()
-    return [_described(name, squares[name], shapes[name], batch_size) for name in squares]
+    if not shapes:
+        raise ValueError("the network has no BatchNorm layer that is reached by inputs that vary")
+    return [
+        _described(name, squares[name], shapes[name], batch_size)
+        for name in layers
+        if name in shapes
+    ]
 
 
 def squared_errors(x: Tensor, batch_size: int) -> tuple[float, float]:
     """Return the mean square, over batches and channels, of two errors of a batch: that of its
     variance, divided by the variance of all examples, and that of its mean, in standard deviations.
 
-    Channels that are constant over all examples do not count.
+    Channels that are constant over all examples do not count. If all are constant, both are NaN.
 
     x: (N, C, …); N is a multiple of batch_size.
     """

@@ -22,15 +22,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
+from cascadetta_lib.allowed import require_choice, require_whole
 from cascadetta_lib.data.base import Dataset
-from cascadetta_lib.data.streams import MIXED, Domain, Order, order_of_examples
+from cascadetta_lib.data.streams import MIXED, Domain, Order, order_of_examples, require_order
 from cascadetta_lib.evaluation.alarm import Alarm, OnAlarm, classes_predicted, rings
 from cascadetta_lib.evaluation.distance import Distance
 from cascadetta_lib.evaluation.source_agreement import SourceAgreement
@@ -133,6 +134,8 @@ class Evaluator:
         is off while a model adapts to one domain alone, for F.
     source_agreement: whether to record the agreement with the source along the stream. It takes
         one more forward pass per batch, which `seconds` includes, and changes nothing else.
+
+    Raises ValueError for a value that is not allowed.
     """
 
     method: Method
@@ -153,6 +156,15 @@ class Evaluator:
     _with_source: SourceAgreement | None = field(init=False, default=None)
     _batches: list[Record] = field(init=False, default_factory=list)
     _accuracies: list[Record] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        require_whole("batch_size", self.batch_size, least=1)
+        require_order(self.order, self.dirichlet_delta)
+        require_whole("seed", self.seed)
+        if self.order_seed is not None:
+            require_whole("order_seed", self.order_seed)
+        if self.on_alarm is not None:
+            require_choice("on_alarm", self.on_alarm, get_args(OnAlarm))
 
     def run(self, *, transfer: bool = True) -> Evaluation:
         """Return the records of batches and accuracies, from which metrics.py computes E, A and F.
@@ -267,7 +279,7 @@ class Evaluator:
     def _require_last_batch(self) -> None:
         """Raise ValueError if a BatchNorm cannot normalise a last batch of a single example."""
         for held in self._held.values():
-            if len(held.y) % self.batch_size == 1:
+            if (len(held.y) - 1) % self.batch_size == 0:
                 with values_per_channel(self.method.label, 1):
                     self.method.predict(self.dataset.prepare(held.x[:1]))
                 return

@@ -4,6 +4,8 @@ from typing import Literal, get_args
 
 import pandas as pd
 
+from cascadetta_lib.allowed import require_choice
+
 Transfer = Literal["paper", "final", "unadapted"]
 
 
@@ -44,7 +46,10 @@ def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -
         too: it means to adapt a second model to T_t, but the optimiser owns the tensors of another
         copy. One difference is left: the release's second model has running statistics of the
         domain, and our unadapted model has the method's BatchNorm mode.
+
+    Raises ValueError for another definition.
     """
+    require_choice("definition", definition, get_args(Transfer))
     return forward_transfers(accuracies)[definition]
 
 

@@ -1,5 +1,5 @@
-"""Test-time methods by name. A new file in this folder is all that a new method needs; the contract
-tests find it.
+"""Test-time methods by name. A new method is a file in this folder: profiles and the contract tests
+find it there. Its row in docs/methods.md is written by study.tools.methods_table.
 
 A method can be used alone, in a loop of your own: with `adapted = adapt(model, "tent")` each
 `logits = adapted(x)` adapts to a batch, then predicts it; `adapted.reset()` goes back to the

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
+from cascadetta_lib.allowed import require_choice
 from cascadetta_lib.augment.image import cotta_copies
 from cascadetta_lib.data.base import Copies
 from cascadetta_lib.methods.base import Method
@@ -33,6 +34,8 @@ class WithCopies(Method):
         value_range: tuple[float, float] | None = None,
         **options: Any,
     ) -> None:
+        if copies is not None and not callable(copies):
+            require_choice(f"{self.label}: copies", copies, ["image"])
         self.copies = copies
         self.value_range = ValueRange(self.label, value_range)
         super().__init__(model, **options)

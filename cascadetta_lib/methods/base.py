@@ -45,7 +45,7 @@ class Method(Updates):
     ) -> None:
         super().__init__()
         self.checks = Checks(type(self), model, others)
-        self.checks.values(learning_rate, predict, optimizer)
+        self.checks.values(learning_rate, predict, optimizer, seed)
         self.model = model
         self.learning_rate = learning_rate
         self.prediction_time = predict

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import nn
 
+from cascadetta_lib.allowed import require_number
 from cascadetta_lib.methods.memory import WithMemory
 
 
@@ -22,5 +23,6 @@ class WithDiversity(WithMemory):
     def __init__(self, model: nn.Module, *, diversity: float | None = None, **options: Any) -> None:
         # Set before super().__init__, which configures the model.
         if diversity is not None:
+            require_number(f"{self.label}: diversity", diversity)
             self.diversity = diversity
         super().__init__(model, **options)

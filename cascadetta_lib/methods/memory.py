@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.allowed import require_whole
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.methods.refusals import require_batch_norm
 from cascadetta_lib.models import BatchNorm, Outputs
@@ -52,6 +53,7 @@ class WithMemory(WithStatistics):
     def __init__(self, model: nn.Module, *, memory: int | None = None, **options: Any) -> None:
         # Set before super().__init__, which configures the model.
         if memory is not None:
+            require_whole(f"{self.label}: memory", memory)
             self.memory = memory
         super().__init__(model, **options)
 

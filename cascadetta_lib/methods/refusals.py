@@ -1,6 +1,6 @@
 """What a method refuses when it is constructed, and in its steps. All raise ValueError."""
 
-import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.allowed import require_choice, require_number, require_whole
 from cascadetta_lib.methods.facts import Facts
 from cascadetta_lib.methods.optimizers import OPTIMIZERS
 from cascadetta_lib.models import (
@@ -149,14 +150,11 @@ class Checks:
         self.given = dict(model.named_parameters())
         self.step_taken = False
 
-    def values(self, learning_rate: float, predict: str, optimizer: str | None) -> None:
+    def values(self, learning_rate: float, predict: str, optimizer: str | None, seed: int) -> None:
         """Check the options that all methods have."""
-        if not (math.isfinite(learning_rate) and learning_rate >= 0):
-            allowed = "allowed is a finite number from 0 on"
-            raise ValueError(f"{self.label}: learning_rate = {learning_rate!r}; {allowed}")
-        if predict not in PREDICTIONS:
-            allowed = nearest(str(predict), PREDICTIONS)
-            raise ValueError(f"{self.label}: predict = {predict!r}; {allowed}")
+        require_number(f"{self.label}: learning_rate", learning_rate)
+        require_choice(f"{self.label}: predict", predict, PREDICTIONS)
+        require_whole(f"{self.label}: seed", seed)
         if optimizer is not None and optimizer not in OPTIMIZERS:
             allowed = nearest(str(optimizer), OPTIMIZERS)
             raise ValueError(
@@ -195,12 +193,22 @@ class Checks:
         require_gradient(self.label, loss.requires_grad)
 
     def after_backward(self) -> None:
-        """Refuse a model where no gradient has reached a scale or shift that is to be updated."""
+        """Refuse a model where no gradient at all has reached the scales and shifts that are to be
+        updated, and warn of those that none has reached where others have one.
+        """
         if self.step_taken:
             return
         scales = [one for one in normalization_parameters(self.model) if one.requires_grad]
-        reached = not scales or any(scale.grad is not None for scale in scales)
-        require_gradient(self.label, reached)
+        still = {id(scale) for scale in scales if scale.grad is None}
+        require_gradient(self.label, not scales or len(still) < len(scales))
+        if still:
+            parameters = self.model.named_parameters()
+            names = [name for name, parameter in parameters if id(parameter) in still]
+            warnings.warn(
+                f"{self.label}: no gradient reaches {len(still)} of {len(scales)} scales and "
+                f"shifts, such as {names[0]}: they stay as they are",
+                stacklevel=2,
+            )
 
     @contextmanager
     def step(self, count: int, optimizer: torch.optim.Optimizer | None) -> Iterator[None]:

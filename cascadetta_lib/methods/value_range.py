@@ -1,6 +1,8 @@
 """Black and white in the images that a method gets."""
 
+import math
 import warnings
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -18,12 +20,12 @@ class ValueRange:
     def __init__(self, label: str, given: tuple[float, float] | None) -> None:
         """Take the option `value_range` of the method `label`; None is (−1, 1).
 
-        Raises ValueError unless black is less than white.
+        Raises ValueError unless they are two finite numbers, black less than white.
         """
-        if given is not None and not given[0] < given[1]:
+        if given is not None and not _is_range(given):
             raise ValueError(
-                f"{label}: value_range = {given!r}; allowed are two numbers (black, white), black "
-                "the smaller one"
+                f"{label}: value_range = {given!r}; allowed are two finite numbers (black, "
+                "white), black the smaller one"
             )
         self.label = label
         self.ends = given or USUAL
@@ -51,3 +53,7 @@ class ValueRange:
             "augmented; pass value_range=(BLACK, WHITE), such as (0, 1)",
             stacklevel=2,
         )
+
+
+def _is_range(given: Sequence[float]) -> bool:
+    return len(given) == 2 and all(map(math.isfinite, given)) and given[0] < given[1]

@@ -3,7 +3,6 @@
 from cascadetta_lib.models.batch_norm import (
     NORMALIZATION_LAYERS,
     BatchNorm,
-    batch_norm_parameters,
     batch_norms,
     normalization_parameters,
     require_own_scales,
@@ -34,7 +33,6 @@ __all__ = [
     "SpeechNetwork",
     "TextNetwork",
     "as_outputs",
-    "batch_norm_parameters",
     "batch_norms",
     "build_network",
     "call_with",

@@ -28,18 +28,18 @@ def batch_norms(module: nn.Module) -> Iterator[BatchNorm]:
     return (child for child in module.modules() if isinstance(child, BatchNorm))
 
 
-def batch_norm_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """Return scale and shift of every BatchNorm layer of `module`, where it has them, each once."""
-    return _scales_and_shifts(batch_norms(module))
-
-
 def normalization_parameters(module: nn.Module) -> list[nn.Parameter]:
     """Return scale and shift of every normalisation layer of `module`, where it has them, each
     once.
     """
-    return _scales_and_shifts(
-        child for child in module.modules() if isinstance(child, NORMALIZATION_LAYERS)
-    )
+    found: dict[nn.Parameter, None] = {}
+    for layer in module.modules():
+        if not isinstance(layer, NORMALIZATION_LAYERS):
+            continue
+        for parameter in (layer.weight, getattr(layer, "bias", None)):
+            if isinstance(parameter, nn.Parameter):
+                found[parameter] = None
+    return list(found)
 
 
 def require_own_scales(module: nn.Module) -> None:
@@ -78,12 +78,3 @@ def using_batch_statistics(module: nn.Module) -> Iterator[None]:
         for norm, training, tracking in before:
             norm.training = training
             norm.track_running_stats = tracking
-
-
-def _scales_and_shifts(layers: Iterator[nn.Module]) -> list[nn.Parameter]:
-    found: dict[nn.Parameter, None] = {}
-    for layer in layers:
-        for parameter in (layer.weight, getattr(layer, "bias", None)):
-            if isinstance(parameter, nn.Parameter):
-                found[parameter] = None
-    return list(found)

@@ -6,6 +6,7 @@ import torch
 from pydantic import AfterValidator, BaseModel, Field
 from torch import nn
 
+from cascadetta_lib.allowed import require_choice
 from cascadetta_lib.models.backbones import ResNet34, SmallResNet, speech_features, text_features
 from cascadetta_lib.models.cascade import Cascade, Parallel
 
@@ -67,7 +68,7 @@ def build_network(
     *,
     classes: int,
     inputs: int | None = None,
-    architecture: str | None = None,
+    architecture: Literal["resnet26", "resnet34"] | None = None,
     parallel: bool = False,
     auxiliary: bool = True,
     seed: int,
@@ -79,7 +80,11 @@ def build_network(
     parallel: whether to build TTT's network instead of a cascade. Raises ValueError unless the
         network is for images, whose rotation is its task.
     auxiliary: whether the cascade has θ_a.
+
+    Raises ValueError for another architecture.
     """
+    if architecture is not None:
+        require_choice("architecture", architecture, ["resnet26", "resnet34"])
     if parallel and not isinstance(network, ImageNetwork):
         raise ValueError(
             f"TTT predicts the rotation of images; it has no network like {type(network).__name__}"
@@ -114,12 +119,13 @@ def _image_network(
         images = SmallResNet(network.depth, network.width, network.block)
         hidden = 64
     theta_m = nn.Linear(images.features, classes)
+    relu_logits = network.main_logits == "relu"
     if parallel:
-        return Parallel(images, theta_m)
+        return Parallel(images, theta_m, relu_logits)
     theta_a = None
     if auxiliary:
         theta_a = nn.Sequential(nn.Linear(classes, hidden), nn.ReLU(), nn.Linear(hidden, classes))
-    return Cascade(images, theta_m, theta_a, relu_logits=network.main_logits == "relu")
+    return Cascade(images, theta_m, theta_a, relu_logits)
 
 
 def _text_network(network: TextNetwork, inputs: int, classes: int, auxiliary: bool) -> Cascade:

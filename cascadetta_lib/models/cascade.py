@@ -64,14 +64,22 @@ class Cascade(nn.Module):
 class Parallel(nn.Module):
     """TTT's network: the rotation branch leaves φ before its last stage and has a last stage of its
     own.
+
+    relu_logits: as of a Cascade, so that TTT can stand beside one.
     """
 
-    def __init__(self, feature_extractor: ImageFeatures, main_classifier: nn.Module) -> None:
+    def __init__(
+        self,
+        feature_extractor: ImageFeatures,
+        main_classifier: nn.Module,
+        relu_logits: bool = False,
+    ) -> None:
         super().__init__()
         self.feature_extractor = feature_extractor
         self.main_classifier = main_classifier
         self.auxiliary_stage = copy.deepcopy(feature_extractor.private)
         self.auxiliary_classifier = nn.Linear(feature_extractor.features, 4)
+        self.relu_logits = relu_logits
 
     @property
     def shared_parameters(self) -> list[nn.Parameter]:
@@ -84,7 +92,8 @@ class Parallel(nn.Module):
         ]
 
     def forward(self, x: Tensor) -> Outputs:
-        return Outputs(self.main_classifier(self.feature_extractor(x)), None)
+        z = self.main_classifier(self.feature_extractor(x))
+        return Outputs(F.relu(z) if self.relu_logits else z, None)
 
     def rotation_logits(self, x: Tensor) -> Tensor:
         """Return which multiple of 90° x was rotated by, as logits: (B, 3, H, W) → (B, 4)."""

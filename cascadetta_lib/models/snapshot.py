@@ -23,7 +23,7 @@ class Snapshot:
         """Write the state back. A buffer of `module` itself that was None at the time of the copy
         is None again.
         """
-        for name in module._buffers.keys() - self.values.keys():
+        for name in module._buffers.keys() - self.values.keys() - self._not_stored.keys():
             setattr(module, name, None)
         module.load_state_dict({name: _copied(value) for name, value in self.values.items()})
         for name, buffer in module.named_buffers():

@@ -15,23 +15,26 @@ a column per parameter of I.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.allowed import require_choice, require_number
 from cascadetta_lib.models import (
     Cascade,
     Parallel,
-    batch_norm_parameters,
     call_with,
+    normalization_parameters,
     require_own_scales,
 )
 from cascadetta_lib.models.recomputed import refuse_recomputation
 from cascadetta_lib.training.objectives import (
     PAPER,
     Half,
+    InnerParameters,
     Objective,
+    OuterLossName,
     as_half,
     losses,
     self_supervised_loss,
@@ -48,15 +51,23 @@ class MetaProblem:
 
     inner_names: the parameters that the inner step moves.
     inner_learning_rate: α.
+    outer_loss: that of the paper, or of its release. entropy_weight: λ.
+
+    Raises ValueError for a value that is not allowed.
     """
 
     meta_train: Half
     meta_test: Half
     inner_names: tuple[str, ...]
     inner_learning_rate: float
-    outer_loss: Literal["paper", "release"]
+    outer_loss: OuterLossName
     entropy_weight: float
     kind: Objective = PAPER
+
+    def __post_init__(self) -> None:
+        require_number("inner_learning_rate", self.inner_learning_rate)
+        require_choice("outer_loss", self.outer_loss, get_args(OuterLossName))
+        require_number("entropy_weight", self.entropy_weight)
 
     def losses_at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
         """Return two losses at ψ on the meta-train half.
@@ -90,11 +101,14 @@ def halve(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> tupl
     return meta_train, meta_test
 
 
-def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, ...]:
+def inner_parameter_names(model: Cascade | Parallel, which: InnerParameters) -> tuple[str, ...]:
     """Return the parameters that the inner step moves: `all` of ψ, or `batchnorm_and_classifier`.
 
-    For TTT, whatever `which` says, they are all parameters of φ's shared stages.
+    The latter are the scales and shifts of φ that the cascade adapts at test time, so those of
+    GroupNorm, LayerNorm, InstanceNorm and RMSNorm too, and θ_m. For TTT, whatever `which` says,
+    they are all parameters of φ's shared stages. Raises ValueError for another `which`.
     """
+    require_choice("which", which, get_args(InnerParameters))
     if isinstance(model, Parallel):
         moved = set(model.shared_parameters)
     elif which == "all":
@@ -102,7 +116,7 @@ def inner_parameter_names(model: Cascade | Parallel, which: str) -> tuple[str, .
     else:
         require_own_scales(model.feature_extractor)
         moved = {
-            *batch_norm_parameters(model.feature_extractor),
+            *normalization_parameters(model.feature_extractor),
             *model.main_classifier.parameters(),
         }
     return tuple(name for name, parameter in model.named_parameters() if parameter in moved)

@@ -17,6 +17,12 @@ from torch.nn import functional as F
 from cascadetta_lib.losses import at_least_float32, information_loss, rotate_randomly
 from cascadetta_lib.models import Parallel
 
+InnerParameters = Literal["all", "batchnorm_and_classifier"]
+"""What the inner step moves: all of ψ, or the normalisation layers of φ (BatchNorm in the networks
+of this study) and θ_m.
+"""
+OuterLossName = Literal["paper", "release"]
+
 
 class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The settings of a training, for a number of epochs or of iterations.
@@ -41,23 +47,28 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     schedule: Literal["linear", "steps", "ttt_steps", "dann"] = Field(
         "steps",
         description="linear decay to final_learning_rate (paper), ×0.1 at 20/75 40/75 50/75 60/75 "
-        "70/75 of the "
-        "training (release) or at 50/75 65/75 (TTT), or dann: β/(1 + 10p)^0.75 (appendix)",
+        "70/75 of the training (release) or at 50/75 65/75 (TTT), or dann: β/(1 + 10p)^0.75 "
+        "(appendix); TTT has its own, ttt_steps",
     )
     final_learning_rate: float = Field(0.0, ge=0, description="at the end of the linear schedule")
-    weight_decay: float = Field(0.0, ge=0, description="on all parameters")
+    weight_decay: float = Field(0.0, ge=0, description="on all parameters; TTT has its own, 0.0005")
     inner_learning_rate_ratio: float = Field(
         0.1, ge=0, description="α as a multiple of the learning rate β"
     )
-    inner_parameters: Literal["all", "batchnorm_and_classifier"] = Field(
+    inner_parameters: InnerParameters = Field(
         "batchnorm_and_classifier",
         description="what Eq. 3 moves: all of ψ (paper), or BN and θ_m (release)",
     )
-    outer_loss: Literal["paper", "release"] = Field(
+    outer_loss: OuterLossName = Field(
         "release",
-        description="CE + λ·ENT at ψ', or 0.1·(CE + λ·ENT) at ψ' plus CE at ψ on the other half",
+        description="CE + λ·ENT at ψ', or 0.1·(CE + λ·ENT) at ψ' plus CE at ψ on the other half; "
+        "meta_ttt has the paper's",
     )
-    entropy_weight: float = Field(0.1, ge=0, description="λ of Eq. 4")
+    entropy_weight: float = Field(
+        0.1,
+        ge=0,
+        description="λ of Eq. 4; meta_ttt (1.0) and multi_task_light_entropy (0.01) have their own",
+    )
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",
         description="of the convolutions and linear layers in training; bfloat16: autocast; "

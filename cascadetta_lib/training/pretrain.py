@@ -7,7 +7,7 @@ losses (objectives.py).
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,7 +91,8 @@ def pretrain(
         `save_seconds`, because writing the state of a text network takes a tenth of an epoch's
         time. A later call with the same file goes on from there and ends in the same weights (bit
         for bit on a CPU), because every draw depends only on the seed and the epoch. A damaged file
-        is set aside with a warning.
+        is set aside with a warning, and so is one with another network, objective, training, seed
+        or data.
 
     Raises ValueError if the source has fewer examples than a batch, or the loss stops being finite.
     """
@@ -108,7 +109,14 @@ def pretrain(
         model = new_network(dataset, network, objective, seed).to(dataset.train.y.device)
         return _State(model, make_optimizer(model, training))
 
-    state = begin() if state_file is None else _read_state(state_file, begin)
+    asked = {
+        "network": network.model_dump(mode="json"),
+        "objective": objective,
+        "training": training.model_dump(mode="json"),
+        "seed": seed,
+        "data": dataset.fingerprint,
+    }
+    state = begin() if state_file is None else _read_state(state_file, begin, asked)
     batches = count // size
     iterations = training.iterations_for(batches)
     epochs_done = len(state.history)
@@ -147,16 +155,17 @@ def pretrain(
             weights = state.model.state_dict()
             state.best = {name: value.detach().clone() for name, value in weights.items()}
         if state_file is not None and time.monotonic() - saved >= save_seconds:
-            _write_state(state_file, state)
+            _write_state(state_file, state, asked)
             saved = time.monotonic()
     state.model.load_state_dict(state.best)
     return state.model.eval(), pd.DataFrame(state.history)
 
 
-def _read_state(state_file: Path, begin: Callable[[], _State]) -> _State:
+def _read_state(state_file: Path, begin: Callable[[], _State], asked: Mapping[str, Any]) -> _State:
     """Return the training that a state file holds, or a fresh one where there is no file.
 
-    begin: makes a fresh training. A damaged file is set aside with a warning.
+    begin: makes a fresh training. asked: what is to be trained, and how. A damaged file, or one of
+    another training, is set aside with a warning.
     """
     state = begin()
     if not state_file.exists():
@@ -164,6 +173,9 @@ def _read_state(state_file: Path, begin: Callable[[], _State]) -> _State:
     device = next(state.model.parameters()).device
     try:
         stored = torch.load(state_file, map_location=device, weights_only=True)
+        others = [name for name, value in asked.items() if stored["asked"][name] != value]
+        if others:
+            raise ValueError(f"it is of another {others[0]}")
         state.model.load_state_dict(stored["model"])
         state.optimizer.load_state_dict(stored["optimizer"])
         state.best = stored["best"]
@@ -176,8 +188,9 @@ def _read_state(state_file: Path, begin: Callable[[], _State]) -> _State:
     return state
 
 
-def _write_state(state_file: Path, state: _State) -> None:
+def _write_state(state_file: Path, state: _State, asked: Mapping[str, Any]) -> None:
     stored = {
+        "asked": dict(asked),
         "model": state.model.state_dict(),
         "optimizer": state.optimizer.state_dict(),
         "best": state.best,

@@ -35,7 +35,7 @@ def seeds_of(runs: Sequence[Run]) -> str:
     orders = {run.request.order_seed for run in runs}
     if len(orders) > 1:
         at_seeds += f", {len(orders)} orders"
-    if networks == seeds:
+    if all(len(networks_by_row[row]) == len(each) for row, each in seeds_by_row.items()):
         return f"n = {at_seeds}"
     return f"n = {networks} network{'' if networks == '1' else 's'}, at {at_seeds}"
 

@@ -15,7 +15,7 @@ from study.exhibits.kit.numbers import ALONE, Rounded, spread
 DAGGER = "†"
 APART = (
     f"{DAGGER}: other seeds or orders, or an earlier code, than most rows. Compare it with none of "
-    "them; the differences below are paired on what both have."
+    "them. A difference, where one is given, is over what both have."
 )
 
 

@@ -51,7 +51,7 @@ class Runs:
         self.modality = study.modality
         self.dataset_name = study.dataset_name
         self._metrics: dict[RunRequest, dict[str, float]] = {}
-        self._codes: dict[tuple[str, bool], str | None] = {}
+        self._codes: dict[tuple[str, str], str | None] = {}
 
     @classmethod
     def of(cls, study: Study, made: Iterable[Run]) -> "Runs":
@@ -220,8 +220,8 @@ class Runs:
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
     def is_current(self, run: Run) -> bool:
-        """Say whether today's code made a run: its method, the evaluator, the data and, for a
-        network that was trained here, the training. It is hashed once per method.
+        """Say whether today's code made a run (requests.code_of_run). It is hashed once per method
+        and kind of network.
         """
         kind = _coded(run)
         if kind not in self._codes:
@@ -328,11 +328,11 @@ def code(run: Run) -> str | None:
     return run.provenance.code or None
 
 
-def _coded(run: Run) -> tuple[str, bool]:
-    """Return what a code hash depends on besides the modality: the method, and whether the code of
-    the training counts.
+def _coded(run: Run) -> tuple[str, str]:
+    """Return what a code hash depends on besides the modality: the method, and where the network
+    comes from.
     """
-    return run.method, run.request.checkpoint.weights == "train"
+    return run.method, run.request.checkpoint.weights_kind
 
 
 @cache

@@ -1,0 +1,30 @@
+"""Refuse a value that is not allowed. Each function raises ValueError, which names the value and
+what is allowed.
+"""
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+
+from cascadetta_lib.registry import nearest
+
+
+def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse what is none of `choices`."""
+    known = list(choices)
+    if value not in known:
+        raise ValueError(f"{name} = {value!r}; {nearest(str(value), known)}")
+
+
+def require_number(name: str, value: object, *, positive: bool = False) -> None:
+    """Refuse what is no finite number from 0 on, or above 0 if it must be `positive`."""
+    is_finite = isinstance(value, Real) and math.isfinite(value)
+    if not is_finite or value < 0 or (positive and value == 0):  # type: ignore[operator]
+        allowed = "above 0" if positive else "from 0 on"
+        raise ValueError(f"{name} = {value!r}; allowed is a finite number {allowed}")
+
+
+def require_whole(name: str, value: object, least: int = 0) -> None:
+    """Refuse what is no whole number from `least` on."""
+    if not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} = {value!r}; allowed is a whole number from {least} on")
