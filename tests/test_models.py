@@ -126,7 +126,7 @@ def test_batch_norms_of_every_dimension_and_without_parameters() -> None:
         nn.BatchNorm1d(2), nn.BatchNorm2d(3), nn.BatchNorm3d(4, affine=False), nn.LayerNorm(5)
     )
     assert list(batch_norms(model)) == list(model)[:3]
-    assert [p.numel() for p in normalization_parameters(model)] == [2, 2, 3, 3]
+    assert [p.numel() for p in normalization_parameters(model)] == [2, 2, 3, 3, 5, 5]
 
 
 def test_entropy_in_nats() -> None:

@@ -39,7 +39,8 @@ def test_a_recurring_stream_comes_back_to_each_domain_in_one_order() -> None:
     assert make_stream("recurring", IMAGES, 4, visits=3) == [("fog", 4), ("snow", 4)] * 3
     assert len(make_stream("recurring", SPEECH)) == 2 * 20
     section = load_profile("quick", {"image_stream": "recurring", "image_recurring_visits": 4})
-    shuffled = load_profile("quick", {"image_stream": "recurring", "image_order_seed": 3}).image
+    settings = {"image_stream": "recurring", "image_recurring_visits": 3, "image_order_seed": 3}
+    shuffled = load_profile("quick", settings).image
     assert len(section.image.domains) == 60 and len(set(section.image.domains)) == 15
     first = shuffled.domains[:15]
     assert shuffled.domains == first * 3 and first != section.image.domains[:15]

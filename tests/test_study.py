@@ -23,7 +23,7 @@ from cascadetta_lib.training.objectives import Training
 from cascadetta_lib.training.pretrain import pretrain
 from cascadetta_lib.training.theorem import check_theorem
 from study import checkpoints as checkpoints_module
-from study import runs as runs_module
+from study import making
 from study.exhibits.kit.origin_of_network import not_held_out
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs
@@ -309,7 +309,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
             return super().run(transfer=transfer)
 
     # On so short a stream the numbers do not show every setting.
-    monkeypatch.setattr(runs_module, "Evaluator", RecordedEvaluator)
+    monkeypatch.setattr(making, "Evaluator", RecordedEvaluator)
     plain = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
     own = {"batch_size": 5, "stream": "correlated", "dirichlet_delta": 2.5, "test_size": 10}
     with METHODS.replaced("tent", RecordedTent):

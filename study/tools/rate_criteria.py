@@ -15,7 +15,6 @@ predictions less E of the best fixed rate on that stream.
 
 import argparse
 import copy
-import io
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -148,9 +147,8 @@ def record(recipe: Recipe, dataset: Dataset, network: nn.Module) -> Record:
 
 def keep(path: Path, made: Record) -> None:
     """Write a record to a file."""
-    file = io.BytesIO()
-    np.savez_compressed(file, logits=made.logits, labels=made.labels, sizes=made.sizes)
-    write_atomically(path, lambda opened: opened.write(file.getvalue()))
+    arrays = {"logits": made.logits, "labels": made.labels, "sizes": made.sizes}
+    write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
 
 
 def read(path: Path) -> Record:
