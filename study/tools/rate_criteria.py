@@ -147,8 +147,12 @@ def record(recipe: Recipe, dataset: Dataset, network: nn.Module) -> Record:
 
 def keep(path: Path, made: Record) -> None:
     """Write a record to a file."""
-    arrays = {"logits": made.logits, "labels": made.labels, "sizes": made.sizes}
-    write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
+    write_atomically(
+        path,
+        lambda file: np.savez_compressed(
+            file, logits=made.logits, labels=made.labels, sizes=made.sizes
+        ),
+    )
 
 
 def read(path: Path) -> Record:
