@@ -152,7 +152,7 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part | str:
     for axes, title in zip(grid, titles, strict=True):
         axes.axhline(0, color="0.4", lw=1)
         axes.set(title=title, xscale="log", xlabel="distance moved at the end of the stream")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
     grid[0].set_ylabel(f"gain on {METHODS[ADABN].label} (points of E)")
