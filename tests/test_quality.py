@@ -73,6 +73,18 @@ WAITED_FOR = ("torchvision", "pandas", "scipy.ndimage", "scipy.sparse", "torch._
 """Packages that a dry run needs for nothing. Each takes from a fifth of a second to two seconds."""
 
 
+def test_a_file_that_names_its_interpreter_can_be_run() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    entries = [line.split(maxsplit=3) for line in listed.stdout.splitlines()]
+    names = [name for _, _, _, name in entries if (ROOT / name).is_file()]
+    named = {name for name in names if (ROOT / name).read_bytes().startswith(b"#!")}
+    runnable = {name for mode, _, _, name in entries if mode == "100755"}
+    assert "findings/pillow-box-rounds-twice.sh" in named
+    assert runnable == named
+
+
 def test_a_dry_run_and_a_wrong_parameter_wait_for_pytorch_alone() -> None:
     code = (
         "import sys, study.workflow.run; from study.settings import load_profile; "

@@ -68,12 +68,12 @@ class Table:
     """A committed table of an exhibit, as text, by row and column.
 
     Where a row is ours or the paper's, it is called by both, as ("Tent", "paper"). A row of a
-    method at a learning rate is called by both, as ("Tent", "0.001").
+    method at a learning rate, or on a stream, is called by both, as ("Tent", "0.001").
     """
 
     def __init__(self, name: str, folder: Path = FIGURES) -> None:
         frame = pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False)
-        levels = 2 if {"source", "rate"} & set(frame.columns[:2]) else 1
+        levels = 2 if {"source", "rate", "stream"} & set(frame.columns[:2]) else 1
         self.frame = frame.set_index(list(frame.columns[:levels]))
 
     def text(self, row: str | tuple[str, str], column: str) -> str:

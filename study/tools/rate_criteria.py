@@ -352,8 +352,9 @@ batch, with the copy that a criterion without labels prefers. The criterion was 
 on source images alone, before the rule met a test stream: held-out training images of CIFAR-10, \
 under {corruptions}, none of which is a test domain, on the network that the authors published. It \
 has learned from these images without the corruptions. One order of each stream. The criteria and \
-thresholds were written down first; the streams of pairs were added when the recurring one had \
-shown that no rate collapses under one corruption at a time.
+thresholds were written down first; the streams of pairs took the place of two of single \
+corruptions (in order; mixed and correlated) when the recurring one had shown that no rate \
+collapses under one corruption at a time.
 
 Numbers are regrets in points: E of the selected predictions less E of the best fixed rate on that \
 stream. The rule: the smallest worst regret, in tenths of a point; of equal ones the first in this \

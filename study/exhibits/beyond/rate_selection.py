@@ -125,8 +125,8 @@ class RateSelection(Exhibit):
         )
         note = (
             "E (%). Each copy of the selection is the method at a fixed rate. Regret: E of the "
-            "selection less E of the best fixed rate, which is known from the labels alone, in "
-            "points. The criterion was chosen on source images (docs/rate-criteria.md)."
+            "selection minus E of the best fixed rate, in points. Only the labels tell which "
+            "rate is best. The criterion was chosen on source images (docs/rate-criteria.md)."
         )
         return [
             said,
@@ -201,7 +201,7 @@ def _shades(rates: Sequence[str]) -> dict[str, Any]:
 
 def _figure(compared: Sequence[Compared]) -> Part:
     """Draw the regrets by stream, and how that of the selection comes about along the stream."""
-    height = max(2.8, 1.6 + 0.28 * len(compared))
+    height = max(3.2, 1.6 + 0.28 * len(compared))
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, height))
     rates = compared[0].rates
     places = np.arange(len(compared))
@@ -212,10 +212,11 @@ def _figure(compared: Sequence[Compared]) -> Part:
     left.plot(regrets, places, "D", mfc="none", mec="black", ms=7, label=SELECTED)
     left.axvline(BOUND, color="0.3", lw=1, ls=":")
     left.set_xscale("symlog", linthresh=1)
+    left.margins(x=0.08)
     left.set_xticks(*_ticks(left.get_xlim()))
     left.set_yticks(places, _named(compared), fontsize=8)
-    left.invert_yaxis()
-    left.set(xlabel="E less that of the best fixed rate (points)")
+    left.set_ylim(len(compared) - 0.5, -0.5)
+    left.set(xlabel="E minus the best fixed rate's (points)")
     colours = sns.color_palette("colorblind", len(compared))
     for name, each, colour in zip(_named(compared), compared, colours, strict=True):
         _draw_growth(right, name, each, colour)
@@ -266,7 +267,7 @@ def _over_time(compared: Sequence[Compared]) -> Part:
         labels = [f"rate {rate}" for rate in shades]
         axes.stackplot(ends, shares, colors=list(shades.values()), labels=labels, lw=0)
         axes.set_title(name)
-        axes.set(xlim=(0, 100), ylim=(0, 100))
+        axes.set(xlim=(0, 100), ylim=(0, 100), xticks=(20, 40, 60, 80))
     grid[0].set_ylabel("images (%)")
     for axes in grid[-min(4, len(grid)) :]:
         axes.set_xlabel("share of the stream (%)")
