@@ -74,6 +74,8 @@ WAITED_FOR = ("torchvision", "pandas", "scipy.ndimage", "scipy.sparse", "torch._
 
 
 def test_a_file_that_names_its_interpreter_can_be_run() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("only a git checkout knows its files")
     listed = subprocess.run(
         ["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True, check=True
     )
