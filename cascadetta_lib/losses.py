@@ -49,7 +49,7 @@ def information_loss(logits: Tensor, diversity: float) -> Tensor:
     (B, C) → a scalar in nats.
 
     0 is the paper's entropy; 1 is the negative mutual information of x and the predicted class,
-    which predicting one class for every x does not minimise.
+    whose minimum is not a single class for every x.
     """
     loss = entropy(logits).mean()
     return loss - diversity * entropy_of_mean(logits) if diversity else loss

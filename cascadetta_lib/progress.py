@@ -25,7 +25,7 @@ def progress(
         items,
         description,
         total,
-        True,
+        leave=True,
         initial=initial,
         mininterval=rest,
         delay=rest,

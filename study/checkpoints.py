@@ -125,7 +125,7 @@ def _trained(context: Context, request: CheckpointRequest) -> Checkpoint:
     code = content[-1]
 
     def make(folder: Path) -> Made:
-        # It is no part of the entry, so it can stay until that is whole.
+        # The state file is no part of the entry, so it can stay until the entry is whole.
         state_file = folder / ".training.pt"
         model, history = pretrain(
             dataset,

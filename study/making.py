@@ -76,7 +76,7 @@ def cost_of(request: RunRequest, code: str, method: Method, dataset: Dataset) ->
     """Return what a step of a run costs (evaluation.cost). Resets the method.
 
     Counting takes longer than the step. So where all steps of a method are alike, a process counts
-    once for all runs that differ in stream, severity, learning rate or what is measured alone.
+    once for all runs that differ only in stream, severity, learning rate or what is measured.
 
     code: the hash of the code that makes the run.
     """

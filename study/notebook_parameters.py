@@ -25,9 +25,9 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
     parameters cell.
 
     A value that the notebook does not set comes from the profile that `profile` names, and so does
-    None, unless the parameter may be None. Any other plain variable must come from the notebook's
-    own code. Else it raises SettingsError, because papermill injects misspelled parameters almost
-    silently.
+    None, unless the parameter may be None. Raises SettingsError for a plain variable that is no
+    parameter and that no cell of the notebook assigns: papermill injects a misspelt parameter so,
+    almost silently.
     """
     values: dict[str, Any] = {}
     own = _names_bound_by(variables.get("In", ()))

@@ -337,7 +337,7 @@ def _clean_errors(
             for images, labels in zip(x.split(16), y.split(16), strict=True):
                 seen = before(images.float() / 255)
                 if own is not None:
-                    # What the model's own normalisation makes the wanted one of.
+                    # The input from which the model's own normalisation makes `seen`.
                     undone = Normalize(own).to(x.device)
                     seen = undone.mean + undone.deviation * seen
                 wrong += int((as_outputs(model(seen)).main.argmax(1) != labels).sum())
@@ -519,7 +519,7 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
         if each is not None and not each.amax(1).isfinite().all():
             raise NetworkError(
                 f"{brought.origin} returns {name} that are not finite; allowed are numbers, and −∞ "
-                "for classes that are masked, before θ_a for none"
+                "for masked classes (if there is a θ_a, mask after it)"
             )
     return model
 

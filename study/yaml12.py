@@ -36,12 +36,11 @@ class Yaml12Dumper(yaml.SafeDumper):
     quotes, which is a number by 1.2."""
 
     yaml_implicit_resolvers = {
-        first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, []), *resolvers]
-        for first, resolvers in Yaml12.yaml_implicit_resolvers.items()
-    } | {
-        first: resolvers
-        for first, resolvers in yaml.SafeDumper.yaml_implicit_resolvers.items()
-        if first not in Yaml12.yaml_implicit_resolvers
+        first: [
+            *yaml.SafeDumper.yaml_implicit_resolvers.get(first, []),
+            *Yaml12.yaml_implicit_resolvers.get(first, []),
+        ]
+        for first in yaml.SafeDumper.yaml_implicit_resolvers | Yaml12.yaml_implicit_resolvers
     }
 
 

@@ -47,11 +47,13 @@ def test_spreads_and_intervals_are_over_orders() -> None:
     half = 4.302653 * 10 / 3**0.5  # Student's, for three values
     assert row["first 5"] == f"+20 [{20 - half:.0f}, {20 + half:.0f}]".replace("-", "−")
     assert str(row["last 5"]).startswith("+10 [")
-    assert row["n"] == "3" and row["BatchNorm moved"] == "1.0 ± 1.0"
+    assert row["n"] == "3" and row["BatchNorm moved"] == row["distance"] == "1.0 ± 1.0"
     [figure] = [part for part in exhibit.parts if part.name == "step-size-figure"]
-    first, last = figure.content.axes[:2]
-    assert list(first.lines[0].get_ydata()) == pytest.approx([20])
-    assert list(last.lines[0].get_ydata()) == pytest.approx([10])
+    [axes] = figure.content.axes
+    tent = axes.lines[0]
+    assert list(tent.get_xdata()) == pytest.approx([1]), "0, 1 and 2 by order"
+    assert list(tent.get_ydata()) == pytest.approx([(5 * 20 + 10 * 10) / 15])
+    assert [text.get_text() for text in axes.texts] == ["0.001"]
     [table] = [part for part in exhibit.parts if part.name == "step-size"]
     assert "over 3 orders" in table.note
 

@@ -190,9 +190,8 @@ def cotta_copies(
     are `value_range`.
 
     The transforms of CoTTA's release see a whole batch, so the images of a copy share all but the
-    noise. Draws and results are the release's but for the blur of the two outermost pixels: it pads
-    by repeating the edge, moves, blurs and crops, where here the edge is repeated without padding
-    and the blur reflects it.
+    noise. Draws and results are the release's, except in the two outermost pixels. The release pads
+    with the edge, moves, blurs, then crops. Here nothing is padded, and the blur reflects the edge.
     """
     black, white = value_range
     images = ((x - black) / (white - black)).clamp(0, 1).contiguous()
@@ -251,9 +250,11 @@ def cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: boo
 
 
 def turn_hue(x: Tensor, turns: float) -> Tensor:
-    """Turn the hue of HSV by at most a sixth. At fixed value and saturation, a channel is the least
-    one of its pixel plus the span of the three times a trapezoid of the hue, which is counted in
-    sixths of the circle."""
+    """Turn the hue of HSV by at most a sixth of the circle, at fixed value and saturation.
+
+    A channel is min + (max − min) · t(hue), where min and max are over the three channels of its
+    pixel, and t is a trapezoid of the hue in sixths of the circle.
+    """
     red, green, blue = x.unbind(1)
     most = torch.maximum(torch.maximum(red, green), blue)
     least = torch.minimum(torch.minimum(red, green), blue)

@@ -132,8 +132,8 @@ class Dataset(ABC):
 
     @property
     def plain(self) -> Split:
-        """The source for training without domain randomisation: `train`, or a form nearer to the
-        network's input.
+        """The source for training without domain randomisation: `train`, or a form of it that is
+        nearer to the network's input, such as the spectrograms of recordings, computed once.
         """
         return self.train
 

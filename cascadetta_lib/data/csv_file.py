@@ -40,8 +40,9 @@ class Row(NamedTuple):
 
 
 def vocabulary(argument: str) -> Vocabulary:
-    """Return the domains that a stream over the file may name; those of the reviews if it cannot be
-    read, of which loading it tells.
+    """Return the domains that a stream over the file may name.
+
+    They are those of the reviews if the file cannot be read; loading it then raises the error.
     """
     try:
         source, *targets = domains_of(read_rows(Path(argument).expanduser()))

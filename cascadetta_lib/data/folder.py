@@ -7,13 +7,13 @@
     FOLDER/classes.txt             the classes, one per line, in the order of the network's outputs
     FOLDER/source.txt              where the images are from, in its first line
 
-Only test/ or targets/ must be there; without train/ a network is brought. Without classes.txt the
-classes are the folders of train/, or else those of all others, sorted by name. Folders within that
+Only test/ or targets/ must be there; without train/ you name a network (`image_weights`). Without
+classes.txt the classes are the folders of train/, or else those of all others, sorted by name. Folders within that
 of a class are read too.
 
 Images may have any size and be grey or in colour, all of them alike, and are read as 8-bit RGB.
-They become squares of 32, 64 or 224 pixels: the smallest of the three that no image's shorter side
-exceeds, and 224 where one does. An image that is no such square is scaled so that its shorter side
+They become squares of 32, 64 or 224 pixels: the smallest of the three that is at least as long as
+every image's shorter side, and 224 if none is. An image that is no such square is scaled so that its shorter side
 is 8/7 of that, and its centre is cut out, as is usual for ImageNet (256 and 224).
 
 The squares are kept as files in generated/ of the data folder, and read from there by batch, so

@@ -9,8 +9,8 @@ cancel each other, is left out, with a warning.
 
 The recordings are called Speech Commands v0.01 if both lists have the SHA-256 of the archive's own
 and the recordings have the archive's kind of name. In other lists each line must name a file,
-unless its word has no folder here, since a recording missed by a mistake in a list would be trained
-on.
+unless its word has no folder here: a misspelt line would put a test recording into the training
+part.
 """
 
 import hashlib
@@ -58,6 +58,8 @@ LISTS = {
     HELD_OUT_LIST: "0993bb1e67efd5904c2a2fd0d8eb5ef420f4f5258f3fab2be602980082248cf7",
 }
 """SHA-256 of the archive's own lists."""
+ENTRY = re.compile(r"[\w ]+/[\w. -]+")
+"""What a line of a list looks like."""
 NAMED = re.compile(r"[0-9a-f]{8}_nohash_\d+\.wav")
 """The names of the archive's recordings: speaker and number."""
 WHOLE = (30, 64_721)  # words and utterances of the archive
@@ -178,7 +180,7 @@ def listed(folder: Path, name: str, own: bool = False) -> set[str]:
     words = {file.partition("/")[0].casefold() for file in files}
     for line in named:
         word = line.partition("/")[0].casefold()
-        left_out = re.fullmatch(r"[\w ]+/[\w. -]+", line) and word not in words
+        left_out = ENTRY.fullmatch(line) and word not in words
         if line not in files and not left_out:
             raise ValueError(
                 f"{folder / name}: the line {line!r} names no file; allowed is WORD/FILE.wav, as "

@@ -44,9 +44,9 @@ def load_synthetic_speech(argument: str, options: SpeechOptions) -> Dataset:
     utterances = torch.cat(
         [as_int16(utter(formants[part], generator)) for part in labels.split(50)]
     )
-    train, held_out, test = map(
-        Split, *(whole.split([TRAIN, HELD_OUT, TEST]) for whole in (utterances, labels))
-    )
+    sizes = [TRAIN, HELD_OUT, TEST]
+    parts = zip(utterances.split(sizes), labels.split(sizes), strict=True)
+    train, held_out, test = (Split(x, y) for x, y in parts)
     noise = torch.randn(NOISE, SAMPLES, generator=generator)
     return make_speech_dataset(
         name="synthetic_speech",

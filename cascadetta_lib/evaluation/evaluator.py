@@ -73,8 +73,9 @@ class Evaluation(NamedTuple):
     kind: which model was measured. `stream`: the model that ran along the stream. `source`: the
         unadapted model in the method's BatchNorm mode. `alone`: a source model that adapted to this
         domain alone.
-    after: for `stream`, how many domains of the stream were over: N for the rows of A, also with
-        `reset_each`, where the model has passed its own domain alone. 0 for the other kinds.
+    after: for `stream`, how many of its N domains were over when the model was measured; N marks
+        the rows of A. With `reset_each` it is N too, although the model has passed its own domain
+        alone. 0 for the other kinds.
     accuracy: in [0, 1].
     """
 

@@ -18,8 +18,8 @@ class Reading(NamedTuple):
 
 
 class FeatureReader:
-    """Read the features of a network: the inputs of that nn.Linear of it, or of θ_m in a Cascade,
-    which is called last.
+    """Read the features of a network: the input of the last nn.Linear that a forward pass calls. In
+    a Cascade, of the last one inside θ_m.
 
     label: the method that needs them. purpose: what it does with the layer. instead: a method that
     does without.

@@ -35,7 +35,7 @@ class WithRateSelection(Method):
     that rate. The answer is the prediction of the copy that `preferred` chooses after the batch,
     and `model` holds its values until the next one. A step takes the work of three.
 
-    values: what the K copies hold of the P numbers in which they differ, (K, P), the smallest rate
+    values: (K, P), for each of K copies the P numbers in which they differ, the smallest rate
         first.
     measures: of each copy, the share of examples that it predicts as the copy at the smallest rate
         does, and the mean entropy of its predictions in nats, (2, K). They are means over all
@@ -110,8 +110,10 @@ class WithRateSelection(Method):
 
     def preferred(self, z: Tensor) -> Tensor:
         """Return the place of the copy to answer with, a scalar, by the logits (K, B, C) of all
-        copies on a batch: of those that agree with the smallest rate's, the one with the lowest
-        mean entropy.
+        copies on a batch.
+
+        Eligible are the copies that predict the same class as the smallest rate's copy on at least
+        LEAST_AGREEMENT of the examples. Of these, the one with the lowest mean entropy answers.
         """
         classes = z.argmax(2)
         alike = (classes == classes[0]).to(self.measures.dtype).mean(1)

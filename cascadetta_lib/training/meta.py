@@ -102,10 +102,12 @@ def halve(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> tupl
 
 
 def inner_parameter_names(model: Cascade | Parallel, which: InnerParameters) -> tuple[str, ...]:
-    """Return the parameters that the inner step moves: `all` of ψ, or `batchnorm_and_classifier`.
+    """Return the parameters that the inner step moves.
 
-    The latter are the scales and shifts of φ that the cascade adapts at test time, so those of
-    GroupNorm, LayerNorm, InstanceNorm and RMSNorm too, and θ_m. For TTT, whatever `which` says,
+    which: `all` of ψ; or `batchnorm_and_classifier`, θ_m and the scales and shifts of φ's
+        normalisation layers of every kind, as at test time.
+
+    For TTT, whatever `which` says,
     they are all parameters of φ's shared stages. Raises ValueError for another `which`.
     """
     require_choice("which", which, get_args(InnerParameters))

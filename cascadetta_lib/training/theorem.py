@@ -36,10 +36,16 @@ def check_theorem(
     source examples.
 
     Each error is the distance from the exact meta-gradient as a share of the latter's norm (1e-6 is
-    rounding). error_chain_rule: with α and H at ψ. error_as_printed: with β and H at ψ′, over θ_a
-    as well. error_first_order: without H. At α = β two more are measured, so that
-    the choice of α and β plays no part: error_moved_point, with H at ψ′ in place of ψ, and
-    error_first_order_equal_rates, without H.
+    rounding). The first three are at the training's α and β:
+
+    error_chain_rule: with α, and H at ψ.
+    error_as_printed: with β, and H at ψ′, over θ_a as well.
+    error_first_order: without H.
+
+    The last two are at α = β, so that the choice of the two plays no part:
+
+    error_moved_point: with H at ψ′ in place of ψ.
+    error_first_order_equal_rates: without H.
 
     The curvatures are of H at ψ′, where the theorem assumes it to be positive semi-definite.
     curvature_along_gradient: along the gradient of the outer loss. smallest_curvature,
@@ -131,12 +137,13 @@ def _curvatures(
     iteration's way to the spectrum's ends.
     """
 
+    seen = list[float]()
+
     def measure(direction: Tensor) -> Tensor:
         product = _hessian_times(moved, problem, direction, _psi(moved))[: len(direction)]
         seen.append((direction @ product / direction.square().sum()).item())
         return product
 
-    seen = list[float]()
     shift = 0.0
     _, direction = _outer_gradient(moved, problem)
     measure(direction)

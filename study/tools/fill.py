@@ -17,6 +17,7 @@ import jinja2
 import pandas as pd
 
 from cascadetta_lib.data.base import write_atomically
+from study.exhibits.kit.intervals import over_seeds
 from study.exhibits.kit.numbers import number, places
 from study.exhibits.kit.rendering import markdown
 
@@ -145,7 +146,7 @@ class Table:
         return rounded(self.text(row, column))
 
     def others(self, besides: Sequence[str] = ()) -> int:
-        """Return how many methods there are that are no cascade, those named `besides` included."""
+        """Return how many methods are no cascade: of the rows, and of the labels in `besides`."""
         labels = set(self.frame.index.get_level_values(0)) | set(besides)
         return sum(not label.startswith("Cascade") for label in labels)
 
@@ -433,6 +434,22 @@ def losses(name: str, first: str, second: str, column: str = "E") -> list[float]
     return [float(each) for each in (lost if column == "E" else -lost)]
 
 
+def over_networks(name: str, first: str, second: str) -> str:
+    """Say by how many points `first` errs more than `second`, with the interval over networks.
+
+    name: a table of runs, `*-numbers`.
+    """
+    lost = losses(name, first, second)
+    found = over_seeds(lost)
+    digits = _decimals(found.low, found.high)
+    mean, low, high = (number(x, digits, sign=True) for x in (found.mean, found.low, found.high))
+    undecided = ", undecided" if found.low <= 0 <= found.high else ""
+    return (
+        f"E of {first} minus E of {second} is {mean} points "
+        f"(95 % over {word(len(lost))} networks: {low} to {high}){undecided}"
+    )
+
+
 def span(name: str, row: str, column: str, times: float = 1) -> str:
     """Return the least and the largest value of a column, `10.4 to 10.7`, over all rows of one
     name.
@@ -493,6 +510,7 @@ def pages() -> dict[Path, str]:
         "verdicts": Verdicts,
         "claims": claims,
         "losses": losses,
+        "over_networks": over_networks,
         "one_order": OneOrder,
         "number": number,
         "revisions": revisions,

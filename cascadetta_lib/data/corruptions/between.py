@@ -29,8 +29,12 @@ NOTHING: dict[str, tuple[float | None, ...]] = {
     "jpeg_compression": (100,),
 }
 """The parameters of each corruption of the benchmark at severity 0; of shot noise, 1/photons."""
-WHOLE = {"glass_blur": (1, 2), "motion_blur": (0,), "zoom_blur": (0,), "snow": (5,)} | {
-    "jpeg_compression": (0,)
+WHOLE = {
+    "glass_blur": (1, 2),
+    "motion_blur": (0,),
+    "zoom_blur": (0,),
+    "snow": (5,),
+    "jpeg_compression": (0,),
 }
 """Which parameters of a corruption are whole numbers, by their places."""
 

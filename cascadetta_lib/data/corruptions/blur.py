@@ -12,7 +12,7 @@ from cascadetta_lib.data.corruptions.common import Draws, clipped_zoom, gaussian
 
 def defocus_blur(x: Tensor, draws: Draws, radius: float, softening: float) -> Tensor:
     """Blur by a disk, its edge softened by a Gaussian of 3×3 pixels, or of 5×5 for a radius above
-    8. The kernel ends where the original's does, whose border is mirrored for the softening.
+    8. The kernel has the original's size, and its border is mirrored when it is softened.
     """
     half = math.ceil(radius) + 1
     reach = 1

@@ -84,8 +84,9 @@ def pixelate(levels: Tensor, draws: Draws, factor: float) -> Tensor:
 
 @cache
 def _covered(side: int, small: int) -> Tensor:
-    """Return the share of each pixel of an axis in each pixel, float32 (side, side), when `side`
-    pixels are shrunk to `small` and enlarged again: 1, or up to four equal ones.
+    """Return the weight of each input pixel in each output pixel along one axis, float32 (side,
+    side), when `side` pixels are shrunk to `small` and enlarged again. An output pixel has one
+    weight of 1, or up to four equal ones.
     """
     shares = _inside(side, small)
     if shares.sum(axis=1).max() > 4:

@@ -91,11 +91,10 @@ def added(supports: Supports, features: Tensor, z: Tensor) -> Supports:
     unsure = entropy(at_least_float32(z)).to(supports.entropies.dtype)
     candidates = torch.cat([supports.entropies, unsure.where(own, torch.inf)], 1)
     entropies, chosen = candidates.topk(places, largest=False)
-    kept = supports.features.gather(
-        1, chosen.clamp(max=places - 1)[:, :, None].expand_as(supports.features)
-    )
-    new = F.normalize(features, dim=1).to(kept.dtype)[(chosen - places).clamp(min=0)]
-    return Supports(torch.where((chosen >= places)[:, :, None], new, kept), entropies)
+    new = F.normalize(features, dim=1).to(supports.features.dtype)
+    each_class_has = torch.cat([supports.features, new.expand(classes, -1, -1)], 1)
+    of_class = torch.arange(classes, device=z.device)[:, None]
+    return Supports(each_class_has[of_class, chosen], entropies)
 
 
 def by_templates(reading: Reading, supports: Supports) -> Outputs:

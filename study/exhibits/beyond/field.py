@@ -207,6 +207,8 @@ def standing_figure(shown: pd.DataFrame) -> Figure:
     is_cascade = shown["method"].isin(CASCADES)
     shades = [colour("cascade") if one else "0.45" for one in is_cascade]
     places = range(len(shown))
+    for level in shown.loc[shown["method"] == "cascade", "E"]:
+        error.axvline(level, color=colour("cascade"), lw=1, ls=":", zorder=1)
     error.hlines(places, shown["low"], shown["high"], color=shades, lw=1.5, zorder=2)
     for axes, name in ((error, "E"), (work, "work")):
         axes.grid(visible=False, axis="y")
@@ -220,7 +222,7 @@ def standing_figure(shown: pd.DataFrame) -> Figure:
                 "zorder": 1.5,
             }
             axes.annotate(number(value, 1), (value, place), (0, 5), **look)
-    error.set(xlabel="online error E (%)\nbar: 95 % of the difference from the cascade")
+    error.set(xlabel="online error E (%)")
     error.margins(x=0.07)
     work.set(xlabel="work per batch\n(forward passes)", xscale="log", xlim=(0.7, 50))
     work.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])

@@ -226,17 +226,20 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
             axes.plot(theirs.reindex(heads).to_numpy(), "D", label="the paper", **DIAMOND)
         for _, order in each.groupby("seed"):
             errors = by_domain(order).reindex(heads).to_numpy()
-            axes.plot(errors, "_", ms=9, label="one order", **look)
+            axes.plot(errors, "_", ms=9, **look)
         mean = by_domain(each).reindex(heads).to_numpy()
-        axes.plot(mean, "o", ms=3, label="mean of the orders", **look)
+        axes.plot(mean, "o", ms=3, **look)
         several = "" if count(each) == 1 else "s"
-        title = f"{typeset(fill(label, TITLE))}\nhere: {number(each['E'].mean(), 1)} %"
+        title = f"{typeset(fill(label, TITLE))}\nhere {number(each['E'].mean(), 1)} %"
         title += f" ({count(each)} order{several})"
         if label in paper.index:
-            title += f", paper: {number(theirs['E'], 1)} %"
+            title += f"\nthe paper {number(theirs['E'], 1)} %"
         axes.set(title=title)
         axes.margins(y=0.1)  # else the frame cuts a diamond
         name_domains(axes, heads)
+    # Named in grey, since each panel has a colour of its own.
+    grid[0].plot([], [], "_", ms=9, color="0.3", label="one order")
+    grid[0].plot([], [], "o", ms=3, color="0.3", label="mean of the orders")
     # Last, since it holds the upper limit, and all panels share the axis.
     grid[0].set_ylim(bottom=0)
     for axes in grid[::3]:

@@ -74,8 +74,8 @@ class Compared:
     def selected(self) -> np.ndarray:
         """Which of the rates was selected for each row of the run's batches.
 
-        The model then holds the values of that copy, so it is as far from the source as the run at
-        that rate is after the same batch.
+        It is found by comparing distances from the source: after a batch the model holds the values
+        of the selected copy, and that copy is as far as the run at its rate is.
         """
         distances = [_moved(each) - _moved(self.selecting) for each in self.fixed]
         return np.abs(np.stack(distances)).sum(2).argmin(0)

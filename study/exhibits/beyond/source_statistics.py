@@ -131,7 +131,8 @@ def _draw_curve(axes: Axes, rows: pd.DataFrame, label: str, dash: str) -> None:
         points.append(point | {"low": low, "high": high})
     curve = pd.DataFrame(points)
     axes.plot(curve["share"], curve["E"], color="black", ls=dash, marker="o", label=label)
-    axes.fill_between(curve["share"], curve["low"], curve["high"], color="0.85", zorder=0)
+    band: dict[str, Any] = {"color": "0.85", "zorder": 0, "label": "95 %, over images"}
+    axes.fill_between(curve["share"], curve["low"], curve["high"], **band)
     look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "ha": "center"}
     blends = curve[curve["N"].between(1, 1e6)]
     for share, examples, error in zip(blends["share"], blends["N"], blends["E"], strict=True):

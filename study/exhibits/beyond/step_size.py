@@ -1,7 +1,9 @@
 """Beyond the paper: how far each method moves the network, and what it gains by that."""
 
 import math
+from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.ticker import FuncFormatter, LogLocator
 
@@ -13,7 +15,7 @@ from study.exhibits.kit.numbers import Rounded, rounded
 from study.exhibits.kit.points import Point, long_in_each_order
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
-from study.exhibits.kit.style import legend, line_of, panels
+from study.exhibits.kit.style import WIDTH, legend, line_of
 from study.exhibits.kit.tables import errors_less
 from study.settings import Settings
 from study.store import Run
@@ -21,6 +23,10 @@ from study.store import Run
 ADABN = "adabn"
 COMPARED = ("tent", "tent_adam", "cascade", "cascade_same_weights")
 OVER = "online_learning_rate"
+CORNERS = (((-7, 4), "right"), ((-7, -11), "right"), ((7, -11), "left"), ((7, 4), "left"))
+"""Where a method's rates stand beside its markers, method by method, since markers may nearly
+coincide: the offset in points, and the alignment.
+"""
 EDGE = 5
 """How many domains at the beginning and at the end of the stream are compared."""
 
@@ -60,8 +66,8 @@ class StepSize(Exhibit):
         if len(orders) > 1:
             over = f"networks, or over {len(orders)} orders of domains and examples of the one"
         note = (
-            "Distances are Euclidean, from the source to the end of the stream: of BatchNorm's "
-            "scales and shifts, and of θ_m. Entropies (nats) are means over the stream. A gain is "
+            "Distances are Euclidean, from the source to the end of the stream: of all adapted "
+            "parameters, of BatchNorm's scales and shifts, and of θ_m. Entropies (nats) are means over the stream. A gain is "
             f"AdaBN's E less the method's, in points: over all domains, the first {EDGE} and the "
             f"last {EDGE} of the stream, in brackets the 95 % interval. Spreads are over {over}."
         )
@@ -70,12 +76,13 @@ class StepSize(Exhibit):
 
 def measured(runs: pd.Series) -> dict[str, list[float]]:
     """Return the distances at the end of each run's stream, and mean entropies along it."""
-    found: dict[str, list[float]] = {"moved_normalization": [], "moved_others": []}
+    found: dict[str, list[float]] = {"moved_normalization": [], "moved_others": [], "moved": []}
     found |= {"entropy_main": [], "entropy_auxiliary": []}
     for run in runs:
         last = run.batches.iloc[-1]
         for name in ("moved_normalization", "moved_others"):
             found[name].append(float(last[name]))
+        found["moved"].append(math.hypot(last["moved_normalization"], last["moved_others"]))
         for name in ("entropy_main", "entropy_auxiliary"):
             found[name].append(_mean_over_examples(run, name))
     return found
@@ -125,6 +132,7 @@ def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, object]:
         "gain": _gain(gained["all"]),
         f"first {EDGE}": _gain(gained["first"]),
         f"last {EDGE}": _gain(gained["last"]),
+        "distance": cell(rows, "moved", most=3, alone=3),
         "BatchNorm moved": cell(rows, "moved_normalization", most=3, alone=3),
         "θ_m moved": cell(rows, "moved_others", most=3, alone=3),
         "entropy of z": cell(rows, "entropy_main", most=3, alone=3),
@@ -133,33 +141,33 @@ def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, object]:
     }
 
 
-def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part | str:
-    """Draw gain over distance: a line per method, a marker per learning rate."""
+def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
+    """Draw gain over distance: a marker per method and learning rate, which stands beside it."""
     drawn = moving[~moving["apart"]]
-    titles = (f"first {EDGE} domains", f"last {EDGE} domains")
-    figure, grid = panels(2, 3.6, sharey=True)
-    for label, rows in drawn.groupby("label", sort=False):
+    figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
+    beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8}
+    for place, (label, rows) in enumerate(drawn.groupby("label", sort=False)):
         method, objective = rows[["method", "objective"]].iloc[0]
-        distances: list[float] = []
-        found: list[pd.Series] = []
-        for _, at_rate in rows.groupby(OVER):
-            squares = at_rate["moved_normalization"] ** 2 + at_rate["moved_others"] ** 2
-            distances.append(float((squares**0.5).mean()))
-            found.append(gains(at_rate, base).mean())
-        for axes, place in zip(grid, ("first", "last"), strict=True):
-            values = [gain[place] for gain in found]
-            axes.plot(distances, values, label=str(label), **line_of(method, objective))
-    for axes, title in zip(grid, titles, strict=True):
-        axes.axhline(0, color="0.4", lw=1)
-        axes.set(title=title, xscale="log", xlabel="distance moved at the end of the stream")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
-    grid[0].set_ylabel(f"gain on {METHODS[ADABN].label} (points of E)")
+        look = line_of(method, objective) | {"ls": "none", "ms": 8}
+        name = str(label)
+        for rate, at_rate in rows.groupby(OVER):
+            distance = at_rate["moved"].mean()
+            gain = gains(at_rate, base)["all"].mean()
+            axes.plot(distance, gain, label=name, **look)
+            offset, align = CORNERS[place % len(CORNERS)]
+            shade = look["color"]
+            axes.annotate(f"{rate:g}", (distance, gain), offset, ha=align, color=shade, **beside)
+    axes.axhline(0, color="0.4", lw=1)
+    axes.set(xscale="log", xlabel="distance moved at the end of the stream (logarithmic)")
+    axes.set_ylabel(f"gain on {METHODS[ADABN].label} (points of E)")
+    axes.margins(x=0.15, y=0.12)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
     legend(figure)
     note = (
-        "Each marker is a learning rate, the smallest on the left; the distance is that of all "
-        "adapted parameters. If θ_a only made steps smaller, the cascade's markers would lie on "
-        "the line of the same weights without θ_a."
+        "The learning rate stands beside each marker. The distance is that of all adapted "
+        "parameters, the gain is over all domains. If θ_a only made steps smaller, the cascade "
+        "would gain as much as the same weights without θ_a wherever both have moved as far."
     )
     return Part("step-size-figure", figure, note)

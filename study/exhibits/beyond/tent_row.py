@@ -52,7 +52,7 @@ class TentRow(Exhibit):
         paper = paper_main(run)
         own = frame[frame["method"] == ADABN]
         if "Tent" not in paper.index or own.empty:
-            return ["The paper has no row of Tent that compares with these runs, or AdaBN lacks."]
+            return ["No row of Tent in the paper compares with these runs, or AdaBN has no run."]
         authors = pd.DataFrame()
         if not run.request.checkpoint.published:
             authors = authors_adabn(own, runs)
@@ -65,10 +65,10 @@ class TentRow(Exhibit):
         table = pd.DataFrame(rows).set_index(["method", "rate"])
         note = (
             "Mean over the domains of the distance in points from the paper's row of Tent, mean "
-            "over seeds or orders. By three baselines: nothing is subtracted; AdaBN on the same "
-            "network is, and from the paper's row its own AdaBN; or from the paper's row AdaBN on "
-            "the authors' network, which on that network itself is the same as subtracting "
-            "nothing. The nearest in bold. The paper does not state Tent's optimiser."
+            "over seeds or orders. By three baselines: (1) both rows as they are; (2) each less an "
+            "AdaBN of its own: ours on the same network, the paper's its own; (3) ours as in (2), "
+            "the paper's less AdaBN on the authors' network. The nearest in bold. The paper does "
+            "not state Tent's optimiser."
         )
         return [Part("tent-row", _nearest_in_bold(table), note)]
 

@@ -40,9 +40,9 @@ def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 class Runs:
     """The stored runs of one dataset that a profile asks for, whichever profile made them.
 
-    Holds runs on one state of the data and, per method, of one state of the code: the data noted
-    last in the store (else those of the newest run), and today's code if one such run is stored
-    (else that of the newest run). `aside` says which runs this leaves out.
+    All are on one state of the data: that which the store noted last, or else that of the newest
+    run. All of a method are of one state of the code: today's if there is such a run, or else that
+    of the newest run. `aside` says which runs this leaves out.
     """
 
     def __init__(self, study: Study) -> None:
@@ -237,13 +237,14 @@ class Runs:
             noted = self.study.store.data_at_hand(run.request.checkpoint)
             return _data(run) == noted, run.provenance.finished
 
+        # In each table below a later run replaces an earlier one.
         ordered = sorted(self.stored, key=precedence)
-        # In each of these tables a later run replaces an earlier one.
         last_data = {_options(run): _data(run) for run in ordered}
         on_data = [run for run in ordered if _data(run) == last_data[_options(run)]]
-        codes = {_coded(run): code(run) for run in on_data}
-        codes |= {_coded(run): code(run) for run in on_data if self.is_current(run)}
-        return {run.request: run for run in on_data if code(run) == codes[_coded(run)]}
+        newest_code = {_coded(run): code(run) for run in on_data}
+        todays_code = {_coded(run): code(run) for run in on_data if self.is_current(run)}
+        chosen = newest_code | todays_code
+        return {run.request: run for run in on_data if code(run) == chosen[_coded(run)]}
 
     @cached_property
     def _by_stream(self) -> dict[RunRequest, list[Run]]:

@@ -56,7 +56,8 @@ def _fall(column: str, times: float) -> Callable[[Runs, Run], float]:
     def value(runs: Runs, run: Run) -> float:
         batches = run.batches.assign(error=run.batches["errors"] / run.batches["count"])
         steps = batches.groupby("step")["count"]
-        means = batches.groupby(2 * steps.cumcount() // steps.transform("size"))[column].mean()
+        half = 2 * steps.cumcount() // steps.transform("size")  # 0 or 1
+        means = batches.groupby(half)[column].mean()
         return times * float(means[0] - means.get(1, math.nan))
 
     return value
@@ -273,9 +274,11 @@ def combined(reading: Reading, parts: pd.DataFrame) -> pd.DataFrame:
     if reading.then == "deviation":
         return whole.std(axis=1).to_frame("standard deviation")
     if reading.then == "median":
-        count = whole.shape[1] // len(reading.settings)
-        leads = whole.T.groupby(np.arange(whole.shape[1]) // count).min()
-        return leads.median().to_frame(f"median of {len(leads)}")
+        settings = len(reading.settings)
+        by_setting = whole.to_numpy().reshape(len(whole), settings, -1)
+        leads = by_setting.min(axis=2)  # over the rivals
+        medians = pd.Series(np.median(leads, axis=1), index=whole.index)
+        return medians.to_frame(f"median of {settings}")
     if reading.then == "growth":
         return whole.diff(axis=1).iloc[:, 1:]
     return parts.dropna(how="all")

@@ -40,10 +40,10 @@ def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
     values: a row per replicate (a seed, or an order) and a column per part; NaN where a part was
         not measured.
 
-    Each draw mixes the replicates' deviations from the mean with normal weights into as many new
-    replicates, which have the parts' own spread and correlation, and takes the largest of their t
-    statistics. The quantile is that of 97.5 %: one side of a 95 % interval. One part gives
-    Student's quantile. NaN if no part has a spread.
+    Each draw makes as many new replicates as there are. Each is a sum of the deviations from the
+    mean with random normal weights, so they have the parts' spread and correlation. The value of a
+    draw is the largest t statistic of a part. The quantile is that of 97.5 %: one side of a 95 %
+    interval. One part gives Student's quantile. NaN if no part has a spread.
     """
     measured = values.notna().to_numpy()
     counts = measured.sum(axis=0)
