@@ -22,10 +22,10 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 from benchmarks.speed import of_pictures
 from cascadetta_lib import METHODS, evaluate
-from cascadetta_lib.data.base import write_text_atomically
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.data.streams import Domain
+from cascadetta_lib.files import write_text_atomically
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import Method
 from cascadetta_lib.models import ImageNetwork, batch_norms, build_network, use_batch_statistics

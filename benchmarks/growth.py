@@ -16,10 +16,11 @@ import torch
 
 from benchmarks.speed import of_pictures, pictures
 from cascadetta_lib import METHODS, evaluate
-from cascadetta_lib.data.base import Split, write_atomically
+from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.images import Archive, ImageDataset, ImageOptions
 from cascadetta_lib.data.streams import Domain
+from cascadetta_lib.files import write_atomically
 from cascadetta_lib.models import ImageNetwork, build_network
 
 BATCH = 32

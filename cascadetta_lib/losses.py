@@ -9,12 +9,28 @@ from cascadetta_lib.augment import generator_for
 from cascadetta_lib.models import Outputs
 
 
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Return logits of half precision in float32, in which losses are computed, and others as they
+    are.
+
+    On a CPU autocast leaves softmax and entropy in bfloat16, where the entropy of a sure prediction
+    is off by a tenth.
+    """
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+
+def probabilities(logits: Tensor) -> Tensor:
+    """Return softmax(logits), (B, C) → (B, C), in float32 or better."""
+    return at_least_float32(logits).softmax(1)
+
+
 def log_probabilities(logits: Tensor) -> Tensor:
-    """Return ln softmax(logits), (B, C) → (B, C), with −10,000 in the place of −∞.
+    """Return ln softmax(logits), (B, C) → (B, C), in float32 or better, with −10,000 in the place
+    of −∞.
 
     So a class that a network masks by −∞ adds 0 to an entropy, not 0·(−∞): exp(−10,000) is 0 too.
     """
-    values = logits.log_softmax(1)
+    values = at_least_float32(logits).log_softmax(1)
     return values.masked_fill(values.isneginf(), -1e4)
 
 
@@ -79,10 +95,3 @@ def rotate_randomly(x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tens
     quarters = torch.randint(4, (len(x),), generator=generator_for(x, generator), device=x.device)
     choices = torch.stack([x.rot90(count, (2, 3)) for count in range(4)])
     return choices[quarters, torch.arange(len(x), device=x.device)], quarters
-
-
-def at_least_float32(logits: Tensor) -> Tensor:
-    """Return logits of half precision in float32, in which losses are computed, and others as they
-    are.
-    """
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))

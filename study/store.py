@@ -27,8 +27,8 @@ from filelock import FileLock, Timeout
 from pooch import file_hash
 from pydantic import ValidationError
 
-from cascadetta_lib.data.base import set_aside, write_text_atomically
 from cascadetta_lib.evaluation.batch_variance import LayerErrors
+from cascadetta_lib.files import set_aside, write_text_atomically
 from study import STORE_FORMAT
 from study.provenance import Provenance
 from study.requests import (

@@ -17,10 +17,11 @@ from torch import nn
 from torchvision.transforms import functional as transforms
 
 from cascadetta_lib.data import DatasetName, load_dataset
-from cascadetta_lib.data.base import DataMissing, mapped_array
+from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.corruptions import CORRUPTIONS, corrupt
 from cascadetta_lib.data.folder import FolderDataset, square
 from cascadetta_lib.data.images import ImageOptions
+from cascadetta_lib.files import mapped_array
 from study.settings import SettingsError, load_profile
 from study.study import Study
 

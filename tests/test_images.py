@@ -35,19 +35,11 @@ from cascadetta_lib.data import (
     load_dataset,
     tiny_imagenet,
 )
-from cascadetta_lib.data.base import (
-    DataMissing,
-    Options,
-    Split,
-    contents_hash,
-    kept_array,
-    mixed,
-    split_source,
-    write_atomically,
-)
+from cascadetta_lib.data.base import DataMissing, Options, Split, mixed, split_source
 from cascadetta_lib.data.cifar10_sample import FILE
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
 from cascadetta_lib.data.images import DOWNLOAD, Archive, ImageDataset, ImageOptions
+from cascadetta_lib.files import contents_hash, kept_array, write_atomically
 from study.exhibits.kit.paper_numbers import paper_main
 from study.settings import load_profile
 from study.study import Study

@@ -18,6 +18,7 @@ FLOORS = (
     {
         "cascadetta_lib.allowed",
         "cascadetta_lib.code",
+        "cascadetta_lib.files",
         "cascadetta_lib.registry",
         "cascadetta_lib.progress",
         "cascadetta_lib.models",

@@ -26,7 +26,7 @@ RETURN_A_TEXT = {"yaml.dump", "yaml.safe_dump"}
 WHOLE = {"write_atomically", "files.write", "files.write_text", "files.write_bytes"}
 """What names a file when it is whole; `files` is a ReportFolder."""
 ALLOWED = {
-    "cascadetta_lib/data/base.py: write_atomically": "it is what all others use",
+    "cascadetta_lib/files.py: write_atomically": "it is what all others use",
     "study/workflow/pages.py: _write": "it renames too, and does not import torch",
     "study/workflow/execute.py: take_gpu": "a lock",
     "study/workflow/execute.py: run": "the message of a failure, which nothing reads again",

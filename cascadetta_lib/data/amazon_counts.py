@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from cascadetta_lib.data import dataset
-from cascadetta_lib.data.base import DataMissing, Dataset, contents_hash
+from cascadetta_lib.data.base import DataMissing, Dataset
 from cascadetta_lib.data.reviews import (
     DOMAINS,
     SOURCE_DOMAIN,
@@ -20,6 +20,7 @@ from cascadetta_lib.data.reviews import (
     TextOptions,
     make_counts_dataset,
 )
+from cascadetta_lib.files import contents_hash
 
 FOLDER = "amazon_svmlight"
 FEATURES = 5000

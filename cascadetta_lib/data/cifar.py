@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from cascadetta_lib.data import dataset
-from cascadetta_lib.data.base import DataMissing, Split, contents_hash
+from cascadetta_lib.data.base import DataMissing, Split
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.images import (
@@ -23,6 +23,7 @@ from cascadetta_lib.data.images import (
     make_image_dataset,
 )
 from cascadetta_lib.data.npz import read_images
+from cascadetta_lib.files import contents_hash
 
 CORRUPTED = {
     "CIFAR-10": (

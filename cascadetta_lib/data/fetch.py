@@ -16,7 +16,8 @@ from pathlib import Path
 import pooch
 from filelock import FileLock
 
-from cascadetta_lib.data.base import DataMissing, write_text_atomically
+from cascadetta_lib.data.base import DataMissing
+from cascadetta_lib.files import write_text_atomically
 
 
 def fetch(

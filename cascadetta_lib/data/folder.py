@@ -8,13 +8,13 @@
     FOLDER/source.txt              where the images are from, in its first line
 
 Only test/ or targets/ must be there; without train/ you name a network (`image_weights`). Without
-classes.txt the classes are the folders of train/, or else those of all others, sorted by name. Folders within that
-of a class are read too.
+classes.txt the classes are the folders of train/, or else those of all others, sorted by name.
+Folders within that of a class are read too.
 
 Images may have any size and be grey or in colour, all of them alike, and are read as 8-bit RGB.
 They become squares of 32, 64 or 224 pixels: the smallest of the three that is at least as long as
-every image's shorter side, and 224 if none is. An image that is no such square is scaled so that its shorter side
-is 8/7 of that, and its centre is cut out, as is usual for ImageNet (256 and 224).
+every image's shorter side, and 224 if none is. An image that is no such square is scaled so that
+its shorter side is 8/7 of that, and its centre is cut out, as is usual for ImageNet (256 and 224).
 
 The squares are kept as files in generated/ of the data folder, and read from there by batch, so
 that memory does not grow with their number; a mixed stream alone is held in memory as a whole.
@@ -34,17 +34,10 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from cascadetta_lib.data import DatasetName, dataset
-from cascadetta_lib.data.base import (
-    DataMissing,
-    Split,
-    code_version,
-    mapped_array,
-    repeats,
-    split_source,
-    to_device,
-)
+from cascadetta_lib.data.base import DataMissing, Split, repeats, split_source, to_device
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
 from cascadetta_lib.data.streams import Vocabulary
+from cascadetta_lib.files import code_version, mapped_array
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 SIDES = (32, 64, 224)

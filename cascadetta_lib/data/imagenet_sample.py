@@ -12,17 +12,10 @@ from pathlib import Path
 import torch
 
 from cascadetta_lib.data import dataset
-from cascadetta_lib.data.base import (
-    DataMissing,
-    Split,
-    code_version,
-    contents_hash,
-    mapped_array,
-    mixed,
-    to_device,
-)
+from cascadetta_lib.data.base import DataMissing, Split, mixed, to_device
 from cascadetta_lib.data.folder import square, squares
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
+from cascadetta_lib.files import code_version, contents_hash, mapped_array
 
 CLASSES = 1000
 SIDE = 224

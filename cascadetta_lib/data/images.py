@@ -19,6 +19,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
+from cascadetta_lib import files
 from cascadetta_lib.augment.image import augmix, crop_and_flip
 from cascadetta_lib.data import base, corruptions
 from cascadetta_lib.data.base import DataMissing, Dataset, Modality, Options, Split
@@ -129,7 +130,7 @@ class ImageDataset(Dataset):
         # The options decide which source images are held out, so these have a fingerprint of their
         # own.
         images = base.fingerprint(clean) if held_out else self.fingerprint
-        made_by = base.code_version(corruptions.__name__, augmix.__module__)
+        made_by = files.code_version(corruptions.__name__, augmix.__module__)
         folder = Path(self.options.folder).expanduser() / "generated" / f"{images}-{made_by}"
         frost = "-photographs" if name == "frost" and self.photographs else ""
         title = f"{name}-{severity}-{len(clean.x)}{frost}"
@@ -140,9 +141,9 @@ class ImageDataset(Dataset):
             return (part.cpu().numpy() for part in parts)
 
         if clean.x.numel() > MOST_IN_MEMORY:
-            corrupted = base.mapped_array(folder / f"{title}.npy", shape, make)
+            corrupted = files.mapped_array(folder / f"{title}.npy", shape, make)
         else:
-            corrupted = base.kept_array(
+            corrupted = files.kept_array(
                 folder / f"{title}.npz",
                 lambda: np.concatenate([clean.x[:0].cpu().numpy(), *make()]),
                 dtype="uint8",

@@ -12,13 +12,14 @@ import numpy as np
 import torch
 
 from cascadetta_lib.data import DatasetName, dataset
-from cascadetta_lib.data.base import DataMissing, Split, mixed, read_arrays, repeats
+from cascadetta_lib.data.base import DataMissing, Split, mixed, repeats
 from cascadetta_lib.data.images import (
     ImageDataset,
     ImageOptions,
     channels_first,
     make_image_dataset,
 )
+from cascadetta_lib.files import read_arrays
 
 PAPER_DATASETS = {(10, 32): "CIFAR-10-C", (100, 32): "CIFAR-100-C", (200, 64): "Tiny-ImageNet-C"}
 """The dataset of the paper that is most like the user's, by (classes, size in pixels)."""

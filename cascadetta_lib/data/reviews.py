@@ -22,16 +22,9 @@ from torch import Tensor
 from cascadetta_lib.augment import generator_for
 from cascadetta_lib.augment.text import WORD, FindSynonyms, eda, words
 from cascadetta_lib.data import msda
-from cascadetta_lib.data.base import (
-    Dataset,
-    Options,
-    Split,
-    code_version,
-    fingerprint,
-    kept_array,
-    split_source,
-)
+from cascadetta_lib.data.base import Dataset, Options, Split, fingerprint, split_source
 from cascadetta_lib.data.streams import Vocabulary
+from cascadetta_lib.files import code_version, kept_array
 
 SOURCE_DOMAIN = "books"
 DOMAINS = ("dvd", "electronics", "kitchen")  # the targets in the order of the stream (Sec. 5.2)

@@ -28,15 +28,7 @@ import torch
 from torch import Tensor
 
 from cascadetta_lib.data import DatasetName, dataset
-from cascadetta_lib.data.base import (
-    DataMissing,
-    Dataset,
-    Split,
-    code_version,
-    contents_hash,
-    kept_arrays,
-    mixed,
-)
+from cascadetta_lib.data.base import DataMissing, Dataset, Split, mixed
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.utterances import (
     SAMPLE_RATE,
@@ -45,6 +37,7 @@ from cascadetta_lib.data.utterances import (
     as_int16,
     make_speech_dataset,
 )
+from cascadetta_lib.files import code_version, contents_hash, kept_arrays
 
 ARCHIVE = "speech_commands_v0.01"  # address and hash are torchaudio's
 ADDRESS = f"http://download.tensorflow.org/data/{ARCHIVE}.tar.gz"

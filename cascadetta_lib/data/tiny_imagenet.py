@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from cascadetta_lib.data import dataset
-from cascadetta_lib.data.base import DataMissing, Split, contents_hash, kept_arrays, mixed
+from cascadetta_lib.data.base import DataMissing, Split, mixed
 from cascadetta_lib.data.corruptions import CORRUPTIONS, SEVERITIES
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.images import (
@@ -28,6 +28,7 @@ from cascadetta_lib.data.images import (
     make_archive,
     make_image_dataset,
 )
+from cascadetta_lib.files import contents_hash, kept_arrays
 
 URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 HASH = "md5:90528d7ca1a48142e341f4ef8d21d0de"

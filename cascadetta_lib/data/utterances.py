@@ -17,17 +17,9 @@ from pydantic import Field
 from torch import Tensor
 
 from cascadetta_lib.augment.audio import SAMPLE_RATE, augment, spectrogram_copies
-from cascadetta_lib.data.base import (
-    Copies,
-    Dataset,
-    Options,
-    Split,
-    code_version,
-    fingerprint,
-    kept_array,
-    to_device,
-)
+from cascadetta_lib.data.base import Copies, Dataset, Options, Split, fingerprint, to_device
 from cascadetta_lib.data.streams import Vocabulary
+from cascadetta_lib.files import code_version, kept_array
 
 SAMPLES = SAMPLE_RATE  # of an utterance, which lasts one second
 FFT = 2048

@@ -18,15 +18,7 @@ from pathlib import Path
 import torch
 
 from cascadetta_lib.data import DatasetName, dataset
-from cascadetta_lib.data.base import (
-    DataMissing,
-    Dataset,
-    Split,
-    code_version,
-    contents_hash,
-    kept_arrays,
-    mixed,
-)
+from cascadetta_lib.data.base import DataMissing, Dataset, Split, mixed
 from cascadetta_lib.data.speech_commands import (
     HELD_OUT_LIST,
     TEST_LIST,
@@ -40,6 +32,7 @@ from cascadetta_lib.data.utterances import (
     as_int16,
     make_speech_dataset,
 )
+from cascadetta_lib.files import code_version, contents_hash, kept_arrays
 
 WHITE_NOISE = 30
 """Seconds of noise where the folder has none."""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from cascadetta_lib.losses import at_least_float32
+from cascadetta_lib.losses import probabilities
 
 WINDOW = 256
 """Each signal is a mean over about this many of the last examples."""
@@ -54,7 +54,7 @@ class Alarm:
     @torch.no_grad()
     def __call__(self, z: Tensor) -> Tensor:
         """Take in the logits (B, C) of a batch; return the level, a scalar."""
-        p = at_least_float32(z).softmax(1)
+        p = probabilities(z)
         classes = p.shape[1]
         if self.mean is None:
             self.mean = torch.full_like(p[0], 1 / classes)

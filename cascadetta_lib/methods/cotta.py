@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cascadetta_lib.augment import generator_for
+from cascadetta_lib.losses import at_least_float32, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.memory import WithMemory
@@ -62,16 +63,17 @@ class CoTTA(WithCopies, WithMemory):
         on_x = as_outputs(self.teacher(x))
         if copies is None:
             return on_x
-        if as_outputs(self.anchor(x)).main.softmax(1).amax(1).mean() >= self.confidence:
+        if probabilities(as_outputs(self.anchor(x)).main).amax(1).mean() >= self.confidence:
             return on_x
         # Each copy is a forward pass of its own, normalised by its own batch statistics.
         copied = copies(x, self.copy_count, self.generator)
-        logits = [as_outputs(self.teacher(each)).main for each in copied]
+        logits = [at_least_float32(as_outputs(self.teacher(each)).main) for each in copied]
         return Outputs(torch.stack(logits).mean(0), on_x.auxiliary)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         target = self.target(x)
-        return F.cross_entropy(as_outputs(self.model(x)).main, target.main.softmax(1)), target
+        student = at_least_float32(as_outputs(self.model(x)).main)
+        return F.cross_entropy(student, probabilities(target.main)), target
 
     def update(self, x: Tensor) -> Outputs | None:
         outputs = super().update(x)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cascadetta_lib.losses import at_least_float32, entropy
+from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
 from cascadetta_lib.methods.cascade import CascadeMethod
@@ -117,7 +117,7 @@ class WithRateSelection(Method):
         """
         classes = z.argmax(2)
         alike = (classes == classes[0]).to(self.measures.dtype).mean(1)
-        unsure = entropy(at_least_float32(z).flatten(0, 1)).view(classes.shape).mean(1)
+        unsure = entropy(z.flatten(0, 1)).view(classes.shape).mean(1)
         self.seen += z.shape[1]
         share = min(1.0, z.shape[1] / min(self.seen, WINDOW))
         self.measures.lerp_(torch.stack([alike, unsure.to(alike.dtype)]), share)

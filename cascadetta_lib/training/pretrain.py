@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cascadetta_lib.data.base import Dataset, Split, set_aside, write_atomically
+from cascadetta_lib.data.base import Dataset, Split
+from cascadetta_lib.files import set_aside, write_atomically
 from cascadetta_lib.losses import at_least_float32, describe
 from cascadetta_lib.models import (
     Cascade,

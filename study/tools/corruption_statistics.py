@@ -19,9 +19,9 @@ from PIL import Image
 from torch import Tensor
 from torchvision.datasets import CIFAR10
 
-from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.data.corruptions import corrupt
 from cascadetta_lib.data.corruptions.photographs import read_photographs
+from cascadetta_lib.files import write_atomically
 from study.exhibits.kit.numbers import number
 
 HERE = Path(__file__).parent

@@ -24,8 +24,8 @@ from torchvision.datasets import CIFAR10
 from cascadetta_lib.augment.text import words
 from cascadetta_lib.data.amazon import read_reviews
 from cascadetta_lib.data.amazon_counts import read_counts
-from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.data.tiny_imagenet import list_clean
+from cascadetta_lib.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 SHEET = ROOT / "docs" / "data-sheet.csv"

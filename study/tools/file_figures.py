@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.files import write_atomically
 from study import ROOT
 
 FIGURES = ROOT / "figures"

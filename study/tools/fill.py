@@ -16,7 +16,7 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.files import write_atomically
 from study.exhibits.kit.intervals import over_seeds
 from study.exhibits.kit.numbers import number, places
 from study.exhibits.kit.rendering import markdown

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.data.base import write_text_atomically
+from cascadetta_lib.files import write_text_atomically
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.models import Cascade, ImageNetwork, build_network

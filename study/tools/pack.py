@@ -21,9 +21,10 @@ import pandas as pd
 from safetensors.torch import save
 from torch import nn
 
-from cascadetta_lib.data.base import DataMissing, Dataset, fingerprint, write_atomically
+from cascadetta_lib.data.base import DataMissing, Dataset, fingerprint
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.data.images import ImageDataset
+from cascadetta_lib.files import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import held_out_accuracy
 from study import weights as networks

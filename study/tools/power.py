@@ -20,7 +20,7 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from cascadetta_lib.data.base import write_text_atomically
+from cascadetta_lib.files import write_text_atomically
 from study import ROOT
 from study.exhibits.kit.rendering import markdown
 from study.exhibits.verdicts.claims import CLAIMS, Claim, Reading

@@ -27,7 +27,7 @@ import torch
 from scipy.special import entr, log_softmax, rel_entr
 from torch import Tensor, nn
 
-from cascadetta_lib.data.base import Dataset, Split, write_atomically, write_text_atomically
+from cascadetta_lib.data.base import Dataset, Split
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS, corrupt
 from cascadetta_lib.data.streams import (
     GRADUAL_SEVERITIES,
@@ -36,6 +36,7 @@ from cascadetta_lib.data.streams import (
     Order,
     order_of_examples,
 )
+from cascadetta_lib.files import write_atomically, write_text_atomically
 from cascadetta_lib.methods import METHODS
 from study import ROOT
 from study.exhibits.kit.numbers import number

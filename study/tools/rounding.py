@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.evaluation.metrics import average_accuracy, online_errors
+from cascadetta_lib.files import write_atomically
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import markdown

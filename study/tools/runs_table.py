@@ -33,7 +33,6 @@ from typing import Any, NamedTuple, cast
 import pandas as pd
 from pydantic import ValidationError
 
-from cascadetta_lib.data.base import write_atomically
 from cascadetta_lib.data.streams import MIXED
 from cascadetta_lib.evaluation.evaluator import ABOUT_PREDICTIONS
 from cascadetta_lib.evaluation.metrics import (
@@ -43,6 +42,7 @@ from cascadetta_lib.evaluation.metrics import (
     mean_online_error,
     online_errors,
 )
+from cascadetta_lib.files import write_atomically
 from study import ROOT
 from study.exhibits.kit.captions import network_of
 from study.exhibits.kit.rendering import markdown

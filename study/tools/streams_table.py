@@ -5,8 +5,8 @@ python -m study.tools.streams_table
 
 from pathlib import Path
 
-from cascadetta_lib.data.base import write_text_atomically
 from cascadetta_lib.data.streams import STREAMS
+from cascadetta_lib.files import write_text_atomically
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "streams.md"
 TEXT = """# Streams

@@ -19,7 +19,7 @@ from typing import Any
 
 from cascadetta_lib.code import file_hash
 from cascadetta_lib.data import DatasetName
-from cascadetta_lib.data.base import write_atomically
+from cascadetta_lib.files import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
 from study import ROOT, STORE_FORMAT
 from study.settings import Settings, flat

@@ -16,7 +16,8 @@ from typing import TextIO, get_args
 
 import torch
 
-from cascadetta_lib.data.base import DataMissing, Modality, write_text_atomically
+from cascadetta_lib.data.base import DataMissing, Modality
+from cascadetta_lib.files import write_text_atomically
 from study import ROOT
 from study.provenance import choose_device
 from study.settings import Settings, flat, read_profile

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cascadetta_lib.augment import generator_for
-from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
+from cascadetta_lib.losses import averaging, entropy, entropy_of_mean, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs
@@ -71,8 +71,8 @@ class DeYO(Tent):
         outputs = as_outputs(self.model(x))
         unsure = entropy(outputs.main)
         logits = outputs.main.detach()
-        chance, predicted = logits.softmax(1).max(1, keepdim=True)
-        drop = (chance - destroyed.softmax(1).gather(1, predicted))[:, 0]
+        chance, predicted = probabilities(logits).max(1, keepdim=True)
+        drop = (chance - probabilities(destroyed).gather(1, predicted))[:, 0]
         largest = math.log(logits.shape[1])
         weights = averaging((unsure.detach() < SURE * largest) & (drop > DROP), unsure.dtype)
         weights = weights * ((NORMAL * largest - unsure.detach()).exp() + drop.exp())

@@ -9,7 +9,13 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
-from cascadetta_lib.losses import at_least_float32, averaging, entropy, entropy_of_mean
+from cascadetta_lib.losses import (
+    at_least_float32,
+    averaging,
+    entropy,
+    entropy_of_mean,
+    probabilities,
+)
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.refusals import require_gradient
 from cascadetta_lib.methods.source import WithSource
@@ -59,7 +65,7 @@ class ETA(Tent):
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))
         z = at_least_float32(outputs.main)
-        prediction = z.detach().softmax(1)
+        prediction = probabilities(z.detach())
         unsure = entropy(z)
         if self.mean_prediction is None:
             self.mean_prediction = torch.zeros_like(prediction[0])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cascadetta_lib.losses import log_probabilities
+from cascadetta_lib.losses import log_probabilities, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.features import FeatureReader
 from cascadetta_lib.methods.field.roid import symmetric_cross_entropy
@@ -114,7 +114,7 @@ class PeTTA(WithSource, RoTTA):
         copied = as_outputs(self.model(self.copy_of(x))).main
         classes = symmetric_cross_entropy(student.main, target)
         classes = (classes + symmetric_cross_entropy(copied, target)) / 2
-        anchor = -(source.softmax(1) * log_probabilities(copied)).sum(1)
+        anchor = -(probabilities(source) * log_probabilities(copied)).sum(1)
         cosines = [
             F.cosine_similarity(own.flatten(), source.flatten(), dim=0)
             for own, source in self.anchors

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parameters_to_vector
 
-from cascadetta_lib.losses import at_least_float32, entropy, log_probabilities
+from cascadetta_lib.losses import at_least_float32, entropy, log_probabilities, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.memory import WithMemory
@@ -67,7 +67,7 @@ class ROID(WithCopies, WithMemory):
         updated by the batch. Certainty is the negative entropy. Both are scaled so that they reach
         from 0 to 1 within the batch.
         """
-        p = z.softmax(1)
+        p = probabilities(z)
         if self.mean_prediction is None:
             self.mean_prediction = torch.full_like(p[0], 1 / p.shape[1])
         diversity = from_0_to_1(-F.cosine_similarity(self.mean_prediction, p, dim=1))
@@ -115,7 +115,7 @@ def from_0_to_1(values: Tensor) -> Tensor:
 
 def soft_likelihood_ratio(z: Tensor) -> Tensor:
     """Return −Σ_c p_c log(p_c / (1 − p_c)) of p = softmax(z): (B, C) → (B,)."""
-    p = z.softmax(1).clamp_max(CLIP)
+    p = probabilities(z).clamp_max(CLIP)
     return -(p * (p / (1 - p) + EPSILON).log()).sum(1)
 
 
@@ -123,8 +123,8 @@ def symmetric_cross_entropy(z: Tensor, other: Tensor) -> Tensor:
     """Return half the cross-entropy of softmax(other) to softmax(z), and half that the other way:
     (B, C), (B, C) → (B,).
     """
-    z_first = z.softmax(1) * log_probabilities(other)
-    other_first = other.softmax(1) * log_probabilities(z)
+    z_first = probabilities(z) * log_probabilities(other)
+    other_first = probabilities(other) * log_probabilities(z)
     return -(z_first + other_first).sum(1) / 2
 
 
@@ -134,7 +134,7 @@ def corrected_by_prior(z: Tensor) -> Tensor:
     The prior π is the batch's mean p, smoothed towards the uniform distribution: (π + γ) / (1 + γC)
     with γ = max(1/B, 1/C) / max_c π_c.
     """
-    prior = z.softmax(1).mean(0)
+    prior = probabilities(z).mean(0)
     examples, classes = z.shape
     gamma = max(1 / examples, 1 / classes) / prior.amax()
     return z + ((prior + gamma) / (1 + gamma * classes)).log()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cascadetta_lib.losses import entropy
+from cascadetta_lib.losses import at_least_float32, entropy, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.bank import WithBank
@@ -116,13 +116,12 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         Older examples weigh less. Both take their batch into their moving statistics.
         """
         student = as_outputs(self.model(self.copy_of(x)))
-        target = self.target(x).softmax(1)
+        target = probabilities(self.target(x))
         timeliness = x.new_tensor(
             [(one.arrival - self.arrived) / MEMORY for one in self.kept]
         ).sigmoid()
-        return (
-            timeliness * F.cross_entropy(student.main, target, reduction="none")
-        ).mean(), student
+        z = at_least_float32(student.main)
+        return (timeliness * F.cross_entropy(z, target, reduction="none")).mean(), student
 
     def copy_of(self, x: Tensor) -> Tensor:
         """Return an augmented copy of a batch."""

@@ -4,6 +4,7 @@ wrong label does limited harm.
 
 from torch import Tensor, nn
 
+from cascadetta_lib.losses import probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
@@ -28,4 +29,4 @@ class RPL(WithMemory):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = as_outputs(self.model(x))
-        return ((1 - outputs.main.softmax(1).max(1).values ** Q) / Q).mean(), outputs
+        return ((1 - probabilities(outputs.main).max(1).values ** Q) / Q).mean(), outputs

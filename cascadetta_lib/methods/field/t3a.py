@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cascadetta_lib.losses import at_least_float32, entropy
+from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.features import FeatureReader, Reading
 from cascadetta_lib.methods.unadapted import ERM
@@ -88,7 +88,7 @@ def added(supports: Supports, features: Tensor, z: Tensor) -> Supports:
     classes, places = supports.entropies.shape
     predicted = z.argmax(1)
     own = predicted == torch.arange(classes, device=z.device)[:, None]
-    unsure = entropy(at_least_float32(z)).to(supports.entropies.dtype)
+    unsure = entropy(z).to(supports.entropies.dtype)
     candidates = torch.cat([supports.entropies, unsure.where(own, torch.inf)], 1)
     entropies, chosen = candidates.topk(places, largest=False)
     new = F.normalize(features, dim=1).to(supports.features.dtype)

@@ -67,9 +67,10 @@ class StepSize(Exhibit):
             over = f"networks, or over {len(orders)} orders of domains and examples of the one"
         note = (
             "Distances are Euclidean, from the source to the end of the stream: of all adapted "
-            "parameters, of BatchNorm's scales and shifts, and of θ_m. Entropies (nats) are means over the stream. A gain is "
-            f"AdaBN's E less the method's, in points: over all domains, the first {EDGE} and the "
-            f"last {EDGE} of the stream, in brackets the 95 % interval. Spreads are over {over}."
+            "parameters, of BatchNorm's scales and shifts, and of θ_m. Entropies (nats) are means "
+            "over the stream. A gain is AdaBN's E less the method's, in points: over all domains, "
+            f"the first {EDGE} and the last {EDGE} of the stream, in brackets the 95 % interval. "
+            f"Spreads are over {over}."
         )
         return [_figure(moving, base), Part("step-size", table, note)]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from cascadetta_lib.data.base import write_text_atomically
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
+from cascadetta_lib.files import write_text_atomically
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.cascade_plus import CascadePlus
 from study.exhibits.kit.exhibit import Exhibit

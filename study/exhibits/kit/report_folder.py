@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from cascadetta_lib.data.base import write_atomically, write_text_atomically
+from cascadetta_lib.files import write_atomically, write_text_atomically
 
 MANIFEST = ".written-by-the-report"
 """The file that lists the files of the last report, one per line."""

@@ -82,8 +82,6 @@ percent, entropies in 0.001 nats.
 
 Tier = Literal["the authors' network", "networks of ours"]
 AUTHORS, OURS = get_args(Tier)
-RELEASE = "release:"
-"""How `image_weights` begins if the network is the authors'."""
 NOT_RELEASED = ("TTT",)
 """Methods whose network the authors did not release. On the released network they are no rivals."""
 EXACT = ("ratio", "one refutes")

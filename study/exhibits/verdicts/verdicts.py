@@ -9,7 +9,8 @@ from typing import Literal, get_args
 import pandas as pd
 
 from cascadetta_lib.data import DatasetName
-from cascadetta_lib.data.base import Modality, write_text_atomically
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.files import write_text_atomically
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import Estimate
 from study.exhibits.kit.numbers import Rounded, in_full
