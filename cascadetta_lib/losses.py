@@ -19,6 +19,13 @@ def at_least_float32(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
+def full_precision(x: Tensor) -> torch.autocast:
+    """Switch autocast off, on the device of x: a context for products of matrices that a method
+    makes of float32 numbers, such as cosines of features. Autocast would make them in bfloat16.
+    """
+    return torch.autocast(x.device.type, enabled=False)
+
+
 def probabilities(logits: Tensor) -> Tensor:
     """Return softmax(logits), (B, C) → (B, C), in float32 or better."""
     return at_least_float32(logits).softmax(1)

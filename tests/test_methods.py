@@ -319,24 +319,26 @@ def test_steps_that_are_said_to_be_alike_take_the_same_work(name: str, images: T
     assert len(set(work)) == 1
 
 
-class WatchProbabilities(TorchFunctionMode):
-    """Note the dtypes of which probabilities are made."""
+class WatchDtypes(TorchFunctionMode):
+    """Note the dtypes of probabilities, and of products of matrices outside the layers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen = set[torch.dtype]()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in ("softmax", "log_softmax", "logsumexp"):
-            self.seen.add(args[0].dtype)
-        return func(*args, **(kwargs or {}))
+        found = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        if name in ("softmax", "log_softmax", "logsumexp", "matmul", "__matmul__", "addmm", "mm"):
+            self.seen.add(found.dtype)
+        return found
 
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_works_under_autocast(name: str, images: Tensor) -> None:
     """On a CPU autocast leaves softmax in bfloat16, where an entropy of 0.0111 becomes 0.0099."""
     method = make(name)
-    with torch.autocast("cpu", torch.bfloat16), WatchProbabilities() as watch:
+    with torch.autocast("cpu", torch.bfloat16), WatchDtypes() as watch:
         assert all(method(images).isfinite().all() for _ in range(3))
     assert watch.seen <= {torch.float32}
     assert all(value.dtype != torch.bfloat16 for value in method.state_dict().values())

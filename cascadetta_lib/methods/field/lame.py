@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cascadetta_lib.losses import at_least_float32
+from cascadetta_lib.losses import at_least_float32, full_precision
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.features import FeatureReader
 from cascadetta_lib.methods.unadapted import ERM
@@ -50,10 +50,11 @@ def smoothed(z: Tensor, features: Tensor) -> Tensor:
     """
     directions = F.normalize(at_least_float32(features), dim=1)
     log_p = at_least_float32(z).log_softmax(1)
-    cosines = (directions @ directions.T).fill_diagonal_(-torch.inf)
-    neighbours = cosines.topk(min(NEIGHBOURS, len(z) - 1)).indices
-    affinity = torch.zeros_like(cosines).scatter_(1, neighbours, 1.0).to(log_p.dtype)
-    y = log_p.exp()
-    for _ in range(ITERATIONS - 1):
-        y = torch.addmm(log_p, affinity, y).softmax(1)
-    return torch.addmm(log_p, affinity, y).log_softmax(1)
+    with full_precision(z):
+        cosines = (directions @ directions.T).fill_diagonal_(-torch.inf)
+        neighbours = cosines.topk(min(NEIGHBOURS, len(z) - 1)).indices
+        affinity = torch.zeros_like(cosines).scatter_(1, neighbours, 1.0).to(log_p.dtype)
+        y = log_p.exp()
+        for _ in range(ITERATIONS - 1):
+            y = torch.addmm(log_p, affinity, y).softmax(1)
+        return torch.addmm(log_p, affinity, y).log_softmax(1)

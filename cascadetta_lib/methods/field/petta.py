@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cascadetta_lib.losses import log_probabilities, probabilities
+from cascadetta_lib.losses import at_least_float32, full_precision, log_probabilities, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.features import FeatureReader
 from cascadetta_lib.methods.field.roid import symmetric_cross_entropy
@@ -72,12 +72,13 @@ class PeTTA(WithSource, RoTTA):
         read = self.reader(copy.deepcopy(self.teacher))  # a network may change as it runs
         readings = [read(part) for part in self.source.split(100)]
         self.source = None
-        features = torch.cat([reading.features for reading in readings])
+        features = at_least_float32(torch.cat([reading.features for reading in readings]))
         members = members_of(torch.cat([reading.outputs.main for reading in readings]))
         weights = members.to(features.dtype)
         counts = weights.sum(1, keepdim=True)
-        mean = weights @ features / counts.clamp(min=1)
-        squares = weights @ (features - weights.T @ mean).square()
+        with full_precision(features):
+            mean = weights @ features / counts.clamp(min=1)
+            squares = weights @ (features - weights.T @ mean).square()
         self.register_buffer("source_mean", mean)
         self.register_buffer("source_variance", squares / (counts - 1).clamp(min=1))
         self.register_buffer("known", counts[:, 0] >= 2)
@@ -100,8 +101,10 @@ class PeTTA(WithSource, RoTTA):
     def follow(self, features: Tensor, members: Tensor) -> None:
         """Update the moving means of a batch's classes by its features (B, D)."""
         counts = members.sum(1, keepdim=True)
-        means = members.to(features.dtype) @ features / counts.clamp(min=1)
-        moved = self.moving_mean.lerp(means.to(self.moving_mean.dtype), FOLLOW)
+        features = features.to(self.moving_mean.dtype)
+        with full_precision(features):
+            means = members.to(features.dtype) @ features / counts.clamp(min=1)
+        moved = self.moving_mean.lerp(means, FOLLOW)
         self.moving_mean.copy_(torch.where(counts > 0, moved, self.moving_mean))
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cascadetta_lib.losses import entropy
+from cascadetta_lib.losses import entropy, full_precision
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.features import FeatureReader, Reading
 from cascadetta_lib.methods.unadapted import ERM
@@ -102,5 +102,6 @@ def by_templates(reading: Reading, supports: Supports) -> Outputs:
     taken = supports.entropies.isfinite()
     sums = (supports.features * taken[:, :, None]).sum(1)
     templates = F.normalize(sums, dim=1)
-    z = reading.features.to(templates.dtype) @ templates.T
+    with full_precision(templates):
+        z = reading.features.to(templates.dtype) @ templates.T
     return Outputs(z.masked_fill(~taken.any(1), -torch.inf), reading.outputs.auxiliary)
