@@ -39,7 +39,11 @@ class Recurring(Exhibit):
         visits = int(by_round["round"].max())
         run = frame["run"].iloc[0]
         count = int(run.batches.groupby("step")["count"].sum().max())
-        note = f"{visits} rounds through {len(set(run.request.stream))} domains of {count} images."
+        note = (
+            f"{visits} rounds through {len(set(run.request.stream))} domains of {count} images. "
+            "All rounds have the same images in the same order, so from the second round on a "
+            "method has seen them."
+        )
         ends = frame.assign(
             first=[float(each["E"].iloc[0]) for each in rounds],
             last=[float(each["E"].iloc[-1]) for each in rounds],
