@@ -20,6 +20,7 @@ from cascadetta_lib.files import write_atomically
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import markdown
+from study.requests import RunRequest
 from study.store import Run, Unusable
 from study.tools.runs_table import FOLDER, read_packed, run_of
 
@@ -44,6 +45,14 @@ def runs_of(folder: Path) -> dict[str, Run]:
     return {key: run_of(json.loads(one.line)) for key, one in entries.items() if one.kind == "runs"}
 
 
+def in_any_order(request: RunRequest) -> RunRequest:
+    """Return what requests share that differ only in the order of domains and examples, and in
+    what is measured beside E and A.
+    """
+    in_one_order = {"order_seed": None, "stream": tuple(sorted(request.stream))}
+    return request.fullest.model_copy(update=in_one_order)
+
+
 def values_of(run: Run) -> dict[str, float]:
     """Return the VALUES of a run in percent."""
     errors = 100 * online_errors(run.batches)
@@ -57,15 +66,25 @@ def values_of(run: Run) -> dict[str, float]:
 def compared(first: dict[str, Run], second: dict[str, Run]) -> pd.DataFrame:
     """Return a row per method and rate: the spread over orders, and that of rounding.
 
-    first, second: runs by key. The spread over orders is that of `first`. Raises ValueError where
-    the two have no request in common.
+    first, second: runs by key. The spread over orders is that of `first`. Runs that differ in
+    more than the order from all that were made twice do not count. Raises ValueError where the two
+    have no request in common, or where those in common differ in more than method, rate and order.
     """
     common = [key for key in first if key in second]
     if not common:
         raise ValueError("the two folders have no run of one request, data and code in common")
+    made_twice = {in_any_order(first[key].request) for key in common}
+    named = {(request.method, request.online_learning_rate) for request in made_twice}
+    if len(named) < len(made_twice):
+        raise ValueError(
+            "the runs made twice differ in more than method, rate and order, such as the network "
+            "or the stream: pack those of each into a folder of its own"
+        )
     rows = []
     for key, run in first.items():
         request = run.request
+        if in_any_order(request) not in made_twice:
+            continue
         row = {"method": METHODS[request.method].label, "rate": request.online_learning_rate}
         values = values_of(run)
         again = values_of(second[key]) if key in second else dict.fromkeys(values, math.nan)
