@@ -437,6 +437,20 @@ def test_conditions_train_nothing_where_networks_are_there() -> None:
     }
 
 
+ON_IMAGES = [name for name in EXHIBITS if EXHIBITS[name].modality == "image"]
+
+
+@pytest.mark.parametrize("dataset", ["cifar100", "tiny_imagenet"])
+@pytest.mark.parametrize("name", ON_IMAGES)
+def test_on_a_dataset_that_an_exhibit_is_not_made_on_it_makes_nothing_and_reads_nothing(
+    name: str, dataset: str, tmp_path: Path
+) -> None:
+    if EXHIBITS[name].made_on(dataset):
+        pytest.skip(f"{name} is made on {dataset}")
+    places = {"data_folder": str(tmp_path), "results_folder": str(tmp_path)}
+    assert EXHIBITS[name].make(Study(quick(image_dataset=dataset, **places))) == []
+
+
 class WithoutHeldOut(Study):
     """A study of images none of which is held out. Its runs are the names of their methods."""
 

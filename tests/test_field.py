@@ -22,6 +22,7 @@ from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.rate_choice import keep_choice
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
+from study.requests import code_of_run
 from study.settings import Settings
 
 NAMES = ["adabn", "tent", "eata", "cascade"]
@@ -66,6 +67,31 @@ def test_every_method_has_the_rate_that_the_source_chose_and_the_same_settings(
     of_each = {name: {point.variant for point in points if point.method == name} for name in NAMES}
     expected = {"", "gradual", "mixed", "correlated", "batch 16", "batch 1"}
     assert all(of_each[name] == expected for name in NAMES)
+
+
+def test_what_waits_for_its_rate_is_named(settings: Settings, tmp_path: Path) -> None:
+    elsewhere = settings.model_copy(update={"results_folder": str(tmp_path)})
+    others = made_up_runs(elsewhere, world, points_of(elsewhere, ["field"]), [0, 1])
+    for made in ([], others):
+        told = EXHIBITS["field"].show(stored(elsewhere, made)).lines[-1]
+        assert told == "No rate is chosen yet for Tent, EATA, Cascade: run the exhibit `choice`."
+    tent_alone = elsewhere.vary("image", {"methods": ["tent"]})
+    for name in ("field", "comparison"):
+        [line] = EXHIBITS[name].show(stored(tent_alone, [])).lines
+        assert line == "No rate is chosen yet for Tent: run the exhibit `choice`."
+
+
+def test_a_rate_that_an_earlier_code_chose_is_told(settings: Settings, tmp_path: Path) -> None:
+    elsewhere = settings.model_copy(update={"results_folder": str(tmp_path)})
+    found = []
+    for run in made_up_runs(elsewhere, world, points_of(elsewhere, ["choice"]), [0]):
+        code = "earlier" if run.method == "tent" else code_of_run(run.request)
+        found.append(replace(run, provenance=replace(run.provenance, code=code)))
+    keep_choice(stored(elsewhere, found))
+    [line] = [
+        line for line in EXHIBITS["field"].show(stored(elsewhere, [])).lines if "earlier" in line
+    ]
+    assert "those of Tent; run the exhibit `choice` to choose them again" in line
 
 
 def test_one_rate_leaves_nothing_to_choose() -> None:

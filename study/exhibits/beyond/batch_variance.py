@@ -43,6 +43,8 @@ class BatchVariance(Exhibit):
         batches.
         """
         made = super().make(study)
+        if not made:
+            return []
         run = made[0]
         if run.batches.groupby("step")["count"].sum().min() >= 2 * run.request.batch_size:
             study.batch_variance(run)

@@ -14,7 +14,7 @@ from study.exhibits.kit.points import Point, of_sizes, reduced
 from study.exhibits.kit.rate_choice import (
     PLUS,
     PLUS_NETWORK,
-    OnSource,
+    AtChosenRates,
     chosen_rate,
     contestants,
     rates_table,
@@ -35,12 +35,15 @@ SIZES = (128, 16, 4)
 
 
 @exhibit
-class Comparison(OnSource):
+class Comparison(AtChosenRates):
     name = "comparison"
     place = 230
     label = "beyond: comparison"
     title = "Every method at the rate chosen for it"
     question = f"Does {PLUS} err less than its rivals, and less than Tent on the same network?"
+
+    def contestants(self, settings: Settings) -> list[Point]:
+        return contestants(settings)
 
     def points(self, settings: Settings) -> list[Point]:
         """Return a point per contestant on the test domains, at the rate chosen for it.
@@ -59,7 +62,7 @@ class Comparison(OnSource):
             "forward_transfer": False,
         }
         points = []
-        for one in contestants(settings):
+        for one in self.contestants(settings):
             rate = chosen_rate(study, one)
             if rate is None:
                 continue

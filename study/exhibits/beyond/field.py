@@ -20,7 +20,7 @@ from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.intervals import bootstrap, per_network
 from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.points import Point, main_points, of_sizes, reduced
-from study.exhibits.kit.rate_choice import OnSource, chosen_rate, rates_table
+from study.exhibits.kit.rate_choice import AtChosenRates, chosen_rate, rates_table
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.style import WIDTH, colour, typeset
@@ -30,7 +30,7 @@ from study.settings import Settings
 from study.study import Study
 
 STREAMS = ("gradual", "mixed", "correlated")
-"""Batch sizes beside the profile's own."""
+"""Streams beside the instantaneous one."""
 INSTANTANEOUS = "instantaneous"
 COSTS = {
     "work": "work, in forward passes",
@@ -51,7 +51,7 @@ COST_NOTE = "Work: counted, of adapting to a batch and predicting it. Time: of t
 
 
 @exhibit
-class Field(OnSource):
+class Field(AtChosenRates):
     name = "field"
     place = 240
     label = "beyond: the field"
@@ -61,6 +61,10 @@ class Field(OnSource):
         "and what do they cost?"
     )
 
+    def contestants(self, settings: Settings) -> list[Point]:
+        """Return the points of the profile's methods."""
+        return main_points(settings, "image")
+
     def points(self, settings: Settings) -> list[Point]:
         """Return points of the methods whose rate is chosen, on each stream and at each batch size.
 
@@ -68,7 +72,7 @@ class Field(OnSource):
         """
         study = Study.without_device(settings)
         points = []
-        for one in main_points(settings, "image"):
+        for one in self.contestants(settings):
             rate = chosen_rate(study, one)
             if rate is None:
                 continue

@@ -7,6 +7,7 @@ reads no run.
 
 import hashlib
 import json
+from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from study.exhibits.kit.exhibit import Exhibit
 from study.exhibits.kit.origin_of_network import not_held_out
 from study.exhibits.kit.points import Point, main_points, reduced
 from study.exhibits.kit.shown import Shown
-from study.exhibits.kit.stored_runs import Runs
+from study.exhibits.kit.stored_runs import Runs, by_label
+from study.requests import code_of_run
 from study.settings import Settings
 from study.store import Run
 from study.study import Study
@@ -32,6 +34,7 @@ CONTROL = "both_cross_entropy"
 """The pre-training on Cascade+'s images with the cross-entropy alone."""
 ALIKE = ("adabn", "tent", "tent_adam")
 """Methods that also run on Cascade+'s network and on the control."""
+RUN_CHOICE = "run the exhibit `choice`"
 PLUS = METHODS["cascade_plus"].label
 PLUS_NETWORK = f"{PLUS}'s network"
 CONTROL_NETWORK = "the control"
@@ -71,14 +74,20 @@ def candidates(settings: Settings, one: Point) -> list[Point]:
     ]
 
 
+def frame_on_source(runs: Runs) -> pd.DataFrame:
+    """Return the runs of every contestant on the source at the first seed, as `Runs.frame`."""
+    settings = runs.settings
+    points = [point for one in contestants(settings) for point in candidates(settings, one)]
+    return runs.frame(points, settings.seeds[:1])
+
+
 def errors_on_source(runs: Runs) -> pd.DataFrame:
     """Return E (%) on the source by contestant and learning rate, at the first seed.
 
     A contestant that lacks a run is left out, because a later run could change its choice.
     """
     settings = runs.settings
-    points = [point for one in contestants(settings) for point in candidates(settings, one)]
-    frame = runs.frame(points, settings.seeds[:1])
+    frame = frame_on_source(runs)
     if frame.empty:
         return pd.DataFrame()
     table = frame.pivot_table(index="label", columns="online_learning_rate", values="E", sort=False)
@@ -91,14 +100,18 @@ def errors_on_source(runs: Runs) -> pd.DataFrame:
 def keep_choice(runs: Runs) -> None:
     """Keep the rate of each contestant whose runs are all stored, for `chosen_rate`."""
     errors = errors_on_source(runs)
+    made_by = by_label(frame_on_source(runs))
     for one in contestants(runs.settings):
         path = _place(runs.study, one)
         if path is None or one.label not in errors.index:
             continue
         rates = [float(rate) for rate in errors.columns]
         of_rates = dict(zip(rates, map(float, errors.loc[one.label]), strict=True))
+        provenance = made_by[one.label]["run"].iloc[0].provenance
         chosen = {
             "label": one.label,
+            "code": provenance.code,
+            "fingerprint": provenance.fingerprint,
             "rate": min(rates, key=of_rates.__getitem__),
             "errors": {f"{rate:g}": error for rate, error in of_rates.items()},
         }
@@ -163,6 +176,8 @@ class OnSource(Exhibit):
     of_several = True
 
     def make(self, study: Study) -> list[Run]:
+        if not self.made_on(study.dataset_name.title):
+            return []
         held_out = study.dataset.held_out
         if tuple(held_out.x.shape[-2:]) != (32, 32):
             print(f"{self.name} is not made: it needs images of 32×32 pixels.")
@@ -179,3 +194,57 @@ class OnSource(Exhibit):
         doubts = dict.fromkeys(filter(None, map(not_held_out, shown.runs)))
         lines = [f"**No clean choice:** {doubt}." for doubt in doubts]
         return replace(shown, content=[*shown.content, *lines])
+
+
+class AtChosenRates(OnSource):
+    """Base of exhibits that run each contestant at the rate that the exhibit `choice` chose for it.
+
+    `show` names the contestants without a rate, and those whose rate an earlier state of the code
+    or of the data has chosen.
+    """
+
+    @abstractmethod
+    def contestants(self, settings: Settings) -> list[Point]:
+        """Return a point per contestant, without the rate."""
+
+    def show(self, runs: Runs) -> Shown:
+        shown = super().show(runs)
+        settings = runs.settings
+        one_rate = len(settings.image.exhibits.choice_learning_rates) == 1
+        if one_rate or not self.made_on(shown.dataset):
+            return shown
+        fingerprints = {run.provenance.fingerprint for run in shown.runs}
+        waiting = []
+        outdated = []
+        for one in self.contestants(settings):
+            path = _place(runs.study, one)
+            if path is None:
+                continue
+            if not path.is_file():
+                waiting.append(one.label)
+                continue
+            code = code_of_run(runs.study.request(one.method, one.objective))
+            if _is_outdated(path, code, fingerprints):
+                outdated.append(one.label)
+        content = list(shown.content)
+        if waiting:
+            if not self.points(settings):
+                content = []  # It says that nothing is asked for, of which this is the cause.
+            content.append(f"No rate is chosen yet for {', '.join(waiting)}: {RUN_CHOICE}.")
+        if outdated:
+            content.append(
+                f"**Rates of an earlier state of the code or of the data:** those of "
+                f"{', '.join(outdated)}; {RUN_CHOICE} to choose them again."
+            )
+        return replace(shown, content=content)
+
+
+def _is_outdated(path: Path, code: str, fingerprints: set[str]) -> bool:
+    """Return whether a kept choice is of other code than this, or of other data than those shown.
+
+    A choice that was kept before these two were noted is not.
+    """
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    other_code = kept.get("code") not in (None, "", code)
+    other_data = bool(fingerprints) and kept.get("fingerprint") not in (None, *fingerprints)
+    return other_code or other_data

@@ -46,7 +46,7 @@ class Theorem(Exhibit):
         data are known.
         """
         made = super().make(study)
-        if len(study.dataset.train.y) < 2:
+        if not made or len(study.dataset.train.y) < 2:
             return made
         for run in made:
             if run.request.checkpoint.training or card_of(run).get("training"):
