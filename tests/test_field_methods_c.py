@@ -211,6 +211,26 @@ def test_shot_im_moves_all_but_the_classifier() -> None:
         assert torch.allclose(own, old - 0.019 * (gradient + 0.001 * old), atol=1e-6)
 
 
+class HeadFirst(nn.Module):
+    """A network that registers its classifier before the layer that it calls first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+        self.embed = nn.Linear(3, 4)
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.norm(self.embed(x)))
+        return logits
+
+
+def test_shot_im_refuses_a_network_whose_classifier_is_not_registered_last() -> None:
+    method = METHODS["shot_im"](HeadFirst())
+    with pytest.raises(ValueError, match="registers embed last and calls head last"):
+        method(waves(6, 3, step=0.77))
+
+
 # ---------------------------------------------------------------- MEMO
 
 

@@ -1,6 +1,7 @@
 """Methods that read features: what the last linear layer of a network is given."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,22 @@ class Reading(NamedTuple):
     outputs: Outputs
     features: Tensor
     layer: nn.Linear
+
+
+@contextmanager
+def calls_of(layers: Sequence[nn.Linear]) -> Iterator[list[tuple[Tensor, nn.Linear]]]:
+    """Note each call of one of these layers: its inputs and the layer, in the order of the
+    calls.
+    """
+    calls: list[tuple[Tensor, nn.Linear]] = []
+
+    def note(layer: nn.Linear, inputs: tuple[Tensor, ...]) -> None:
+        calls.append((inputs[0], layer))
+
+    with ExitStack() as hooks:
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_pre_hook(note))
+        yield calls
 
 
 class FeatureReader:
@@ -42,14 +59,7 @@ class FeatureReader:
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Reading:
-        calls: list[tuple[Tensor, nn.Linear]] = []
-
-        def note(layer: nn.Linear, inputs: tuple[Tensor, ...]) -> None:
-            calls.append((inputs[0], layer))
-
-        with ExitStack() as hooks:
-            for layer in self.layers:
-                hooks.enter_context(layer.register_forward_pre_hook(note))
+        with calls_of(self.layers) as calls:
             outputs = as_outputs(self.model(x))
         if not calls:
             name = type(self.model).__name__
