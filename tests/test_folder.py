@@ -224,6 +224,26 @@ def test_a_folder_that_is_not_as_it_must_be_is_refused(
     assert not list(pets.parent.glob("generated/*.npy"))
 
 
+@pytest.mark.parametrize("ending", ["png", "tif", "pgm"])
+def test_grey_images_of_16_bits_keep_their_levels(ending: str, tmp_path: Path) -> None:
+    ramp = np.linspace(0, 65535, 32 * 32).round().astype(np.uint16).reshape(32, 32)
+    path = tmp_path / f"ramp.{ending}"
+    if ending == "pgm":
+        path.write_bytes(b"P5 32 32 65535\n" + ramp.astype(">u2").tobytes())
+    else:
+        Image.fromarray(ramp).save(path)
+    expected = (ramp / 257).round()
+    assert np.array_equal(square(path, 32), np.stack([expected] * 3))
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.float32])
+def test_grey_images_of_32_bits_are_refused(kind: type, tmp_path: Path) -> None:
+    path = tmp_path / "bright.tif"
+    Image.fromarray(np.full((32, 32), 70_000, kind)).save(path)
+    with pytest.raises(ValueError, match="bright.tif .*of 32 bits; allowed are 8 or 16 bits"):
+        square(path, 32)
+
+
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataMissing, match="there is no folder .*nothing"):
         load(tmp_path / "nothing")

@@ -41,7 +41,9 @@ from cascadetta_lib.files import code_version, mapped_array
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 SIDES = (32, 64, 224)
-GREY = ("1", "L", "LA", "I;16", "I")
+SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N", "I")
+"""Pillow's modes of one channel of 16 bits. PGM files, and PNG files in older versions, have I."""
+GREY = ("1", "L", "LA", "F", *SIXTEEN_BITS)
 """Pillow's modes of one channel, with an opacity or without."""
 AT_ONCE = 64
 """Images that are decoded at a time."""
@@ -321,6 +323,21 @@ def squares(paths: Sequence[Path], side: int) -> Iterator[np.ndarray]:
             yield np.stack(list(decoded))
 
 
+def in_rgb(image: Image.Image) -> Image.Image:
+    """Return an image as 8-bit RGB. Of 16 bits, 65535 becomes 255.
+
+    Raises OSError for grey images of floats, or of numbers beyond 16 bits: nothing says what is
+    white.
+    """
+    if image.mode not in (*SIXTEEN_BITS, "F"):
+        return image.convert("RGB")
+    values = np.asarray(image)
+    if image.mode == "F" or values.min() < 0 or values.max() > 65535:
+        raise OSError("its numbers are of 32 bits; allowed are 8 or 16 bits")
+    grey = (values / 257).round().astype(np.uint8)
+    return Image.fromarray(grey).convert("RGB")
+
+
 def square(path: Path, side: int) -> np.ndarray:
     """Read the image in a file as a square in RGB, uint8 (3, side, side).
 
@@ -328,7 +345,7 @@ def square(path: Path, side: int) -> np.ndarray:
     """
     try:
         with Image.open(path) as opened:
-            image = opened.convert("RGB")
+            image = in_rgb(opened)
     except (OSError, SyntaxError) as error:  # Pillow's errors of broken files
         raise ValueError(f"{path} cannot be read as an image ({error})") from None
     width, height = image.size
