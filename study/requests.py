@@ -20,7 +20,7 @@ from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.models import Network
 from cascadetta_lib.training.objectives import KnownTraining, training_for
-from study import STORE_FORMAT, weights
+from study import LOADING_MODULES, MAKING_MODULE, STORE_FORMAT, weights
 from study.modality_parameters import RunProtocol
 from study.settings import Settings, SettingsError
 from study.weights_name import PUBLISHED
@@ -32,7 +32,6 @@ DATA_MODULES: dict[Modality, str] = {
 }
 """The module that prepares and shifts the examples of each modality."""
 TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
-LOADING_MODULES = ("study.published_networks",)
 FROM_FILES = ("shipped", "folder", *PUBLISHED)
 """The kinds of weights that LOADING_MODULES read from a file."""
 MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator", "cascadetta_lib.evaluation.cost")
@@ -273,7 +272,7 @@ def code_of_run(request: RunRequest) -> str:
     checkpoint = request.checkpoint
     measured = code_hash([*MEASURING_MODULES, DATA_MODULES[checkpoint.modality]])
     method = code_of(request.method)
-    return _hash(method, measured, module_hash("study.making"), code_of_network(checkpoint))
+    return _hash(method, measured, module_hash(MAKING_MODULE), code_of_network(checkpoint))
 
 
 def _hash(*parts: str) -> str:

@@ -22,9 +22,10 @@ from torch import nn
 from cascadetta_lib.code import code_hash, files_of
 from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.methods.tent import Tent
+from study import LOADING_MODULES
 from study.exhibits.kit.points import points_for
 from study.exhibits.kit.stored_runs import Runs
-from study.requests import LOADING_MODULES, MEASURING_MODULES, code_of_run
+from study.requests import MEASURING_MODULES, code_of_run
 from study.settings import load_profile
 from study.store import Run
 from study.study import Study

@@ -509,6 +509,10 @@ def test_other_exhibits_or_library_or_another_format_of_the_store_are_other_jobs
         for text in ("x = 2", "x = "):
             mine.write_text(text)
             assert not texts(tmp_path) & now, "another value, or no Python yet"
+    for module in ("making", "published_networks"):
+        before = texts(tmp_path)
+        (tmp_path / "study" / f"{module}.py").write_text("x = 1")
+        assert not texts(tmp_path) & before, "its text is in the keys of runs"
 
 
 def test_a_report_since_which_a_run_has_come_is_made_again(tmp_path: Path) -> None:

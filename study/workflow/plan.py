@@ -21,7 +21,7 @@ from cascadetta_lib.code import file_hash
 from cascadetta_lib.data import DatasetName
 from cascadetta_lib.files import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
-from study import ROOT, STORE_FORMAT
+from study import LOADING_MODULES, MAKING_MODULE, ROOT, STORE_FORMAT
 from study.settings import Settings, flat
 from study.weights_name import WeightsName
 from study.workflow.arguments import notebooks_in
@@ -41,7 +41,8 @@ so that the two train side by side.
 """
 CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
-NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py")
+IN_KEYS = [f"{name.replace('.', '/')}.py" for name in (MAKING_MODULE, *LOADING_MODULES)]
+NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py", *IN_KEYS)
 """Code whose change makes every notebook run again, because it makes numbers or pages.
 
 The rest of `study` finds, keeps and starts results, and changes none.
