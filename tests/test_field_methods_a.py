@@ -5,8 +5,9 @@ The network is z = γ·x + β for each class, with the scale γ and the shift β
 normalises nothing.
 """
 
+import copy
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -140,6 +141,32 @@ def test_the_fisher_information_is_that_of_one_example_at_a_time() -> None:
     )  # In whichever mode it comes, the source's statistics count.
     assert close(method.fisher, total / 60) and (method.fisher > 1e-4).all()
     assert close(method.anchor, torch.cat([model[0].weight, model[0].bias]).detach().numpy())
+
+
+class TooLarge(nn.Module):
+    """Scales and shifts that a memory holds for one pass, and not for the gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+        self.passes = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        if self.passes > 1:
+            raise torch.OutOfMemoryError("made up")
+        return cast(Tensor, self.norm(x))
+
+
+def test_eata_names_what_stops_its_fisher_information() -> None:
+    network = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 3))
+    for name in ("eata", "petta"):
+        with pytest.raises(
+            ValueError, match=r"cannot take source examples of shape \(5,\) \(.+\)$"
+        ):
+            METHODS[name](copy.deepcopy(network), source=torch.ones(4, 5))
+    with pytest.raises(torch.OutOfMemoryError, match="made up"):
+        METHODS["eata"](TooLarge(), source=torch.ones(4, 3))
 
 
 def test_eata_adds_the_weighted_distance_from_the_source() -> None:

@@ -1,7 +1,11 @@
 """Methods that need examples of the source."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from textwrap import shorten
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.data.base import Dataset
@@ -19,12 +23,30 @@ class WithSource(Method):
     source: Tensor | None
 
     def __init__(self, model: nn.Module, *, source: Tensor | None = None, **options: Any) -> None:
-        if source is None or not len(source):
+        if not isinstance(source, Tensor) or not len(source):
             raise ValueError(
                 f"{self.label} needs examples that the model was trained on; pass them as source="
             )
         self.source = source
         super().__init__(model, **options)
+
+    @contextmanager
+    def reading_source(self, source: Tensor) -> Iterator[None]:
+        """Say of an error of the network inside `with` that it is about the source examples."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise ValueError(
+                f"{self.label}: the network cannot take source examples of shape "
+                f"{tuple(source.shape[1:])} ({first_line(error)})"
+            ) from error
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, of at most 150 characters."""
+    return shorten(str(error).partition("\n")[0], 150)
 
 
 def source_examples(method: type[Method], dataset: Dataset, most: int = 2000) -> Tensor | None:

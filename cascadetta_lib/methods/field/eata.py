@@ -18,7 +18,7 @@ from cascadetta_lib.losses import (
 )
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.refusals import require_gradient
-from cascadetta_lib.methods.source import WithSource
+from cascadetta_lib.methods.source import WithSource, first_line
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms, call_with
 
@@ -103,12 +103,17 @@ class EATA(WithSource, ETA):
             )
         for norm in norms:
             norm.training = False  # an example's gradient does not depend on its companions
+        assert self.source is not None
+        with self.reading_source(self.source), torch.no_grad():
+            self.model(self.source[:1])
         try:
             self.register_buffer("fisher", self.fisher_information())
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
             raise ValueError(
                 f"{self.label} needs the gradient of each example by torch.func.vmap, which cannot "
-                "go through this network; use eta"
+                f"go through this network ({first_line(error)}); use eta"
             ) from error
         for norm in norms:
             norm.training = True

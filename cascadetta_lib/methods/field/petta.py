@@ -70,7 +70,8 @@ class PeTTA(WithSource, RoTTA):
         self.read = self.reader(self.teacher)
         assert self.source is not None
         read = self.reader(copy.deepcopy(self.teacher))  # a network may change as it runs
-        readings = [read(part) for part in self.source.split(100)]
+        with self.reading_source(self.source):
+            readings = [read(part) for part in self.source.split(100)]
         self.source = None
         features = at_least_float32(torch.cat([reading.features for reading in readings]))
         members = members_of(torch.cat([reading.outputs.main for reading in readings]))
