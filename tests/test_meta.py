@@ -336,6 +336,7 @@ UNKNOWN = {
     "several results": lambda x: x.sort(1)[0] ** 2,
     "written into": lambda x: torch.zeros_like(x).copy_(x),
     "called by names": lambda x: F.linear(torch.exp(input=x), weight=CONSTANT[:4]),
+    "a constant by its name": lambda x: x.masked_fill(x > 0.5, value=0.0) ** 2,
     "a sum with options": lambda x: torch.add(x, x.exp(), alpha=0.5),
     "activated in place": lambda x: F.leaky_relu(x, inplace=True),
     "a third derivative that torch has not": lambda x: F.layer_norm(x, (4,)),

@@ -123,9 +123,8 @@ def _tangent(call: Call, known: Known) -> Tensor:
     arguments = {id(x) for x in (*call.args, *call.kwargs.values())}
     if rule is None or not known.keys() <= arguments:
         raise UnknownFunctionError(f"{_name(call)} has no tangent here")
-    by_position = 2 if rule is _affine else 1  # x and weight, or x
-    if len(call.args) < by_position:
-        raise UnknownFunctionError(f"{_name(call)} was called with its tensors by name")
+    if len(call.args) < BY_POSITION.get(rule, 1):
+        raise UnknownFunctionError(f"{_name(call)} was called with its arguments by name")
     return rule(call, known)
 
 
@@ -344,6 +343,8 @@ SMOOTH = [
     *_named("matmul", "tanh", "sigmoid", "square"),
 ]
 
+BY_POSITION = {_affine: 2, _masked_fill: 3}
+"""The arguments that a rule takes by their place, where they are not x alone."""
 RULES: dict[Any, Callable[[Call, Known], Tensor]] = {
     F.batch_norm: _batch_norm,
     Tensor.masked_fill: _masked_fill,
