@@ -1226,6 +1226,23 @@ def test_a_method_that_lacks_a_run_on_the_source_has_no_choice() -> None:
     assert found.loc["Cascade", "source chooses"] == "–"
 
 
+def test_the_table_of_speed_counts_networks(runs: Runs) -> None:
+    exhibit = EXHIBITS["speed"]
+    of_one = runs.frame(exhibit.points(SETTINGS)).assign(network="one, at two seeds")
+    [part] = exhibit.parts(of_one, runs)
+    assert isinstance(part, Part) and isinstance(part.content, pd.DataFrame)
+    assert set(part.content["n"]) == {"1"}
+
+
+def test_among_a_part_of_the_steps_nothing_is_chosen() -> None:
+    settings = quick(text_methods=("tent",), text_ablation_learning_rates=RATES)
+    points = points_of(settings, ["online_text"])
+    kept = [point for point in points if point.changes.get("online_optimizer") is None]
+    runs = made_up_runs(settings, lambda *asked: Numbers((6, 0)), kept, [0], "text")
+    found = content(EXHIBITS["online_text"].show(stored(settings, runs, "text")), "online-text")
+    assert found.loc["Tent", "source chooses"] == "–"
+
+
 def test_what_the_published_rows_say_of_one_domain_alone(tmp_path: Path) -> None:
     """Tent on the gradual stream: E 64.26, A 11.39, F −72.83, so 108.57 by Eq. 2, which no accuracy
     is, and 84.22 by the final model."""

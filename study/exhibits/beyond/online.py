@@ -2,6 +2,8 @@
 does not state, and the pair that held-out source examples would choose.
 """
 
+from typing import Any
+
 import pandas as pd
 
 from cascadetta_lib.data import VOCABULARIES
@@ -13,7 +15,6 @@ from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.sweep import sweep_table
 from study.settings import Settings
-from study.store import Run
 
 OPTIMIZERS = (None, "adam")
 """The optimisers: each method's own (None), and Adam for all methods."""
@@ -34,14 +35,17 @@ class Online(Exhibit):
         return self._main(settings) + self._on_targets(settings) + self._on_source(settings)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        frame = frame.assign(step=[_step(run) for run in frame["run"]])
+        requests = [run.request for run in frame["run"]]
+        frame = frame.assign(
+            step=[_step_name(one.online_optimizer, one.online_learning_rate) for one in requests]
+        )
         on_source = frame["stream"].notna()
         source = frame[on_source]
         targets = frame[~on_source]
         if targets.empty:
             return ["No method has a run on the target domains."]
         table = sweep_table(targets, "step")
-        order = list(dict.fromkeys(source["step"]))
+        order = [_step_name(**step) for step in self._steps(runs.settings)]
         table.insert(len(table.columns) - 1, "source chooses", chosen(source, order))
         table["source chooses"] = table["source chooses"].fillna("–")
         examples = NAMES[str(self.modality)]
@@ -60,7 +64,7 @@ class Online(Exhibit):
         names = [point.method for point in self._main(settings)]
         return [name for name in names if METHODS[name].adapts]
 
-    def _steps(self, settings: Settings) -> list[dict[str, object]]:
+    def _steps(self, settings: Settings) -> list[dict[str, Any]]:
         section = settings.text if self.modality == "text" else settings.speech
         return [
             {"online_optimizer": optimizer, "online_learning_rate": rate}
@@ -104,9 +108,9 @@ def chosen(source: pd.DataFrame, order: list[str]) -> pd.Series:
     return pd.Series(texts, best.index, dtype=object)
 
 
-def _step(run: Run) -> str:
-    """Write a run's optimiser and learning rate."""
-    return f"{run.request.online_optimizer or 'own'}, {run.request.online_learning_rate:g}"
+def _step_name(online_optimizer: str | None, online_learning_rate: float) -> str:
+    """Write an optimiser and a learning rate."""
+    return f"{online_optimizer or 'own'}, {online_learning_rate:g}"
 
 
 @exhibit

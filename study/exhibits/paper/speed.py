@@ -35,7 +35,7 @@ class Speed(Exhibit):
             device=[run.provenance.device for run in frame["run"]],
         )
         rows = timed.groupby(["label", "device"], sort=False)
-        means = rows.agg({"seconds": "mean", "work": "mean", "seed": "nunique"})
+        means = rows.agg({"seconds": "mean", "work": "mean", "network": "nunique"})
         labels = means.index.get_level_values("label")
         is_cascade = labels == METHODS["cascade"].label
         cascade = means["seconds"].where(is_cascade).groupby("device").transform("max")
@@ -46,7 +46,7 @@ class Speed(Exhibit):
             "paper, 10,000 on an RTX 2080 Ti": [
                 number(paper.get(label, math.nan), 0) for label in labels
             ],
-            "n": means["seed"].astype(str),
+            "n": means["network"].astype(str),
         }
         if paper.empty:
             del columns["paper, 10,000 on an RTX 2080 Ti"]
