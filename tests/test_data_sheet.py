@@ -1,10 +1,12 @@
 """The data sheet: counts of made-up parts, and the committed sheet against the real data."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from conftest import real_data
 
+from cascadetta_lib.data.base import DataMissing
 from study.tools.data_sheet import (
     READERS,
     SHEET,
@@ -31,6 +33,21 @@ def test_copies_and_labels_are_counted() -> None:
     assert found["test in train", "examples that copy one"] == 3
     assert found["test in train", "of these with no copy of its label"] == 1
     assert longest_run([]) == 0 and longest_run(["1", "0", "0", "0", "1"]) == 3
+
+
+def test_a_domain_without_a_folder_is_not_another(tmp_path: Path) -> None:
+    """kitchen may be called kitchen_&_housewares, and no other domain may."""
+    reviews = b"<review><rating>5.0</rating><review_text>good</review_text></review>"
+    for domain in ("books", "electronics", "kitchen_&_housewares"):
+        place = tmp_path / "sorted_data_acl" / domain
+        place.mkdir(parents=True)
+        for part in ("negative", "positive"):
+            (place / f"{part}.review").write_bytes(reviews)
+    _, read = READERS["Amazon, labelled"]
+    with pytest.raises(DataMissing, match=r"there is no .*dvd/negative\.review"):
+        read(tmp_path)
+    shutil.copytree(place.with_name("books"), place.with_name("dvd"))
+    assert [part.name for part in read(tmp_path)] == ["books", "dvd", "electronics", "kitchen"]
 
 
 def test_a_sheet_comes_back_as_it_was_written(tmp_path: Path) -> None:

@@ -416,6 +416,17 @@ def test_labelled_reviews(tmp_path: Path, own_synonyms: None, kitchen: str) -> N
         assert ("positive" in data.texts[index]) == bool(data.train.y[index])
 
 
+def test_of_each_domain_it_is_told_which_reviews_are_tested(
+    tmp_path: Path, own_synonyms: None
+) -> None:
+    place = write_raw(tmp_path / "sorted_data_acl", unlabeled=True)
+    (place / "dvd" / "unlabeled.review").unlink()
+    assert load("amazon", tmp_path).domain_source == (
+        "labelled reviews of dvd, which have no unlabeled.review here; "
+        "unlabeled.review of electronics, kitchen, whole"
+    )
+
+
 def test_unlabeled_reviews_are_the_test_sets(tmp_path: Path, own_synonyms: None) -> None:
     name = f"amazon:{write_raw(tmp_path / 'mine', unlabeled=True)}"
     data = load(name, tmp_path)

@@ -74,6 +74,8 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
         domain_source = (
             f"labelled reviews of {', '.join(from_labelled)}, which have no unlabeled.review here"
         )
+        if others := [domain for domain in DOMAINS if domain not in from_labelled]:
+            domain_source += f"; unlabeled.review of {', '.join(others)}, whole"
     # Nobody has published a hash of the archive or of its files, and the number of reviews shows
     # nothing of what they say. amazon_counts are those of the paper's field.
     return make_text_dataset(
@@ -91,13 +93,24 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
 
 
 def _files(folder: Path, domain: str) -> list[Path]:
-    """Return the files of a domain's reviews."""
+    """Return the files of a domain's reviews that are used."""
+    unlabeled = _place(folder, domain) / "unlabeled.review"
+    if domain != SOURCE_DOMAIN and unlabeled.is_file():
+        return [unlabeled]
+    return labelled_files(folder, domain)
+
+
+def _place(folder: Path, domain: str) -> Path:
+    """Return the folder of a domain."""
     place = folder / domain
     if domain == "kitchen" and not place.is_dir():
         place = folder / "kitchen_&_housewares"
-    unlabeled = place / "unlabeled.review"
-    if domain != SOURCE_DOMAIN and unlabeled.is_file():
-        return [unlabeled]
+    return place
+
+
+def labelled_files(folder: Path, domain: str) -> list[Path]:
+    """Return the files of a domain's labelled reviews. Raises DataMissing if one is missing."""
+    place = _place(folder, domain)
     labelled = [place / "negative.review", place / "positive.review"]
     for path in labelled:
         if not path.is_file():

@@ -22,7 +22,7 @@ import soundfile
 from torchvision.datasets import CIFAR10
 
 from cascadetta_lib.augment.text import words
-from cascadetta_lib.data.amazon import read_reviews
+from cascadetta_lib.data.amazon import labelled_files, read_reviews
 from cascadetta_lib.data.amazon_counts import read_counts
 from cascadetta_lib.data.tiny_imagenet import list_clean
 from cascadetta_lib.files import write_atomically
@@ -179,10 +179,7 @@ def amazon(folder: Path) -> list[Part]:
     """Read the labelled reviews of the four domains, by their words."""
     parts = []
     for domain in ("books", "dvd", "electronics", "kitchen"):
-        place = folder / "sorted_data_acl" / domain
-        if not place.is_dir():
-            place = folder / "sorted_data_acl" / "kitchen_&_housewares"
-        reviews, _ = read_reviews([place / "negative.review", place / "positive.review"])
+        reviews, _ = read_reviews(labelled_files(folder / "sorted_data_acl", domain))
         contents = [digest(" ".join(words(text)).encode()) for text in reviews.texts]
         parts.append(Part(domain, contents, [str(label) for label in reviews.labels.tolist()]))
     return parts
