@@ -153,6 +153,21 @@ def test_recordings_are_split_by_speaker(tmp_path: Path) -> None:
     assert load_recordings(folder).fingerprint == dataset.fingerprint
 
 
+def test_recordings_that_are_in_another_part_again_are_told(tmp_path: Path) -> None:
+    folder = record(tmp_path / "mine", speakers=5)
+    assert load_recordings(folder).source.endswith("20 of 2 words")
+    for word in ("left", "right"):
+        sound = (folder / word / "s0_0.wav").read_bytes()
+        for speaker in range(1, 5):
+            (folder / word / f"s{speaker}_0.wav").write_bytes(sound)
+    dataset = load_recordings(folder)
+    used = sum(len(split.y) for split in (dataset.train, dataset.held_out, dataset.test))
+    assert dataset.source.endswith(
+        f"20 of 2 words, less {20 - used} that are in another part again"
+    )
+    assert used < 20
+
+
 def test_a_speaker_is_one_however_the_files_are_written(tmp_path: Path) -> None:
     """Else one speaker was trained on and tested."""
     folder = record(tmp_path / "mine", speakers=5, each=4)

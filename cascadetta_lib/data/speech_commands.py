@@ -127,8 +127,6 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
     test, held_out, train = (
         everything.take((split == part).nonzero().squeeze(1)) for part in range(3)
     )
-    repeated = int((split == 3).sum())
-    twice = f", less {repeated} that are in another part again" if repeated else ""
     if not (len(test.y) and len(held_out.y) and len(train.y.unique()) == len(classes)):
         found = (
             f"{TEST_LIST} names {len(test.y)} of {len(names)} utterances, {HELD_OUT_LIST} "
@@ -147,7 +145,8 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         title = "recordings of unknown origin"
     return make_speech_dataset(
         name=DatasetName("speech_commands", argument or None).key,
-        source=f"{title}, {len(names):,} utterances of {len(classes)} words{twice}",
+        source=f"{title}, {len(names):,} utterances of {len(classes)} words"
+        f"{told_of_repeats(split)}",
         recognised=own and (len(classes), len(names)) == WHOLE,
         class_names=tuple(classes),
         train=train,
@@ -191,6 +190,12 @@ def without_repeats(parts: Tensor, waveforms: Tensor) -> Tensor:
         if first.setdefault(hashlib.sha256(waveforms[place].numpy().data).digest(), part) < part:
             parts[place] = 3
     return parts
+
+
+def told_of_repeats(parts: Tensor) -> str:
+    """Say how many recordings `without_repeats` leaves out; empty if none."""
+    count = int((parts == 3).sum())
+    return f", less {count} that are in another part again" if count else ""
 
 
 def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:

@@ -24,6 +24,7 @@ from cascadetta_lib.data.speech_commands import (
     TEST_LIST,
     listed,
     read_all,
+    told_of_repeats,
     without_repeats,
 )
 from cascadetta_lib.data.utterances import (
@@ -83,7 +84,7 @@ def load_wav(argument: str, options: SpeechOptions) -> Dataset:
     return make_speech_dataset(
         name=DatasetName("wav", argument).key,
         source=f"the user's recordings in {folder.resolve().name}, {len(names):,} of "
-        f"{len(classes)} words",
+        f"{len(classes)} words{told_of_repeats(parts)}",
         class_names=tuple(classes),
         train=train,
         held_out=mixed(held_out),
