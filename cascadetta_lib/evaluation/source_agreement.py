@@ -15,8 +15,10 @@ class SourceAgreement:
     normalised as the method normalises: a method that takes the statistics of the batch is compared
     with what they alone give, without learning (AdaBN), and ERM with itself. So what is counted is
     what learning has changed, and not the statistics of the batch, which change many predictions of
-    a method that works. What a method makes of the logits afterwards, as LAME does, is no part of
-    the source model.
+    a method that works. The source model predicts by one pass of the network that learns. So the
+    agreement may be below 1 even before the first update for methods that predict otherwise: RoTTA
+    and PeTTA, by a teacher with statistics of its own; MEMO, image by image; LAME, T3A and ROID,
+    which change the logits afterwards.
 
     Make it right after `method.reset()`. A call takes one forward pass of the network and leaves
     the method as it was: the source's values are written into the network for the pass, and then
