@@ -84,6 +84,16 @@ def test_t3a_gives_what_its_release_gives() -> None:
     assert near(z[:4], released)
 
 
+def test_t3a_can_predict_a_batch_before_it_is_added() -> None:
+    before, after = (METHODS["t3a"](tiny(), predict=when) for when in ("before", "after"))
+    for step in STREAM:
+        x = pictures(8, step)
+        unadded = before.predict(x).main
+        assert torch.equal(before(x), unadded)
+        assert torch.equal(after(x), before.predict(x).main), "it is added afterwards"
+    assert not torch.equal(unadded, before.predict(x).main)
+
+
 def test_t3a_by_lists_of_supports() -> None:
     with with_constants("t3a", most_supports=3):
         method = METHODS["t3a"](tiny())

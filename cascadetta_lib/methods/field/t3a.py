@@ -32,7 +32,8 @@ class T3A(ERM):
     mean of the supports of class k, scaled to length 1. The supports have length 1, too.
 
     At first the supports are the rows ω_k of the last linear layer, each filed under the class that
-    the layer predicts for it. A batch is added before it is predicted: each example becomes a
+    the layer predicts for it. A batch is added before it is predicted, or with predict="before"
+    after it: each example becomes a
     support of the class that the layer predicts. Each class keeps its M supports of lowest entropy.
     As in the release, the network keeps its running statistics.
 
@@ -76,9 +77,10 @@ class T3A(ERM):
     @torch.no_grad()
     def adapt_and_predict(self, x: Tensor) -> Outputs:
         reading = self.read(x)
-        supports = added(self.supports(reading), reading.features, reading.outputs.main)
-        self.features, self.entropies = supports
-        return by_templates(reading, supports)
+        before = self.supports(reading)
+        after = added(before, reading.features, reading.outputs.main)
+        self.features, self.entropies = after
+        return by_templates(reading, before if self.prediction_time == "before" else after)
 
 
 def added(supports: Supports, features: Tensor, z: Tensor) -> Supports:
