@@ -26,5 +26,6 @@ def require_number(name: str, value: object, *, positive: bool = False) -> None:
 
 def require_whole(name: str, value: object, least: int = 0) -> None:
     """Refuse what is no whole number from `least` on."""
-    if not isinstance(value, Integral) or value < least:
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or value < least:  # type: ignore[operator]
         raise ValueError(f"{name} = {value!r}; allowed is a whole number from {least} on")

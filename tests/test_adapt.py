@@ -72,6 +72,11 @@ def test_what_does_not_learn_is_the_network_itself_to_the_bit(network: nn.Module
             r"value_range = \(0, inf\); .*two finite numbers",
         ),
         ("cotta", {"value_range": (0, 1, 2)}, r"value_range = \(0, 1, 2\); .*two finite numbers"),
+        ("cotta", {"value_range": 1}, "value_range = 1; .*two finite numbers"),
+        ("cotta", {"value_range": ("0", "1")}, r"value_range = \('0', '1'\); .*two finite numbers"),
+        ("tent", {"optimizer": ["sgd"]}, r"optimizer = \['sgd'\]; allowed are sgd, adam"),
+        ("tent", {"seed": True}, "seed = True; allowed is a whole number"),
+        ("eata", {"source": [1.0]}, "EATA needs examples that the model was trained on"),
         ("cotta", {"copies": "images"}, "copies = 'images'; .*did you mean 'image'"),
         ("adabn", {"memory": -8}, "memory = -8; allowed is a whole number from 0 on"),
         ("adabn", {"memory": math.nan}, "memory = nan; allowed is a whole number"),
@@ -104,6 +109,19 @@ class HalfFrozen(nn.Module):
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             x = self.first(x)
         return self.head(self.second(x).relu().mean((2, 3)))
+
+
+class AllFrozen(HalfFrozen):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return super().forward(x)
+
+
+def test_what_no_gradient_reaches_is_named_as_what_the_method_adapts() -> None:
+    """SHOT-IM adapts more than scales and shifts."""
+    adapted = cascadetta_lib.adapt(AllFrozen(frozen=False), "shot_im")
+    with pytest.raises(ValueError, match="SHOT-IM: no gradient reaches the adapted parameters"):
+        adapted(torch.rand(8, 3, 4, 4))
 
 
 @pytest.mark.parametrize("frozen", [False, True])

@@ -594,6 +594,18 @@ def test_masked_classes_are_finite_enough(dataset: ImageDataset) -> None:
         assert batches["entropy_main"].between(0, np.log(3)).all(), name
 
 
+def test_auxiliary_logits_that_are_too_large_are_not_blamed_on_a_mask(
+    dataset: ImageDataset,
+) -> None:
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4))
+    theta_a = nn.Linear(4, 4)
+    nn.init.constant_(theta_a.weight, 1e38)
+    nn.init.constant_(network[2].bias, 1e30)
+    cascade = Cascade(nn.Identity(), network, theta_a)
+    with pytest.raises(ValueError, match="auxiliary logits not finite .*; look at the network"):
+        Evaluator(METHODS["erm"](cascade), dataset, STREAM, 11).run()
+
+
 def test_logits_that_theta_a_cannot_read_are_an_error(dataset: ImageDataset) -> None:
     """θ_a makes NaN of a z of −∞, also where only its records would be wrong."""
     network = OnePixel()

@@ -382,6 +382,7 @@ class Evaluator:
         # A network may mask classes by −∞, but never all of them.
         finite = z.amax(1).isfinite().all()
         readable = finite if a is None else a.amax(1).isfinite().all()
+        masked = z.isneginf().any()
         wrong = z.argmax(1) != y
         moved = self._distance()
         found = []
@@ -391,6 +392,7 @@ class Evaluator:
                 "errors": wrong[inside].sum(),
                 "finite": finite,
                 "readable": readable,
+                "masked": masked,
                 "moved_normalization": moved.normalization,
                 "moved_others": moved.others,
                 "alarm_level": level,
@@ -410,7 +412,8 @@ class Evaluator:
         cause = "lower the learning rate" if self.method.adapts else "look at the network"
         if measures["finite"]:
             which = "auxiliary logits"
-            cause = MASKING_REMEDY
+            if measures["masked"]:
+                cause = MASKING_REMEDY
         raise ValueError(
             f"{self.method.label}: {which} not finite on {where}, batch {batch}; {cause}"
         )

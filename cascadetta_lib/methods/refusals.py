@@ -100,8 +100,8 @@ def require_full_precision(label: str, parameters: Iterable[Tensor]) -> None:
 def require_gradient(label: str, reached: bool) -> None:
     if not reached:
         raise ValueError(
-            f"{label}: no gradient reaches the scales and shifts, as happens under torch.no_grad() "
-            "in the network's forward; remove it, or use adabn or erm"
+            f"{label}: no gradient reaches the adapted parameters, as happens under "
+            "torch.no_grad() in the network's forward; remove it, or use adabn or erm"
         )
 
 
@@ -155,7 +155,7 @@ class Checks:
         require_number(f"{self.label}: learning_rate", learning_rate)
         require_choice(f"{self.label}: predict", predict, PREDICTIONS)
         require_whole(f"{self.label}: seed", seed)
-        if optimizer is not None and optimizer not in OPTIMIZERS:
+        if optimizer is not None and optimizer not in list(OPTIMIZERS):
             allowed = nearest(str(optimizer), OPTIMIZERS)
             raise ValueError(
                 f"{self.label}: optimizer = {optimizer!r}; {allowed}, or None for its own"

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 
 from torch import Tensor
 
@@ -55,5 +56,8 @@ class ValueRange:
         )
 
 
-def _is_range(given: Sequence[float]) -> bool:
-    return len(given) == 2 and all(map(math.isfinite, given)) and given[0] < given[1]
+def _is_range(given: object) -> bool:
+    if not isinstance(given, Sequence) or len(given) != 2:
+        return False
+    are_finite = all(isinstance(end, Real) and math.isfinite(end) for end in given)
+    return are_finite and bool(given[0] < given[1])
