@@ -57,6 +57,9 @@ def test_a_walk_goes_from_each_corruption_to_the_next_and_back_to_the_first() ->
         ("snow_to_fog", 10),
         ("snow_to_fog", 20),
     ]
+    for steps in (3, 30):
+        with pytest.raises(ValueError, match=f"walk_steps = {steps}; allowed are the divisors"):
+            make_stream("walk", IMAGES, walk_steps=steps)
     settings = {"image_stream": "walk", "image_walk_steps": 4, "image_order_seed": 3}
     domains = load_profile("quick", settings).image.domains
     names = [name.split("_to_") for name, place in domains if place == 20]

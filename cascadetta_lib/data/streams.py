@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from cascadetta_lib.allowed import require_choice, require_number
+from cascadetta_lib.allowed import require_choice, require_number, require_whole
 from cascadetta_lib.data.walks import WALK_STEPS, walk_name
 from cascadetta_lib.registry import nearest
 
@@ -92,6 +92,10 @@ def make_stream(
 
     Raises ValueError for anything else.
     """
+    require_whole("visits", visits, least=1)
+    require_whole("walk_steps", walk_steps, least=1)
+    if WALK_STEPS % walk_steps:
+        raise ValueError(f"walk_steps = {walk_steps}; allowed are the divisors of {WALK_STEPS}")
     single = len(vocabulary.severities) == 1
     names = [name for name in STREAMS if not (single and name.startswith(("gradual", WALK)))]
     if isinstance(stream, str) and stream not in names:
