@@ -31,8 +31,15 @@ def test_errors_of_independent_and_of_equal_pixels() -> None:
     equal = torch.randn(32 * 200, 3, 1, 1, generator=generator).expand(-1, -1, 10, 10)
     for x, values in ((independent, 32 * 100), (equal, 32)):
         of_variance, of_mean = squared_errors(x, 32)
-        assert of_variance == pytest.approx(2 / (values - 1), rel=0.1)
+        assert of_variance == pytest.approx((2 * values - 1) / values**2, rel=0.1)
         assert of_mean == pytest.approx(1 / values, rel=0.1)
+
+
+def test_few_independent_values_err_as_said() -> None:
+    """With 8 values the unbiased variance would err by 11 % more than the one that divides by 8."""
+    x = torch.randn(8 * 20_000, 1, generator=torch.Generator().manual_seed(0))
+    of_variance, _ = squared_errors(x, 8)
+    assert of_variance**0.5 == pytest.approx(15**0.5 / 8, rel=0.01)
 
 
 def test_errors_by_hand() -> None:
@@ -52,7 +59,7 @@ def test_each_layer_of_a_network_is_measured_and_the_network_stays(dataset: Imag
     norms = [name for name, child in model.named_modules() if isinstance(child, nn.BatchNorm2d)]
     assert {layer["layer"] for layer in layers} == set(norms) and len(layers) == len(norms)
     assert layers[0]["values"] == 32 * 32
-    assert layers[0]["independent_error"] == pytest.approx((2 / (4 * 1024 - 1)) ** 0.5)
+    assert layers[0]["independent_error"] == pytest.approx((2 * 4096 - 1) ** 0.5 / 4096)
     assert all(layer["variance_error"] > layer["independent_error"] for layer in layers)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert layers == batch_variance(model, dataset, [FOG], 4)
@@ -113,7 +120,9 @@ def test_the_exhibit_shows_what_the_store_has(tmp_path: Path) -> None:
     shown = EXHIBITS["batch_variance"].show(Runs.of_settings(settings))
     row = content(shown, "batch-variance").loc["stem"]
     assert row["error of the variance (%)"] == "10.00" and row["if independent (%)"] == "1.40"
-    assert row["as many independent values per example"] == "20.0"  # 2 / 0.1² of 10 examples
+    assert (
+        row["as many independent values per example"] == "19.9"
+    )  # √(2 · 199.5 − 1) / 199.5 is 0.1, of 10 examples
     right = content(shown, "batch-variance-figure").axes[1]
     assert right.lines[0].get_ydata() == pytest.approx([10.0] * 5)
 

@@ -34,7 +34,7 @@ def batch_variance(
         mean square over batches, channels and domains.
     mean_error: the error of a batch's mean, in standard deviations; root mean square likewise.
     independent_error: what variance_error would be if the n values of a batch were independent and
-        normal, √(2 / (n − 1)).
+        normal, √(2n − 1) / n: the variance divides by n.
 
     Only the first EXAMPLES examples of each domain are used, in whole batches. A domain on which no
     channel of a layer varies does not count for that layer. A layer without such a domain, or that
@@ -106,6 +106,7 @@ def _described(
     name: str, squares: Sequence[tuple[float, float]], shape: tuple[int, int], batch_size: int
 ) -> LayerErrors:
     channels, values = shape
+    count = batch_size * values
     of_variance, of_mean = (sum(each) / len(each) for each in zip(*squares, strict=True))
     return {
         "layer": name,
@@ -113,5 +114,5 @@ def _described(
         "values": values,
         "variance_error": math.sqrt(of_variance),
         "mean_error": math.sqrt(of_mean),
-        "independent_error": math.sqrt(2 / (batch_size * values - 1)),
+        "independent_error": math.sqrt(2 * count - 1) / count,
     }

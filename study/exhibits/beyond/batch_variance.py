@@ -67,7 +67,7 @@ class BatchVariance(Exhibit):
             "layers normalising by the statistics of all examples: so each layer's own error. The "
             "root of the mean square over batches, channels and domains; mean over "
             f"{count} network{'' if count == 1 else 's'}. Independent values: what n values of a "
-            "batch would give if they were independent and normal, √(2 / (n − 1))."
+            "batch would give if they were independent and normal, √(2n − 1) / n."
         )
         return [
             _figure(errors, gains(frame), note),
@@ -89,7 +89,9 @@ def gains(frame: pd.DataFrame) -> pd.Series:
 def _table(errors: pd.DataFrame, size: int) -> pd.DataFrame:
     """Return a row per layer, in the order of the network."""
     rows = errors.groupby("layer", sort=False).mean(numeric_only=True)
-    known = 2 / rows["variance_error"] ** 2 / size
+    # The n whose √(2n − 1) / n is the error measured: e² n² − 2 n + 1 = 0.
+    square = rows["variance_error"].clip(upper=1) ** 2
+    known = (1 + (1 - square) ** 0.5) / square / size
     columns = {
         "channels": rows["channels"].map("{:.0f}".format),
         "values per example": rows["values"].map("{:.0f}".format),
