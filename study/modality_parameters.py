@@ -107,8 +107,8 @@ class RunProtocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     )
     online_optimizer: OptimizerName | None = Field(
         None,
-        description="sgd (Nesterov momentum 0.9) or adam for every method that adapts; null: each "
-        "method's own",
+        description="sgd (Nesterov momentum 0.9) or adam for every method that adapts, without "
+        "weight decay; null: each method's own",
     )
     predict: Literal["after", "before"] = Field(
         "after",

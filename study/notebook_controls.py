@@ -40,7 +40,7 @@ def controls(study: Study) -> Any:
     """Return controls for the method, the learning rate, the batch size and, for images, the
     severity, with a button that runs `compare`; outside JupyterLab a sentence.
 
-    Each offers the study's own value first, and others.
+    Each begins at the study's own value, and offers others.
     """
     if "JPY_SESSION_NAME" not in os.environ:  # Nobody is there to press the button.
         return Markdown("*In JupyterLab, controls stand here.*")

@@ -28,7 +28,8 @@ class Method(Updates):
     predict: which prediction `step` returns. `after`: the updated model's (the paper). `before`:
         that of the forward pass from which the update was computed (the releases of Tent and
         CoTTA).
-    optimizer: `sgd` (Nesterov momentum 0.9) or `adam`; None is the method's own.
+    optimizer: `sgd` (Nesterov momentum 0.9) or `adam`, both without weight decay; None is the
+        method's own.
     seed: seeds the method's random draws; `reset` starts them over.
     """
 

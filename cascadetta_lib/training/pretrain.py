@@ -373,7 +373,8 @@ def held_out_accuracy(
 def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
     """Return `losses.describe` of a batch under batch statistics, and Theorem 1's alignment.
 
-    The losses are the paper's, whatever the objective.
+    The losses are the paper's, whatever the objective; with a rotation task (`ttt`, `meta_ttt`) the
+    self-supervised one is the rotation loss.
 
     gradient_norm_main: the norm of the supervised loss's gradient with respect to ψ.
     gradient_norm_self_supervised: the norm of the self-supervised loss's gradient; nearly 0 if θ_a

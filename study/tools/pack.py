@@ -1,4 +1,4 @@
-"""Pack the networks that a profile has trained into weights/: `./run_all.sh python
+"""Pack the networks for images that a profile has trained into weights/: `./run_all.sh python
 study/tools/pack.py [PROFILE]`. Of a run with --set, PROFILE is the profile.yaml in its folder of
 results.
 
@@ -166,7 +166,7 @@ def pack_all(study: Study) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
-        description="Pack the networks that a profile has trained into weights/."
+        description="Pack the networks for images that a profile has trained into weights/."
     )
     parser.add_argument(
         "profile",

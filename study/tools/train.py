@@ -1,4 +1,4 @@
-"""Train the networks of a profile side by side, a process for each: `./run_all.sh python
+"""Train the networks of a profile for images side by side, a process for each: `./run_all.sh python
 study/tools/train.py PROFILE --processes 16 --set device=cuda`.
 
 One network leaves most of a GPU idle, so several share it. On CPUs take as many processes as cores;
@@ -102,7 +102,7 @@ def train_all(profile: str, values: dict[str, Any], jobs: Sequence[Job], process
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        description="Train the networks of a profile side by side, a process for each."
+        description="Train the networks of a profile for images side by side, a process for each."
     )
     parser.add_argument("profile", help="its name, or a YAML file")
     parser.add_argument("--objectives", nargs="+", default=[], help="default: all of the profile")
