@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# torch 2.13.0, ema-pytorch 0.8.3, torch-ema 0.3 and timm 1.0.31: asked for a decay of 0.999, four
+# torch 2.11.0, ema-pytorch 0.8.3, torch-ema 0.3 and timm 1.0.31: asked for a decay of 0.999, four
 # packages make five different mean teachers of one student. Teacher and student start at 0; before
 # the first update the student goes to 1, before the second to 2. Expected everywhere, as in CoTTA
 # and RoTTA: the teacher's weight is 0.001 and then 0.002999, and its running mean either follows
@@ -18,7 +18,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-python3 -m pip install --quiet --target "$folder" torch==2.13.0 numpy==2.4.6 torchvision==0.28.0 \
+python3 -m pip install --quiet --target "$folder" torch==2.11.0 numpy==2.4.6 torchvision==0.26.0 \
   ema-pytorch==0.8.3 torch-ema==0.3 timm==1.0.31
 PYTHONPATH=$folder python3 -W ignore - <<'CODE'
 import torch

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# torch-ttt 0.0.2 with torch 2.13.0: its TentEngine, used as its docstring shows (engine.eval(), then
+# torch-ttt 0.0.2 with torch 2.11.0: its TentEngine, used as its docstring shows (engine.eval(), then
 # engine(inputs)), normalises by the BatchNorm statistics of the source, and adapts each batch from
 # the source anew. Expected: as in Tent's paper and release, the statistics of the batch, and steps
 # that add up along the stream. Seen: with a learning rate of 0 the output is that of the plain
@@ -13,7 +13,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-python3 -m pip install --quiet --target "$folder" torch==2.13.0 torchvision==0.28.0 numpy==2.4.6 \
+python3 -m pip install --quiet --target "$folder" torch==2.11.0 torchvision==0.26.0 numpy==2.4.6 \
   einops==0.8.2 tqdm==4.70.1
 python3 -m pip install --quiet --target "$folder" --no-deps torch-ttt==0.0.2
 PYTHONPATH=$folder python3 -W ignore - <<'CODE'

@@ -11,6 +11,7 @@ import pandas as pd
 from IPython.display import Markdown, display
 
 from cascadetta_lib.methods import METHODS
+from study.exhibit_parameters import RATES
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs
@@ -18,7 +19,6 @@ from study.modality_parameters import ImageSection
 from study.study import Study
 
 SIZES = (8, 16, 32, 64, 128)
-RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 
 
 def compare(study: Study, method: str, changes: dict[str, Any]) -> pd.DataFrame:

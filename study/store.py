@@ -77,6 +77,11 @@ class Run:
         """The method's name."""
         return self.request.method
 
+    @property
+    def examples_by_domain(self) -> pd.Series:
+        """How many examples each domain of the stream has, by its place in the stream."""
+        return self.batches.groupby("step")["count"].sum()
+
 
 @dataclass(frozen=True)
 class Made:

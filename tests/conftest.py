@@ -118,7 +118,7 @@ def small_updates() -> Iterator[None]:
             changed.enter_context(with_constants(name, copy_count=2))
         for name in ("rotta", "petta", "note"):
             changed.enter_context(with_constants(name, update_every=8))
-        changed.enter_context(with_constants("sar", collapsed=0.0))
+        changed.enter_context(with_constants("sar", least_entropy=0.0))
         yield
 
 

@@ -421,7 +421,7 @@ def test_a_mean_has_the_decimals_that_its_interval_supports(half: float, decimal
     ],
 )
 def test_a_cell_of_a_filled_page_has_these_decimals(cell: str, shown: str) -> None:
-    assert fill.rounded(cell) == shown
+    assert fill.with_its_decimals(cell) == shown
 
 
 VERDICTS = """claim,verdict

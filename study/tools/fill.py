@@ -143,7 +143,7 @@ class Table:
 
     def cell(self, row: str | tuple[str, str], column: str) -> str:
         """Return a cell with the decimals that `show` gives it."""
-        return rounded(self.text(row, column))
+        return with_its_decimals(self.text(row, column))
 
     def others(self, besides: Sequence[str] = ()) -> int:
         """Return how many methods are no cascade: of the rows, and of the labels in `besides`."""
@@ -175,13 +175,13 @@ class Table:
         shown = self.frame.loc[list(rows)] if rows else self.frame
         if shown.index.nlevels == 2 and set(shown.index.get_level_values(1)) == {"ours"}:
             shown = shown.droplevel(1)
-        shown = shown[list(columns)].map(rounded).rename(columns=dict(columns))
+        shown = shown[list(columns)].map(with_its_decimals).rename(columns=dict(columns))
         if head:
             shown = shown.rename_axis(index=head)
         return markdown(shown)
 
 
-def rounded(text: str) -> str:
+def with_its_decimals(text: str) -> str:
     """Write a cell with as many decimals as its deviation or interval supports, and at most one."""
     found = re.findall(r"−?\d+\.\d+", text)
     values = [float(each.replace("−", "-")) for each in found]
@@ -294,10 +294,9 @@ class Differences(Table):
         one = called or NAMES.get(first, first)
         other = NAMES.get(second, second)
         if math.isnan(low):
-            word = "less" if mean > 0 else "more"
-            return (
-                f"{one} errs {number(abs(mean), digits)} points {word} than {other} (no interval)"
-            )
+            direction = "less" if mean > 0 else "more"
+            points = f"{number(abs(mean), digits)} points {direction}"
+            return f"{one} errs {points} than {other} (no interval)"
         scope = self.scope(first, second)
         if low <= 0 <= high:
             ends = f"{number(low, digits, sign=True)} to {number(high, digits, sign=True)}"
@@ -305,11 +304,11 @@ class Differences(Table):
                 f"E of {other} minus E of {one} is {number(mean, digits, sign=True)} points "
                 f"(95 % over {scope}: {ends}), undecided"
             )
-        word = "less" if mean > 0 else "more"
+        direction = "less" if mean > 0 else "more"
         least, most = sorted((abs(low), abs(high)))
         ends = f"{number(least, digits)} to {number(most, digits)}"
         return (
-            f"{one} errs {number(abs(mean), digits)} points {word} than {other} "
+            f"{one} errs {number(abs(mean), digits)} points {direction} than {other} "
             f"(95 % over {scope}: {ends})"
         )
 
@@ -396,7 +395,9 @@ def claims(section: str) -> str:
     for name, kind in JUDGED_ON.items():
         committed = pd.read_csv(FIGURES / f"{name}.csv", dtype=str)
         for row in committed.to_dict("records"):
-            verdicts.setdefault(row["claim"], []).append(f"{plain(row['verdict'])} ({kind})")
+            verdicts.setdefault(row["claim"], []).append(
+                f"{without_reason(row['verdict'])} ({kind})"
+            )
     table = pd.read_csv(CLAIMS, dtype=str, keep_default_na=False).drop_duplicates("identifier")
     ours = table["section"] == "ours"
     table = table[ours if section == "ours" else ~ours]
@@ -418,7 +419,7 @@ JUDGED_ON = {
 """The committed verdicts, and the networks that each is on."""
 
 
-def plain(verdict: str) -> str:
+def without_reason(verdict: str) -> str:
     """Return a committed verdict without its reason, which the page says once."""
     return verdict.split(" (")[0]
 

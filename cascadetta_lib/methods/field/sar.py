@@ -27,7 +27,7 @@ class SAR(Tent):
     have H < E₀ there as well. E₀ is as in eata.py.
 
     If a moving mean of the entropy falls below a limit, the weights go back to the source
-    (`collapsed`). As in the paper's Algorithm 1, the moving mean itself is not reset, so the
+    (`least_entropy`). As in the paper's Algorithm 1, the moving mean itself is not reset, so the
     weights go back after each batch until it has risen. The optimiser's momentum is then emptied.
     The release keeps it, since its sharpness-aware optimiser does not restore the state of the SGD
     inside it.
@@ -38,7 +38,7 @@ class SAR(Tent):
     """
 
     label = "SAR"
-    collapsed: ClassVar[float] = 0.2
+    least_entropy: ClassVar[float] = 0.2
     """If the moving mean of the entropy is below this (nats), the weights go back to the source."""
     ends_with_batch = False
     mean_entropy: Tensor
@@ -77,7 +77,7 @@ class SAR(Tent):
     def update(self, x: Tensor) -> Outputs | None:
         outputs = super().update(x)
         assert self.optimizer is not None
-        collapsed = (self.mean_entropy > 0) & (self.mean_entropy < self.collapsed)
+        collapsed = (self.mean_entropy > 0) & (self.mean_entropy < self.least_entropy)
         source = self.source_state.values
         for name, value in self.adapted.items():
             value.copy_(torch.where(collapsed, source[f"model.{name}"].to(value), value))

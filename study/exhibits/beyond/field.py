@@ -151,7 +151,7 @@ def _sizes_note(frame: pd.DataFrame) -> str:
     """Say how many images a domain has in each setting."""
     sizes = {}
     for setting, run in zip(frame["setting"], frame["run"], strict=True):
-        sizes[setting] = run.batches.groupby("step")["count"].sum().max()
+        sizes[setting] = run.examples_by_domain.max()
     counts = ", ".join(f"{count} ({name})" for name, count in sizes.items())
     return (
         f"E (%) at the same rates; gradual: at the severities 1 to 5. Images of each domain: "

@@ -38,7 +38,7 @@ class Recurring(Exhibit):
         by_round = pd.concat(rounds, ignore_index=True)
         visits = int(by_round["round"].max())
         run = frame["run"].iloc[0]
-        count = int(run.batches.groupby("step")["count"].sum().max())
+        count = int(run.examples_by_domain.max())
         note = (
             f"{visits} rounds through {len(set(run.request.stream))} domains of {count} images. "
             "All rounds have the same images in the same order, so from the second round on a "

@@ -59,7 +59,7 @@ class Updates(Exhibit):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         run = frame["run"].iloc[0]
         paper = paper_main(run)
-        count = int(run.batches.groupby("step")["count"].sum().max())
+        count = int(run.examples_by_domain.max())
         images = images_at(run, pd.Series(range(count))).nunique()
         versions = f": {images} in {count // images} versions" if images < count else ""
         note = f"On {count:,} images of each domain{versions}."

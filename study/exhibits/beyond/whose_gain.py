@@ -139,7 +139,7 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     axes.tick_params(axis="x", labelsize=8)
     axes.set(ylabel="online error E (%)", ylim=(0, 1.25 * bars.max()))
     axes.grid(visible=False)  # The numbers stand above the bars.
-    count = int(frame["run"].iloc[0].batches.groupby("step")["count"].sum().max())
+    count = int(frame["run"].iloc[0].examples_by_domain.max())
     seeds = ", ".join(map(str, errors.index))
     note = (
         f"On {count:,} images per domain; the tables below are of the profile's own stream. Above "

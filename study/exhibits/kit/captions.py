@@ -83,7 +83,7 @@ def what_made(runs: Sequence[Run]) -> str:
 def _stream_of(runs: Sequence[Run], unit: str) -> str:
     """Return how many examples a domain has, at which severity, in which batches and order."""
     requests = [run.request for run in runs]
-    sizes = each_once(from_to(run.batches.groupby("step")["count"].sum()) for run in runs)
+    sizes = each_once(from_to(run.examples_by_domain) for run in runs)
     examples = f"{sizes} {unit} a domain"
     if requests[0].checkpoint.modality == "image":
         domains = {domain for request in requests for domain in request.stream}

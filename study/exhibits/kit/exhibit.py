@@ -113,7 +113,7 @@ class Exhibit(Described, ABC):
         if frame.empty:
             return Shown(self, dataset, lines)
         lines += runs.aside(points)
-        examples = frame["run"].map(fewest_examples)
+        examples = frame["run"].map(lambda run: run.examples_by_domain.min())
         most = examples.max()
         if most < LEAST_EXAMPLES:
             few = (
@@ -131,11 +131,6 @@ class Exhibit(Described, ABC):
         revisions = [run.provenance.code_revision for run in frame["run"]]
         numbers = frame.drop(columns="run").assign(code_revision=revisions)
         return Shown(self, dataset, [*self.parts(frame, runs), *lines], numbers, list(frame["run"]))
-
-
-def fewest_examples(run: Run) -> int:
-    """Return how many examples the smallest domain of a run's stream has."""
-    return int(run.batches.groupby("step")["count"].sum().min())
 
 
 EXHIBITS: Registry[Exhibit] = Registry("exhibit", "study.exhibits")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from cascadetta_lib.training.pretrain import kept_epoch
 from study.exhibits.kit.stored_runs import Runs
@@ -24,11 +23,6 @@ def trained(column: str) -> Callable[[Runs, Run], float]:
     return value
 
 
-def card_of(run: Run) -> dict[str, Any]:
-    """Return the card of the network that a run started from; empty if it was trained here."""
-    return dict(run.provenance.card)
-
-
 def not_held_out(run: Run) -> str:
     """Say why the network of a run may have learned from the held-out source examples.
 
@@ -38,7 +32,7 @@ def not_held_out(run: Run) -> str:
     asked = run.request.checkpoint
     if asked.weights == "train":
         return ""
-    card = card_of(run)
+    card = run.provenance.card
     known = card.get("options", {})
     same_data = card.get("data_fingerprint") == run.provenance.fingerprint
     same_part = all(

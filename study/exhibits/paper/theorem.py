@@ -3,7 +3,6 @@
 import pandas as pd
 
 from study.exhibits.kit.exhibit import Exhibit, exhibit
-from study.exhibits.kit.origin_of_network import card_of
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
@@ -49,7 +48,7 @@ class Theorem(Exhibit):
         if not made or len(study.dataset.train.y) < 2:
             return made
         for run in made:
-            if run.request.checkpoint.training or card_of(run).get("training"):
+            if run.request.checkpoint.training or run.provenance.card.get("training"):
                 study.theorem(run.request.checkpoint.objective)
         return made
 

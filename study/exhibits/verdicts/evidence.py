@@ -176,7 +176,7 @@ def _error_of_shares(value: str, rows: pd.DataFrame) -> float:
     """
     if value not in METRICS:
         raise NotTestedError(f"an interval of {value} over images")
-    least = min(int(run.batches.groupby("step")["count"].sum().min()) for run in rows["run"])
+    least = min(int(run.examples_by_domain.min()) for run in rows["run"])
     return 100 * math.sqrt(0.5 / least)
 
 

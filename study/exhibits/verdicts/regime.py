@@ -16,7 +16,6 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.compare import comparable
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.origin_of_network import card_of
 from study.exhibits.kit.paper_numbers import paper_error
 from study.exhibits.kit.points import main_points
 from study.exhibits.kit.stored_runs import Runs
@@ -72,7 +71,7 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
     regime = REGIMES[name]
     for run in used:
         said = run.provenance
-        card = card_of(run)
+        card = run.provenance.card
         if not said.official_data:
             return f"data: {said.data_source}; {said.domain_source} instead of {name}"
         if tier == OURS:
@@ -81,7 +80,7 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
                 return lacks
         if "data_fingerprint" in card and card["data_fingerprint"] != said.fingerprint:
             return f"data: networks that are trained on other images ({card['data']})"
-        least = int(run.batches.groupby("step")["count"].sum().min())
+        least = int(run.examples_by_domain.min())
         share = 1.0 if claim.whole else SHARE
         if least < share * regime.examples:
             asked = "all" if claim.whole else f"{SHARE:g}"
@@ -92,7 +91,7 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
 def _hindrance_of_network(run: Run, regime: Regime) -> str:
     """Return how a network of ours differs from the paper's, as text; empty if it does not."""
     request = run.request.checkpoint
-    card = card_of(run)
+    card = run.provenance.card
     options = card.get("options", request.options)
     if options.get("train_size") is not None or options.get("held_out_fraction", 0) > 0.1:
         return "data: networks that are trained on a part of the source"
@@ -142,7 +141,7 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
     rows: dict[str, tuple[float, float, float]] = {}
     if name == "CIFAR-10-C":
         erm = main[main["method"] == "erm"]["run"]
-        tested = [card_of(run).get("clean_test_error") for run in erm]
+        tested = [run.provenance.card.get("clean_test_error") for run in erm]
         clean = pd.Series(tested, dtype=float).mean(skipna=False)
         rows["clean test error of ERM"] = (clean, 0, CLEAN_ERROR)
         rows["E of ERM less that of AdaBN"] = (errors["erm"] - errors["adabn"], AHEAD, 100)

@@ -226,7 +226,7 @@ def judge(
         findings.append(judge_reading(claim, reading, runs, evidence, forbids))
         for run in evidence.used:
             weights.append(run.request.checkpoint.weights_kind)
-            sizes.append(int(run.batches.groupby("step")["count"].sum().min()))
+            sizes.append(int(run.examples_by_domain.min()))
     outcome, reason = outcome_of(findings)
     networks = f"{each_once(weights)}; {min(sizes):,} a domain" if sizes else ""
     dataset = runs.dataset_name
