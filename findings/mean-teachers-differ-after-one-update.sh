@@ -6,7 +6,7 @@
 # or stays at 0. Seen after the two updates:
 #   torch, AveragedModel          weight 1.000, 1.001   running mean 1.000, 2.000
 #   ema-pytorch, EMA              weight 1.000, 1.000   running mean 1.000, 1.000
-#   torch-ema                     weight 0.818, 1.114   no buffers
+#   torch-ema                     weight 0.818, 1.705   no buffers
 #   timm, ModelEmaV2              weight 0.001, 0.003   running mean as the weight
 #   timm, ModelEmaV3              weight 0.001, 0.003   running mean as the weight
 # torch takes the student itself at the first update, and copies buffers at each. ema-pytorch takes
@@ -94,7 +94,7 @@ for name, make in PACKAGES.items():
 assert seen == {
     "torch": [1.0, 1.001],
     "ema-pytorch": [1.0, 1.0],
-    "torch-ema": [0.818, 1.114],
+    "torch-ema": [0.818, 1.705],
     "timm V2": [0.001, 0.003],
     "timm V3": [0.001, 0.003],
 }

@@ -115,6 +115,8 @@ def _name(call: Call) -> str:
 
 Known = Mapping[int, Tensor]
 """The tangents of a call's tensors by id; tensors that do not move are absent."""
+Rule = Callable[[Call, Known], Tensor]
+"""A rule returns the tangent of a call's output."""
 
 
 def _tangent(call: Call, known: Known) -> Tensor:
@@ -343,9 +345,9 @@ SMOOTH = [
     *_named("matmul", "tanh", "sigmoid", "square"),
 ]
 
-BY_POSITION = {_affine: 2, _masked_fill: 3}
+BY_POSITION: dict[Rule, int] = {_affine: 2, _masked_fill: 3}
 """The arguments that a rule takes by their place, where they are not x alone."""
-RULES: dict[Any, Callable[[Call, Known], Tensor]] = {
+RULES: dict[Any, Rule] = {
     F.batch_norm: _batch_norm,
     Tensor.masked_fill: _masked_fill,
     **dict.fromkeys(AFFINE, _affine),
