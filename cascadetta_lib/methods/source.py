@@ -40,13 +40,14 @@ class WithSource(Method):
         except RuntimeError as error:
             raise ValueError(
                 f"{self.label}: the network cannot take source examples of shape "
-                f"{tuple(source.shape[1:])} ({first_line(error)})"
+                f"{tuple(source.shape[1:])} ({first_sentence(error)})"
             ) from error
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, of at most 150 characters."""
-    return shorten(str(error).partition("\n")[0], 150)
+def first_sentence(error: Exception) -> str:
+    """Return the first sentence of an error's message, of at most 150 characters."""
+    line = str(error).partition("\n")[0]
+    return shorten(line.partition(". ")[0].rstrip("."), 150)
 
 
 def source_examples(method: type[Method], dataset: Dataset, most: int = 2000) -> Tensor | None:

@@ -18,7 +18,7 @@ from cascadetta_lib.losses import (
 )
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.refusals import require_gradient
-from cascadetta_lib.methods.source import WithSource, first_line
+from cascadetta_lib.methods.source import WithSource, first_sentence
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms, call_with
 
@@ -113,7 +113,7 @@ class EATA(WithSource, ETA):
         except RuntimeError as error:
             raise ValueError(
                 f"{self.label} needs the gradient of each example by torch.func.vmap, which cannot "
-                f"go through this network ({first_line(error)}); use eta"
+                f"go through this network ({first_sentence(error)}); use eta"
             ) from error
         for norm in norms:
             norm.training = True
