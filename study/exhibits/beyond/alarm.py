@@ -166,10 +166,14 @@ def _figure(heard: pd.DataFrame, signal: Signal) -> Part | None:
     draw_lines(axes, drawn, "step", "level")
     axes.axhline(signal.least, color="0.3", lw=1, ls=":")
     ringing_at = drawn[drawn["level"] < signal.least]
-    axes.plot(ringing_at["step"], ringing_at["level"], "x", color="black", ms=4, label="rings")
+    if len(ringing_at):
+        axes.plot(ringing_at["step"], ringing_at["level"], "x", color="black", ms=4, label="rings")
     axes.set(xlabel="domain of the stream", ylabel="lowest level in the domain", ylim=(0, 1.03))
     legend(figure)
     stream = first["stream"].iloc[0]
     name = signal.name.capitalize()
-    note = f"{name} on the {stream} stream. Dotted: where it rings. {reading(first)}"
+    rings = "It rings below the dotted line"
+    if ringing_at.empty:
+        rings += ", and for none of these runs"
+    note = f"{name} on the {stream} stream. {rings}. {reading(first)}"
     return Part(signal.part, figure, note, list(first["run"]))
