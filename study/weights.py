@@ -54,6 +54,8 @@ ROUNDING = 2
 """Errors among these by which another machine may differ."""
 KNOWN_IMAGES = 64
 """Clean test images that tell a published network from others of its shape."""
+LEAST_FEWER = 5
+"""Errors on so many images fewer, or less, may be chance."""
 MOST_ERRORS_OF_STANDARD = 0.15
 """RobustBench's Standard errs on 5.22 % of all; of 64 on more than 15 % with probability 0.002."""
 OTHER_ORIGINS = ("train", "shipped", *PUBLISHED)
@@ -299,7 +301,8 @@ def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) ->
         for name, other in INPUT_NORMALIZATIONS.items()
     }
     best = min(errors, key=lambda name: errors[name])
-    if wrong - errors[best] > count / 10 and errors[best] < count / 2:
+    far = max(count / 10, LEAST_FEWER)
+    if wrong - errors[best] > far and errors[best] < count / 2:
         raise NetworkError(
             f"{brought.origin} errs on {wrong} of {count} clean test images x/255 under (x − "
             f"{_numbers(asked.mean)})/{_numbers(asked.deviation)}, on {errors[best]} under the "

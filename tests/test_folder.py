@@ -139,6 +139,7 @@ def test_a_network_runs_on_targets_of_ones_own(pets: Path, tmp_path: Path) -> No
         "image_test_size": None,
         "image_batch_size": 4,
     }
+    torch.manual_seed(0)
     network = nn.Sequential(
         nn.Conv2d(3, 4, 3, 8), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(256, 3)
     )

@@ -29,7 +29,6 @@ from cascadetta_lib.augment.image import augmix
 from cascadetta_lib.data import (
     DATASETS,
     DatasetName,
-    base,
     cifar,
     images,
     load_dataset,
@@ -39,7 +38,7 @@ from cascadetta_lib.data.base import DataMissing, Options, Split, mixed, split_s
 from cascadetta_lib.data.cifar10_sample import FILE
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
 from cascadetta_lib.data.images import DOWNLOAD, Archive, ImageDataset, ImageOptions
-from cascadetta_lib.files import contents_hash, kept_array, write_atomically
+from cascadetta_lib.files import code_version, contents_hash, kept_array, write_atomically
 from study.exhibits.kit.paper_numbers import paper_main
 from study.settings import load_profile
 from study.study import Study
@@ -427,12 +426,12 @@ def test_what_an_editor_leaves_beside_the_code_is_no_code(
     monkeypatch.setitem(
         sys.modules, "made_up", SimpleNamespace(__file__=str(tmp_path / "__init__.py"))
     )
-    version = base.code_version("made_up")
+    version = code_version("made_up")
     (tmp_path / ".ipynb_checkpoints").mkdir()
     (tmp_path / ".blur.py.swp").touch()
-    assert base.code_version("made_up") == version
+    assert code_version("made_up") == version
     (tmp_path / "parameters.yaml").write_text("other")
-    assert base.code_version("made_up") != version
+    assert code_version("made_up") != version
 
 
 def test_cifar_from_archive_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
