@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # torch 2.11.0, ema-pytorch 0.8.3, torch-ema 0.3 and timm 1.0.31: asked for a decay of 0.999, four
-# packages make five different mean teachers of one student. Teacher and student start at 0; before
+# packages make unlike mean teachers of one student. Teacher and student start at 0; before
 # the first update the student goes to 1, before the second to 2. Expected everywhere, as in CoTTA
 # and RoTTA: the teacher's weight is 0.001 and then 0.002999, and its running mean either follows
 # or stays at 0. Seen after the two updates:
@@ -10,8 +10,9 @@
 #   timm, ModelEmaV2              weight 0.001, 0.003   running mean as the weight
 #   timm, ModelEmaV3              weight 0.001, 0.003   running mean as the weight
 # torch takes the student itself at the first update, and copies buffers at each. ema-pytorch takes
-# it at the first, and by default updates at every tenth call alone and copies up to the hundredth.
-# torch-ema warms the decay up from 2/11. So the teacher of a source model is gone after one batch.
+# it at the calls 1, 11, … 101, averages at each tenth from then on, and does nothing between.
+# torch-ema warms the decay up from 2/11. So in these three the source model is gone, all or most of
+# it, after one batch.
 # Limits: each with its defaults but for the decay; tried for BatchNorm1d and Linear. Where the
 # field meets it: a mean teacher that shall remember the source model along a stream.
 set -euo pipefail

@@ -6,9 +6,8 @@
 # model in eval mode, to the bit; with another rate a second call on the same batch gives the first
 # one's output, and the model that was passed in has not moved.
 # Why: track_running_stats becomes False, but running_mean and running_var stay, so eval mode goes on
-# using them; and copy_model is on by default. In training mode the engine takes no step.
-# Limits: copy_model=False makes steps add up; the statistics stay the source's. Tried for
-# BatchNorm2d. Where the field meets it: a comparison with this Tent is one with another method.
+# using them; and copy_model is on by default.
+# Limits: tried for BatchNorm2d, in the documented use alone. Where the field meets it: a comparison with this Tent is one with another method.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

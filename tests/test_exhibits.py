@@ -549,6 +549,11 @@ def test_an_interval_of_a_mean_over_orders_lies_about_that_mean() -> None:
     assert pairs.loc["Tent − AdaBN", "95 %, over test batches"] == "[10.00, 10.00]"
 
 
+def test_the_lowest_panel_of_each_column_has_the_numbers_of_its_axis() -> None:
+    _, grid = style.panels(3, 1, 2, sharex=True)
+    assert [axes.xaxis.get_tick_params()["labelbottom"] for axes in grid] == [False, True, True]
+
+
 def test_methods_are_compared_in_the_same_order(in_orders: Shown) -> None:
     table = content(in_orders, "orders-differences")
     assert table.loc["Cascade − Tent"].tolist() == ["−25", "[−37, −13]", "–", "3"]

@@ -34,6 +34,8 @@ LONG = (RECURRING, "gradual", "gradual_correlated")
 BOUND = 0.5
 """Points of E that the selection may lose against the best fixed rate, set before it was run."""
 SELECTED = "selected online"
+COLUMNS = 4
+"""The most panels in a row."""
 BINS = 60
 """The parts of a stream in each of which a figure counts what was selected."""
 
@@ -252,7 +254,7 @@ def _draw_growth(axes: Axes, name: str, each: Compared, colour: Any) -> None:
 
 def _over_time(compared: Sequence[Compared]) -> Part:
     """Draw along each stream which rate was selected."""
-    figure, grid = panels(len(compared), 1.7, sharex=True, sharey=True)
+    figure, grid = panels(len(compared), 1.7, COLUMNS, sharex=True, sharey=True)
     shades = _shades(compared[0].rates)
     for axes, name, each in zip(grid, _named(compared), compared, strict=True):
         counts = each.selecting.batches["count"].to_numpy()
@@ -268,8 +270,9 @@ def _over_time(compared: Sequence[Compared]) -> Part:
         axes.stackplot(ends, shares, colors=list(shades.values()), labels=labels, lw=0)
         axes.set_title(name)
         axes.set(xlim=(0, 100), ylim=(0, 100), xticks=(20, 40, 60, 80))
-    grid[0].set_ylabel("images (%)")
-    for axes in grid[-min(4, len(grid)) :]:
+    for axes in grid[::COLUMNS]:
+        axes.set_ylabel("images (%)")
+    for axes in grid[-COLUMNS:]:  # the lowest of each column, of which some are in an upper row
         axes.set_xlabel("share of the stream (%)")
     legend(figure)
     note = "The share of images that were predicted by the copy at each rate."

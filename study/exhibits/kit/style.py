@@ -278,7 +278,10 @@ def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
 
 
 def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[Figure, list[Axes]]:
-    """Make `count` panels of that height in inches, at most `columns` in a row."""
+    """Make `count` panels of that height in inches, at most `columns` in a row.
+
+    The lowest of each column, which may be in an upper row, has the numbers of its axis.
+    """
     columns = min(count, columns)
     rows = math.ceil(count / columns)
     figure, grid = plt.subplots(
@@ -286,6 +289,8 @@ def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[F
     )
     for axes in grid.flat[count:]:
         axes.remove()
+    for axes in grid.flat[max(0, count - columns) : count]:
+        axes.tick_params(labelbottom=True)  # sharex leaves them to the last row
     return figure, list(grid.flat[:count])
 
 
