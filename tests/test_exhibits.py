@@ -45,7 +45,7 @@ from study.exhibits.kit import histories as histories_of
 from study.exhibits.kit import intervals, style, tables
 from study.exhibits.kit.captions import seeds_of, what_made
 from study.exhibits.kit.latex import to_latex
-from study.exhibits.kit.numbers import Rounded, interval, number, spread
+from study.exhibits.kit.numbers import FULL, Rounded, interval, number, spread
 from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
 from study.exhibits.kit.points import main_points
 from study.exhibits.kit.rendering import (
@@ -531,6 +531,8 @@ def test_a_mean_over_orders_has_its_spread_and_the_papers_row(in_orders: Shown) 
     slow = table.loc["Tent, a tenth of the rate"]
     assert slow["E"] == "30.0 †" and slow["n"] == "1" and slow["the paper's E"] == "–"
     assert table.loc["Cascade", "by domain, mean distance"] != "–"
+    [part] = [part for part in in_orders.parts if part.name == "orders"]
+    assert "Orders of the rows with †: Tent, a tenth of the rate: seed 0's; " in part.note
 
 
 def test_an_interval_of_a_mean_over_orders_lies_about_that_mean() -> None:
@@ -571,15 +573,18 @@ def test_domains_stand_in_the_papers_order_whatever_the_streams(in_orders: Shown
         "AdaBN\nhere 40.0 % (3 orders)\nthe paper 30.8 %",
         "Tent\nhere 35.0 % (3 orders)\nthe paper 35.7 %",
         "Cascade\nhere 10.0 % (3 orders)\nthe paper 23.0 %",
-        "Tent, a tenth of the rate\nhere 30.0 % (1 order)",
+        "Tent, a tenth of the rate\nhere 30.0 % † (1 order)",
         "Cascade, same weights without $\\theta_a$\nhere 15.0 % (3 orders)",
-        "Cascade, same weights without $\\theta_a$,\na tenth of the rate\nhere 15.0 % (1 order)",
+        "Cascade, same weights without $\\theta_a$,\na tenth of the rate\nhere 15.0 % † (1 order)",
     ]
     named = figure.axes[0].get_legend_handles_labels()[1]
     assert named == ["the paper", "one order", "mean of the orders"]
     tents = figure.axes[1].lines
     assert tents[0].get_ydata()[0] == pytest.approx(27.8, abs=0.1), "the paper's, gaussian_noise"
     assert [round(line.get_ydata()[0]) for line in tents[1:5]] == [30, 35, 40, 35]
+    level, *_ = figure.axes[3].lines
+    assert level.get_label() == "AdaBN, mean of the same orders"
+    assert list(level.get_ydata()) == pytest.approx([40] * 15)
     for axes in figure.axes:
         drawn = [line.get_ydata() for line in axes.lines if len(line.get_ydata())]
         largest = max(np.nanmax(errors) for errors in drawn)
@@ -1522,6 +1527,25 @@ def test_numbers_have_one_form() -> None:
     assert len(set(shades.values())) == len(shades), "every method has a colour of its own"
     assert set(style.ORDER) <= set(METHODS), "one that somebody adds comes after these"
     assert number(-0.04, 1, sign=True) == "0.0"
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (14.25, 1, "14.3"),
+        (-14.25, 1, "−14.3"),
+        (14.249999999, 1, "14.3"),
+        (14.249, 1, "14.2"),
+        (0.145, 2, "0.15"),
+        (0.5, 0, "1"),
+        (-0.04, 1, "0.0"),
+    ],
+)
+def test_a_half_is_rounded_away_from_zero(value: float, digits: int, shown: str) -> None:
+    assert number(value, digits) == shown
+    computed = number(np.nextafter(value, 100), digits)
+    read_from_csv = number(float(number(value, FULL).replace("−", "-")), digits)
+    assert computed == read_from_csv == shown
 
 
 def test_a_mean_and_its_interval_have_the_decimals_of_its_width() -> None:

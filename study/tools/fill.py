@@ -18,7 +18,7 @@ import pandas as pd
 
 from cascadetta_lib.files import write_atomically
 from study.exhibits.kit.intervals import over_seeds
-from study.exhibits.kit.numbers import number, places
+from study.exhibits.kit.numbers import number, places, round_half_up
 from study.exhibits.kit.rendering import markdown
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,7 +211,7 @@ def _decimals(low: float, high: float) -> int:
     on which side of 0 it lies.
     """
     digits = places((high - low) / 2, DECIMALS)
-    hidden = any(end and round(end, digits) == 0 for end in (low, high))
+    hidden = any(end and round_half_up(end, digits) == 0 for end in (low, high))
     return digits + 1 if hidden else digits
 
 

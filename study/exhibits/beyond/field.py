@@ -192,11 +192,15 @@ def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
     if shown["low"].notna().any():
         note += (
             "Bars: the 95 % interval of the difference from the cascade on the same batches, given "
-            "the networks, drawn about each method's E. "
+            "the networks, drawn about each method's E. The cascade is the reference, so it has "
+            "none; the dotted line is its E. "
         )
     if frame["online_learning_rate"].nunique() == 1:
         note += "Rates were not chosen: all are the same. "
-    note += "Orange: the cascades. Intervals of differences: in the last table."
+    note += (
+        "In bold and in colour: the cascades, each in its colour of all figures. Intervals of "
+        "differences: in the last table."
+    )
     return Part("field-figure", standing_figure(shown), note)
 
 
@@ -209,7 +213,10 @@ def standing_figure(shown: pd.DataFrame) -> Figure:
     size = (WIDTH, 0.8 + 0.24 * len(shown))
     figure, (error, work) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(3, 2))
     is_cascade = shown["method"].isin(CASCADES)
-    shades = [colour("cascade") if one else "0.45" for one in is_cascade]
+    shades = [
+        colour(method) if one else "0.45"
+        for method, one in zip(shown["method"], is_cascade, strict=True)
+    ]
     places = range(len(shown))
     for level in shown.loc[shown["method"] == "cascade", "E"]:
         error.axvline(level, color=colour("cascade"), lw=1, ls=":", zorder=1)

@@ -10,7 +10,8 @@ import pandas as pd
 
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import by_order, cell, comparable, count, shared_seeds
+from study.exhibits.kit.captions import order_of
+from study.exhibits.kit.compare import DAGGER, by_order, cell, comparable, count, shared_seeds
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import (
     bootstrap,
@@ -47,8 +48,10 @@ FASTER = ("tent", "cascade", "cascade_same_weights")
 """Methods that run at ten times the learning rate, too."""
 TITLE = 34
 """The most letters in a line of a panel's title."""
-DIAMOND: dict[str, Any] = {"mfc": "white", "mec": "black", "ms": 7, "mew": 0.9, "zorder": 1}
+DIAMOND: dict[str, Any] = {"mfc": "white", "mec": "black", "ms": 5.5, "mew": 0.9, "zorder": 1}
 """How the paper's row is drawn: larger than our dots, and beneath them."""
+ADABN: dict[str, Any] = {"color": "0.6", "lw": 0.9, "drawstyle": "steps-mid", "zorder": 1}
+"""How AdaBN's mean is drawn where the paper has no row: in steps, since domains stand apart."""
 EDGE = 5
 """How many domains at the beginning and at the end of a stream are compared."""
 
@@ -107,13 +110,14 @@ class Orders(Exhibit):
             f"Gains are AdaBN's E less the method's in the same order, in points: over all, the "
             f"first {EDGE} and the last {EDGE} domains of each stream."
         )
+        table_note = " ".join([note, gain_note, _orders_of_rows_apart(frame)])
         pairs_note = (
             "In points of E. Over orders: Student, given the network. Over test batches: block "
             "bootstrap in each order that both have, and the mean of its limits."
         )
         found: list[Part | str] = [
             _figure(frame, paper),
-            Part("orders", orders_table(frame, paper), f"{note} {gain_note}"),
+            Part("orders", orders_table(frame, paper), table_note),
         ]
         differences = _differences(frame)
         if len(differences):
@@ -122,6 +126,15 @@ class Orders(Exhibit):
         heads = [head for head in SHORT.values() if head in table]
         table = table[[*heads, *table.columns.difference(heads, sort=False)]]
         return [*found, Part("orders-by-domain", table, "E (%) by domain, means over orders.")]
+
+
+def _orders_of_rows_apart(frame: pd.DataFrame) -> str:
+    """Say which orders each row with † has; empty if no row has one."""
+    said = []
+    for label, rows in by_label(frame[frame["apart"]]).items():
+        orders = dict.fromkeys(order_of(run.request) for run in rows["run"])
+        said.append(f"{label}: {', '.join(orders)}")
+    return f"Orders of the rows with {DAGGER}: {'; '.join(said)}." if said else ""
 
 
 def orders_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
@@ -209,7 +222,9 @@ def _differences(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a panel per row of `SHOWN`: our error by domain, a bar per order; the paper's row."""
+    """Draw a panel per row of `SHOWN`: our error by domain, a bar per order; the paper's row, or
+    AdaBN's mean where the paper has none.
+    """
     asked = {
         str(rows["label"].iloc[0]): rows
         for method, variant in SHOWN
@@ -218,19 +233,24 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     if not asked:
         return "No figure without AdaBN, Tent or the cascade."
     heads = list(SHORT)
+    adabn = frame[(frame["method"] == "adabn") & (frame["variant"] == "")]
     figure, grid = panels(len(asked), 2.9, columns=3, sharey=True)
     for axes, (label, each) in zip(grid, asked.items(), strict=True):
         look: dict[str, Any] = {"color": colour(each["method"].iloc[0])}
         if label in paper.index:
             theirs = paper.loc[label]
             axes.plot(theirs.reindex(heads).to_numpy(), "D", label="the paper", **DIAMOND)
+        elif set(each["seed"]) <= set(adabn["seed"]):
+            base = by_domain(adabn[adabn["seed"].isin(each["seed"])]).reindex(heads).to_numpy()
+            axes.plot(base, label="AdaBN, mean of the same orders", **ADABN)
         for _, order in each.groupby("seed"):
             errors = by_domain(order).reindex(heads).to_numpy()
             axes.plot(errors, "_", ms=9, **look)
         mean = by_domain(each).reindex(heads).to_numpy()
         axes.plot(mean, "o", ms=3, **look)
         several = "" if count(each) == 1 else "s"
-        title = f"{typeset(fill(label, TITLE))}\nhere {number(each['E'].mean(), 1)} %"
+        mark = f" {DAGGER}" if each["apart"].any() else ""
+        title = f"{typeset(fill(label, TITLE))}\nhere {number(each['E'].mean(), 1)} %{mark}"
         title += f" ({count(each)} order{several})"
         if label in paper.index:
             title += f"\nthe paper {number(theirs['E'], 1)} %"
@@ -249,6 +269,8 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     note = (
         f"E by domain at the learning rate {rate:g}, or a tenth of it where the title says so. "
         "Each method has its own optimiser. Each order draws the images and the domains anew. "
-        "Domains stand in the paper's order, not in that of the runs, so no line joins them."
+        "Domains stand in the paper's order, not in that of the runs, so no line joins the dots."
     )
+    if any(each["apart"].any() for each in asked.values()):
+        note += f" {DAGGER}: other orders than the rest, so compare it with no other panel."
     return Part("orders-figure", figure, note)

@@ -27,6 +27,9 @@ CORNERS = (((-7, 4), "right"), ((-7, -11), "right"), ((7, -11), "left"), ((7, 4)
 """Where a method's rates stand beside its markers, method by method, since markers may nearly
 coincide: the offset in points, and the alignment.
 """
+FEW_TICKS = (1, 3)
+MANY_TICKS = (1, 2, 3, 5, 7)
+"""Where a decade of distances has ticks."""
 EDGE = 5
 """How many domains at the beginning and at the end of the stream are compared."""
 
@@ -162,7 +165,8 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
     axes.set(xscale="log", xlabel="distance moved at the end of the stream (logarithmic)")
     axes.set_ylabel(f"gain on {METHODS[ADABN].label} (points of E)")
     axes.margins(x=0.15, y=0.12)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    least, most = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=MANY_TICKS if most < 50 * least else FEW_TICKS))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
     legend(figure)
@@ -171,4 +175,6 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
         "parameters, the gain is over all domains. If θ_a only made steps smaller, the cascade "
         "would gain as much as the same weights without θ_a wherever both have moved as far."
     )
+    if moving["seed"].nunique() == 1:
+        note += " All gains are of one order, so they differ from means over several."
     return Part("step-size-figure", figure, note)

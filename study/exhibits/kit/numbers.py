@@ -37,12 +37,27 @@ def in_full(cell: object) -> str:
     return cell.full if isinstance(cell, Rounded) else str(cell)
 
 
+def round_half_up(value: float, digits: int) -> float:
+    """Round a number, and a half away from zero: 14.25 to 14.3 and −14.25 to −14.3.
+
+    The number is first taken to FULL decimals, those of CSV files. So a mean that has just been
+    computed, such as 14.250000000000002, and the same mean read from a CSV file give one text.
+    """
+    full = round(value, FULL)
+    past_half = full + math.copysign(10 ** -(FULL + 2), full)
+    return round(past_half, digits)
+
+
 def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
-    """Write a number with a minus sign, not a hyphen. A zero has no sign, and NaN is a dash."""
+    """Write a number with a minus sign, not a hyphen. A zero has no sign, and NaN is a dash.
+
+    Rounds by `round_half_up`.
+    """
     if math.isnan(value):
         return "–"
-    plus = "+" if sign and round(value, digits) != 0 else ""
-    return f"{value:{plus}z.{digits}f}".replace("-", "−")  # z: no −0
+    nearest = round_half_up(value, digits)
+    plus = "+" if sign and nearest != 0 else ""
+    return f"{nearest:{plus}z.{digits}f}".replace("-", "−")  # z: no −0
 
 
 def places(uncertainty: float, most: int = 2) -> int:
