@@ -159,6 +159,7 @@ assert list(table.index) == ["AdaBN", "Tent"], table
 assert by_rate.shape == (2, 3)
 assert len(list(study.store.runs())) == 10
 assert len(photos) == 20 and photos[0][0].shape == (3, 32, 32)
+assert photos.classes[0] == "0" and photos[0][1] == classes.index("0")
 assert wrong.keys() | refused.keys() == set(cascadetta_lib.METHODS), "each runs or is refused"
 assert set(refused) == {"ttt", *(name for name in refused if name.startswith("cascade"))}, refused
 plain_network = network.eval()
@@ -168,7 +169,6 @@ assert wrong["erm"] == errors_of_network
 
 
 def test_the_examples_run_one_after_the_other(repository: Path) -> None:
-    (repository / "pets").mkdir()
     session = [MADE_UP, *(block for block in blocks("python") if not NAMED.match(block)), CHECKED]
     done = run_in(repository, "-c", "\n".join(session))
     assert done.returncode == 0, done.stdout + done.stderr

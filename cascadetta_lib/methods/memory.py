@@ -40,7 +40,9 @@ class WithMemory(WithStatistics):
     """A method that takes the option `memory`.
 
     memory: BatchNorm blends the batch's statistics with those of about this many earlier examples;
-        0: the batch's alone. None: the method's own number. The paper has no memory.
+        0: the batch's alone. None: the method's own number. The paper has no memory. The methods
+        with a source prior blend in the source's statistics instead, which count as this many
+        examples: N, 16 by default.
 
     Class attributes: `memory_statistics` makes a layer's statistics. `ends_with_batch` says whether
     the last forward pass of an update is of the plain batch. BatchNorm remembers that pass.

@@ -11,9 +11,10 @@ from cascadetta_lib.models.remembered_statistics import PriorStatistics
 
 @METHODS.add("source_prior")
 class SourcePrior(AdaBN):
-    """Normalise by the statistics of the batch and of the source, which counts as N examples.
+    """Normalise by the statistics of the batch and of the source, which counts as N = `memory`
+    examples.
 
-    N is the option `memory`, but nothing is remembered. 16 is our choice. N = 0 is AdaBN, and
+    Nothing is remembered. N = 16 is our choice. N = 0 is AdaBN, and
     N → ∞ is ERM on the same network. The batch's variance divides by n, the release's by n − 1.
     """
 
