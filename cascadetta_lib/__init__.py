@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from cascadetta_lib import numerics as numerics  # sets how numbers are computed
 from cascadetta_lib.public import PUBLIC
 
 __version__ = "0.2.0"
@@ -32,8 +33,6 @@ __all__ = ["METHODS", "Cascade", "adapt", "evaluate", "meta_gradient"]
 # OMP_NUM_THREADS is set: the networks are small, and more threads mostly wait.
 if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
     torch.set_num_threads(1)
-# With the ten bits of TF32 a meta-gradient was off by 2.5 % (docs/choices.md).
-torch.backends.cudnn.allow_tf32 = False
 
 
 def __getattr__(name: str) -> Any:

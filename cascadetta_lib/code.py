@@ -26,6 +26,10 @@ DATA_FILES = (".yaml", ".json", ".csv")
 """Files beside the modules of a package that belong to its code, such as tables of parameters."""
 MAKES_NO_NUMBER = ("allowed", "code", "data.fetch", "progress", "public", "registry")
 """Modules of this package that look up, check, download or report: their text is in no hash."""
+IN_EVERY_HASH = ("numerics",)
+"""Modules of this package that change numbers, although the code that makes them does not import
+them.
+"""
 
 
 def code_hash(modules: Iterable[str]) -> str:
@@ -40,8 +44,8 @@ def code_hash(modules: Iterable[str]) -> str:
 
 def files_of(modules: Iterable[str]) -> set[Path]:
     """Return the files of `modules`, of what they import within this package or of the user's own
-    modules, and of the packages' data."""
-    waiting = list(modules)
+    modules, of the packages' data, and of IN_EVERY_HASH."""
+    waiting = [*modules, *(f"{PACKAGE}.{name}" for name in IN_EVERY_HASH)]
     seen = {f"{PACKAGE}.{name}" for name in MAKES_NO_NUMBER}
     files = set()
     while waiting:

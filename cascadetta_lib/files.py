@@ -147,7 +147,7 @@ def mapped_array(
         file that is damaged, or was kept under another name, is set aside and made again.
     """
     mark = path.with_suffix(".sha256")
-    if path.is_file() and not (mark.is_file() and mark.read_text() == file_hash(str(path))):
+    if path.is_file() and not (mark.is_file() and mark.read_text() == _mark_of(path)):
         set_aside(path, f"{path} does not hold what was kept in it")
     if not path.is_file():
 
@@ -158,12 +158,20 @@ def mapped_array(
                 file.write(np.ascontiguousarray(part, dtype=np.uint8).data)
 
         write_atomically(path, write)
-        digest = file_hash(str(path))
-        write_atomically(mark, lambda file: file.write(digest.encode()))
+        marked = _mark_of(path)
+        write_atomically(mark, lambda file: file.write(marked.encode()))
     array = np.load(path, mmap_mode="c", allow_pickle=False)
     if array.shape != shape or array.dtype != np.uint8:
         raise ValueError(f"{path}: found {array.dtype} {array.shape}; allowed is uint8 {shape}")
     return array
+
+
+def _mark_of(path: Path) -> str:
+    """Return what the file beside a mapped array says of it: its place and the hash of its bytes.
+
+    The place is the last two parts of `path`, as in `_checksum`.
+    """
+    return f"{path.parent.name}/{path.name} {file_hash(str(path))}"
 
 
 def contents_hash(folder: Path, paths: Iterable[Path]) -> str:

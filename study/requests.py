@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 from pydantic import BaseModel
 
 from cascadetta_lib.code import code_hash, module_hash
-from cascadetta_lib.data import DatasetName
+from cascadetta_lib.data import DatasetName, code_of_loader
 from cascadetta_lib.data.base import NOT_TRAINED_ON, Modality
 from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.methods import METHODS, code_of
@@ -262,17 +262,27 @@ def code_of_theorem(request: CheckpointRequest) -> str:
 def code_of_variance(request: CheckpointRequest) -> str:
     """Hash the code that makes a network and measures a batch's variance in it."""
     measured = code_hash([*VARIANCE_MODULES, DATA_MODULES[request.modality]])
-    return _hash(measured, code_of_network(request))
+    return _hash(measured, _code_of_loader(request), code_of_network(request))
 
 
 def code_of_run(request: RunRequest) -> str:
-    """Hash the code that makes a run: the method, the evaluator, the cost, the data, the network,
-    and what `making` tells each of them.
+    """Hash the code that makes a run: the method, the evaluator, the cost, what reads and shifts
+    the data, the network, and what `making` tells each of them.
     """
     checkpoint = request.checkpoint
     measured = code_hash([*MEASURING_MODULES, DATA_MODULES[checkpoint.modality]])
     method = code_of(request.method)
-    return _hash(method, measured, module_hash(MAKING_MODULE), code_of_network(checkpoint))
+    making = module_hash(MAKING_MODULE)
+    loader = _code_of_loader(checkpoint)
+    return _hash(method, measured, loader, making, code_of_network(checkpoint))
+
+
+def _code_of_loader(request: CheckpointRequest) -> str:
+    """Hash the code that reads the examples, those of the target domains too.
+
+    The key of a network needs no such hash: it has the fingerprint of what was read.
+    """
+    return code_of_loader(DatasetName.parse(request.dataset).kind)
 
 
 def _hash(*parts: str) -> str:

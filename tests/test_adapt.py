@@ -5,6 +5,7 @@ import json
 import math
 import re
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,30 @@ def test_scales_that_no_gradient_reaches_are_told_once(frozen: bool) -> None:
         adapted(PIXELS)
     said = "Tent: no gradient reaches 2 of 4 scales and shifts, such as first.weight: they stay"
     assert [str(each.message).startswith(said) for each in told] == [True] * frozen
+
+
+def test_a_method_that_does_not_learn_in_each_step_tells_it_too() -> None:
+    """NOTE learns after every 64 examples, so not in its first step."""
+    adapted = cascadetta_lib.adapt(HalfFrozen(frozen=True), "note")
+    with pytest.warns(UserWarning, match="NOTE: no gradient reaches 2 of 4 scales and shifts"):
+        for _ in range(2):
+            adapted(torch.rand(32, 3, 4, 4))
+
+
+@pytest.mark.parametrize("name", ["note", "rotta"])
+def test_a_bank_has_the_size_that_its_class_names(name: str) -> None:
+    """RoTTA's gives each of the four classes a quarter of it at most."""
+    torch.manual_seed(0)
+    small = type("Small", (cascadetta_lib.METHODS[name],), {"bank_size": 16})
+    with cascadetta_lib.METHODS.replaced(name, small):
+        adapted = cascadetta_lib.adapt(HalfFrozen(frozen=False), name, value_range=(0, 1))
+        for _ in range(3):
+            adapted(torch.rand(32, 3, 4, 4))
+    assert len(adapted.bank) == 16
+    if name == "note":
+        assert len(adapted.examples) == 16
+    else:
+        assert max(Counter(one.label for one in adapted.kept).values()) == 4
 
 
 IN_UNIT = (PIXELS + 1) / 2

@@ -199,6 +199,10 @@ Break = Callable[[Path], object]
         ),
         (lambda pets: (pets / "train" / "fox").mkdir(), "train/fox: found no image; allowed is 1"),
         (
+            lambda pets: (pets / "targets" / "1-night").rename(pets / "targets" / "night:2"),
+            "targets: found the domain 'night:2'; allowed is no ':'",
+        ),
+        (
             lambda pets: write(pets / "test" / "cat" / "0.png", mode="L"),
             "found 1 grey images of 1 channel, such as .*0.png, among 42 images of 3",
         ),
@@ -281,3 +285,8 @@ def test_an_array_on_the_disk_takes_no_memory_and_is_made_again_when_it_is_damag
     with pytest.warns(UserWarning, match="does not hold what was kept in it"):
         assert mapped_array(path, shape, make)[7].max() == 7
     assert len(made) == 2
+    for ending in (".npy", ".sha256"):  # renamed, as by hand: it is not what was kept so
+        path.with_suffix(ending).rename(tmp_path / f"other{ending}")
+    with pytest.warns(UserWarning, match="does not hold what was kept in it"):
+        mapped_array(tmp_path / "other.npy", shape, make)
+    assert len(made) == 3

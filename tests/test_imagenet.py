@@ -4,13 +4,14 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import real_data
 from made_up_runs import Numbers, made_up_runs, stored
 from PIL import Image
 
-from cascadetta_lib.data import load_dataset
+from cascadetta_lib.data import imagenet_sample, load_dataset
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.models import batch_norms
@@ -34,6 +35,12 @@ def test_the_sample_has_an_image_of_each_class(tmp_path: Path) -> None:
         label = int(dataset.test.y[index])
         assert dataset.test.x[index, :2].amax((1, 2)).tolist() == [label % 256, label // 256]
     assert not torch.equal(dataset.test.y, torch.arange(1000)), "they come mixed"
+    brighter = np.full((1, 3, 224, 224), 255, np.uint8)
+    with pytest.MonkeyPatch.context() as patch:  # as other code might decode a file
+        patch.setattr(imagenet_sample, "squares", lambda paths, side: (brighter for _ in paths))
+        shutil.rmtree(tmp_path / "generated")
+        other = load_dataset("imagenet_sample", ImageOptions(folder=str(tmp_path)))
+    assert other.fingerprint != dataset.fingerprint
     (folder / names[0]).unlink()
     with pytest.raises(DataMissing, match="has 999 images WNID_name.JPEG; allowed are 1000"):
         load_dataset("imagenet_sample", ImageOptions(folder=str(tmp_path)))

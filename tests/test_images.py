@@ -299,6 +299,21 @@ def test_a_large_domain_is_read_from_the_disk_and_is_the_same(
     assert [path.name for path in (folder / "generated").rglob("*.npy")] == ["fog-3-7.npy"]
 
 
+@pytest.mark.parametrize("name", ["snow_to_frost", "frost_to_fog"])
+def test_a_walk_with_photographs_of_frost_is_not_kept_as_one_without(
+    folder: Path, name: str
+) -> None:
+    without = load("npz", folder, test_size=7)
+    photographs = {32: (torch.full((3, 64, 64), 200, dtype=torch.uint8),)}
+    with_them = replace(without, photographs=photographs)
+    first = without.domain(name, 10).x
+    second = with_them.domain(name, 10).x
+    assert not torch.equal(first, second)
+    expected = corrupt(without.test.x[:7], name, 10, seed=0, photographs=photographs)
+    assert torch.equal(second, expected)
+    assert torch.equal(without.domain(name, 10).x, first), "and not the other way round"
+
+
 def test_a_dataset_without_source_images_has_no_held_out_corruptions(folder: Path) -> None:
     blobs = make_blobs(folder)
     without = replace(blobs, held_out=blobs.held_out.take(slice(0)))

@@ -386,7 +386,7 @@ def test_what_a_method_imports_from_a_file_of_ones_own_counts(
     helper.write_text("def loss(x):\n    return x\n")
     monkeypatch.syspath_prepend(tmp_path if within else folder)
     module = "above_of_mine.methods_of_mine.method_of_mine" if within else "method_of_mine"
-    names = {"method_of_mine.py", "losses_of_mine.py"}
+    names = {"method_of_mine.py", "losses_of_mine.py", "numerics.py"}
     assert {path.name for path in files_of([module])} == names
     before = code_hash([module])
     helper.write_text("def loss(x):\n    return 2 * x\n")
@@ -420,6 +420,14 @@ STUDY_CODE: dict[str, tuple[str, str, str, str, bool]] = {
     "how a network of a folder is loaded": (LOADER, "own[name].dtype", "0", "folder:0123", True),
     "the loader, of a network that is brought": (LOADER, '"relu"', '"plain"', "mine:0123", False),
     "the loader, of a network trained here": (LOADER, '"relu"', '"plain"', "train", False),
+    "how the pixels of a domain are read": (
+        "cascadetta_lib.data.digits",
+        "(2, 2, 2, 2)",
+        "(1, 3, 2, 2)",
+        "release:0123",
+        True,
+    ),
+    "how a GPU rounds": ("cascadetta_lib.numerics", "= False", "= True", "release:0123", True),
     "a docstring of the loader": (LOADER, "copies with the prefix", "ones", "release:0123", False),
     "an option that the method is given": (
         "study.making",

@@ -202,6 +202,14 @@ def test_recordings_are_split_by_lists_where_there_are(tmp_path: Path) -> None:
     assert sorted(dataset.test.y.tolist()) == [0, 1]
 
 
+def test_a_folder_or_a_dead_link_with_the_name_of_a_recording_is_left_out(tmp_path: Path) -> None:
+    folder = record(tmp_path / "mine", speakers=3)
+    fingerprint = load_recordings(folder).fingerprint
+    (folder / "left" / "folder.wav").mkdir()
+    (folder / "left" / "link.wav").symlink_to(tmp_path / "nothing")
+    assert load_recordings(folder).fingerprint == fingerprint
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

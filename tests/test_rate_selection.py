@@ -133,6 +133,22 @@ def test_the_criterion_is_the_one_that_was_chosen(sure: float) -> None:
             method.reset()
 
 
+def test_a_copy_that_diverges_does_not_answer() -> None:
+    """Its agreement falls slowly, so it stays high for a batch."""
+    method = TentRateSelection(network("meta"))
+    sure = torch.randn(3, 32, 4, generator=seeded(0)).mul(5)
+    sure[1:] = sure[0] * torch.tensor([1.1, 1.2])[:, None, None]
+    diverged = sure.clone()
+    diverged[2] = torch.nan
+    with torch.no_grad():
+        for _ in range(20):
+            assert int(method.preferred(sure)) == 2, "the surest"
+        assert int(method.preferred(diverged)) == 1
+        assert int(method.preferred(sure)) == 1, "its entropy is not known any more"
+        method.reset()
+        assert int(method.preferred(sure)) == 2
+
+
 # ---------------------------------------------------------------- the choice of the criterion
 
 

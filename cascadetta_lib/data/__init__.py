@@ -3,6 +3,7 @@ this folder.
 """
 
 import hashlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 from pydantic_core import CoreSchema, core_schema
 
+from cascadetta_lib.code import code_hash, value_hash
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.data.reviews import TextDataset, TextOptions
@@ -74,6 +76,17 @@ def dataset(
         return load
 
     return register
+
+
+def code_of_loader(kind: str) -> str:
+    """Hash the code that reads the dataset registered as `kind`, and everything that it uses here.
+
+    A loader of a notebook's cell counts by what it does, as a method of a cell does.
+    """
+    load = DATASETS[kind].load
+    if hasattr(sys.modules[load.__module__], "__file__"):
+        return code_hash([load.__module__])
+    return value_hash(load, load.__module__)
 
 
 @dataclass(frozen=True)

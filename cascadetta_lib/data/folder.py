@@ -96,7 +96,7 @@ def vocabulary(argument: str) -> Vocabulary:
     targets = Path(argument).expanduser() / "targets"
     if not targets.is_dir():
         return ImageDataset.vocabulary
-    return Vocabulary(tuple(path.name for path in _folders(targets)), (), (1,))
+    return Vocabulary(tuple(path.name for path in _targets(targets)), (), (1,))
 
 
 @dataset("folder", "image", folder="must", own=True, vocabulary=vocabulary)
@@ -163,15 +163,26 @@ def _folders(place: Path) -> list[Path]:
     )
 
 
+def _targets(place: Path) -> list[Path]:
+    """Return the folders of the target domains by name. Raises ValueError for a name with a colon,
+    behind which a stream names the severity, and if there is none.
+    """
+    found = _folders(place)
+    if not found:
+        raise ValueError(f"{place}: found no folder; allowed are NAME/CLASS/…")
+    for target in found:
+        if ":" in target.name:
+            raise ValueError(f"{place}: found the domain {target.name!r}; allowed is no ':'")
+    return found
+
+
 def _parts(folder: Path) -> dict[str, Path]:
     """Return the folders that hold a folder for each class: train, test, targets/NAME."""
     if not folder.is_dir():
         raise DataMissing(f"there is no folder {folder}; it holds test/CLASS/… or CLASS/…")
     parts = {name: folder / name for name in ("train", "test") if (folder / name).is_dir()}
     if (folder / "targets").is_dir():
-        targets = _folders(folder / "targets")
-        if not targets:
-            raise ValueError(f"{folder / 'targets'}: found no folder; allowed are NAME/CLASS/…")
+        targets = _targets(folder / "targets")
         parts |= {f"targets/{place.name}": place for place in targets}
     if set(parts) == {"train"}:
         raise DataMissing(f"{folder} has train/; it lacks test/CLASS/… or targets/NAME/CLASS/…")

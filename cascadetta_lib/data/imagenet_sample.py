@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from cascadetta_lib.data import dataset
-from cascadetta_lib.data.base import DataMissing, Split, mixed, to_device
+from cascadetta_lib.data.base import DataMissing, Split, fingerprint, mixed, to_device
 from cascadetta_lib.data.folder import square, squares
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
 from cascadetta_lib.files import code_version, contents_hash, mapped_array
@@ -44,7 +44,7 @@ def load_imagenet_sample(argument: str, options: ImageOptions) -> ImageDataset:
     return ImageDataset(
         name="imagenet_sample",
         source="1,000 images of ImageNet, one per class, perhaps training images",
-        fingerprint=contents,
+        fingerprint=fingerprint(test),
         recognised=False,
         compare_with=None,
         class_names=tuple(path.stem.partition("_")[2].replace("_", " ") for path in paths),

@@ -35,7 +35,7 @@ from cascadetta_lib.data.corruptions import (
 from cascadetta_lib.data.corruptions.photographs import Photographs, read_photographs
 from cascadetta_lib.data.fetch import fetch, is_as_unpacked
 from cascadetta_lib.data.streams import Vocabulary
-from cascadetta_lib.data.walks import is_walk
+from cascadetta_lib.data.walks import ends_of, is_walk
 
 SCALINGS = {"symmetric": (0.5, 0.5), "unit": (0.0, 1.0)}
 """Input scalings by name: the mean and deviation of x/255."""
@@ -130,9 +130,9 @@ class ImageDataset(Dataset):
         # The options decide which source images are held out, so these have a fingerprint of their
         # own.
         images = base.fingerprint(clean) if held_out else self.fingerprint
-        made_by = files.code_version(corruptions.__name__, augmix.__module__)
+        made_by = files.code_version(corruptions.__name__, augmix.__module__, ends_of.__module__)
         folder = Path(self.options.folder).expanduser() / "generated" / f"{images}-{made_by}"
-        frost = "-photographs" if name == "frost" and self.photographs else ""
+        frost = "-photographs" if "frost" in ends_of(name) and self.photographs else ""
         title = f"{name}-{severity}-{len(clean.x)}{frost}"
         shape = tuple(clean.x.shape)
 

@@ -28,7 +28,7 @@ from cascadetta_lib.data.images import (
     make_archive,
     make_image_dataset,
 )
-from cascadetta_lib.files import contents_hash, kept_arrays
+from cascadetta_lib.files import code_version, contents_hash, kept_arrays
 
 URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 HASH = "md5:90528d7ca1a48142e341f4ef8d21d0de"
@@ -55,7 +55,7 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
     place = fetch("Tiny-ImageNet", [URL], folder, HASH, "248 MB", "tiny-imagenet-200", CONTENTS)
     listed = list_clean(place)
     contents = contents_hash(place, listed.files)
-    kept = folder / "generated" / f"tiny-imagenet-{contents[:16]}.npz"
+    kept = folder / "generated" / f"tiny-imagenet-{contents[:16]}-{code_version(__name__)}.npz"
     clean = kept_arrays(kept, lambda: _read_clean(listed))
     train = Split(torch.from_numpy(clean["train_x"]), torch.from_numpy(clean["train_y"]))
     test = Split(torch.from_numpy(clean["test_x"]), torch.from_numpy(clean["test_y"]))

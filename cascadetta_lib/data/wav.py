@@ -49,7 +49,11 @@ def load_wav(argument: str, options: SpeechOptions) -> Dataset:
     folder = Path(argument).expanduser()
     if not folder.is_dir():
         raise DataMissing(f"there is no folder {folder}; it holds WORD/SPEAKER_….wav")
-    paths = [path for path in sorted(folder.glob("[!.]*/*")) if path.suffix.lower() == ".wav"]
+    paths = [
+        path
+        for path in sorted(folder.glob("[!.]*/*"))
+        if path.suffix.lower() == ".wav" and path.is_file()
+    ]
     version = code_version(__name__, read_all.__module__, as_int16.__module__)
     place = Path(options.folder).expanduser() / "generated"
     kept = kept_arrays(

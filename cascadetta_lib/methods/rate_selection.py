@@ -38,8 +38,8 @@ class WithRateSelection(Method):
     values: (K, P), for each of K copies the P numbers in which they differ, the smallest rate
         first.
     measures: of each copy, the share of examples that it predicts as the copy at the smallest rate
-        does, and the mean entropy of its predictions in nats, (2, K). They are means over all
-        examples, and from WINDOW on moving means over about that many.
+        does, and the mean entropy of its predictions in nats, (2, K). Up to WINDOW examples they
+        are means over all of them; after that, moving means over about the last WINDOW.
     seen: how many examples came so far.
     """
 
@@ -113,7 +113,9 @@ class WithRateSelection(Method):
         copies on a batch.
 
         Eligible are the copies that predict the same class as the smallest rate's copy on at least
-        LEAST_AGREEMENT of the examples. Of these, the one with the lowest mean entropy answers.
+        LEAST_AGREEMENT of the examples. Of these, the one with the lowest mean entropy answers. A
+        copy that has diverged, so that its logits or its mean entropy are not finite, is never
+        eligible, except the smallest rate's.
         """
         classes = z.argmax(2)
         alike = (classes == classes[0]).to(self.measures.dtype).mean(1)
@@ -122,7 +124,9 @@ class WithRateSelection(Method):
         share = min(1.0, z.shape[1] / min(self.seen, WINDOW))
         self.measures.lerp_(torch.stack([alike, unsure.to(alike.dtype)]), share)
         agreement, mean_entropy = self.measures
-        return mean_entropy.masked_fill(agreement < LEAST_AGREEMENT, torch.inf).argmin()
+        finite = z.isfinite().flatten(1).all(1) & mean_entropy.isfinite()
+        eligible = finite & (agreement >= LEAST_AGREEMENT)
+        return mean_entropy.masked_fill(~eligible, torch.inf).argmin()
 
     def reset(self) -> None:
         self.seen = 0

@@ -138,7 +138,8 @@ def values_per_channel(label: str, count: int) -> Iterator[None]:
 class Checks:
     """Check a method and its model when the method is constructed and in its steps.
 
-    step_taken: whether the method has taken a step.
+    step_taken: whether the method has taken a step, which in some methods need not update.
+    gradients_checked: whether the method has taken a backward pass.
     """
 
     def __init__(self, method: type[Facts], model: nn.Module, others: Mapping[str, Any]) -> None:
@@ -149,6 +150,7 @@ class Checks:
         self.model = model
         self.given = dict(model.named_parameters())
         self.step_taken = False
+        self.gradients_checked = False
 
     def values(self, learning_rate: float, predict: str, optimizer: str | None, seed: int) -> None:
         """Check the options that all methods have."""
@@ -193,11 +195,14 @@ class Checks:
         require_gradient(self.label, loss.requires_grad)
 
     def after_backward(self) -> None:
-        """Refuse a model where no gradient at all has reached the scales and shifts that are to be
-        updated, and warn of those that none has reached where others have one.
+        """Refuse a model if no adapted scale or shift has a gradient. If only some have one, warn
+        and name the first that has none.
+
+        Only the first backward pass is checked.
         """
-        if self.step_taken:
+        if self.gradients_checked:
             return
+        self.gradients_checked = True
         scales = [one for one in normalization_parameters(self.model) if one.requires_grad]
         still = {id(scale) for scale in scales if scale.grad is None}
         require_gradient(self.label, not scales or len(still) < len(scales))

@@ -76,7 +76,8 @@ def beyond(values: Tensor, limit: Tensor) -> Tensor:
 @METHODS.add("note")
 class NOTE(WithBank, WithStatistics):
     """Minimise the mean entropy of the examples in a memory, by one step of Adam after every 64
-    examples of the stream. Scales and shifts of BatchNorm are updated.
+    examples of the stream. Scales and shifts of all normalisation layers are updated; the release
+    updates those of BatchNorm, the only ones of its networks.
 
     A prediction does not depend on its batch, because it uses the moving statistics, `before` or
     `after` the updates in the batch. The settings are those of the release for CIFAR-10-C, whose
@@ -120,7 +121,8 @@ class NOTE(WithBank, WithStatistics):
         outputs = self.predict(x)
         for example, label in zip(x, outputs.main.argmax(1).tolist(), strict=True):
             self.met[label] += 1
-            self.keep(example, label, place_for(label, self.kept, self.met, self.generator))
+            place = place_for(label, self.kept, self.met, self.generator, self.bank_size)
+            self.keep(example, label, place)
             self.arrived += 1
             if self.arrived % self.update_every == 0:
                 self.learn()
@@ -143,7 +145,7 @@ class NOTE(WithBank, WithStatistics):
 
 
 def place_for(
-    label: int, kept: list[int], met: Counter[int], generator: torch.Generator
+    label: int, kept: list[int], met: Counter[int], generator: torch.Generator, most: int = MEMORY
 ) -> int | None:
     """Return where a memory puts an example: its place, len(kept) to add it, or None to leave it
     out. The rule is prediction-balanced reservoir sampling.
@@ -155,12 +157,13 @@ def place_for(
 
     kept: the classes of the examples in the memory.
     met: how many examples of the class were met so far, this one included.
+    most: how many examples the memory holds.
     """
-    if len(kept) < MEMORY:
+    if len(kept) < most:
         return len(kept)
     counts = Counter(kept)
-    most = max(counts.values())
-    largest = sorted(each for each, count in counts.items() if count == most)
+    highest = max(counts.values())
+    largest = sorted(each for each, count in counts.items() if count == highest)
     if label in largest:
         if torch.rand((), generator=generator).item() > counts[label] / met[label]:
             return None

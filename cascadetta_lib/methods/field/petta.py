@@ -44,10 +44,11 @@ class PeTTA(WithSource, RoTTA):
     teacher's, which then takes the batch in. Then λ = 10·γ, and the teacher's step is 0.001·(1 −
     γ).
 
-    The settings are those of the release for CIFAR-10; scales and shifts of BatchNorm are updated
-    by Adam. The release takes μ_0 and σ_0² from the source's test images; here they come from the
-    option `source`, and a class with fewer than two examples there takes no part in d. As in the
-    release, the memory updates the moving statistics of all three networks, the student's twice.
+    The settings are those of the release for CIFAR-10. Scales and shifts of the normalisation
+    layers are updated by Adam. The release takes μ_0 and σ_0² from the source's test images; here
+    they come from the option `source`, and a class with fewer than two examples there takes no part
+    in d. As in the release, the memory updates the moving statistics of all three networks, the
+    student's twice.
     """
 
     label = "PeTTA"

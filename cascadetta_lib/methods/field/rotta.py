@@ -42,26 +42,28 @@ class Example(NamedTuple):
     uncertainty: float
 
 
-def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
+def place_for(new: Example, kept: list[Example], classes: int, most: int = MEMORY) -> int | None:
     """Return where the memory `kept` puts an example: its place, len(kept) to add it, or None to
     leave it out.
 
     The example is added if its class has less than its share of the memory and the memory is not
     full. Otherwise the candidate to leave is the example with the highest score
-    λ_t·sigmoid(age/64) + λ_u·uncertainty, in the new example's class or in the largest class. The
+    λ_t·sigmoid(age/most) + λ_u·uncertainty, in the new example's class or in the largest class. The
     new example replaces it unless its own score is as high.
+
+    most: how many examples the memory holds.
     """
     counts = Counter(one.label for one in kept)
     crowded = {new.label}
-    if counts[new.label] < MEMORY / classes:
-        if len(kept) < MEMORY:
+    if counts[new.label] < most / classes:
+        if len(kept) < most:
             return len(kept)
         largest = max(counts.values())
         crowded = {label for label, count in counts.items() if count == largest}
 
     def score(one: Example) -> float:
         return (
-            LAMBDA_T / (1 + math.exp((one.arrival - new.arrival) / MEMORY))
+            LAMBDA_T / (1 + math.exp((one.arrival - new.arrival) / most))
             + LAMBDA_U * one.uncertainty
         )
 
@@ -74,9 +76,9 @@ def place_for(new: Example, kept: list[Example], classes: int) -> int | None:
 
 @METHODS.add("rotta")
 class RoTTA(WithCopies, WithBank, WithStatistics):
-    """Update scales and shifts of BatchNorm by Adam after every 64 examples, even in the middle of
-    a batch. The settings are those of RoTTA's release. The augmented copies are CoTTA's, or the
-    data's own.
+    """Update scales and shifts of the normalisation layers by Adam after every 64 examples, even in
+    the middle of a batch. The settings are those of RoTTA's release. The augmented copies are
+    CoTTA's, or the data's own.
 
     The prediction is the teacher's, by its moving statistics, `before` or `after` the updates in
     the batch. The memory takes one example after the other, so each step waits once for the device,
@@ -118,7 +120,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         student = as_outputs(self.model(self.copy_of(x)))
         target = probabilities(self.target(x))
         timeliness = x.new_tensor(
-            [(one.arrival - self.arrived) / MEMORY for one in self.kept]
+            [(one.arrival - self.arrived) / self.bank_size for one in self.kept]
         ).sigmoid()
         z = at_least_float32(student.main)
         return (timeliness * F.cross_entropy(z, target, reduction="none")).mean(), student
@@ -156,7 +158,8 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
 
     def take_in(self, example: Tensor, known: Example) -> None:
         """Offer the next example of the stream to the memory."""
-        self.keep(example, known, place_for(known, self.kept, self.classes))
+        place = place_for(known, self.kept, self.classes, self.bank_size)
+        self.keep(example, known, place)
         self.arrived += 1
 
     def learn(self, share: Tensor | float) -> None:
