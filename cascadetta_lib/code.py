@@ -34,7 +34,7 @@ them.
 
 def code_hash(modules: Iterable[str]) -> str:
     """Hash `modules` and every module of this package, or of the user's own, that they import,
-    directly or indirectly. What Python or an installer put there does not count.
+    directly or indirectly. The standard library and installed packages do not count.
 
     A module without a file, such as that of a notebook's cells, adds nothing: see `class_hash`.
     Returns 16 hexadecimal digits.
@@ -115,7 +115,8 @@ def _counts(name: str) -> bool:
 
 
 def class_hash(kind: type) -> str:
-    """Hash a class that has no file, with the functions, classes and values of its module it uses.
+    """Hash a class that has no file, and everything in its own module that it uses: functions,
+    classes, values.
 
     The same text gives the same hash in another process. Plain values, lists, dictionaries, arrays,
     tensors, modules of torch, partial and cached functions, bound methods and objects of the cells'

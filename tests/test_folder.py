@@ -200,7 +200,7 @@ Break = Callable[[Path], object]
         (lambda pets: (pets / "train" / "fox").mkdir(), "train/fox: found no image; allowed is 1"),
         (
             lambda pets: (pets / "targets" / "1-night").rename(pets / "targets" / "night:2"),
-            "targets: found the domain 'night:2'; allowed is no ':'",
+            "targets: found the domain 'night:2'; allowed is a name without ':'",
         ),
         (
             lambda pets: write(pets / "test" / "cat" / "0.png", mode="L"),

@@ -96,7 +96,7 @@ def test_a_method_runs_on_a_table_in_the_order_that_the_stream_names(tmp_path: P
             "found the label 'odd' in 'mail'; allowed are those of the source",
         ),
         ("good,news", "bad,news", "found the label 'bad' alone in the source 'news'"),
-        (",mail", ",ma:il", "found the domain 'ma:il'; allowed is no ':'"),
+        (",mail", ",ma:il", "found the domain 'ma:il'; allowed is a name without ':'"),
         ("a fine blog", "a f\udcffine blog", "is no table in UTF-8"),
     ],
 )

@@ -13,8 +13,8 @@ from torch import Tensor
 
 
 def generator_for(x: Tensor, generator: torch.Generator) -> torch.Generator:
-    """Return the generator of draws on the device of x: `generator` itself on its own, else one
-    whose seed it draws.
+    """Return the generator of draws on the device of x: `generator` itself if it is on that device,
+    otherwise a new one, seeded by a draw from `generator`.
     """
     if generator.device.type == x.device.type:
         return generator

@@ -81,8 +81,8 @@ class Dataset(ABC):
     domain_source: where the target domains come from, in words.
     fingerprint: a hash of all training and test examples, part of every key in the store.
     origin: what the target domains come from; see `Origin`.
-    recognised: whether a hash or a fingerprint shows that the examples before any shift are all
-        those of `compare_with`.
+    recognised: whether a hash shows that the clean examples are exactly, and all of, those of
+        `compare_with`.
     compare_with: the dataset of the paper whose numbers are shown beside the results, or None.
     """
 

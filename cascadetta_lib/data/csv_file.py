@@ -2,8 +2,9 @@
 
 Other columns are left out. The domain of the first row is the source; the others are the targets,
 in the order in which they first appear. A label is any word or number, and the labels of the source
-are the classes. The file is UTF-8, with a comma between columns. Synonyms come from nltk's WordNet,
-which is downloaded (11 MB), so training augments English alone.
+are the classes. The file is UTF-8, with a comma between columns. Synonyms are those of nltk's
+WordNet (a download of 11 MB), which is English: texts in other languages are not augmented by
+synonyms.
 """
 
 import csv
@@ -147,7 +148,9 @@ def _parse(path: str, content: bytes) -> tuple[Row, ...]:
                 if not row.label or not row.domain:
                     raise ValueError(f"{place}: found an empty cell; allowed is a label and domain")
                 if ":" in row.domain:
-                    raise ValueError(f"{place}: found the domain {row.domain!r}; allowed is no ':'")
+                    raise ValueError(
+                        f"{place}: found the domain {row.domain!r}; allowed is a name without ':'"
+                    )
                 if not words(row.text):
                     raise ValueError(f"{place}: found a text without a word; allowed is 1 or more")
                 rows.append(row)

@@ -40,7 +40,8 @@ def fetch(
     "sha256:…", or None where nobody has published one: then that of the first archive that could be
     unpacked is recorded as ARCHIVE.sha256, and later ones must have it too. size: of the download,
     in words.
-    unpack: the folder that the file unpacks to. It holds that folder, or only what belongs into it.
+    unpack: the folder that the archive unpacks to. The archive holds this folder, or directly the
+    files that belong into it.
     contents: paths without which the unpacked folder is not accepted.
     describe: a hash of what is in an unpacked folder. That of an archive with the known hash is
     recorded, for `is_as_unpacked`.
@@ -127,8 +128,8 @@ def _download(urls: Sequence[str], path: Path, known_hash: str | None) -> None:
 def _unpack(path: Path, place: Path) -> None:
     """Unpack the archive `path` to the folder `place`, which appears only when all of it is there.
 
-    No entry leaves that folder: of a .zip file what would do so is left out, and tarfile's filter
-    "data" refuses it.
+    No entry is put outside that folder: one that points outside is skipped in a .zip file, and
+    refused in a .tar file (filter "data").
     """
     temporary = place.with_name(f".{place.name}.unpacking")
     shutil.rmtree(temporary, ignore_errors=True)  # a job that was killed may have left it

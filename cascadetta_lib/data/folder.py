@@ -11,10 +11,10 @@ Only test/ or targets/ must be there; without train/ you name a network (`image_
 classes.txt the classes are the folders of train/, or else those of all others, sorted by name.
 Folders within that of a class are read too.
 
-Images may have any size and be grey or in colour, all of them alike, and are read as 8-bit RGB.
-They become squares of 32, 64 or 224 pixels: the smallest of the three that is at least as long as
-every image's shorter side, and 224 if none is. An image that is no such square is scaled so that
-its shorter side is 8/7 of that, and its centre is cut out, as is usual for ImageNet (256 and 224).
+Images may have any size. Either all are grey or all are in colour. They are read as 8-bit RGB. They
+become squares of 32, 64 or 224 pixels: the smallest of the three that is at least as long as every
+image's shorter side, and 224 if none is. An image that is no such square is scaled so that its
+shorter side is 8/7 of that, and its centre is cut out, as is usual for ImageNet (256 and 224).
 
 The squares are kept as files in generated/ of the data folder, and read from there by batch, so
 that memory does not grow with their number; a mixed stream alone is held in memory as a whole.
@@ -172,7 +172,9 @@ def _targets(place: Path) -> list[Path]:
         raise ValueError(f"{place}: found no folder; allowed are NAME/CLASS/…")
     for target in found:
         if ":" in target.name:
-            raise ValueError(f"{place}: found the domain {target.name!r}; allowed is no ':'")
+            raise ValueError(
+                f"{place}: found the domain {target.name!r}; allowed is a name without ':'"
+            )
     return found
 
 

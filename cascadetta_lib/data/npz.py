@@ -1,7 +1,7 @@
 """Your own images: `npz:FOLDER`, with FOLDER/train.npz and FOLDER/test.npz.
 
-Each file holds x, uint8 (N, H, H, 3) with H 32 or 64, and y, int64 (N,), with labels 0..C−1 of
-which train.npz has every one. `numpy.savez("train.npz", x=images, y=labels)` writes such a file.
+Each file holds x, uint8 (N, H, H, 3) with H 32 or 64, and y, int64 (N,), with labels 0..C−1; each
+must occur in train.npz. `numpy.savez("train.npz", x=images, y=labels)` writes such a file.
 The first line of FOLDER/source.txt, if there is one, says where the images are from; it is printed
 beside the numbers, with how many test images are training images too.
 """

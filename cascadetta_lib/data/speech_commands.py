@@ -8,9 +8,9 @@ zeros at the end, and longer ones are cut. A file that cannot be used, such as s
 cancel each other, is left out, with a warning.
 
 The recordings are called Speech Commands v0.01 if both lists have the SHA-256 of the archive's own
-and the recordings have the archive's kind of name. In other lists each line must name a file,
-unless its word has no folder here: a misspelt line would put a test recording into the training
-part.
+and the recordings have the archive's kind of name. In any other list each line must name a
+file; lines of words without a folder here are skipped. Otherwise a misspelt line would leave a test
+recording in the training part.
 """
 
 import hashlib

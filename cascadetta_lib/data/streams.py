@@ -88,7 +88,7 @@ def make_stream(
 
     severity: that of domains for which the stream says none.
     visits: the rounds of the recurring stream.
-    walk_steps: the places of each walk that come, a divisor of 20.
+    walk_steps: how many of a walk's 20 places are used; a divisor of 20.
 
     Raises ValueError for anything else.
     """

@@ -40,7 +40,7 @@ RANGES = {
     "shift": (-8, 8),
 }
 """The target domains in the order of the stream, and the range that each utterance's value is drawn
-from: amplitude a in a·x; pitch p, where x is resampled to p times its length; noise p in (1 − p)·x
+from: amplitude a in a·x; pitch s, where x is resampled to s times its length; noise p in (1 − p)·x
 + p·n; stretch r, where frames pass r times as fast; shift by an integer number of frames."""
 DOMAINS = tuple(RANGES)
 

@@ -25,7 +25,8 @@ WINDOW = 256
 LEAST = 0.5
 """The alarm rings below this level. It was set before any stream was looked at."""
 LEAST_AGREEMENT = 0.5
-"""Agreement with the source rings below this mean. It was set before any stream was looked at: a
+"""The second signal, the moving mean of agreement with the source, rings below this level. It was
+set before any stream was looked at: a
 method that works mends some of the source's predictions and keeps most. One that contradicts the
 source on most examples is wrong wherever the source is right on most. Where the source is not, the
 alarm may be false.

@@ -74,8 +74,8 @@ class Evaluation(NamedTuple):
         unadapted model in the method's BatchNorm mode. `alone`: a source model that adapted to this
         domain alone.
     after: for `stream`, how many of its N domains were over when the model was measured; N marks
-        the rows of A. With `reset_each` it is N too, although the model has passed its own domain
-        alone. 0 for the other kinds.
+        the rows of A. With `reset_each` it is also N, by convention: that model has seen one
+        domain, its own. 0 for the other kinds.
     accuracy: in [0, 1].
     """
 
@@ -94,7 +94,7 @@ class Examples(NamedTuple):
 
     x: the examples, (N, ...). y: their labels, (N,).
     order: the order in which they come, (N,), as indices into x and y.
-    domains: domains[i] is the number of the domain of example order[i], (N,).
+    domains: the number of each example's domain, (N,), in the order in which they come.
     """
 
     x: Tensor

@@ -13,12 +13,12 @@ class SourceAgreement:
 
     The source model is the network with the weights and the running statistics that it has now,
     normalised as the method normalises: a method that takes the statistics of the batch is compared
-    with what they alone give, without learning (AdaBN), and ERM with itself. So what is counted is
-    what learning has changed, and not the statistics of the batch, which change many predictions of
-    a method that works. The source model predicts by one pass of the network that learns. So the
-    agreement may be below 1 even before the first update for methods that predict otherwise: RoTTA
-    and PeTTA, by a teacher with statistics of its own; MEMO, image by image; LAME, T3A and ROID,
-    which change the logits afterwards.
+    with what they alone give, without learning (AdaBN), and ERM with itself. So only what learning
+    has changed is counted. What the batch's statistics change is not: they change many predictions
+    even where a method works. The source model predicts by one pass of the network that learns. So
+    the agreement may be below 1 even before the first update for methods that predict otherwise:
+    RoTTA and PeTTA, by a teacher with statistics of its own; MEMO, image by image; LAME, T3A and
+    ROID, which change the logits afterwards.
 
     Make it right after `method.reset()`. A call takes one forward pass of the network and leaves
     the method as it was: the source's values are written into the network for the pass, and then

@@ -15,8 +15,8 @@ class Facts:
     objective: the pre-training that it starts from.
     objective_elsewhere: the pre-training on modalities where it is another.
     adapts: whether it ever updates.
-    has_state: read only where `adapts` is False. Whether a prediction depends on earlier batches
-        otherwise than through BatchNorm's memory, as by the supports of T3A.
+    has_state: whether a prediction depends on earlier batches otherwise than through BatchNorm's
+        memory, as by the supports of T3A. It counts only if `adapts` is False.
     steps_alike: whether every step takes the same work, whatever the batches hold.
     modalities: the modalities that it is defined for.
     needs_source: whether it needs source examples.

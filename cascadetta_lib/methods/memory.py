@@ -45,7 +45,8 @@ class WithMemory(WithStatistics):
         examples: N, 16 by default.
 
     Class attributes: `memory_statistics` makes a layer's statistics. `ends_with_batch` says whether
-    the last forward pass of an update is of the plain batch. BatchNorm remembers that pass.
+    an update ends with a forward pass of the batch as it came. BatchNorm remembers the statistics
+    of an update's last pass, whatever it was of.
     """
 
     memory: int = 0

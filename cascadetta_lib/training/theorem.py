@@ -35,8 +35,8 @@ def check_theorem(
     """Return errors of the decompositions, and curvatures, of a pre-trained network on randomised
     source examples.
 
-    Each error is the distance from the exact meta-gradient as a share of the latter's norm (1e-6 is
-    rounding). The first three are at the training's α and β:
+    Each error is the distance from the exact meta-gradient, divided by the norm of that; about 1e-6
+    is rounding error. The first three are at the training's α and β:
 
     error_chain_rule: with α, and H at ψ.
     error_as_printed: with β, and H at ψ′, over θ_a as well.
@@ -49,8 +49,8 @@ def check_theorem(
 
     The curvatures are of H at ψ′, where the theorem assumes it to be positive semi-definite.
     curvature_along_gradient: along the gradient of the outer loss. smallest_curvature,
-    largest_curvature: the least and the greatest Rayleigh quotient met, along that gradient and in
-    power iteration; one below 0 by more than rounding refutes the assumption.
+    largest_curvature: the smallest and the largest Rayleigh quotient among that along the gradient
+    and those of the power iteration; one below 0 by more than rounding refutes the assumption.
 
     iterations: of the power iteration, at either end of the spectrum.
     """

@@ -107,8 +107,8 @@ def corrupted_chunks(
 def _corruption(
     name: str, severity: float, side: int, draws: Draws, photographs: Photographs | None
 ) -> Callable[[Tensor], Tensor]:
-    """Return a function that corrupts one chunk of images (n, 3, side, side), uint8, after the
-    other.
+    """Return a function that corrupts one chunk of images (n, 3, side, side), uint8. Call it on the
+    chunks in their order, since its draws go on.
     """
     parameters = parameters_at(name, PARAMETERS[name][side], severity)
     apply = next(

@@ -32,9 +32,9 @@ class SAR(Tent):
     The release keeps it, since its sharpness-aware optimiser does not restore the state of the SGD
     inside it.
 
-    With two classes E₀ is 0.28 nats, and the mean of entropies below it is hardly ever above the
-    limit of 0.2, so that SAR is AdaBN. The authors use SGD with momentum 0.9, not Nesterov's, and
-    do not adapt the last stage of networks for ImageNet.
+    With two classes E₀ is 0.28 nats. The mean of entropies below 0.28 is nearly always below the
+    limit of 0.2, so the weights go back after every batch, and SAR equals AdaBN. The authors use
+    SGD with momentum 0.9, not Nesterov's, and do not adapt the last stage of networks for ImageNet.
     """
 
     label = "SAR"
