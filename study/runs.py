@@ -1,9 +1,10 @@
 """Give runs on request: load a run from the store, or evaluate a method on a stream now."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -21,6 +22,7 @@ from study.modality_parameters import Section
 from study.requests import (
     VarianceRequest,
     batch_size,
+    checkpoint_request,
     content_of_run,
     content_of_variance,
     run_request,
@@ -62,8 +64,10 @@ def find_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
     """Return the errors of a batch's variance at each BatchNorm layer of a run's network; measure
     them if the store has none.
 
-    Raises ValueError if the run's domains have too few examples for two batches.
+    Raises ValueError if the run is on another network or on other data than the context's, or if
+    its domains have too few examples for two batches.
     """
+    _check_same(context, run)
     request = VarianceRequest.of(run.request)
     dataset = context.dataset
     content = content_of_variance(request, dataset.fingerprint, dataset.domain_source)
@@ -78,6 +82,28 @@ def find_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
     entry = context.store.make_once("variance", request, content, make)
     layers: list[LayerErrors] = entry.values["layers"]
     return layers
+
+
+def _check_same(context: Context, run: Run) -> None:
+    """Raise ValueError unless a run is on the network and the data of the context: what is measured
+    on these would be kept under the run's name.
+    """
+    asked = run.request.checkpoint
+    own = checkpoint_request(context.settings, context.modality, asked.objective, context.brought)
+    told = _differing(asked.model_dump(), own.model_dump())
+    told = told or _differing(
+        {"test_size": run.request.test_size}, {"test_size": context.section.data.test_size}
+    )
+    if told:
+        raise ValueError(f"{told}: ask the study that made the run")
+
+
+def _differing(of_run: Mapping[str, Any], of_study: Mapping[str, Any]) -> str:
+    """Return the first value in which a run differs from a study, as text; empty if none does."""
+    for name, value in of_run.items():
+        if value != of_study[name]:
+            return f"the run has {name} = {value!r}, and the study {of_study[name]!r}"
+    return ""
 
 
 def objectives_of(section: Section) -> list[str]:

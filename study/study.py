@@ -168,6 +168,7 @@ class Study:
     def batch_variance(self, run: Run) -> list[LayerErrors]:
         """Return the errors of a batch's variance at each BatchNorm layer of a run's network.
 
-        See evaluation.batch_variance. Raises ValueError if there are too few examples.
+        See evaluation.batch_variance. Raises ValueError if there are too few examples, or if the
+        run is not of this study's network and data.
         """
         return find_batch_variance(self.context, run)

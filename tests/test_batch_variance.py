@@ -138,3 +138,38 @@ def test_a_study_keeps_what_it_measures(tmp_path: Path) -> None:
     assert layers == study.batch_variance(run) == study.store.batch_variance(run)
     assert len(list((tmp_path / "variance").glob("*/entry.json"))) == 1
     assert all(layer["variance_error"] > 0 for layer in layers)
+
+
+def plain_network(shift: float) -> nn.Module:
+    """A network for ten classes, whose channels are all shifted before the second BatchNorm."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3, stride=4),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3, stride=4),
+        nn.BatchNorm2d(4),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 10),
+    )
+    nn.init.constant_(network.get_parameter("1.bias"), shift)
+    return network
+
+
+def test_another_study_is_not_asked_of_a_run(tmp_path: Path) -> None:
+    """It would keep the numbers of its own network, or of its own images, under the run's name."""
+    small = {"image_test_size": 20, "image_batch_size": 8, "image_stream": ("fog",)}
+    settings = quick(results_folder=str(tmp_path), **small)
+    study = Study(settings).bring(plain_network(0.0), "mine")
+    run = study.run("adabn")
+    others = {
+        "weights": Study(settings).bring(plain_network(2.0), "another"),
+        "seed": study.at_seed(1),
+        "test_size": study.varied(test_size=18),
+    }
+    for name, other in others.items():
+        with pytest.raises(ValueError, match=f"the run has {name} = .*, and the study .*: ask"):
+            other.batch_variance(run)
+    assert not (tmp_path / "variance").exists()
+    assert study.varied(severity=1, batch_size=4).batch_variance(run) == study.batch_variance(run)
