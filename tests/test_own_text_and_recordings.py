@@ -14,6 +14,8 @@ from cascadetta_lib.data import DatasetName, load_dataset
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.reviews import TextDataset, TextOptions
 from cascadetta_lib.data.utterances import SpeechDataset, SpeechOptions
+from study.exhibits import EXHIBITS
+from study.exhibits.kit.stored_runs import Runs
 from study.settings import SettingsError, load_profile
 from study.study import Study
 
@@ -120,6 +122,21 @@ def test_a_table_of_one_domain_or_none_is_refused(tmp_path: Path) -> None:
         load_dataset(f"csv:{path}", TextOptions(folder=str(tmp_path)))
     with pytest.raises(DataMissing, match="there is no .*nothing.csv"):
         load_dataset(f"csv:{tmp_path / 'nothing.csv'}", TextOptions(folder=str(tmp_path)))
+
+
+def test_the_exhibit_of_steps_takes_the_tables_own_source(tmp_path: Path) -> None:
+    """Which need not be called `books`, as that of Amazon's reviews is."""
+    path = table(tmp_path / "mine.csv")
+    settings = load_profile("quick", {"text_dataset": f"csv:{path}", "text_methods": ["tent"]})
+    settings = settings.model_copy(update={"results_folder": str(tmp_path / "results")})
+    study = Study(settings, "text")
+    exhibit = EXHIBITS["online_text"]
+    streams = set()
+    for point in exhibit.points(settings):
+        request = study.varied(**point.changes).request(point.method, point.objective)
+        streams.add(tuple(domain.name for domain in request.stream))
+    assert streams == {("blog", "mail"), ("news",)}
+    assert exhibit.show(Runs(study)).lines[0].startswith("Missing: none of its")
 
 
 def record(folder: Path, speakers: int, each: int = 2) -> Path:

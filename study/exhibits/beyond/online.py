@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 
-from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import rounded
@@ -84,7 +83,7 @@ class Online(Exhibit):
         source.
         """
         held_out = {
-            "stream": VOCABULARIES[self.modality].others,
+            "stream": settings.datasets(self.modality)[0].vocabulary.others,
             "forward_transfer": False,
         }
         changes = [{**step, **held_out} for step in self._steps(settings)]
