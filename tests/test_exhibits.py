@@ -1253,6 +1253,20 @@ def test_among_a_part_of_the_steps_nothing_is_chosen() -> None:
     assert found.loc["Tent", "source chooses"] == "–"
 
 
+def test_a_step_is_chosen_over_the_seeds_that_every_step_has() -> None:
+    """At seed 0 all err more, and the largest step was not run there."""
+    settings = quick(text_methods=("tent",), text_ablation_learning_rates=RATES)
+
+    def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        largest = changes.get("online_learning_rate") == 0.001
+        return Numbers((8 - 6 * seed + largest, 0))
+
+    made = made_up_runs(settings, world, points_of(settings, ["online_text"]), (0, 1), "text")
+    kept = [run for run in made if run.seed == 1 or run.request.online_learning_rate == RATES[0]]
+    found = content(EXHIBITS["online_text"].show(stored(settings, kept, "text")), "online-text")
+    assert found.loc["Tent", "source chooses"] == "own, 0.0001 (10.0)"
+
+
 def test_what_the_published_rows_say_of_one_domain_alone(tmp_path: Path) -> None:
     """Tent on the gradual stream: E 64.26, A 11.39, F −72.83, so 108.57 by Eq. 2, which no accuracy
     is, and 84.22 by the final model."""

@@ -11,7 +11,7 @@ from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import rounded
 from study.exhibits.kit.points import Point, main_points, points_for
 from study.exhibits.kit.shown import Part
-from study.exhibits.kit.stored_runs import Runs
+from study.exhibits.kit.stored_runs import Runs, by_label
 from study.exhibits.kit.sweep import sweep_table
 from study.settings import Settings
 
@@ -51,7 +51,8 @@ class Online(Exhibit):
         note = (
             "E (%) on the target domains by optimiser and rate; own: the optimiser that the method "
             "has in the main study. Source chooses: the step with the least E on held-out source "
-            f"{examples}, the mean over the seeds, with that E; of equal ones the first."
+            f"{examples}, the mean over the seeds that every step has, with that E; of equal ones "
+            "the first."
         )
         return [Part(self.name.replace("_", "-"), table, note)]
 
@@ -93,18 +94,23 @@ class Online(Exhibit):
 def chosen(source: pd.DataFrame, order: list[str]) -> pd.Series:
     """Return, by label, the step with the smallest mean E, as text with that E.
 
+    The mean is over the seeds that every step of the label has, since networks differ more than
+    steps do.
+
     source: a row per run on held-out source examples.
-    order: all steps, in the order of the table. A label that lacks a step has no choice yet.
+    order: all steps, in the order of the table. A label without a seed that has all of them has no
+        choice yet.
     """
-    if source.empty:
-        return pd.Series(dtype=object)
-    errors = source.pivot_table(index="label", columns="step", values="E", sort=False)
-    # Rounded, so that equal errors are equal whatever the last bits of their means.
-    errors = errors.reindex(columns=order).dropna().round(6)
-    best = errors.idxmin(axis=1)
-    least = errors.min(axis=1)
-    texts = [f"{step} ({rounded(error)})" for step, error in zip(best, least, strict=True)]
-    return pd.Series(texts, best.index, dtype=object)
+    texts = {}
+    for label, rows in by_label(source).items():
+        errors = rows.pivot_table(index="seed", columns="step", values="E")
+        errors = errors.reindex(columns=order).dropna()
+        if errors.empty:
+            continue
+        # Rounded, so that equal errors are equal whatever the last bits of their means.
+        means = errors.mean().round(6)
+        texts[label] = f"{means.idxmin()} ({rounded(means.min())})"
+    return pd.Series(texts, dtype=object)
 
 
 def _step_name(online_optimizer: str | None, online_learning_rate: float) -> str:
