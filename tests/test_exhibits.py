@@ -725,6 +725,22 @@ def test_who_is_ahead_of_erm_after_the_last_round() -> None:
     assert [20, 30, 40, 50] in heights and [40, 40, 40, 40] in heights
 
 
+def test_who_is_ahead_of_erm_is_said_over_the_seeds_of_both() -> None:
+    """Tent ran at the easy seed alone, at which ERM errs less."""
+    settings = quick(image_methods=("erm", "adabn", "tent"), image_recurring_visits=2)
+
+    def world(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        errors = {"erm": (8, 3)[seed], "adabn": (7, 2)[seed], "tent": 4}[method]
+        return Numbers((errors, errors))
+
+    made = made_up_runs(settings, world, points_of(settings, ["recurring"]), (0, 1))
+    kept = [run for run in made if run.method != "tent" or run.seed == 1]
+    table = content(show("recurring", stored(settings, kept)), "recurring")
+    assert table["ahead of ERM at the end"].to_dict() == {"ERM": "–", "AdaBN": "yes", "Tent": "no"}
+    ends = table["last round"].map(str)
+    assert ends["Tent"] == "40.0 †" and ends["ERM"].startswith("55 ±")
+
+
 def test_the_alarm_is_judged_by_who_collapsed() -> None:
     """On the recurring stream Tent collapses and rings, AdaBN is right and rings, and Tent with
     Adam collapses in silence. On the others nothing happens.

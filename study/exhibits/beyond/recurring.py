@@ -66,7 +66,9 @@ def of_rounds(row: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _table(ends: pd.DataFrame) -> pd.DataFrame:
-    """Return E in the first, the worst and the last round, and whether the last is below ERM's."""
+    """Return E in the first, the worst and the last round, and whether the last is below ERM's over
+    the seeds that both have.
+    """
     labels = by_label(ends)
     rows: dict[str, dict[str, object]] = {}
     for label, each in labels.items():
@@ -77,13 +79,19 @@ def _table(ends: pd.DataFrame) -> pd.DataFrame:
             "last − first": rounded((each["last"] - each["first"]).mean(), sign=True),
         }
         if ERM in labels:
-            ahead = each["last"].mean() < labels[ERM]["last"].mean()
-            rows[label]["ahead of ERM at the end"] = "–" if label == ERM else _said(ahead)
+            ahead = "–" if label == ERM else _is_ahead(each, labels[ERM])
+            rows[label]["ahead of ERM at the end"] = ahead
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("method")
 
 
-def _said(holds: bool) -> str:
-    return "yes" if holds else "no"
+def _is_ahead(rows: pd.DataFrame, base: pd.DataFrame) -> str:
+    """Say whether the last round has the smaller E in `rows` than in `base`, over the seeds that
+    both have; a dash without one.
+    """
+    both = rows.merge(base, on="seed", suffixes=("", "_base"))
+    if both.empty:
+        return "–"
+    return "yes" if both["last"].mean() < both["last_base"].mean() else "no"
 
 
 def _figure(by_round: pd.DataFrame, frame: pd.DataFrame, note: str) -> Part:
