@@ -648,6 +648,24 @@ def test_the_gate_looks_at_the_seeds_that_the_table_compares_over() -> None:
     )
 
 
+def test_the_gate_compares_over_the_seeds_that_both_have() -> None:
+    """AdaBN ran at the easy seed alone, at which ERM errs as much as it does."""
+    settings = quick(**IN_REGIME)
+    said = {"network": origin({"clean_test_error": 9.0}), "official_data": True}
+    runs = [
+        made_up_run(Study(settings).at_seed(seed), method, Numbers([errors], count=100), **said)
+        for method, seed, errors in (
+            ("erm", 0, 90),
+            ("tent", 0, 90),
+            ("erm", 1, 30),
+            ("tent", 1, 30),
+            ("adabn", 1, 30),
+        )
+    ]
+    lead = gate("CIFAR-10-C", stored(settings, runs)).loc["E of ERM less that of AdaBN"]
+    assert lead["ours"] == "0.00" and not lead["passed"]
+
+
 OTHERS = {"clean_test_error": 9.0, "data_fingerprint": "other", "data": "copies"}
 SHIPPED = {
     "clean_test_error": 9.0,
