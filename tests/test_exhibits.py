@@ -909,6 +909,17 @@ def test_an_interval_over_images_is_of_one_order() -> None:
     assert over_images(pd.DataFrame({"run": [own_order]})) == "–"
 
 
+@pytest.mark.parametrize(("size", "has_interval"), [(32, True), (64, False), (200, False)])
+def test_batches_that_overlap_have_no_interval(size: int, has_interval: bool) -> None:
+    """Of 992 images, again and again, batches of 64 hold a half of another batch each."""
+    sample = Study(quick(image_dataset="cifar10_sample:images.npz", image_batch_size=size))
+    numbers = Numbers((8,) * (9920 // size), count=size)
+    frame = pd.DataFrame({"seed": [0], "run": [made_up_run(sample, "tent", numbers)]})
+    found = intervals.bootstrap(frame, frame)
+    assert found is not None and np.isfinite(found.low) == has_interval
+    assert (over_images(frame) != "–") == has_interval
+
+
 @pytest.mark.parametrize(
     ("stream", "order"),
     [

@@ -12,7 +12,7 @@ from study.exhibits.kit.distance_from_paper import (
     beside_its_row,
 )
 from study.exhibits.kit.exhibit import Exhibit, exhibit
-from study.exhibits.kit.intervals import images_at, paired
+from study.exhibits.kit.intervals import image_numbers, paired
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, methods_without, points_for
@@ -60,7 +60,7 @@ class Updates(Exhibit):
         run = frame["run"].iloc[0]
         paper = paper_main(run)
         count = int(run.examples_by_domain.max())
-        images = images_at(run, pd.Series(range(count))).nunique()
+        images = image_numbers(run, pd.Series(range(count))).nunique()
         versions = f": {images} in {count // images} versions" if images < count else ""
         note = f"On {count:,} images of each domain{versions}."
         table = beside_its_row(frame, paper, ["E", "A"])

@@ -106,8 +106,8 @@ def paired(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     return over_seeds(pairs.mean())
 
 
-def images_at(run: Run, positions: pd.Series) -> pd.Series:
-    """Return which images, in stored order, come at these positions of a domain.
+def image_numbers(run: Run, positions: pd.Series) -> pd.Series:
+    """Return the number, in stored order, of the image at each of these positions of a domain.
 
     A long stream repeats its images. There an image's number is the position at which it came
     first.
@@ -140,7 +140,7 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
 
     The result is None without a common seed. The limits are NaN if a domain has fewer than
     LEAST_BATCHES batches, on mixed and correlated streams, and if a position does not name one
-    image (`_positions_differ`).
+    image (`positions_are_ambiguous`).
     """
     both = base.merge(other, on="seed", suffixes=("_base", "_other"))
     if both.empty:
@@ -154,13 +154,13 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     pairs = pd.concat(tables)
     pairs["extra_errors"] = pairs["errors_other"] - pairs["errors_base"]
     run = both["run_base"].iloc[0]
-    pairs["position"] = images_at(run, pairs["position"])
+    pairs["position"] = image_numbers(run, pairs["position"])
     pairs = pairs.groupby(["step", "position"])[["extra_errors", "count"]].sum()
     by_step = pairs.groupby("step")
     sums = by_step.sum()
     mean = 100 * float((sums["extra_errors"] / sums["count"]).mean())
-    unlike = _positions_differ(both["run_base"])
-    if by_step.size().min() < LEAST_BATCHES or run.request.order or unlike:
+    ambiguous = positions_are_ambiguous(both["run_base"])
+    if by_step.size().min() < LEAST_BATCHES or run.request.order or ambiguous:
         return Estimate(mean, math.nan, math.nan, len(pairs), "batches")
     draws = []
     for step, domain in by_step:
@@ -171,15 +171,24 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     return Estimate(mean, low, high, len(pairs), "batches")
 
 
-def _positions_differ(runs: pd.Series) -> bool:
-    """Return whether a position does not name one image.
+def positions_are_ambiguous(runs: pd.Series) -> bool:
+    """Return whether batches at one position may hold different images.
 
-    It does not in runs of several orders, nor in a long stream with an order of its own, which
-    scatters the versions of an image.
+    It is true if the runs are in several orders, if a long stream is shuffled (the versions of an
+    image are then scattered), and if a version of the images begins within a batch.
     """
     orders = {run.request.order_seed for run in runs}
-    has_order = orders != {None}
-    return len(orders) > 1 or (has_order and any(map(repeats_images, runs)))
+    if len(orders) > 1:
+        return True
+    repeating = [run for run in runs if repeats_images(run)]
+    is_shuffled = orders != {None}
+    return any(is_shuffled or _begins_within_a_batch(run) for run in repeating)
+
+
+def _begins_within_a_batch(run: Run) -> bool:
+    """Return whether a version of the images begins within a batch, so that batches overlap."""
+    numbers = image_numbers(run, run.batches["position"])
+    return bool((numbers % run.request.batch_size).any())
 
 
 def _blocks(count: int, seed: int) -> np.ndarray:
@@ -198,14 +207,12 @@ def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     limits are NaN if there are fewer than LEAST_BATCHES batches, or if batches overlap in part, as
     they do on mixed and correlated streams and where runs are in several orders.
     """
-    if any(run.request.order for run in frame["run"]) or _positions_differ(frame["run"]):
+    if any(run.request.order for run in frame["run"]) or positions_are_ambiguous(frame["run"]):
         return math.nan, math.nan
     sums = []
     for run in frame["run"]:
         size = run.request.batch_size
-        image = images_at(run, run.batches["position"])
-        if (image % size).any():  # A version begins within a batch, so batches overlap.
-            return math.nan, math.nan
+        image = image_numbers(run, run.batches["position"])
         sums.append(run.batches.groupby(image // size)[["errors", "count"]].sum())
     blocks = pd.concat(sums).groupby(level=0).sum()
     if len(blocks) < LEAST_BATCHES:
