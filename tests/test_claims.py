@@ -379,6 +379,23 @@ def test_one_network_is_enough_for_a_claim_that_one_refutes() -> None:
     assert found == ["1 of 3 seeds", "regime: data: a stand-in, which tests the machinery alone"]
 
 
+def test_data_of_ones_own_give_no_verdict_on_our_claims() -> None:
+    """Recordings of one's own say nothing of Google Commands, nor ten classes of images of
+    CIFAR-10-C.
+    """
+    three = Evidence(pd.DataFrame({"part": [1.0, 2.0, 3.0]}))
+    ours = [claim for claim in CLAIMS if claim.section == "ours"]
+    on_images = next(claim for claim in ours if claim.dataset == "CIFAR-10-C")
+    for claim, modality, changes, told in (
+        (BY_NAME["plus-speech"], "speech", {"speech_dataset": "wav:/x/words"}, "wav-words"),
+        (on_images, "image", {"image_dataset": "npz:/x/pets"}, "npz-pets"),
+    ):
+        runs = stored(quick(**changes), [], modality)
+        assert hindrance_of(claim, claim.readings[0], runs, three) == (
+            f"regime: data: {told} instead of {claim.dataset}"
+        )
+
+
 def test_speed_is_judged_by_counted_work_whatever_the_machine_and_its_load() -> None:
     study = Study(settings := quick(image_methods=["cotta", "cascade"]))
     cotta = made_up_run(study, "cotta", Numbers(seconds=1.0, work=36.0))

@@ -185,7 +185,10 @@ def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence)
             }
             if len(networks) == 1:
                 return "one network, whatever the seed"
-    if not runs.dataset_name.entry.real:
+    dataset = runs.dataset_name
+    if dataset.entry.own:
+        return f"regime: data: {dataset.title} instead of {claim.dataset}"
+    if not dataset.entry.real:
         return "regime: data: a stand-in, which tests the machinery alone"
     if claim.exhibit in ("comparison", "field"):
         if len(runs.settings.image.exhibits.choice_learning_rates) < 2:
