@@ -82,6 +82,7 @@ def test_the_profile_asks_for_methods_that_need_no_source() -> None:
 
 
 def test_the_exhibit_asks_for_each_method_at_the_rates_and_batch_sizes_of_the_profile() -> None:
+    assert " two " not in EXHIBITS["imagenet"].question, "which the profile says"
     points = EXHIBITS["imagenet"].points(load_profile("imagenet"))
     asked = [
         (point.method, point.changes["batch_size"], point.changes["online_learning_rate"])

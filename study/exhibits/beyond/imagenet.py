@@ -25,7 +25,7 @@ class ImageNet(Exhibit):
     place = 310
     label = "beyond: ImageNet"
     title = "At the scale of ImageNet"
-    question = "Do the methods gain on a network for ImageNet, at two rates and two batch sizes?"
+    question = "Do the methods gain on a network for ImageNet, at each rate and batch size?"
 
     def made_on(self, dataset: str) -> bool:
         """Say that it is made on the sample of ImageNet alone."""
