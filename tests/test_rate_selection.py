@@ -257,6 +257,32 @@ def test_the_regret_is_against_the_best_fixed_rate() -> None:
     )
 
 
+def test_the_notes_say_of_which_seed_the_figures_are() -> None:
+    """The right panel and the figure over time are those of one run, all else is a mean."""
+    settings, runs = shown_of(
+        lambda changes, seed: {
+            "0.0001": 5,
+            "0.001": 4 + seed,
+            "0.01": 9,
+            "selected": 6 + 2 * seed,
+        }
+    )
+    shown = EXHIBITS["rate_selection"].show(stored(settings, runs))
+    notes = {part.name: part.note for part in shown.parts}
+    assert (
+        "means over the seeds. Right: at the first of these seeds"
+        in (notes["rate-selection-figure"])
+    )
+    assert "at the first seed" in notes["rate-selection-over-time"]
+    [right] = [
+        axes
+        for axes in content(shown, "rate-selection-figure").axes
+        if "so far" in axes.get_ylabel()
+    ]
+    ends = [line.get_ydata()[-1] for line in right.lines if len(line.get_ydata()) > 2]
+    assert len(ends) == 8 and ends == pytest.approx([10.0] * 8), "(6 − 4) of 20 images, at seed 0"
+
+
 def size(corners: np.ndarray) -> float:
     """The area of a polygon, (N, 2)."""
     x, y = corners.T

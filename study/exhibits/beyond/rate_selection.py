@@ -228,9 +228,10 @@ def _figure(compared: Sequence[Compared]) -> Part:
     right.set_yticks(*_ticks(right.get_ylim()))
     legend(figure)
     note = (
-        f"Left: by stream. Right: errors of the selection so far, less those of the best fixed "
-        f"rate, over all images of the stream. Dotted: {BOUND:g} points. Both scales are linear "
-        "from −1 to 1 and logarithmic beyond."
+        "Left: by stream, means over the seeds. Right: at the first of these seeds, errors of the "
+        "selection so far, less those of the rate that is best on the left, over all images of the "
+        f"stream. Dotted: {BOUND:g} points. Both scales are linear from −1 to 1 and logarithmic "
+        "beyond."
     )
     return Part("rate-selection-figure", figure, note)
 
@@ -275,5 +276,8 @@ def _over_time(compared: Sequence[Compared]) -> Part:
     for axes in grid[-COLUMNS:]:  # the lowest of each column, of which some are in an upper row
         axes.set_xlabel("share of the stream (%)")
     legend(figure)
-    note = "The share of images that were predicted by the copy at each rate."
+    note = (
+        "The share of images that were predicted by the copy at each rate, at the first seed that "
+        "all have."
+    )
     return Part("rate-selection-over-time", figure, note)
