@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from made_up_runs import Numbers, made_up_runs, points_of, quick, stored
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
@@ -18,10 +19,12 @@ from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.evaluation.cost import batches_along, cost
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import ImageNetwork, build_network
+from study.exhibits.beyond.field import standing_figure
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.rate_choice import keep_choice
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
+from study.exhibits.kit.style import colour
 from study.requests import code_of_run
 from study.settings import Settings
 
@@ -131,6 +134,15 @@ def test_no_error_is_cut(settings: Settings, runs: Runs) -> None:
     assert isinstance(drawn, Figure)
     low, high = drawn.axes[0].get_xlim()
     assert low < 10 and high > 40, "EATA's and Tent's means"
+
+
+def test_a_variant_of_the_cascade_has_the_colour_of_other_figures() -> None:
+    names = ["tent", "cascade", "cascade_same_weights"]
+    shown = pd.DataFrame({"method": names, "E": 20.0, "work": 3.0}).assign(low=19.0, high=21.0)
+    error = standing_figure(shown).axes[0]
+    dots = error.collections[-1].get_facecolor()
+    assert [tuple(each) for each in dots[1:]] == [to_rgba(colour(name)) for name in names[1:]]
+    assert tuple(dots[0]) == to_rgba("0.45")
 
 
 def test_the_figure_explains_its_bars_where_no_rate_was_chosen(tmp_path: Path) -> None:
