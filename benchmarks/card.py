@@ -29,8 +29,9 @@ from cascadetta_lib.files import write_text_atomically
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import Method
 from cascadetta_lib.models import ImageNetwork, batch_norms, build_network, use_batch_statistics
-from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import pretrain
+from cascadetta_lib.training.settings import Training
 from study.provenance import choose_device, provenance
 
 BATCH = 32

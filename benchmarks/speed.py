@@ -35,8 +35,9 @@ from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
 from cascadetta_lib.training.meta import MetaProblem, inner_parameter_names, meta_gradient
-from cascadetta_lib.training.objectives import OBJECTIVES, Half, Training
+from cascadetta_lib.training.objectives import OBJECTIVES, Half
 from cascadetta_lib.training.pretrain import pretrain
+from cascadetta_lib.training.settings import Training
 from study.provenance import choose_device, provenance
 from study.settings import load_profile
 

@@ -14,8 +14,8 @@ from torch import nn
 
 from cascadetta_lib.data.base import Dataset, Modality
 from cascadetta_lib.models import Cascade
-from cascadetta_lib.training.objectives import KnownTraining
 from cascadetta_lib.training.pretrain import new_network, pretrain
+from cascadetta_lib.training.settings import KnownTraining
 from cascadetta_lib.training.theorem import check_theorem
 from study import weights
 from study.modality_parameters import Section

@@ -51,7 +51,8 @@ from cascadetta_lib.models import (
     build_network,
 )
 from cascadetta_lib.registry import nearest
-from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from cascadetta_lib.training.objectives import OBJECTIVES
+from cascadetta_lib.training.settings import Training
 from study import ROOT
 from study.exhibit_parameters import ImageExhibitParameters, StepExhibitParameters, different
 from study.weights_name import WeightsName

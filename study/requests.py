@@ -19,7 +19,8 @@ from cascadetta_lib.data.base import NOT_TRAINED_ON, Modality
 from cascadetta_lib.data.streams import Domain, Order
 from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.models import Network
-from cascadetta_lib.training.objectives import KnownTraining, training_for
+from cascadetta_lib.training.objectives import training_for
+from cascadetta_lib.training.settings import KnownTraining
 from study import LOADING_MODULES, MAKING_MODULE, STORE_FORMAT, weights
 from study.modality_parameters import RunProtocol
 from study.settings import Settings, SettingsError

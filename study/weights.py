@@ -36,8 +36,9 @@ from cascadetta_lib.models.input_normalization import (
     normalization_of,
 )
 from cascadetta_lib.registry import nearest
-from cascadetta_lib.training.objectives import OBJECTIVES, KnownTraining
+from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
+from cascadetta_lib.training.settings import KnownTraining
 from study.published_networks import (
     NetworkError,
     check_file,

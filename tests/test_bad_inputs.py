@@ -30,10 +30,10 @@ from safetensors.torch import load_file, save
 
 from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.images import ImageOptions
-from cascadetta_lib.data.speech_commands import HELD_OUT_LIST, NOISE, TEST_LIST
+from cascadetta_lib.data.recordings import HELD_OUT_LIST, NOISE, TEST_LIST
 from cascadetta_lib.models import ImageNetwork
-from cascadetta_lib.training.objectives import Training
 from cascadetta_lib.training.pretrain import new_network
+from cascadetta_lib.training.settings import Training
 from study.notebook_parameters import settings_from
 from study.settings import SettingsError
 from study.tools.pack import pack

@@ -34,8 +34,9 @@ from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import Cascade
 from cascadetta_lib.models.remembered_statistics import keep_statistics, remember
 from cascadetta_lib.training import theorem
-from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import pretrain
+from cascadetta_lib.training.settings import Training
 
 BUDGET = {"cotta": (1, 0), "rotta": (1, 1), "petta": (1, 0), "note": (1, 0)}
 """Results read and copies from the host in a step of a method; none for all others. CoTTA asks

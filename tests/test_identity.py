@@ -14,8 +14,8 @@ from conftest import real_data, write_npz
 from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.images import ImageOptions
+from cascadetta_lib.data.recordings import HELD_OUT_LIST, TEST_LIST
 from cascadetta_lib.data.reviews import TextOptions
-from cascadetta_lib.data.speech_commands import HELD_OUT_LIST, TEST_LIST
 from cascadetta_lib.data.utterances import SpeechOptions
 
 

@@ -27,8 +27,9 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade, ImageNetwork, build_network
-from cascadetta_lib.training.objectives import OBJECTIVES, Training
+from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import new_network
+from cascadetta_lib.training.settings import Training
 from study import weights as networks
 from study.exhibits.kit.rendering import markdown
 from study.published_networks import load_into, load_release

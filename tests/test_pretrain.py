@@ -23,13 +23,7 @@ from cascadetta_lib.losses import entropy, entropy_of_mean, rotate_randomly
 from cascadetta_lib.models import ImageNetwork, Parallel, TextNetwork, build_network
 from cascadetta_lib.training.learning_rate import learning_rate_at
 from cascadetta_lib.training.meta import MetaProblem, inner_parameter_names, meta_gradient
-from cascadetta_lib.training.objectives import (
-    OBJECTIVES,
-    Half,
-    KnownTraining,
-    Training,
-    training_for,
-)
+from cascadetta_lib.training.objectives import OBJECTIVES, Half, training_for
 from cascadetta_lib.training.pretrain import (
     augmented_batch,
     diagnose,
@@ -40,6 +34,7 @@ from cascadetta_lib.training.pretrain import (
     pretrain,
     set_gradients,
 )
+from cascadetta_lib.training.settings import KnownTraining, Training
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 SHORT = Training(epochs=3, training_batch_size=16, learning_rate=0.05, schedule="linear")

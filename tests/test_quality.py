@@ -22,6 +22,7 @@ FLOORS = (
         "cascadetta_lib.registry",
         "cascadetta_lib.progress",
         "cascadetta_lib.models",
+        "cascadetta_lib.numerics",
     },
     {"cascadetta_lib.augment", "cascadetta_lib.losses"},
     {"cascadetta_lib.data"},

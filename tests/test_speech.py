@@ -22,10 +22,10 @@ from conftest import real_data, seeded, written
 from torch import Tensor
 
 from cascadetta_lib.augment import audio
-from cascadetta_lib.data import DatasetName, load_dataset, speech_commands
+from cascadetta_lib.data import DatasetName, load_dataset, recordings, speech_commands
 from cascadetta_lib.data import utterances as speech
 from cascadetta_lib.data.base import DataMissing
-from cascadetta_lib.data.speech_commands import HELD_OUT_LIST, NOISE, TEST_LIST
+from cascadetta_lib.data.recordings import HELD_OUT_LIST, NOISE, TEST_LIST
 from cascadetta_lib.data.utterances import DOMAINS, SAMPLES, SpeechDataset, SpeechOptions
 
 pytestmark = pytest.mark.usefixtures("offline")
@@ -433,7 +433,7 @@ def test_other_recordings_become_a_second(
     left = 0.5 * np.sin(2 * np.pi * 440 * np.arange(samples) / rate)
     recording = left[:, None] if channels == 1 else np.stack([left, 0.2 * left], 1)
     soundfile.write(tmp_path / "one.wav", recording, rate)
-    ours = speech_commands.read_all([tmp_path / "one.wav"])["waveforms"][0]
+    ours = recordings.read_all([tmp_path / "one.wav"])["waveforms"][0]
     assert ours.shape == (SAMPLES,) and ours.dtype == np.int16
     expected = np.zeros(SAMPLES)
     length = min(SAMPLES, samples * 16000 // rate)
@@ -513,7 +513,7 @@ def test_channels_that_only_differ_are_averaged(tmp_path: Path) -> None:
     noise = np.random.default_rng(0).uniform(-0.5, 0.5, (16000, 8))
     for channels in (noise, noise * [1, 0, 0, 0, 0, 0, 0, 0], noise[:, :2] * [1, -0.8]):
         soundfile.write(tmp_path / "one.wav", channels, 16000, subtype="FLOAT")
-        found = speech_commands.read_all([tmp_path / "one.wav"])["waveforms"][0] / 32768
+        found = recordings.read_all([tmp_path / "one.wav"])["waveforms"][0] / 32768
         assert np.abs(found - channels.mean(1)).max() < 1e-4
 
 

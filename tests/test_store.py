@@ -21,7 +21,7 @@ import torch
 
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import ImageNetwork, SpeechNetwork, TextNetwork
-from cascadetta_lib.training.objectives import Training
+from cascadetta_lib.training.settings import Training
 from study import provenance as module
 from study.provenance import NetworkOrigin, Provenance
 from study.requests import CheckpointRequest, RunRequest, code_of_theorem

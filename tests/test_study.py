@@ -19,8 +19,8 @@ from cascadetta_lib.evaluation.evaluator import Evaluation, Evaluator
 from cascadetta_lib.evaluation.metrics import average_accuracy, forward_transfer
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade
-from cascadetta_lib.training.objectives import Training
 from cascadetta_lib.training.pretrain import pretrain
+from cascadetta_lib.training.settings import Training
 from cascadetta_lib.training.theorem import check_theorem
 from study import checkpoints as checkpoints_module
 from study import making

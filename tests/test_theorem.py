@@ -26,7 +26,8 @@ from cascadetta_lib.training.meta import (
     inner_parameter_names,
     meta_gradient,
 )
-from cascadetta_lib.training.objectives import Half, Training
+from cascadetta_lib.training.objectives import Half
+from cascadetta_lib.training.settings import Training
 
 
 def test_decompositions_and_curvatures_are_those_of_the_whole_hessian() -> None:

@@ -7,8 +7,8 @@ speakers, at least one, to test and one tenth to hold out; the others are for tr
 capital letters of a name count as the same.
 
 The domain noise mixes in FOLDER/_background_noise_/*.wav, or white noise without that folder. A
-recording becomes one second at 16 kHz, as in speech_commands.py. A file that is no sound is left
-out, with a warning.
+recording becomes one second at 16 kHz (recordings.py). A file that is no sound is left out, with a
+warning.
 """
 
 import hashlib
@@ -19,9 +19,12 @@ import torch
 
 from cascadetta_lib.data import DatasetName, dataset
 from cascadetta_lib.data.base import DataMissing, Dataset, Split, mixed
-from cascadetta_lib.data.speech_commands import (
+from cascadetta_lib.data.recordings import (
+    HELD_OUT,
     HELD_OUT_LIST,
     TEST_LIST,
+    TESTED,
+    TRAINED,
     listed,
     read_all,
     told_of_repeats,
@@ -37,7 +40,6 @@ from cascadetta_lib.files import code_version, contents_hash, kept_arrays
 
 WHITE_NOISE = 30
 """Seconds of noise where the folder has none."""
-TESTED, HELD_OUT, TRAINED = range(3)
 
 
 @dataset("wav", "speech", folder="must", own=True)

@@ -22,7 +22,7 @@ class Method(Updates):
 
     A subclass defines which parameters are updated and by which loss (updates.py). facts.py
     explains the class attributes. Other base classes add options: `copies` (augmented_copies.py),
-    `source` (source.py), `memory` (memory.py), `diversity` (diversity.py).
+    `source` (source.py), `memory` (statistics_memory.py), `diversity` (diversity.py).
 
     learning_rate: the step size of an update. Methods that never update ignore it.
     predict: which prediction `step` returns. `after`: the updated model's (the paper). `before`:

@@ -13,7 +13,7 @@ from cascadetta_lib.augment import generator_for
 from cascadetta_lib.losses import at_least_float32, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
-from cascadetta_lib.methods.memory import WithMemory
+from cascadetta_lib.methods.statistics_memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs, parameters_of_z
 
 TEACHER_MOMENTUM = 0.999

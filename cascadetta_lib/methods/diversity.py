@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from cascadetta_lib.allowed import require_number
-from cascadetta_lib.methods.memory import WithMemory
+from cascadetta_lib.methods.statistics_memory import WithMemory
 
 
 class WithDiversity(WithMemory):

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from cascadetta_lib.augment.image import crop_and_flip
 from cascadetta_lib.losses import rotate_randomly
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.memory import WithMemory
+from cascadetta_lib.methods.statistics_memory import WithMemory
 from cascadetta_lib.methods.value_range import ValueRange
 from cascadetta_lib.models import Outputs, Parallel
 

@@ -2,8 +2,8 @@
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method
-from cascadetta_lib.methods.memory import WithMemory
 from cascadetta_lib.methods.refusals import require_batch_norm
+from cascadetta_lib.methods.statistics_memory import WithMemory
 from cascadetta_lib.models import batch_norms
 
 

@@ -1,6 +1,6 @@
 """The schedule of the learning rate β, with and without meta-learning."""
 
-from cascadetta_lib.training.objectives import Training
+from cascadetta_lib.training.settings import Training
 
 STEPS = {"steps": (20, 40, 50, 60, 70), "ttt_steps": (50, 65)}
 """The epochs of 75 at which a schedule multiplies the learning rate by 0.1: the release's, and

@@ -32,13 +32,12 @@ from cascadetta_lib.models.recomputed import refuse_recomputation
 from cascadetta_lib.training.objectives import (
     PAPER,
     Half,
-    InnerParameters,
     Objective,
-    OuterLossName,
     as_half,
     losses,
     self_supervised_loss,
 )
+from cascadetta_lib.training.settings import InnerParameters, OuterLossName
 from cascadetta_lib.training.tangents import Tape, UnknownFunctionError
 
 ByName = dict[str, Tensor]

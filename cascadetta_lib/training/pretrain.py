@@ -42,11 +42,11 @@ from cascadetta_lib.training.objectives import (
     OBJECTIVES,
     Half,
     Objective,
-    Training,
     as_half,
     losses,
     training_for,
 )
+from cascadetta_lib.training.settings import Training
 
 
 @dataclass

@@ -24,7 +24,8 @@ from cascadetta_lib.training.meta import (
     inner_parameter_names,
     meta_gradient,
 )
-from cascadetta_lib.training.objectives import PAPER, Training, self_supervised_loss
+from cascadetta_lib.training.objectives import PAPER, self_supervised_loss
+from cascadetta_lib.training.settings import Training
 
 EXAMPLES = 64  # of the source, half of them meta-train
 

@@ -12,7 +12,7 @@ from cascadetta_lib.augment.image import augmix_copies
 from cascadetta_lib.losses import entropy_of_mean
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
-from cascadetta_lib.methods.memory import WithStatistics
+from cascadetta_lib.methods.statistics_memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms, parameters_of_z
 from cascadetta_lib.models.remembered_statistics import PriorStatistics
 

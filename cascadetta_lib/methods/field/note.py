@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.bank import WithBank
-from cascadetta_lib.methods.memory import WithStatistics
+from cascadetta_lib.methods.statistics_memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.batch_norm import BatchNorm
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, remember, statistics_of

@@ -10,7 +10,7 @@ from torch.nn.utils import parameters_to_vector
 from cascadetta_lib.losses import at_least_float32, entropy, log_probabilities, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
-from cascadetta_lib.methods.memory import WithMemory
+from cascadetta_lib.methods.statistics_memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 SOURCE_MOMENTUM = 0.99

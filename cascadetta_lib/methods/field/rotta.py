@@ -16,7 +16,7 @@ from cascadetta_lib.losses import at_least_float32, entropy, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.bank import WithBank
-from cascadetta_lib.methods.memory import WithStatistics
+from cascadetta_lib.methods.statistics_memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, remember, statistics_of
 

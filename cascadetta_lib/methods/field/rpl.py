@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from cascadetta_lib.losses import probabilities
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.memory import WithMemory
+from cascadetta_lib.methods.statistics_memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 Q = 0.8

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from cascadetta_lib.methods import METHODS
-from cascadetta_lib.methods.memory import WithStatistics
+from cascadetta_lib.methods.statistics_memory import WithStatistics
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
 

@@ -1,0 +1,155 @@
+"""Recordings of words, as Speech Commands and your own folders have them: WORD/FILE.wav, with lists
+of the files to test and to hold out.
+
+A recording becomes one second at 16 kHz: stereo is averaged, another sampling rate is resampled,
+shorter ones are padded with zeros at the end, and longer ones are cut. A file that cannot be used,
+such as stereo whose channels cancel each other, is left out, with a warning.
+"""
+
+import hashlib
+import math
+import os
+import re
+import struct
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cascadetta_lib.data.utterances import SAMPLE_RATE, SAMPLES, as_int16
+
+NOISE = "_background_noise_"
+TEST_LIST = "testing_list.txt"
+HELD_OUT_LIST = "validation_list.txt"
+TESTED, HELD_OUT, TRAINED, REPEATED = range(4)
+"""The parts of a split, and the mark of a recording that an earlier part has already."""
+ENTRY = re.compile(r"[\w ]+/[\w. -]+")
+"""What a line of a list looks like."""
+LOWEST_RATE = 4000
+"""Samples per second, below which nothing is a recording of speech."""
+MOST_CHANNELS = 8
+CANCELLED = 1e-3
+"""If the mean of the channels has less than this share of their power (30 dB less), they cancel."""
+UNCOMPRESSED = (1, 3, 0xFFFE)
+"""The format codes of a header: whole numbers, floats, and formats described further on."""
+
+
+def listed(folder: Path, name: str, own: bool = False) -> set[str]:
+    """Return the recordings that a list names, as WORD/FILE.wav.
+
+    own: whether it is the archive's list, of which a folder may hold a part. ValueError where a
+    line of another list names no file, though its word has a folder here.
+    """
+    text = (folder / name).read_text(encoding="utf-8-sig", errors="replace")
+    lines = [line.strip() for line in text.splitlines()]
+    named = [line for line in lines if line]
+    if own:
+        return set(named)
+    files = {f"{path.parent.name}/{path.name}" for path in folder.glob("*/*") if path.is_file()}
+    words = {file.partition("/")[0].casefold() for file in files}
+    for line in named:
+        word = line.partition("/")[0].casefold()
+        left_out = ENTRY.fullmatch(line) and word not in words
+        if line not in files and not left_out:
+            raise ValueError(
+                f"{folder / name}: the line {line!r} names no file; allowed is WORD/FILE.wav, as "
+                "the folders and files are called"
+            )
+    return set(named)
+
+
+def without_repeats(parts: Tensor, waveforms: Tensor) -> Tensor:
+    """Return the part of each recording, and REPEATED for a copy of one in an earlier part."""
+    parts = parts.clone()
+    first: dict[bytes, int] = {}
+    for place in parts.argsort(stable=True).tolist():
+        part = int(parts[place])
+        if first.setdefault(hashlib.sha256(waveforms[place].numpy().data).digest(), part) < part:
+            parts[place] = REPEATED
+    return parts
+
+
+def told_of_repeats(parts: Tensor) -> str:
+    """Say how many recordings `without_repeats` leaves out; empty if none."""
+    count = int((parts == REPEATED).sum())
+    return f", less {count} that are in another part again" if count else ""
+
+
+def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
+    """Read the names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of utterances; and seconds
+    of noise, int16 (K, 16000).
+    """
+    names = []
+    waveforms = []
+    noise = [np.empty((0, SAMPLES), np.int16)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for path, recording in zip(paths, pool.map(_recording_or_fault, paths), strict=True):
+            if isinstance(recording, str):
+                warnings.warn(f"{path} {recording} and is left out", stacklevel=2)
+            elif path.parent.name == NOISE:
+                noise.append(recording[: len(recording) // SAMPLES * SAMPLES].reshape(-1, SAMPLES))
+            else:
+                names.append(f"{path.parent.name}/{path.name}")
+                waveforms.append(np.pad(recording[:SAMPLES], (0, max(0, SAMPLES - len(recording)))))
+    return {
+        "names": np.array(names, dtype=np.str_),
+        "waveforms": np.array(waveforms, dtype=np.int16).reshape(-1, SAMPLES),
+        "noise": np.concatenate(noise),
+    }
+
+
+def _recording_or_fault(path: Path) -> np.ndarray | str:
+    """Return the samples of a file, or what is wrong with it."""
+    try:
+        return read_recording(path)
+    except ValueError as error:
+        return str(error)
+
+
+def read_recording(path: Path) -> np.ndarray:
+    """Return the samples of a file as int16 (L,) at 16 kHz, of one channel.
+
+    ValueError, with what is wrong, where it cannot be read, holds no numbers, has a sampling rate
+    that no recorder has, a header that contradicts itself, or channels whose mean is silence.
+    """
+    # Here, because only recordings need them, and torchaudio takes few versions of torch.
+    import soundfile
+    from torchaudio.functional import resample
+
+    unusable = "is no .wav file of sound"
+    try:
+        samples, rate = soundfile.read(
+            path, dtype="float32", always_2d=True
+        )  # torchaudio.load needs TorchCodec.
+    except (soundfile.SoundFileError, OSError):
+        raise ValueError(unusable) from None
+    # The resampling filter grows with this ratio: at 16,001 Hz it would take gigabytes.
+    odd_rate = rate < LOWEST_RATE or rate // math.gcd(rate, SAMPLE_RATE) > 1000
+    if not len(samples) or not np.isfinite(samples).all() or odd_rate:
+        raise ValueError(unusable)
+    _check_header(path)
+    mono = samples.mean(1)
+    if np.square(mono).mean() < CANCELLED * np.square(samples).mean():
+        raise ValueError("has channels that cancel each other")
+    return as_int16(resample(torch.from_numpy(mono), rate, SAMPLE_RATE)).numpy()
+
+
+def _check_header(path: Path) -> None:
+    """Raise ValueError for a RIFF file of plain samples whose header contradicts itself. Its
+    samples would be read as noise.
+    """
+    with path.open("rb") as file:
+        start = file.read(4096)
+    place = start.find(b"fmt ")
+    if not start.startswith(b"RIFF") or not 0 < place <= len(start) - 24:
+        return
+    kind, channels, _, _, block, bits = struct.unpack_from("<HHIIHH", start, place + 8)
+    plain = kind in UNCOMPRESSED
+    if plain and (bits % 8 or channels > MOST_CHANNELS or 8 * block != channels * bits):
+        raise ValueError(
+            f"has a header of {channels} channels of {bits} bits in blocks of {block} bytes"
+        )
