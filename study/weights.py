@@ -7,13 +7,14 @@ can execute code.
 """
 
 import copy
+import functools
 import hashlib
 import reprlib
 import sys
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -56,12 +57,19 @@ ROUNDING = 2
 KNOWN_IMAGES = 64
 """Clean test images that tell a published network from others of its shape."""
 LEAST_FEWER = 5
-"""Errors on so many images fewer, or less, may be chance."""
+"""A difference of at most this many errors may be chance."""
 MOST_ERRORS_OF_STANDARD = 0.15
-"""RobustBench's Standard errs on 5.22 % of all; of 64 on more than 15 % with probability 0.002."""
+"""Standard's error is 5.22 %. On 64 images it exceeds 15 % with probability 0.002."""
 OTHER_ORIGINS = ("train", "shipped", *PUBLISHED)
-"""What a network of the caller's is not called: tables would take it for one of these."""
+"""Names that the caller's network must not have, since tables use them for other networks."""
 SIMPLE = (bool, int, float, str, tuple, type(None))
+OF_TORCH = ("torch", "torchvision")
+FUNCTIONS = (
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    functools.partial,
+)
 SHIPPED = Path(__file__).resolve().parents[1] / "weights"
 FITTED = ("vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
 SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {
@@ -114,8 +122,8 @@ class Brought:
     """A network that was not trained here.
 
     history: a row per epoch, or None.
-    origin: the kind of place and the beginning of a SHA-256, such as `shipped:1a2b3c4d5e6f`: of the
-        weights, in a FOLDER also of their card.
+    origin: the kind of place and the beginning of a SHA-256 of the weights, such as
+        `shipped:1a2b3c4d5e6f`; for a FOLDER, of the weights and the card.
     """
 
     model: nn.Module
@@ -156,7 +164,7 @@ def find(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> B
             )
         # It may well be meant: a network can be measured on images of another kind.
         warnings.warn(f"networks trained on {described.data} meet {dataset.source}", stacklevel=2)
-    build = partial(new_network, dataset, described.network, described.objective, seed)
+    build = functools.partial(new_network, dataset, described.network, described.objective, seed)
     built = _built_with(build, content, path)
     sample = dataset.plain_held_out.take(slice(SAMPLE))
     if fingerprint([*sample]) == described.sample_fingerprint:  # else its data are not at hand
@@ -196,7 +204,7 @@ def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascad
     """
     path, card, content = _read_shipped(WeightsName.parse(folder), name, seed)
     kind = OBJECTIVES[card.objective]
-    build = partial(
+    build = functools.partial(
         build_network,
         card.network,
         classes=card.classes,
@@ -353,9 +361,10 @@ def bring(model: nn.Module, name: str) -> Brought:
     """Take a module of the caller's as a network of the study.
 
     Its key is a hash of its weights and buffers, of its text, `repr(model)`, of the attributes of
-    its modules, and of the code of classes that torch does not define. Attributes count by their
-    contents as class_hash says, so of an object of an unknown class only that class counts: where
-    two modules differ in such an object alone, give them two names.
+    its modules, of functions that are put on them, and of the code of classes that torch does not
+    define. Attributes count by their contents as class_hash says. An attribute of a class that is
+    not known counts by its class only. If two networks differ in nothing else, give them different
+    names.
 
     Raises NetworkError for a name that is empty, or that of another kind of networks.
     """
@@ -371,8 +380,9 @@ def bring(model: nn.Module, name: str) -> Brought:
         if held := _held_by(module):
             digest.update(value_hash(held, type(module).__module__).encode())
         for hook in _hooks_of(module):
-            own = getattr(hook, "__module__", None) or type(hook).__module__
-            digest.update(value_hash(hook, own).encode())
+            digest.update(value_hash(hook, _home_of(hook)).encode())
+        for name, function in _functions_put_on(module).items():
+            digest.update(f"{name} {value_hash(function, _home_of(function))}".encode())
     for key, value in [*model.state_dict().items(), *model.named_buffers()]:
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
         digest.update(
@@ -413,9 +423,33 @@ def _hooks_of(module: nn.Module) -> list[object]:
     return [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
 
 
+def _functions_put_on(module: nn.Module) -> dict[str, object]:
+    """Return the functions that a module of torch or torchvision holds in place of a method of its
+    class, and those that are not torch's, such as an activation of the caller's.
+    """
+    kind = type(module)
+    if _code_of_class(kind) or kind.__module__.startswith("torch._dynamo"):
+        return {}  # Another class's count in `_held_by`. A compiled network is the network.
+    found = {}
+    for name, value in sorted(vars(module).items()):
+        if not callable(value) or isinstance(value, type | nn.Module):
+            continue
+        home = _home_of(value).partition(".")[0]
+        is_foreign = home not in (*OF_TORCH, *sys.stdlib_module_names)
+        in_place = isinstance(value, FUNCTIONS) and callable(getattr(kind, name, None))
+        if is_foreign or in_place:
+            found[name] = value
+    return found
+
+
+def _home_of(value: object) -> str:
+    """Return the name of the module that defines a function, or the class of an object."""
+    return getattr(value, "__module__", None) or type(value).__module__
+
+
 def _code_of_class(kind: type) -> str:
     """Hash the code of a class; empty for those of torch and torchvision."""
-    if kind.__module__.partition(".")[0] in ("torch", "torchvision"):
+    if kind.__module__.partition(".")[0] in OF_TORCH:
         return ""
     in_file = hasattr(sys.modules.get(kind.__module__), "__file__")
     return code_hash([kind.__module__]) if in_file else class_hash(kind)

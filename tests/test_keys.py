@@ -3,6 +3,8 @@
 A key holds the content of what was read and the code of what made it, never names, times or sizes.
 """
 
+import copy
+import functools
 import importlib
 import os
 import shutil
@@ -29,6 +31,7 @@ from study.requests import MEASURING_MODULES, code_of_run
 from study.settings import load_profile
 from study.store import Run
 from study.study import Study
+from study.weights import bring
 
 SMALL: dict[str, Any] = {
     "image_train_size": None,
@@ -193,6 +196,51 @@ def test_attacks_on_keys(world: World, attack: str) -> None:
     change(world)
     world.study().run("mine")
     assert len(list(world.study().store.runs())) == 1 + another
+
+
+def plain_sequence() -> nn.Sequential:
+    """A network of torch's modules alone, whose weights are all 0."""
+    network = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU()))
+    for parameter in network.parameters():
+        nn.init.zeros_(parameter)
+    return network
+
+
+def doubled(self: nn.Sequential, x: torch.Tensor) -> torch.Tensor:
+    return 2 * nn.Sequential.forward(self, x)
+
+
+FUNCTIONS: dict[str, Callable[[nn.Sequential], object]] = {
+    "a method of the network": lambda network: types.MethodType(doubled, network),
+    "a function": lambda network: lambda x: x,
+    "another function": lambda network: lambda x: 3 * x,
+    "a function of torch": lambda network: torch.nn.functional.silu,
+    "a builtin of torch": lambda network: torch.tanh,
+    "a function with an argument": lambda network: functools.partial(torch.clip, min=0),
+    "the method of another module": lambda network: nn.Softplus().forward,
+}
+
+
+def test_a_function_that_is_put_on_a_module_of_torch_is_part_of_the_networks_key() -> None:
+    """A run of the same weights without it, or with another one, would be shown in its place."""
+    keys = [bring(plain_sequence(), "mine").origin]
+    for make in FUNCTIONS.values():
+        for place in ("", "1.0"):
+            network = plain_sequence()
+            network.get_submodule(place).forward = make(network)
+            again = copy.deepcopy(network)
+            keys.append(bring(network, "mine").origin)
+            assert bring(again, "mine").origin == keys[-1]
+    layer = nn.TransformerEncoderLayer(4, 1, 4, activation=lambda x: x)
+    other = copy.deepcopy(layer)
+    other.activation = lambda x: x**2
+    keys += [bring(each, "mine").origin for each in (layer, other)]
+    assert len(set(keys)) == len(keys) == 17
+
+
+def test_the_key_of_a_network_without_such_a_function_is_what_it_was() -> None:
+    """Else its stored runs would be made again."""
+    assert bring(plain_sequence(), "mine").origin == "mine:9165f0c46c41"
 
 
 SETTINGS: dict[str, tuple[dict[str, Any], bool]] = {
