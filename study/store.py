@@ -113,8 +113,8 @@ class Damaged(Unusable):
 
 
 class OtherVersion(Unusable):
-    """Raised for an undamaged entry whose request this version cannot read, or has another name
-    for.
+    """Raised for an undamaged entry whose request this version cannot read, or for which it
+    computes another key.
     """
 
 

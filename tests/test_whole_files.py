@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-METHODS = {
+WRITERS = {
     *("write_text", "write_bytes", "savefig", "tofile", "save_pretrained"),
     *("to_csv", "to_json", "to_html", "to_latex", "to_markdown", "to_pickle", "to_parquet"),
 }
@@ -68,7 +68,7 @@ def writes(call: ast.Call) -> bool:
     if name in RETURN_A_TEXT:
         return len(call.args) > 1
     is_method = isinstance(call.func, ast.Attribute)
-    return name in FUNCTIONS or (is_method and last in METHODS and bool(call.args))
+    return name in FUNCTIONS or (is_method and last in WRITERS and bool(call.args))
 
 
 def written_by_name(node: ast.AST, function: str = "") -> Iterator[str]:

@@ -22,8 +22,8 @@ KEEP_THE_FOLDER = (
     "figures_notebooks",
 )
 """Parameters that --set may change while the results stay in the profile's folder, because they
-change no number; at most they add numbers. Of the seeds, only the *first* changes what exhibits
-choose.
+change no number. More seeds only add runs. The first seed is the exception: exhibits choose by it,
+so another first seed needs another folder.
 """
 OF_TRAINING = ("image_trial_epochs", "image_trial_train_size")
 """Parameters of exhibits that matter only for networks that are trained here."""

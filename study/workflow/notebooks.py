@@ -47,8 +47,8 @@ def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
     """Return the defaults in the parameters cell of a notebook; None means the profile's value.
 
     Raises Refusal unless exactly one cell is tagged and all its names are `known`, because
-    papermill would not fail. Without the tag it injects its values at the top of the notebook, and
-    the notebook's own values replace them. Of two tagged cells it fills the first. For an unknown
+    papermill would not fail. Without a tagged cell papermill injects its values at the top, and the
+    notebook's own assignments overwrite them. With two, it fills only the first. For an unknown
     parameter it only warns.
     """
     try:

@@ -33,7 +33,7 @@ from study.store import Run
 from study.study import Study
 
 OF_ENTROPIES = ("adabn", "cascade", "cascade_plus")
-"""The methods whose entropies are drawn: on one network the lines of the others lie on theirs."""
+"""The methods whose entropies are drawn; others on the same network give nearly the same lines."""
 
 
 class MainTable(Exhibit):

@@ -268,8 +268,8 @@ class Runs:
     def _find(self, point: Point, seeds: Iterable[int] | None, *, whole: bool = False) -> list[Run]:
         """Return the stored runs of a point, by seed.
 
-        A run with F, or with the agreement with the source, also serves a point without it. A run
-        without serves a point with it too, except where `whole` asks for all of it.
+        A run with F, or with the agreement with the source, also serves a point without it. Unless
+        `whole`, a run that lacks F or the agreement is also returned for a point that asks for it.
         """
         runs = []
         for request in self._requests(point, self._seeds if seeds is None else seeds):

@@ -100,8 +100,8 @@ def colour(method: str) -> tuple[float, float, float]:
 def typeset(text: str) -> str:
     """Return a name as Matplotlib draws it: θ_a with its index below the line.
 
-    A `$` of the name stays a `$`. Matplotlib takes two of them for the limits of a formula, which
-    it draws as another text, or ends with an error where it is none.
+    A `$` of the name stays a `$`. Matplotlib takes what stands between two `$` for a formula: it
+    draws it differently, or raises an error.
     """
     return re.sub(r"θ_(\w)", r"$\\theta_\1$", text.replace("$", r"\$"))
 

@@ -10,7 +10,7 @@ from study.exhibits.kit.shown import Part, Shown
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 
-METHODS = ("Tent", "CoTTA", "TTT", "Cascade")
+WITH_TRANSFER = ("Tent", "CoTTA", "TTT", "Cascade")
 """The methods for which the paper has F, in its order."""
 IMPOSSIBLE = "‡"
 """Marks a number that no accuracy can be, since it is above 100 %."""
@@ -49,7 +49,7 @@ def one_domain_table() -> pd.DataFrame:
     by_equation = 100 - wide["E"] - wide["F"]
     by_final = wide["A"] - wide["F"]
     cells = by_equation.map(accuracy) + " / " + by_final.map(accuracy)
-    table = cells.unstack("method").reindex(columns=METHODS).fillna("–")
+    table = cells.unstack("method").reindex(columns=WITH_TRANSFER).fillna("–")
     return table.rename_axis(index="data", columns=None)
 
 
