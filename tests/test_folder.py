@@ -22,6 +22,8 @@ from cascadetta_lib.data.corruptions import CORRUPTIONS, corrupt
 from cascadetta_lib.data.folder import FolderDataset, square
 from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.files import mapped_array
+from study.exhibits import EXHIBITS
+from study.exhibits.kit.show import show_all, without_runs
 from study.settings import SettingsError, load_profile
 from study.study import Study
 
@@ -147,6 +149,31 @@ def test_a_network_runs_on_targets_of_ones_own(pets: Path, tmp_path: Path) -> No
     run = study.bring(network, "mine", normalization="imagenet").run("tent")
     counts = run.batches.groupby("domain", sort=False)["count"].sum()
     assert counts.to_dict() == {"1-night": 6, "2-rain": 9}
+
+
+def test_what_targets_of_ones_own_do_not_make_is_said_and_not_asked_for(
+    pets: Path, tmp_path: Path
+) -> None:
+    """Exhibits of severities, or of corruptions that are held out, ended the whole report."""
+    values = {
+        "image_dataset": f"folder:{pets}",
+        "data_folder": str(tmp_path),
+        "results_folder": str(tmp_path / "results"),
+    }
+    settings = load_profile("quick", values)
+    shown = {
+        each.exhibit.name: each for each in show_all(settings) if each.dataset == "folder-pets"
+    }
+    why_not = {name: each.lines[0] for name, each in shown.items() if not each.is_asked}
+    assert {"alarm", "choice", "comparison", "field", "gradual", "streams", "wild"} <= set(why_not)
+    assert why_not["gradual"] == "Not made: the domains of folder-pets make no stream gradual."
+    assert "by which rates are chosen" in why_not["comparison"]
+    assert "main_image" not in why_not and "recurring" not in why_not
+    missing = without_runs(list(shown.values()))
+    assert shown["main_image"].exhibit.title in missing
+    assert shown["gradual"].exhibit.title not in missing
+    study = Study(settings)
+    assert all(not EXHIBITS[name].make(study) for name in why_not)
 
 
 def test_without_a_source_all_images_are_test_images(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def banner(shown: Sequence[Shown]) -> str:
 
 def in_short(shown: Sequence[Shown], judgements: Sequence[Judgement], profile: str) -> str:
     """Return Markdown of three lines: what has run, on whose data, and what is decided."""
-    asked = [each for each in shown if each.exhibit.made_on(each.dataset)]
+    asked = [each for each in shown if each.is_asked]
     made = [each for each in asked if each.parts]
     runs = [run for each in main_exhibits(shown) for run in each.runs]
     seeds = each_once(sorted({run.seed for run in runs})) or "none"
@@ -168,7 +168,7 @@ def missing(shown: Sequence[Shown]) -> str:
 
     One line names those without a run; a table has the others with the reason.
     """
-    asked = [each for each in shown if each.exhibit.made_on(each.dataset)]
+    asked = [each for each in shown if each.is_asked]
     lacking = {}
     for each in asked:
         partial = [line for line in each.lines if line.startswith("Partial:")]

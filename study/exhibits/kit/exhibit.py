@@ -12,7 +12,7 @@ import pandas as pd
 from cascadetta_lib.progress import progress
 from cascadetta_lib.registry import Registry
 from study.exhibits.kit.growing import table_that_grows
-from study.exhibits.kit.points import Point, cheap_first
+from study.exhibits.kit.points import Point, cheap_first, lacking_stream
 from study.exhibits.kit.shown import Described, Part, Shown
 from study.exhibits.kit.stored_runs import Runs, check_labels
 from study.settings import Settings
@@ -56,6 +56,21 @@ class Exhibit(Described, ABC):
         """Return the seeds that it is made at."""
         return settings.seeds[:1] if self.once else settings.seeds
 
+    def not_made(self, settings: Settings) -> str:
+        """Return why it is not made on the dataset of the settings, as a sentence; empty if it is.
+
+        Data with domains of their own make no stream of corruptions, nor of severities.
+        """
+        name = settings.datasets(self.modality)[0]
+        if not self.made_on(name.title):
+            return "Not made on this dataset."
+        if name.entry.vocabulary is None:  # It has the domains of the modality.
+            return ""
+        lacking = lacking_stream(self.points(settings), name.vocabulary)
+        if lacking:
+            return f"Not made: the domains of {name.title} make no stream {lacking}."
+        return ""
+
     def so_far(self, study: Study, made: Sequence[Run]) -> pd.DataFrame | None:
         """Return a table of the runs made so far, for a notebook to show meanwhile, or None."""
         return None
@@ -70,7 +85,7 @@ class Exhibit(Described, ABC):
         if self.of_several and study.brought:
             name = study.brought.card["name"]
             raise ValueError(f"{self.name} compares networks of the profile, and {name} is not one")
-        if not self.made_on(study.dataset_name.title):
+        if self.not_made(study.settings):
             return []
         if self.once and study.settings.seed != self.seeds(study.settings)[0]:
             return []
@@ -99,8 +114,9 @@ class Exhibit(Described, ABC):
     def show(self, runs: Runs) -> Shown:
         """Return the exhibit, made from stored runs alone."""
         dataset = runs.dataset_name.title
-        if not self.made_on(dataset):
-            return Shown(self, dataset, ["Not made on this dataset."])
+        told = self.not_made(runs.settings)
+        if told:
+            return Shown(self, dataset, [told])
         points = self.points(runs.settings)
         seeds = self.seeds(runs.settings)
         frame = runs.frame(points, seeds if self.once else None)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cascadetta_lib.data.base import Modality
+from cascadetta_lib.data.streams import Vocabulary, make_stream
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from study.settings import Settings
@@ -78,6 +79,21 @@ def points_with_transfer(
     if image.weights.published:
         measured.discard("cotta")
     return [Point(one, None, {**changes, "forward_transfer": one in measured}) for one in methods]
+
+
+def lacking_stream(points: Iterable[Point], vocabulary: Vocabulary) -> str:
+    """Return the first stream that a point names and that these domains do not make, as text; empty
+    if they make all.
+    """
+    for point in points:
+        stream = point.changes.get("stream")
+        if stream is None:
+            continue
+        try:
+            make_stream(stream, vocabulary)
+        except ValueError:
+            return stream if isinstance(stream, str) else ", ".join(stream)
+    return ""
 
 
 def main_points(settings: Settings, modality: Modality) -> list[Point]:

@@ -175,8 +175,18 @@ class OnSource(Exhibit):
 
     of_several = True
 
+    def not_made(self, settings: Settings) -> str:
+        name = settings.datasets("image")[0]
+        chooses = self.once or len(settings.image.exhibits.choice_learning_rates) > 1
+        if chooses and not set(HELD_OUT_CORRUPTIONS) <= set(name.vocabulary.others):
+            return (
+                f"Not made: {name.title} has domains of its own, without the corruptions of "
+                "held-out source images by which rates are chosen."
+            )
+        return super().not_made(settings)
+
     def make(self, study: Study) -> list[Run]:
-        if not self.made_on(study.dataset_name.title):
+        if self.not_made(study.settings):
             return []
         held_out = study.dataset.held_out
         if tuple(held_out.x.shape[-2:]) != (32, 32):
@@ -211,7 +221,7 @@ class AtChosenRates(OnSource):
         shown = super().show(runs)
         settings = runs.settings
         one_rate = len(settings.image.exhibits.choice_learning_rates) == 1
-        if one_rate or not self.made_on(shown.dataset):
+        if one_rate or self.not_made(settings):
             return shown
         fingerprints = {run.provenance.fingerprint for run in shown.runs}
         waiting = []
@@ -242,7 +252,7 @@ class AtChosenRates(OnSource):
 def _is_outdated(path: Path, code: str, fingerprints: set[str]) -> bool:
     """Return whether a kept choice is of other code than this, or of other data than those shown.
 
-    A choice that was kept before these two were noted is not.
+    A kept choice that names neither is never outdated.
     """
     kept = json.loads(path.read_text(encoding="utf-8"))
     other_code = kept.get("code") not in (None, "", code)

@@ -90,6 +90,12 @@ class Shown:
         return [line for line in self.content if isinstance(line, str)]
 
     @property
+    def is_asked(self) -> bool:
+        """Whether it can be made on its dataset, so that a report lacks it without runs."""
+        says_why_not = any(line.startswith("Not made:") for line in self.lines)
+        return self.exhibit.made_on(self.dataset) and not says_why_not
+
+    @property
     def anchor(self) -> str:
         """The identifier of its heading on a page, and the beginning of its files' names."""
         return slug(f"{self.dataset}-{self.exhibit.name}")
