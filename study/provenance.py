@@ -39,12 +39,17 @@ class NetworkOrigin:
     code: str = ""
 
 
+UNPACKED = "unpacked"
+DISTANCES_BY_BATCH = "distances are by batch"
+"""Words of `Provenance.filed`, for runs that study/tools/runs_table.py has filed."""
+
+
 @dataclass(frozen=True)
 class Provenance:
     """What made a checkpoint or a run, beside its request.
 
-    fingerprint, domain_source, origin: of the data, see `Dataset`. code: a hash of the source. The
-    first, the second and the code are part of the key. seconds: what it took. cost: see
+    fingerprint, domain_source, origin: of the data, see `Dataset`. code: a hash of the source.
+    fingerprint, domain_source and code are in the key. seconds: what it took. cost: see
     `evaluation.cost`. filed: where it was made, if not in this store.
     """
 
@@ -70,6 +75,14 @@ class Provenance:
     network: NetworkOrigin | None = None
     cost: Mapping[str, float] = field(default_factory=dict)
     filed: str | None = None
+
+    @property
+    def distances_by_batch(self) -> bool:
+        """Whether the distances moved are those after each batch. Of most unpacked runs they are
+        those at the end of each domain.
+        """
+        filed = self.filed or ""
+        return not filed.startswith(UNPACKED) or DISTANCES_BY_BATCH in filed
 
     @property
     def card(self) -> Mapping[str, Any]:

@@ -16,31 +16,53 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up_runs import Numbers, keep, made_up_runs, on_cifar10, points_of
+from matplotlib.figure import Figure
 
+from cascadetta_lib.methods.rate_selection import rates_around
 from study.exhibits import EXHIBITS
+from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs
 from study.requests import code_of_theorem
 from study.settings import Settings
 from study.store import Damaged, Made, Run, Store
-from study.tools.runs_table import FOLDER, check, main, pack, unpack
+from study.tools.runs_table import (
+    FOLDER,
+    check,
+    main,
+    pack,
+    unpack,
+)
 
-DRAWN = ("main_image", "step_size", "uncertainty", "theorem")
+DRAWN = ("main_image", "step_size", "uncertainty", "theorem", "rate_selection")
+METHOD_NAMES = ("erm", "adabn", "tent", "tent_rate_selection", "cotta", "cascade")
 
 
 def settings_in(folder: Path) -> Settings:
-    return on_cifar10(folder, seeds=(0, 1))
+    return on_cifar10(folder, seeds=(0, 1), image_methods=METHOD_NAMES)
+
+
+def selected(settings: Settings) -> list[Point]:
+    """The points of the exhibit of selected rates on two of its streams."""
+    points = points_of(settings, ["rate_selection"])
+    return [point for point in points if point.changes["stream"] in ("instantaneous", "mixed")]
 
 
 def drawn_from(run: Run) -> Run:
-    """The run with numbers of its own in every batch: errors, entropies, distances, accuracies."""
+    """The run with numbers of its own in every batch: errors, entropies, distances, accuracies.
+
+    A run that selects its rate is as far from the source as the one at the rate that is drawn.
+    """
     generator = np.random.default_rng(zlib.crc32(run.request.key().encode()))
     count = len(run.batches)
+    rates: float | np.ndarray = run.request.online_learning_rate
+    if run.method == "tent_rate_selection":
+        rates = generator.choice(rates_around(run.request.online_learning_rate), count)
     batches = run.batches.assign(
         errors=generator.integers(0, 9, count),
         entropy_main=generator.random(count).round(3),
         entropy_auxiliary=(run.batches["entropy_auxiliary"] * generator.random(count)).round(3),
         agreement=(run.batches["agreement"] * generator.random(count)).round(3),
-        moved_normalization=np.sqrt(np.arange(count)),
+        moved_normalization=rates * np.sqrt(np.arange(count)),
         moved_others=np.arange(count) / 7,
     )
     accuracies = run.accuracies.assign(accuracy=generator.random(len(run.accuracies)))
@@ -53,7 +75,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     settings = settings_in(tmp_path_factory.mktemp("made") / "results")
     store = Store(settings.results_path)
     numbers = Numbers((2,) * 12, count=32)
-    runs = made_up_runs(settings, lambda *asked: numbers, points_of(settings, DRAWN), (0, 1))
+    points = points_of(settings, [name for name in DRAWN if name != "rate_selection"])
+    points += selected(settings)
+    runs = made_up_runs(settings, lambda *asked: numbers, points, (0, 1))
     for run in runs:
         keep(store, drawn_from(run))
     of_meta = next(run for run in runs if run.request.checkpoint.objective == "meta")
@@ -79,7 +103,7 @@ def packed(packed_once: Path, tmp_path: Path) -> Path:
 
 
 def tables(settings: Settings) -> dict[str, str]:
-    """What every table of the exhibits says, and every number behind it."""
+    """What every table and figure of the exhibits says, and every number behind it."""
     runs = Runs.of_settings(settings)
     said = {}
     for name in DRAWN:
@@ -89,7 +113,19 @@ def tables(settings: Settings) -> dict[str, str]:
         for part in shown.parts:
             if isinstance(part.content, pd.DataFrame):
                 said[part.name] = part.content.to_csv()
+            else:
+                said[part.name] = drawn_in(part.content)
     return said
+
+
+def drawn_in(figure: Figure) -> str:
+    """The places of all lines and areas of a figure, in four digits, as packed entropies have."""
+    places = []
+    for axes in figure.axes:
+        places += [line.get_xydata() for line in axes.lines]
+        for collection in axes.collections:
+            places += [path.vertices for path in collection.get_paths()]
+    return "\n".join(",".join(f"{value:.3g}" for value in np.ravel(each)) for each in places)
 
 
 def test_the_exhibits_drawn_from_packed_runs_are_the_same(
@@ -102,6 +138,7 @@ def test_the_exhibits_drawn_from_packed_runs_are_the_same(
     wanted = tables(made)
     found = tables(there)
     assert "step-size" in found and "theorem" in found and "uncertainty-severity" in found
+    assert found["rate-selection-over-time"]
     assert found == wanted
 
 

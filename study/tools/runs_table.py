@@ -15,7 +15,9 @@ both and run `pack` without a folder.
 
 Of every batch the errors are kept. Entropies are kept by batch, with four digits, only for the
 methods of `--by-batch`, which the exhibit of fig:unc draws so; for the others they are the means by
-domain. Distances moved are those at the end of each domain.
+domain. Distances moved are those at the end of each domain. Those after each batch are kept, too,
+with four digits, of a run that selects its rate and of the runs at fixed rates beside it in the
+same results folder, from which `rate_selection` finds what was selected.
 """
 
 import argparse
@@ -44,10 +46,11 @@ from cascadetta_lib.evaluation.metrics import (
 )
 from cascadetta_lib.files import write_atomically
 from study import ROOT
+from study.exhibits.beyond.rate_selection import SELECTING
 from study.exhibits.kit.captions import network_of
 from study.exhibits.kit.rendering import markdown
 from study.exhibits.kit.stored_runs import TRANSFERS
-from study.provenance import Provenance
+from study.provenance import DISTANCES_BY_BATCH, UNPACKED, Provenance
 from study.requests import RunRequest
 from study.store import (
     KINDS,
@@ -74,19 +77,33 @@ PACKED_KINDS = tuple(kind for kind in KINDS if kind != "checkpoints")
 """What is packed. Networks are in weights/."""
 
 
+BY_BATCH_TOLD = "by batch"
+BY_DOMAIN_TOLD = "by domain"
+
+
 class Packed(NamedTuple):
-    """A packed entry of a store. key: the name of its folder there. line: what is written."""
+    """A packed entry of a store.
+
+    key: the name of its folder there. line: what is written. distances_by_batch: whether it has the
+    distances moved after each batch.
+    """
 
     kind: Kind
     key: str
     line: str
+    distances_by_batch: bool = False
 
 
 # ------------------------------------------------------------------------------ an entry as a line
 
 
-def packed(entry: Entry, by_batch: Sequence[str] = BY_BATCH) -> Packed:
-    """Pack an entry of a store."""
+def packed(
+    entry: Entry, by_batch: Sequence[str] = BY_BATCH, distances_by_batch: bool = False
+) -> Packed:
+    """Pack an entry of a store.
+
+    by_batch: the methods whose entropies stay by batch. distances_by_batch: whether distances do.
+    """
     kind = cast(Kind, entry.folder.parent.name)
     record: dict[str, Any] = {
         "kind": kind,
@@ -100,19 +117,27 @@ def packed(entry: Entry, by_batch: Sequence[str] = BY_BATCH) -> Packed:
         detailed = entry.request.method in by_batch
         batches = pd.read_csv(entry.folder / "batches.csv")
         accuracies = pd.read_csv(entry.folder / "accuracies.csv")
-        record["entropies"] = "by batch" if detailed else "by domain"
-        record["batches"] = columns_of(compact(batches, detailed))
+        record["entropies"] = BY_BATCH_TOLD if detailed else BY_DOMAIN_TOLD
+        record["distances"] = BY_BATCH_TOLD if distances_by_batch else BY_DOMAIN_TOLD
+        record["batches"] = columns_of(compact(batches, detailed, distances_by_batch))
         record["accuracies"] = columns_of(accuracies)
     line = json.dumps(record, ensure_ascii=False)
-    return Packed(kind, entry.folder.name, line)
+    return Packed(kind, entry.folder.name, line, distances_by_batch)
 
 
-def compact(batches: pd.DataFrame, by_batch: bool) -> pd.DataFrame:
-    """Keep errors as they are, and of what was measured beside them what exhibits read."""
+def compact(batches: pd.DataFrame, by_batch: bool, distances_by_batch: bool) -> pd.DataFrame:
+    """Keep errors as they are, and of what was measured beside them what exhibits read.
+
+    by_batch: whether entropies stay by batch. distances_by_batch: whether distances do.
+    """
     kept = batches.copy()
     steps = batches["step"]
+    ends_a_domain = ~steps.duplicated(keep="last")
     for name in DISTANCES:
         kept[name] = batches.groupby(steps)[name].transform("last")
+        if distances_by_batch:
+            rounded = [_to_digits(value, DIGITS_BY_BATCH) for value in batches[name]]
+            kept[name] = kept[name].where(ends_a_domain, rounded)
     kept["seconds"] = batches.groupby(steps)["seconds"].transform("mean")
     counts = batches["count"]
     for name in ABOUT_PREDICTIONS:
@@ -121,8 +146,29 @@ def compact(batches: pd.DataFrame, by_batch: bool) -> pd.DataFrame:
             digits = DIGITS_BY_DOMAIN
             sums = (batches[name] * counts).groupby(steps).transform("sum", min_count=1)
             kept[name] = sums / counts.groupby(steps).transform("sum")
-        kept[name] = [float(f"{value:.{digits}g}") for value in kept[name]]
+        kept[name] = [_to_digits(value, digits) for value in kept[name]]
     return kept
+
+
+def _to_digits(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def _beside_a_selection(runs: Iterable[RunRequest]) -> set[RunRequest]:
+    """Return those of the requests that ask for a method which selects its rate, and those at fixed
+    rates that differ from one of these in the rate alone.
+    """
+    of_stream = {request: _at_any_rate(request) for request in runs}
+    selections = {same for request, same in of_stream.items() if request.method in SELECTING}
+    return {request for request, same in of_stream.items() if same in selections}
+
+
+def _at_any_rate(request: RunRequest) -> RunRequest:
+    """Return a request without its rate, of the method whose copies it carries if it selects one,
+    and with all that is measured beside E.
+    """
+    method = SELECTING.get(request.method, request.method)
+    return request.fullest.model_copy(update={"method": method, "online_learning_rate": 0.0})
 
 
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:
@@ -360,7 +406,8 @@ def dictionary() -> str:
 def read_packed(folder: Path = FOLDER) -> dict[str, Packed]:
     """Return the packed entries of a folder by key.
 
-    Raises Damaged for a file that is not the one that was written.
+    Of two packed entries of one key, the one with distances by batch counts. Raises Damaged for a
+    file that is not the one that was written.
     """
     found: dict[str, Packed] = {}
     for path in sorted(folder.glob("*.jsonl.xz")):
@@ -372,7 +419,10 @@ def read_packed(folder: Path = FOLDER) -> dict[str, Packed]:
             raise Damaged(f"{path} is not the file that was written: {file_name(text)}")
         for line in text.splitlines():
             record = json.loads(line)
-            found[record["key"]] = Packed(record["kind"], record["key"], line)
+            by_batch = record.get("distances") == BY_BATCH_TOLD
+            one = Packed(record["kind"], record["key"], line, by_batch)
+            if one.key not in found or by_batch:
+                found[one.key] = one
     return found
 
 
@@ -386,15 +436,21 @@ def read_results(results: Path, by_batch: Sequence[str] = BY_BATCH) -> dict[str,
 
     Raises Damaged for an entry that is not as it was written, or of another version.
     """
-    found = {}
+    entries: list[Entry] = []
     for kind in PACKED_KINDS:
         for path in sorted((results / kind).glob("*/")):
             if "." in path.name:  # unfinished, or set aside
                 continue
             try:
-                found[path.name] = packed(read_entry(path), by_batch)
+                entries.append(read_entry(path))
             except Unusable as error:
                 raise Damaged(f"{path}: {error}") from None
+    runs = [entry.request for entry in entries if isinstance(entry.request, RunRequest)]
+    beside = _beside_a_selection(runs)
+    found = {}
+    for entry in entries:
+        whole = entry.provenance.distances_by_batch and entry.request in beside
+        found[entry.folder.name] = packed(entry, by_batch, whole)
     return found
 
 
@@ -403,19 +459,19 @@ def pack(
 ) -> tuple[int, int]:
     """Add the entries of results folders to the packed ones, and write the table anew.
 
-    Returns how many were added and how many there are. What is there already stays. Raises
-    ValueError for a result that differs from the one that is there, and Damaged; nothing is written
-    then.
+    Returns how many were added and how many there are. What is there already stays; an entry
+    without distances by batch is added again where a results folder has them. Raises ValueError for
+    a result that differs from the one that is there, and Damaged; nothing is written then.
     """
     there = read_packed(folder)
     new: dict[str, Packed] = {}
     for one in results:
         for key, entry in read_results(one, by_batch).items():
             known = there.get(key) or new.get(key)
-            if known is None:
-                new[key] = entry
-            else:
+            if known is not None:
                 check_same(known, entry, one)
+            if known is None or (entry.distances_by_batch and not known.distances_by_batch):
+                new[key] = entry
     folder.mkdir(parents=True, exist_ok=True)
     if new:
         text = "\n".join(new[key].line for key in sorted(new)) + "\n"
@@ -479,9 +535,11 @@ def unpack(results: Path, folder: Path = FOLDER) -> int:
             for name in ("batches", "accuracies"):
                 if name in record:
                     table_of(record[name]).to_csv(place / f"{name}.csv", index=False)
-            told = "unpacked"
-            if record.get("entropies") == "by domain":
+            told = UNPACKED
+            if record.get("entropies") == BY_DOMAIN_TOLD:
                 told += "; entropies are means by domain"
+            if record.get("distances") == BY_BATCH_TOLD:
+                told += f"; {DISTANCES_BY_BATCH}"
             made_by = replace(Provenance.from_json(record["provenance"]), filed=told)
             return Made(made_by, record["found"])
 

@@ -73,11 +73,17 @@ class Compared:
         return float(self.means[SELECTED] - self.means[self.best])
 
     @property
+    def selected_is_known(self) -> bool:
+        """Whether all runs have their distances after each batch."""
+        return all(run.provenance.distances_by_batch for run in (self.selecting, *self.fixed))
+
+    @property
     def selected(self) -> np.ndarray:
         """Which of the rates was selected for each row of the run's batches.
 
         It is found by comparing distances from the source: after a batch the model holds the values
-        of the selected copy, and that copy is as far as the run at its rate is.
+        of the selected copy, and that copy is as far as the run at its rate is. So it is known only
+        where `selected_is_known`.
         """
         distances = [_moved(each) - _moved(self.selecting) for each in self.fixed]
         return np.abs(np.stack(distances)).sum(2).argmin(0)
@@ -134,7 +140,7 @@ class RateSelection(Exhibit):
             said,
             Part("rate-selection", _table(compared), note),
             _figure(compared),
-            _over_time(compared),
+            *_over_time(compared),
         ]
 
 
@@ -253,7 +259,25 @@ def _draw_growth(axes: Axes, name: str, each: Compared, colour: Any) -> None:
     axes.plot(share, 100 * more.cumsum() / counts.sum(), color=colour, lw=1.2, label=name)
 
 
-def _over_time(compared: Sequence[Compared]) -> Part:
+def _over_time(compared: Sequence[Compared]) -> list[Part | str]:
+    """Draw along each stream which rate was selected, and name the streams of which that is not
+    known.
+    """
+    known = [each for each in compared if each.selected_is_known]
+    unknown = [each for each in compared if not each.selected_is_known]
+    shown: list[Part | str] = []
+    if known:
+        shown.append(_figure_over_time(known))
+    if unknown:
+        shown.append(
+            "Not drawn: which rate was selected along the stream, on "
+            f"{', '.join(_named(unknown))}. It is known from the distance moved after each batch, "
+            "and these runs were unpacked with the distances at the end of each domain alone."
+        )
+    return shown
+
+
+def _figure_over_time(compared: Sequence[Compared]) -> Part:
     """Draw along each stream which rate was selected."""
     figure, grid = panels(len(compared), 1.7, COLUMNS, sharex=True, sharey=True)
     shades = _shades(compared[0].rates)
