@@ -1,5 +1,6 @@
 """The committed runs: what is packed comes back, and nothing else does."""
 
+import json
 import lzma
 import re
 import shutil
@@ -28,8 +29,12 @@ from study.store import Damaged, Made, Run, Store
 from study.tools.runs_table import (
     FOLDER,
     check,
+    columns_of,
+    compact,
+    file_name,
     main,
     pack,
+    table_of,
     unpack,
 )
 
@@ -140,6 +145,52 @@ def test_the_exhibits_drawn_from_packed_runs_are_the_same(
     assert "step-size" in found and "theorem" in found and "uncertainty-severity" in found
     assert found["rate-selection-over-time"]
     assert found == wanted
+
+
+def forget_distances(packed: Path) -> None:
+    """Pack as before, when no run had its distances by batch."""
+    [path] = packed.glob("*.xz")
+    lines = []
+    for line in lzma.decompress(path.read_bytes()).decode().splitlines():
+        record = json.loads(line)
+        if record.pop("distances", "") == "by batch":
+            batches = table_of(record["batches"])
+            record["batches"] = columns_of(compact(batches, True, False))
+        lines.append(json.dumps(record, ensure_ascii=False))
+    text = "\n".join(lines) + "\n"
+    path.unlink()
+    (packed / file_name(text)).write_bytes(lzma.compress(text.encode()))
+    pack([], packed)
+
+
+def over_time(settings: Settings) -> str:
+    """What the exhibit draws of the rate that was selected along each stream."""
+    shown = EXHIBITS["rate_selection"].show(Runs.of_settings(settings))
+    [part] = [part for part in shown.parts if part.name == "rate-selection-over-time"]
+    assert isinstance(part.content, Figure)
+    return drawn_in(part.content)
+
+
+def test_a_selection_that_was_packed_without_distances_is_not_drawn(tmp_path: Path) -> None:
+    """It would be drawn as the last selection of each domain. What is packed anew has them."""
+    made = settings_in(tmp_path / "made")
+    for run in made_up_runs(
+        made, lambda *asked: Numbers((2,) * 12, count=32), selected(made), (0,)
+    ):
+        keep(Store(made.results_path), drawn_from(run))
+    packed = tmp_path / "packed"
+    pack([made.results_path], packed)
+    forget_distances(packed)
+    before = settings_in(tmp_path / "before")
+    count = unpack(before.results_path, packed)
+    shown = EXHIBITS["rate_selection"].show(Runs.of_settings(before))
+    assert [part.name for part in shown.parts] == ["rate-selection", "rate-selection-figure"]
+    [told] = [line for line in shown.lines if line.startswith("Not drawn: which rate was selected")]
+    assert "on instantaneous, mixed. " in told and "each domain alone" in told
+    assert pack([made.results_path], packed) == (8, count) == (8, 8), "four runs of each stream"
+    after = settings_in(tmp_path / "after")
+    assert unpack(after.results_path, packed) == count
+    assert over_time(after) == over_time(made)
 
 
 def test_the_table_says_what_the_runs_say(made: Settings, packed: Path) -> None:
