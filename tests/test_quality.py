@@ -22,7 +22,6 @@ FLOORS = (
         "cascadetta_lib.registry",
         "cascadetta_lib.progress",
         "cascadetta_lib.models",
-        "cascadetta_lib.numerics",
     },
     {"cascadetta_lib.augment", "cascadetta_lib.losses"},
     {"cascadetta_lib.data"},
@@ -127,10 +126,10 @@ def imports(name: str) -> set[str]:
 
 
 def floor(name: str) -> int:
-    """The floor of a module. A package itself, which everything passes through, lies at 0 with the
-    table of its names; what has no floor yet, at −1.
+    """The floor of a module. A package itself, which everything passes through, lies at 0 with what
+    it imports; what has no floor yet, at −1.
     """
-    if name in (*PACKAGES, "cascadetta_lib.public"):
+    if name in (*PACKAGES, "cascadetta_lib.public", "cascadetta_lib.numerics"):
         return 0
     rooms = [number for number, within in enumerate(FLOORS, 1) if name in within]
     if rooms:
