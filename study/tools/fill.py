@@ -150,6 +150,10 @@ class Table:
         labels = set(self.frame.index.get_level_values(0)) | set(besides)
         return sum(not label.startswith("Cascade") for label in labels)
 
+    def numbers(self, column: str) -> list[float]:
+        """Return the number of each row in this column."""
+        return [self.value(row, column) for row in self.frame.index]
+
     @property
     def count(self) -> int:
         """How many rows there are."""
