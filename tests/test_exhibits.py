@@ -819,7 +819,7 @@ def test_figures_show_the_numbers(shown: Show) -> None:
         assert list(curve.get_xdata()) == pytest.approx([0, 20, 100 / 3, 50, 200 / 3, 80, 100])
         assert list(curve.get_ydata()) == pytest.approx([40, *[15] * 5, 45])
         assert lines[f"Tent, {network}"].get_ydata()[0] == pytest.approx(30)
-        assert lines[f"Tent, N = 32, {network}"].get_xydata()[0] == pytest.approx([48.8, 15])
+        assert lines[f"Tent, N = 32, {network}"].get_xydata()[0] == pytest.approx([47.8, 15])
     assert "in every method" not in shown("updates").provenance, "Adam is the optimiser of one"
     assert len(lines) == 8, "the cascade, with and without, is on the meta-learned network alone"
 
