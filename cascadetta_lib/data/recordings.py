@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.utterances import SAMPLE_RATE, SAMPLES, as_int16
 
 NOISE = "_background_noise_"
@@ -36,6 +37,38 @@ CANCELLED = 1e-3
 """If the mean of the channels has less than this share of their power (30 dB less), they cancel."""
 UNCOMPRESSED = (1, 3, 0xFFFE)
 """The format codes of a header: whole numbers, floats, and formats described further on."""
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """Return the files WORD/….wav in a folder, in the order of their paths."""
+    return [
+        path
+        for path in sorted(folder.glob("[!.]*/*"))
+        if path.suffix.lower() == ".wav" and path.is_file()
+    ]
+
+
+def parts_by_lists(folder: Path, names: Sequence[str], own: bool = False) -> list[int]:
+    """Return TESTED, HELD_OUT or TRAINED for each recording WORD/FILE.wav, by the lists in the
+    folder. What both lists name is TESTED.
+
+    own: as for `listed`.
+    """
+    part_of = dict.fromkeys(names, TRAINED)
+    part_of |= dict.fromkeys(listed(folder, HELD_OUT_LIST, own), HELD_OUT)
+    part_of |= dict.fromkeys(listed(folder, TEST_LIST, own), TESTED)
+    return [part_of[name] for name in names]
+
+
+def in_parts(everything: Split, parts: Tensor) -> tuple[Split, Split, Split]:
+    """Return the recordings to test, those to hold out and those to train on. A repeated one is in
+    none of the three.
+    """
+    test, held_out, train = (
+        everything.take((parts == part).nonzero().squeeze(1))
+        for part in (TESTED, HELD_OUT, TRAINED)
+    )
+    return test, held_out, train
 
 
 def listed(folder: Path, name: str, own: bool = False) -> set[str]:

@@ -2,12 +2,12 @@
 _background_noise_/*.wav.
 
 Any two or more of its words can be used. testing_list.txt names the test utterances,
-validation_list.txt the held-out ones; all others are for training. recordings.py says how a
-file is read.
+validation_list.txt the held-out ones; all others are for training. How a file is read is said in
+recordings.py.
 
 The recordings are called Speech Commands v0.01 if both lists have the SHA-256 of the archive's own
-and the recordings have the archive's kind of name. In any other list each line must name a
-file; lines of words without a folder here are skipped. Otherwise a misspelt line would leave a test
+and the recordings have the archive's kind of name. In any other list each line must name a file;
+lines of words without a folder here are skipped. Otherwise a misspelt line would leave a test
 recording in the training part.
 """
 
@@ -21,14 +21,13 @@ from cascadetta_lib.data import DatasetName, dataset
 from cascadetta_lib.data.base import DataMissing, Dataset, Split, mixed
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.recordings import (
-    HELD_OUT,
     HELD_OUT_LIST,
     NOISE,
     TEST_LIST,
-    TESTED,
-    TRAINED,
-    listed,
+    in_parts,
+    parts_by_lists,
     read_all,
+    recordings_in,
     told_of_repeats,
     without_repeats,
 )
@@ -66,11 +65,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
     else:
         place = data_folder / "SpeechCommands"
         folder = fetch("Speech Commands v0.01", [ADDRESS], place, HASH, "1.4 GB", ARCHIVE, CONTENTS)
-    paths = [
-        path
-        for path in sorted(folder.glob("[!.]*/*"))
-        if path.suffix.lower() == ".wav" and path.is_file()
-    ]
+    paths = recordings_in(folder)
     version = code_version(__name__, read_all.__module__, as_int16.__module__)
     kept = kept_arrays(
         data_folder
@@ -93,25 +88,12 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         hashlib.sha256((folder / name).read_bytes()).hexdigest() == known
         for name, known in LISTS.items()
     )
-    tests = listed(folder, TEST_LIST, own_lists)
-    held_outs = listed(folder, HELD_OUT_LIST, own_lists)
-    parts = []
-    for name in names:
-        if name in tests:
-            parts.append(TESTED)
-        elif name in held_outs:
-            parts.append(HELD_OUT)
-        else:
-            parts.append(TRAINED)
-    split = torch.tensor(parts)
+    parts = torch.tensor(parts_by_lists(folder, names, own_lists))
     everything = Split(
         waveforms, torch.tensor([classes.index(name.partition("/")[0]) for name in names])
     )
-    split = without_repeats(split, waveforms)
-    test, held_out, train = (
-        everything.take((split == part).nonzero().squeeze(1))
-        for part in (TESTED, HELD_OUT, TRAINED)
-    )
+    parts = without_repeats(parts, waveforms)
+    test, held_out, train = in_parts(everything, parts)
     if not (len(test.y) and len(held_out.y) and len(train.y.unique()) == len(classes)):
         found = (
             f"{TEST_LIST} names {len(test.y)} of {len(names)} utterances, {HELD_OUT_LIST} "
@@ -131,7 +113,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
     return make_speech_dataset(
         name=DatasetName("speech_commands", argument or None).key,
         source=f"{title}, {len(names):,} utterances of {len(classes)} words"
-        f"{told_of_repeats(split)}",
+        f"{told_of_repeats(parts)}",
         recognised=own and (len(classes), len(names)) == WHOLE,
         class_names=tuple(classes),
         train=train,

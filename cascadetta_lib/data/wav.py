@@ -25,8 +25,10 @@ from cascadetta_lib.data.recordings import (
     TEST_LIST,
     TESTED,
     TRAINED,
-    listed,
+    in_parts,
+    parts_by_lists,
     read_all,
+    recordings_in,
     told_of_repeats,
     without_repeats,
 )
@@ -51,11 +53,7 @@ def load_wav(argument: str, options: SpeechOptions) -> Dataset:
     folder = Path(argument).expanduser()
     if not folder.is_dir():
         raise DataMissing(f"there is no folder {folder}; it holds WORD/SPEAKER_….wav")
-    paths = [
-        path
-        for path in sorted(folder.glob("[!.]*/*"))
-        if path.suffix.lower() == ".wav" and path.is_file()
-    ]
+    paths = recordings_in(folder)
     version = code_version(__name__, read_all.__module__, as_int16.__module__)
     place = Path(options.folder).expanduser() / "generated"
     kept = kept_arrays(
@@ -73,10 +71,7 @@ def load_wav(argument: str, options: SpeechOptions) -> Dataset:
     parts = without_repeats(torch.tensor(_parts(folder, names)), waveforms)
     labels = torch.tensor([classes.index(name.partition("/")[0]) for name in names])
     everything = Split(waveforms, labels)
-    test, held_out, train = (
-        everything.take((parts == part).nonzero().squeeze(1))
-        for part in (TESTED, HELD_OUT, TRAINED)
-    )
+    test, held_out, train = in_parts(everything, parts)
     lacking = sorted(set(range(len(classes))) - set(train.y.tolist()))
     if lacking or not len(test.y) or not len(held_out.y):
         of_word = f"none of {classes[lacking[0]]!r} to train on" if lacking else "all words"
@@ -111,12 +106,7 @@ def _parts(folder: Path, names: Sequence[str]) -> list[int]:
             "or neither, for a split by speaker"
         )
     if there:
-        tests = listed(folder, TEST_LIST)
-        held_outs = listed(folder, HELD_OUT_LIST)
-        part_of = dict.fromkeys(names, TRAINED)
-        part_of |= dict.fromkeys(held_outs, HELD_OUT)
-        part_of |= dict.fromkeys(tests, TESTED)
-        return [part_of[name] for name in names]
+        return parts_by_lists(folder, names)
     # Anna_1.wav and anna.WAV are of one speaker, who must not stand in two parts.
     speakers = [Path(name).stem.partition("_")[0].casefold() for name in names]
     drawn = sorted(set(speakers), key=lambda one: hashlib.sha256(one.encode()).hexdigest())
