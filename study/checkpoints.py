@@ -17,8 +17,10 @@ from cascadetta_lib.models import Cascade
 from cascadetta_lib.training.pretrain import new_network, pretrain
 from cascadetta_lib.training.settings import KnownTraining
 from cascadetta_lib.training.theorem import check_theorem
-from study import weights
+from study.brought_networks import Brought, fitting
+from study.clean_errors import check_normalization
 from study.modality_parameters import Section
+from study.networks import find_network
 from study.provenance import NetworkOrigin, Provenance, code_revision, provenance
 from study.requests import (
     CheckpointRequest,
@@ -41,7 +43,7 @@ class Context:
     dataset: Dataset
     device: str
     store: Store
-    brought: weights.Brought | None
+    brought: Brought | None
 
     @property
     def section(self) -> Section:
@@ -105,12 +107,12 @@ def find_checkpoint(context: Context, objective: str) -> Checkpoint:
     request = checkpoint_request(context.settings, context.modality, objective, context.brought)
     if request.weights == "train":
         return _trained(context, request)
-    found = context.brought or weights.find(
+    found = context.brought or find_network(
         context.section.weights, objective, request.seed, context.dataset
     )
-    model = weights.fitting(found, context.dataset, context.section.domains[0])
+    model = fitting(found, context.dataset, context.section.domains[0])
     if context.brought:
-        weights.check_normalization(found, model, context.dataset)
+        check_normalization(found, model, context.dataset)
     origin = NetworkOrigin(found.origin, found.sha256, found.card)
     return Checkpoint(request, model, found.history, origin)
 

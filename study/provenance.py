@@ -41,7 +41,7 @@ class NetworkOrigin:
 
 UNPACKED = "unpacked"
 DISTANCES_BY_BATCH = "distances are by batch"
-"""Words of `Provenance.filed`, for runs that study/tools/runs_table.py has filed."""
+"""Words of `Provenance.filed`, for runs that study/tools/pack_runs.py has filed."""
 
 
 @dataclass(frozen=True)

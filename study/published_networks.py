@@ -196,8 +196,9 @@ def load_robustbench(path: str | Path) -> Cascade:
 
     The file holds the tensors under `state_dict`, each with the prefix `module.`; they tell the
     depth and the widening factor, 28 and 10 in RobustBench's Standard. Many networks of RobustBench
-    have such tensors, with a normalisation that only their class has: weights.find says which it
-    is. Raises NetworkError where the file holds anything else, such as a normalisation.
+    have such tensors, with a normalisation that only their class has;
+    `clean_errors.recognise` tells which it is. Raises NetworkError where the file holds anything
+    else, such as a normalisation.
     """
     parts = {
         "conv1": "feature_extractor.conv1",

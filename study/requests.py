@@ -21,8 +21,10 @@ from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.models import Network
 from cascadetta_lib.training.objectives import training_for
 from cascadetta_lib.training.settings import KnownTraining
-from study import LOADING_MODULES, MAKING_MODULE, STORE_FORMAT, weights
+from study import LOADING_MODULES, MAKING_MODULE, STORE_FORMAT
+from study.brought_networks import Brought
 from study.modality_parameters import RunProtocol
+from study.networks import network_origin
 from study.settings import Settings, SettingsError
 from study.weights_name import PUBLISHED
 
@@ -183,7 +185,7 @@ def checkpoint_request(
     settings: Settings,
     modality: Modality,
     objective: str,
-    brought: weights.Brought | None = None,
+    brought: Brought | None = None,
 ) -> CheckpointRequest:
     """Return the request for the network of an objective, or for `brought` in its place."""
     section = settings.section(modality)
@@ -192,7 +194,7 @@ def checkpoint_request(
     if brought:
         origin = brought.origin
     elif not section.weights.trained_here:
-        origin = weights.origin(section.weights, objective, settings.seed)
+        origin = network_origin(section.weights, objective, settings.seed)
     else:
         origin = "train"
         network = section.network
@@ -215,7 +217,7 @@ def run_request(
     modality: Modality,
     method: str,
     objective: str | None = None,
-    brought: weights.Brought | None = None,
+    brought: Brought | None = None,
 ) -> RunRequest:
     """Return the request for a run.
 

@@ -15,10 +15,10 @@ from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.refusals import values_per_channel
 from cascadetta_lib.methods.source import source_examples
 from cascadetta_lib.training.pretrain import new_network
-from study import weights
 from study.checkpoints import Context, find_checkpoint
 from study.making import build_method, make_run
 from study.modality_parameters import Section
+from study.networks import find_network
 from study.requests import (
     VarianceRequest,
     batch_size,
@@ -27,6 +27,7 @@ from study.requests import (
     content_of_variance,
     run_request,
 )
+from study.shipped_networks import present_objectives
 from study.store import Made, Run, load_run
 
 
@@ -134,9 +135,9 @@ def check_all(context: Context) -> None:
     if not place.trained_here and not context.brought:
         seed = context.settings.seed
         for objective in dict.fromkeys(
-            [*objectives_of(context.section), *weights.present(place, seed)]
+            [*objectives_of(context.section), *present_objectives(place, seed)]
         ):
-            weights.find(place, objective, seed, context.dataset)
+            find_network(place, objective, seed, context.dataset)
     check_data(context)
 
 

@@ -14,7 +14,7 @@ from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.evaluation.batch_variance import LayerErrors
 from cascadetta_lib.models import normalized
-from study import weights
+from study.brought_networks import Brought, bring
 from study.checkpoints import Checkpoint, Context, check_theorem_of, find_checkpoint
 from study.provenance import choose_device
 from study.requests import (
@@ -47,7 +47,7 @@ class Study:
         self.batch_size = batch_size(settings, modality)
         self.device = choose_device(settings.device)
         self.store = Store(settings.results_path)
-        self.brought: weights.Brought | None = None
+        self.brought: Brought | None = None
         self._loaded: dict[Options, Dataset] = {}
         self.exhibits: tuple[str, ...] | None = None
         """The exhibits that this study's notebook declares; None: any may be made."""
@@ -95,7 +95,7 @@ class Study:
         """
         if normalization is None:
             other = self._with(self.settings)
-            other.brought = weights.bring(copy.deepcopy(model), name)
+            other.brought = bring(copy.deepcopy(model), name)
             return other
         if self.modality != "image":
             raise ValueError(
@@ -103,7 +103,7 @@ class Study:
                 f"{self.modality}"
             )
         other = self.varied(input_scaling="unit")
-        other.brought = weights.bring(normalized(copy.deepcopy(model), normalization), name)
+        other.brought = bring(normalized(copy.deepcopy(model), normalization), name)
         return other
 
     @property

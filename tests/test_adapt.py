@@ -19,8 +19,8 @@ import cascadetta_lib
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models import Cascade, batch_norms
 from study.published_networks import NetworkError
+from study.shipped_networks import SHIPPED, load_network
 from study.tools import methods_table
-from study.weights import SHIPPED, load_network
 
 PIXELS = torch.rand(8, 3, 32, 32, generator=seeded(1)) * 2 - 1
 

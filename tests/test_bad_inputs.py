@@ -36,8 +36,8 @@ from cascadetta_lib.training.pretrain import new_network
 from cascadetta_lib.training.settings import Training
 from study.notebook_parameters import settings_from
 from study.settings import SettingsError
-from study.tools.pack import pack
-from study.weights import SHIPPED
+from study.shipped_networks import SHIPPED
+from study.tools.pack_networks import pack
 from study.workflow.command import main
 
 Give = Callable[[Path], object]

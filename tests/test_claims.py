@@ -487,7 +487,8 @@ def released_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a profile ask for a made-up released network: the authors' file is not in the repository,
     and no other has its hash.
     """
-    monkeypatch.setattr("study.weights.origin", lambda weights, objective, seed: "release:0123")
+    origin = "study.requests.network_origin"
+    monkeypatch.setattr(origin, lambda weights, objective, seed: "release:0123")
 
 
 def test_what_the_main_study_lacks_is_not_taken_from_a_severity() -> None:

@@ -22,7 +22,7 @@ from study.exhibits.kit.show import save_all
 from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 from study.store import Run, Store
-from study.tools.runs_table import FOLDER, unpack
+from study.tools.pack_runs import FOLDER, unpack
 
 FIGURES = Path(__file__).resolve().parents[1] / "figures"
 EXHIBITS_SHOWN = ("main_image", "batch_size", "meta_learning")

@@ -25,13 +25,13 @@ from cascadetta_lib.code import code_hash, files_of
 from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.methods.tent import Tent
 from study import LOADING_MODULES
+from study.brought_networks import bring
 from study.exhibits.kit.points import points_for
 from study.exhibits.kit.stored_runs import Runs
 from study.requests import MEASURING_MODULES, code_of_run
 from study.settings import load_profile
 from study.store import Run
 from study.study import Study
-from study.weights import bring
 
 SMALL: dict[str, Any] = {
     "image_train_size": None,

@@ -30,11 +30,12 @@ from cascadetta_lib.models import Cascade, ImageNetwork, build_network
 from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import new_network
 from cascadetta_lib.training.settings import Training
-from study import weights as networks
+from study.brought_networks import bring, fitting
 from study.exhibits.kit.rendering import markdown
-from study.published_networks import load_into, load_release
-from study.tools.pack import BEGIN, pack, study_of, table
-from study.weights import SAMPLE, NetworkError
+from study.networks import SAMPLE, find_network, network_origin
+from study.published_networks import NetworkError, load_into, load_release
+from study.shipped_networks import SHIPPED, present_objectives, read_card
+from study.tools.pack_networks import BEGIN, pack, study_of, table
 from study.weights_name import WeightsName
 from study.workflow.plan import origins
 
@@ -54,7 +55,7 @@ def folder(tmp_path: Path, dataset: ImageDataset) -> Path:
 
 
 def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageDataset) -> None:
-    found = networks.find(WeightsName.parse(str(folder)), "meta", 3, dataset)
+    found = find_network(WeightsName.parse(str(folder)), "meta", 3, dataset)
     assert same(found.model.state_dict(), new_network(dataset, TINY, "meta", seed=3).state_dict())
     x, y = dataset.plain_held_out
     errors = {
@@ -73,7 +74,7 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
         wrong += (adabn(dataset.prepare(x)).argmax(1) != y).tolist()
     assert found.card["corrupted_error"] == pytest.approx(100 * sum(wrong) / len(wrong), abs=1e-3)
     assert found.history is not None and list(found.history["held_out_accuracy"]) == [0.5]
-    assert found.origin == networks.origin(
+    assert found.origin == network_origin(
         WeightsName.parse(str(folder)), "meta", 3
     ) and found.origin.startswith("folder:")
 
@@ -84,7 +85,7 @@ def test_other_data_than_a_network_was_trained_on_are_told(
     with pytest.warns(
         UserWarning, match=f"networks trained on {re.escape(dataset.source)} meet pets"
     ):
-        networks.find(
+        find_network(
             WeightsName.parse(str(folder)),
             "meta",
             3,
@@ -111,56 +112,56 @@ def test_a_module_that_does_not_fit_is_refused(
     module: nn.Module, words: str, dataset: ImageDataset
 ) -> None:
     with pytest.raises(NetworkError, match=words):
-        networks.fitting(networks.bring(module, "mine"), dataset, Domain("fog", 5))
+        fitting(bring(module, "mine"), dataset, Domain("fog", 5))
 
 
 def test_which_networks_are_there(folder: Path) -> None:
     assert origins(WeightsName.parse(str(folder)), [0, 3, 4]) == [
-        networks.origin(WeightsName.parse(str(folder)), "meta", 3)
+        network_origin(WeightsName.parse(str(folder)), "meta", 3)
     ]
     assert (
         origins(WeightsName.parse("train"), [0])
-        == networks.present(WeightsName.parse("train"), 0)
-        == networks.present(WeightsName.parse(str(folder)), 0)
+        == present_objectives(WeightsName.parse("train"), 0)
+        == present_objectives(WeightsName.parse(str(folder)), 0)
         == []
     )
-    assert networks.present(WeightsName.parse(str(folder)), 3) == ["meta"]
+    assert present_objectives(WeightsName.parse(str(folder)), 3) == ["meta"]
 
 
 def test_a_copy_of_a_shipped_network_is_that_network(tmp_path: Path) -> None:
     """So a folder with the shipped ones and one's own finds the stored runs of the former."""
-    for file in networks.SHIPPED.glob("erm-0.*"):
+    for file in SHIPPED.glob("erm-0.*"):
         shutil.copy(file, tmp_path)
-    shipped = networks.origin(WeightsName.parse("shipped"), "erm", 0)
-    assert networks.origin(
+    shipped = network_origin(WeightsName.parse("shipped"), "erm", 0)
+    assert network_origin(
         WeightsName.parse(str(tmp_path)), "erm", 0
     ) == shipped and shipped.startswith("shipped:")
-    card = networks.read_card(tmp_path / "erm-0.safetensors")
+    card = read_card(tmp_path / "erm-0.safetensors")
     retold = card.model_copy(update={"data": "other images"}).model_dump_json()
     (tmp_path / "erm-0.json").write_text(retold, encoding="utf-8")
-    assert networks.origin(WeightsName.parse(str(tmp_path)), "erm", 0).startswith("folder:")
+    assert network_origin(WeightsName.parse(str(tmp_path)), "erm", 0).startswith("folder:")
 
 
 def test_the_name_says_which_weights() -> None:
     one = nn.Linear(2, 2)
     two = nn.Linear(2, 2)
     two.load_state_dict(one.state_dict())
-    assert networks.bring(one, "mine").origin == networks.bring(two, "mine").origin
+    assert bring(one, "mine").origin == bring(two, "mine").origin
     with torch.no_grad():
         two.bias[0] += 1
-    assert networks.bring(one, "mine").sha256 != networks.bring(two, "mine").sha256
-    names = {
-        networks.bring(Cascade(one, nn.Flatten(), None, relu), "mine").sha256
-        for relu in (True, False)
-    }
+    assert bring(one, "mine").sha256 != bring(two, "mine").sha256
+    names = {bring(Cascade(one, nn.Flatten(), None, relu), "mine").sha256 for relu in (True, False)}
     assert len(names) == 2, "alike in every weight, but not in what they do with them"
 
 
 def test_a_profile_that_cannot_be_packed_is_told_in_a_sentence() -> None:
-    command = [sys.executable, networks.SHIPPED.parent / "study" / "tools" / "pack.py", "nonexist"]
+    command = [sys.executable, SHIPPED.parent / "study" / "tools" / "pack_networks.py", "nonexist"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "") and "Traceback" not in done.stderr
-    assert "pack.py: profile 'nonexist': no such profile or file; allowed are field," in done.stderr
+    assert (
+        "pack_networks.py: profile 'nonexist': no such profile or file; allowed are field,"
+        in done.stderr
+    )
 
 
 def test_networks_of_other_data_are_not_packed_beside(folder: Path) -> None:
@@ -182,7 +183,7 @@ def test_a_network_that_is_not_shipped_is_told_beside_the_nearest(
     objective: str, seed: int, there: str, dataset: ImageDataset
 ) -> None:
     with pytest.raises(NetworkError, match=there) as error:
-        networks.find(WeightsName.parse("shipped"), objective, seed, dataset)
+        find_network(WeightsName.parse("shipped"), objective, seed, dataset)
     assert len(str(error.value)) <= LONGEST_MESSAGE
 
 
@@ -204,10 +205,10 @@ def test_a_file_with_code_is_not_executed(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_release_is_the_authors_or_refused(tmp_path: Path) -> None:
     with pytest.raises(NetworkError, match="3,076,113 bytes, SHA-256 6369a581"):
-        networks.origin(WeightsName.parse(f"release:{tmp_path / 'absent.pth'}"), "meta", 0)
+        network_origin(WeightsName.parse(f"release:{tmp_path / 'absent.pth'}"), "meta", 0)
     (tmp_path / "other.pth").write_bytes(b"other")
     with pytest.raises(NetworkError, match="it is not the authors'"):
-        networks.origin(WeightsName.parse(f"release:{tmp_path / 'other.pth'}"), "meta", 0)
+        network_origin(WeightsName.parse(f"release:{tmp_path / 'other.pth'}"), "meta", 0)
 
 
 def test_the_authors_network_on_their_pixels() -> None:
@@ -217,7 +218,7 @@ def test_the_authors_network_on_their_pixels() -> None:
         pytest.skip(f"the authors' checkpoint is not in {RELEASE}")
     dataset = load_dataset(f"cifar10_sample:{sample}", ImageOptions(test_size=992))
     assert dataset.source == "the first 992 images of CIFAR-10's official test set"
-    found = networks.find(WeightsName.parse(f"release:{file}"), "meta", 0, dataset)
+    found = find_network(WeightsName.parse(f"release:{file}"), "meta", 0, dataset)
     x, y = dataset.test.take(slice(992))
     with torch.no_grad():
         errors = int((found.model(dataset.prepare(x)).main.argmax(1) != y).sum())
@@ -225,7 +226,7 @@ def test_the_authors_network_on_their_pixels() -> None:
         round(100 * errors / 992, 1) == 7.7
     )  # of 992 clean images, as measured when the file was found
     with pytest.raises(NetworkError, match="not for ttt"):
-        networks.find(WeightsName.parse(f"release:{file}"), "ttt", 0, dataset)
+        find_network(WeightsName.parse(f"release:{file}"), "ttt", 0, dataset)
 
 
 @lru_cache(maxsize=1)
@@ -233,11 +234,11 @@ def _real(folder: Path, options: tuple[tuple[str, object], ...]) -> Dataset:
     return load_dataset("cifar10", ImageOptions(folder=str(folder), **dict(options)))  # type: ignore[arg-type]
 
 
-SHIPPED = sorted(networks.SHIPPED.glob("*.safetensors"))
-OFFICIAL = sorted((networks.SHIPPED / "official").glob("*.safetensors"))
+PACKED = sorted(SHIPPED.glob("*.safetensors"))
+OFFICIAL = sorted((SHIPPED / "official").glob("*.safetensors"))
 """Those that learned from the official pixels of CIFAR-10."""
 each_network = pytest.mark.parametrize(
-    "path", [*SHIPPED, *OFFICIAL], ids=lambda path: f"{path.parent.name}/{path.stem}"
+    "path", [*PACKED, *OFFICIAL], ids=lambda path: f"{path.parent.name}/{path.stem}"
 )
 KINDS = {
     "both_cross_entropy",
@@ -252,23 +253,23 @@ KINDS = {
 
 
 def test_all_networks_are_shipped_small_and_listed_by_their_cards() -> None:
-    assert {path.stem for path in SHIPPED} == {
+    assert {path.stem for path in PACKED} == {
         f"{kind}-{seed}" for kind in KINDS for seed in range(3)
     }
-    assert sum(path.stat().st_size for path in networks.SHIPPED.rglob("*")) < 80e6
-    readme = (networks.SHIPPED / "README.md").read_text(encoding="utf-8")
+    assert sum(path.stat().st_size for path in SHIPPED.rglob("*")) < 80e6
+    readme = (SHIPPED / "README.md").read_text(encoding="utf-8")
     assert readme.partition(BEGIN)[2].strip() == markdown(table()).strip()
 
 
 @each_network
 def test_a_shipped_network_is_what_its_card_says(path: Path) -> None:
-    card = networks.read_card(path)
+    card = read_card(path)
     folder = real_data("cifar-10-batches-py").parent
     dataset = _real(folder, tuple(card.options.items()))
     if dataset.fingerprint != card.data_fingerprint:
         pytest.skip(f"it learned from {card.data}")
     folder_of_network = WeightsName.parse(str(path.parent))
-    found = networks.find(folder_of_network, card.objective, card.seed, dataset)
+    found = find_network(folder_of_network, card.objective, card.seed, dataset)
     x, y = sample = dataset.plain_held_out.take(slice(SAMPLE))
     assert fingerprint([*sample]) == card.sample_fingerprint
     assert (
@@ -279,7 +280,7 @@ def test_a_shipped_network_is_what_its_card_says(path: Path) -> None:
 @each_network
 def test_a_shipped_network_is_whole(path: Path) -> None:
     """Also where the data that it was trained on are not at hand."""
-    card = networks.read_card(path)
+    card = read_card(path)
     history = pd.read_csv(path.with_suffix(".csv"))
     assert hashlib.sha256(path.read_bytes()).hexdigest() == card.weights_sha256
     assert history["epoch"].tolist() == list(range(1, card.training.epochs + 1))
@@ -297,4 +298,4 @@ def test_a_shipped_network_is_whole(path: Path) -> None:
 @pytest.mark.parametrize("name", ["release", "shipped", "train", "robustbench", "release:1a", ""])
 def test_a_network_of_ones_own_is_not_called_as_a_published_one(name: str) -> None:
     with pytest.raises(NetworkError, match="allowed is one that tells your network from those"):
-        networks.bring(torch.nn.Linear(1, 1), name)
+        bring(torch.nn.Linear(1, 1), name)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from cascadetta_lib.methods import adapt
 from cascadetta_lib.models import INPUT_NORMALIZATIONS, Cascade, normalized
 from cascadetta_lib.models.input_normalization import Normalization, read_normalization
-from study import weights
+from study.brought_networks import bring
+from study.clean_errors import check_normalization
 from study.published_networks import NetworkError
 from study.settings import load_profile
 from study.study import Study
@@ -159,7 +160,7 @@ def test_a_network_that_knows_nothing_is_taken_as_it_is(tmp_path: Path) -> None:
     guess = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4))
     nn.init.zeros_(guess[1].weight)
     nn.init.zeros_(guess[1].bias)
-    weights.check_normalization(weights.bring(guess, "guess"), guess, dataset)
+    check_normalization(bring(guess, "guess"), guess, dataset)
 
 
 def test_text_has_no_normalisation() -> None:

@@ -15,9 +15,8 @@ from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import SCALINGS
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models.backbones import WideResNet
-from study import weights as networks
-from study.published_networks import load_robustbench
-from study.weights import NetworkError
+from study.networks import find_network, network_origin
+from study.published_networks import NetworkError, load_robustbench
 from study.weights_name import WeightsName
 
 BLOCKS = 2
@@ -126,10 +125,10 @@ def test_the_wide_resnet_28_10_has_the_known_number_of_parameters() -> None:
 
 def test_it_is_an_origin_of_networks(file: Path, tmp_path: Path) -> None:
     dataset = make_blobs(tmp_path, held_out_fraction=0.2, input_scaling="unit")
-    found = networks.find(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset)
+    found = find_network(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset)
     assert (
         found.origin
-        == networks.origin(WeightsName.parse(f"robustbench:{file}"), "erm", 1)
+        == network_origin(WeightsName.parse(f"robustbench:{file}"), "erm", 1)
         == f"robustbench:{found.sha256[:12]}"
     )
     assert found.card["network"] == {"architecture": "wide_resnet", "depth": 16, "widening": 2}
@@ -139,7 +138,7 @@ def test_it_is_an_origin_of_networks(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="without θ_a; use cascade_no_auxiliary"):
         METHODS["cascade"](found.model)
     with pytest.raises(NetworkError, match="not for ttt"):
-        networks.find(WeightsName.parse(f"robustbench:{file}"), "ttt", 0, dataset)
+        find_network(WeightsName.parse(f"robustbench:{file}"), "ttt", 0, dataset)
 
 
 @pytest.mark.parametrize("scaling", ["unit", "symmetric"])
@@ -160,9 +159,9 @@ def test_a_network_of_the_same_shape_is_not_called_standard_and_its_scaling_is_m
     dataset.fingerprint = f"made up by a test, {scaling}"
     if scaling == "unit":
         with pytest.raises(NetworkError, match="on 0 with 'unit': set image_input_scaling=unit"):
-            networks.find(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset)
+            find_network(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset)
         return
-    card = networks.find(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset).card
+    card = find_network(WeightsName.parse(f"robustbench:{file}"), "meta", 0, dataset).card
     assert card["input_scaling"] == "symmetric" and "Standard" not in card["source"]
     assert "which one is not known: it errs on 0 of 40 clean test images" in card["source"]
 
@@ -170,21 +169,21 @@ def test_a_network_of_the_same_shape_is_not_called_standard_and_its_scaling_is_m
 def test_classes_must_be_those_of_the_file(file: Path, dataset: object, tmp_path: Path) -> None:
     other = write(tmp_path / "other.pt", made_up_state(classes=10))
     with pytest.raises(NetworkError, match=f"has 10 classes .* has {CLASSES} classes"):
-        networks.find(WeightsName.parse(f"robustbench:{other}"), "meta", 0, dataset)  # type: ignore[arg-type]
+        find_network(WeightsName.parse(f"robustbench:{other}"), "meta", 0, dataset)  # type: ignore[arg-type]
 
 
 def test_a_file_that_changes_is_another_network(file: Path) -> None:
-    first = networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0)
+    first = network_origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0)
     write(file, made_up_state(), more=1)
-    assert networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0) != first
+    assert network_origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0) != first
 
 
 def test_a_file_that_changes_under_its_size_and_time_is_another_network(file: Path) -> None:
     """As it does where a file is put in its place by `cp -p`, `tar` or `rsync -a`."""
-    first = networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0)
+    first = network_origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0)
     before = file.stat()
     content = file.read_bytes()
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert file.stat().st_size == before.st_size
-    assert networks.origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0) != first
+    assert network_origin(WeightsName.parse(f"robustbench:{file}"), "meta", 0) != first

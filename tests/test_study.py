@@ -28,10 +28,10 @@ from study.exhibits.kit.origin_of_network import not_held_out
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs
 from study.modality_parameters import RunProtocol
+from study.published_networks import NetworkError
 from study.settings import Settings, SettingsError, load_profile
 from study.study import Study
-from study.tools.pack import pack
-from study.weights import NetworkError
+from study.tools.pack_networks import pack
 
 SMALL: dict[str, Any] = {
     "image_train_size": 60,

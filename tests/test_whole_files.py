@@ -35,7 +35,7 @@ ALLOWED = {
     "study/store.py: _seal": "in a folder that is renamed when it is whole",
     "study/runs.py: make": "in such a folder of the store",
     "study/checkpoints.py: make": "in such a folder of the store",
-    "study/tools/runs_table.py: make": "in such a folder of the store",
+    "study/tools/pack_runs.py: make": "in such a folder of the store",
     "study/exhibits/kit/report_folder.py: write_text": "by its own write_bytes",
     "study/exhibits/kit/rendering.py: png": "into memory",
     "study/tools/site.py: stage": "the site's sources, which each building writes anew",

@@ -19,7 +19,7 @@ import yaml
 from conftest import PATIENCE, wait_for
 
 from study.settings import flat, load_profile
-from study.weights import SHIPPED, read_card
+from study.shipped_networks import SHIPPED, read_card
 from study.workflow import command, refusal, run
 from study.workflow.arguments import parse
 from study.workflow.configuration import settings_of_command_line

@@ -2,7 +2,7 @@
 
     ./run_all.sh python -m study.tools.rounding FOLDER OTHER
 
-FOLDER and OTHER hold packed runs (see runs_table.py) of the same requests, made on another number
+FOLDER and OTHER hold packed runs (see pack_runs.py) of the same requests, made on another number
 of threads or another kind of CPU. Sums are then added up in another order, so the last bit differs;
 nothing else does. Writes OTHER/rounding.md.
 """
@@ -22,7 +22,7 @@ from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import markdown
 from study.requests import RunRequest
 from study.store import Run, Unusable
-from study.tools.runs_table import FOLDER, read_packed, run_of
+from study.tools.pack_runs import FOLDER, read_packed, run_of
 
 PAGE = "rounding.md"
 LAST = 5

@@ -98,12 +98,14 @@ def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
     """Return the identifiers of all networks that `weights` has at these seeds. Reads no data."""
     if weights.trained_here:
         return []
-    from study import weights as networks  # here, because its import takes half a second
+    # Here, because their import takes half a second.
+    from study.networks import network_origin
+    from study.published_networks import NetworkError
 
     found = []
     for objective, seed in itertools.product(OBJECTIVES, seeds):
-        with suppress(networks.NetworkError):
-            found.append(networks.origin(weights, objective, seed))
+        with suppress(NetworkError):
+            found.append(network_origin(weights, objective, seed))
     return found
 
 

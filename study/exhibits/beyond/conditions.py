@@ -20,7 +20,7 @@ from study.exhibits.kit.rate_choice import ON_SOURCE, OnSource, on_source
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
 from study.settings import Settings
-from study.weights import present
+from study.shipped_networks import present_objectives
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "outer loss of the paper": {"training_outer_loss": "paper"},
@@ -69,7 +69,7 @@ class Conditions(OnSource):
             return []
         trial = on_source(settings, online_learning_rate=image.online.online_learning_rate)
         if not image.weights.trained_here:
-            there = present(image.weights, settings.seeds[0])
+            there = present_objectives(image.weights, settings.seeds[0])
             return self._of_candidates(settings, [n for n in CANDIDATES if n in there], trial)
         trial |= {
             "test_size": None,

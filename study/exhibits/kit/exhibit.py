@@ -15,10 +15,10 @@ from study.exhibits.kit.growing import table_that_grows
 from study.exhibits.kit.points import Point, cheap_first, lacking_stream
 from study.exhibits.kit.shown import Described, Part, Shown
 from study.exhibits.kit.stored_runs import Runs, check_labels
+from study.published_networks import NetworkError
 from study.settings import Settings
 from study.store import Run
 from study.study import Study
-from study.weights import NetworkError
 
 LEAST_EXAMPLES = 16
 """The fewest examples per domain of a run that is shown. With fewer, one error would move a number

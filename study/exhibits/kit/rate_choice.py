@@ -23,11 +23,11 @@ from study.exhibits.kit.origin_of_network import not_held_out
 from study.exhibits.kit.points import Point, main_points, reduced
 from study.exhibits.kit.shown import Shown
 from study.exhibits.kit.stored_runs import Runs, by_label
+from study.published_networks import NetworkError
 from study.requests import code_of_run
 from study.settings import Settings
 from study.store import Run
 from study.study import Study
-from study.weights import NetworkError
 
 ON_SOURCE = "E on four corruptions of held-out source images (%)"
 CONTROL = "both_cross_entropy"

@@ -18,10 +18,12 @@ from cascadetta_lib.evaluation.metrics import (
     mean_online_error,
 )
 from cascadetta_lib.methods import METHODS
-from study import weights as networks
 from study.exhibits.kit.points import Point
+from study.networks import network_origin
+from study.published_networks import NetworkError
 from study.requests import RunRequest, code_of_run
 from study.settings import Settings
+from study.shipped_networks import SHIPPED
 from study.store import CHECKSUMS, Run, read_run
 from study.study import Study
 from study.weights_name import WeightsName
@@ -197,10 +199,10 @@ class Runs:
         known.
         """
         asked = run.request.checkpoint
-        path = networks.SHIPPED / f"{asked.objective}-{asked.seed}.csv"
+        path = SHIPPED / f"{asked.objective}-{asked.seed}.csv"
         if asked.weights_kind != "shipped" or not path.exists():
             return self.study.store.history(run)
-        if networks.origin(WeightsName("shipped"), asked.objective, asked.seed) != asked.weights:
+        if network_origin(WeightsName("shipped"), asked.objective, asked.seed) != asked.weights:
             return None
         return pd.read_csv(path)
 
@@ -262,7 +264,7 @@ class Runs:
         """Yield the request of a point for each seed; none where there is no such network."""
         varied = self.study.varied(**point.changes) if point.changes else self.study
         for seed in sorted(set(seeds)):
-            with suppress(networks.NetworkError):
+            with suppress(NetworkError):
                 yield varied.at_seed(seed).request(point.method, point.objective)
 
     def _find(self, point: Point, seeds: Iterable[int] | None, *, whole: bool = False) -> list[Run]:

@@ -1,6 +1,8 @@
-"""Pack the networks for images that a profile has trained into weights/: `./run_all.sh python
-study/tools/pack.py [PROFILE]`. Of a run with --set, PROFILE is the profile.yaml in its folder of
-results.
+"""Pack the networks for images that a profile has trained into weights/:
+
+    ./run_all.sh python study/tools/pack_networks.py [PROFILE]
+
+Of a run with --set, PROFILE is the profile.yaml in its folder of results.
 
 A network that is there already stays, and one that learned from other data than those that are
 there is refused. The table in weights/README.md is written anew from all cards.
@@ -27,14 +29,15 @@ from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.files import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import held_out_accuracy
-from study import weights as networks
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import markdown
+from study.networks import SAMPLE
 from study.requests import content_of_checkpoint
 from study.settings import SettingsError, load_profile
+from study.shipped_networks import SHIPPED, Card, read_card
 from study.study import Study
 
-BEGIN = "<!-- The table below is written by study/tools/pack.py. -->\n"
+BEGIN = "<!-- The table below is written by study/tools/pack_networks.py. -->\n"
 
 
 def pack(
@@ -48,14 +51,14 @@ def pack(
     )
     accuracy = partial(held_out_accuracy, model, dataset, batch_size=200)
     names = HELD_OUT_CORRUPTIONS if tuple(dataset.held_out.x.shape[-2:]) == (32, 32) else ()
-    sample = dataset.plain_held_out.take(slice(networks.SAMPLE))
+    sample = dataset.plain_held_out.take(slice(SAMPLE))
     corrupted = [
         accuracy(running_statistics=False, held_out=dataset.domain(name, 5)) for name in names
     ]
     tested = None
     if isinstance(dataset, ImageDataset):
         tested = round(100 * (1 - accuracy(running_statistics=True, held_out=dataset.test)), 3)
-    described = networks.Card(
+    described = Card(
         modality=dataset.modality,
         classes=dataset.classes,
         input_shape=tuple(dataset.prepare(dataset.plain_held_out.x[:1]).shape[1:]),
@@ -88,7 +91,7 @@ def pack(
 
 def table() -> pd.DataFrame:
     """Return a row per shipped network, from its card."""
-    cards = [networks.read_card(path) for path in sorted(networks.SHIPPED.glob("*.safetensors"))]
+    cards = [read_card(path) for path in sorted(SHIPPED.glob("*.safetensors"))]
     rows = {
         f"{card.objective}-{card.seed}": {
             "epochs": str(card.training.epochs or f"{card.training.iterations} batches"),
@@ -107,7 +110,7 @@ def table() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("network")
 
 
-def study_of(profile: str, packed: Path = networks.SHIPPED) -> Study:
+def study_of(profile: str, packed: Path = SHIPPED) -> Study:
     """Return the study of a profile.
 
     Raises SettingsError and DataMissing, and ValueError if its data are not those that the networks
@@ -115,7 +118,7 @@ def study_of(profile: str, packed: Path = networks.SHIPPED) -> Study:
     """
     study = Study(load_profile(profile))
     for path in packed.glob("*.safetensors"):
-        if (known := networks.read_card(path)).data_fingerprint != study.dataset.fingerprint:
+        if (known := read_card(path)).data_fingerprint != study.dataset.fingerprint:
             here = f"{study.dataset_name} ({study.dataset.source})"
             advice = "move all networks there away first"
             raise ValueError(
@@ -131,7 +134,7 @@ def pack_all(study: Study) -> None:
             request = study.at_seed(seed).checkpoint_request(objective)
             content = content_of_checkpoint(request, study.dataset.fingerprint)
             trained = study.store.path("checkpoints", request, content)
-            if (networks.SHIPPED / f"{objective}-{seed}.safetensors").exists():
+            if (SHIPPED / f"{objective}-{seed}.safetensors").exists():
                 print(f"there already: {objective}-{seed}")
                 continue
             if not trained.exists():
@@ -151,9 +154,9 @@ def pack_all(study: Study) -> None:
             card = asked | {"provenance": found.provenance.to_json()}
             print(
                 "packed",
-                pack(networks.SHIPPED, found.model, found.history, study.dataset, **card).name,
+                pack(SHIPPED, found.model, found.history, study.dataset, **card).name,
             )
-    readme = networks.SHIPPED / "README.md"
+    readme = SHIPPED / "README.md"
     text = (
         readme.read_text(encoding="utf-8").partition(BEGIN)[0]
         + BEGIN
@@ -177,5 +180,5 @@ if __name__ == "__main__":
     try:
         asked = study_of(parser.parse_args().profile)
     except (SettingsError, ValueError, DataMissing) as error:
-        parser.exit(2, f"pack.py: {error}\n")
+        parser.exit(2, f"pack_networks.py: {error}\n")
     pack_all(asked)

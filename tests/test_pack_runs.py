@@ -26,7 +26,7 @@ from study.exhibits.kit.stored_runs import Runs
 from study.requests import code_of_theorem
 from study.settings import Settings
 from study.store import Damaged, Made, Run, Store
-from study.tools.runs_table import (
+from study.tools.pack_runs import (
     FOLDER,
     check,
     columns_of,
@@ -343,7 +343,7 @@ def test_the_command_says_in_one_line_what_is_wrong(
         main(arguments)
     told = capsys.readouterr()
     assert stopped.value.code == 2 and not told.out
-    assert told.err.startswith(f"runs_table: {said}") and told.err.count("\n") == 1
+    assert told.err.startswith(f"pack_runs: {said}") and told.err.count("\n") == 1
 
 
 def test_the_committed_runs_are_as_they_were_written() -> None:

@@ -1,8 +1,8 @@
 """The committed runs: one table, the batches behind it, and the way back into a store.
 
-    ./run_all.sh python -m study.tools.runs_table pack RESULTS …
-    ./run_all.sh python -m study.tools.runs_table check
-    ./run_all.sh python -m study.tools.runs_table unpack RESULTS
+    ./run_all.sh python -m study.tools.pack_runs pack RESULTS …
+    ./run_all.sh python -m study.tools.pack_runs check
+    ./run_all.sh python -m study.tools.pack_runs unpack RESULTS
 
 `pack` adds the runs of these results folders, `check` holds the table and the batches to each
 other, and `unpack` files all runs in a results folder, from which exhibits and verdicts are drawn
@@ -369,7 +369,7 @@ def row_of(one: Packed) -> dict[str, Any]:
     return row
 
 
-def runs_table(entries: Iterable[Packed]) -> pd.DataFrame:
+def table_of_runs(entries: Iterable[Packed]) -> pd.DataFrame:
     """Return the table of the runs among these entries, in an order that only they decide."""
     rows = [row_of(one) for one in entries if one.kind == "runs"]
     table = pd.DataFrame(rows)
@@ -394,7 +394,7 @@ def dictionary() -> str:
     return (
         "# The runs\n\n"
         f"`{TABLE}` has a row per run behind the figures. Written by "
-        "`study/tools/runs_table.py`, whose first lines say what the other files are and how the "
+        "`study/tools/pack_runs.py`, whose first lines say what the other files are and how the "
         "runs are filed in a store again.\n\n"
         f"{markdown(table)}\n"
     )
@@ -478,7 +478,7 @@ def pack(
         content = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
         write_atomically(folder / file_name(text), lambda file: file.write(content))
     together = there | new
-    table = runs_table(together.values()).to_csv(index=False)
+    table = table_of_runs(together.values()).to_csv(index=False)
     write_atomically(folder / TABLE, lambda file: file.write(table.encode()))
     write_atomically(folder / DICTIONARY, lambda file: file.write(dictionary().encode()))
     return len(new), len(together)
@@ -509,7 +509,7 @@ def check(folder: Path = FOLDER) -> int:
     """
     entries = read_packed(folder)
     written = {
-        TABLE: runs_table(entries.values()).to_csv(index=False),
+        TABLE: table_of_runs(entries.values()).to_csv(index=False),
         DICTIONARY: dictionary(),
     }
     for name, text in written.items():
@@ -550,7 +550,7 @@ def unpack(results: Path, folder: Path = FOLDER) -> int:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one of the three commands."""
     parser = argparse.ArgumentParser(
-        prog="runs_table", description=(__doc__ or "").partition("\n")[0]
+        prog="pack_runs", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("command", choices=("pack", "check", "unpack"))
     parser.add_argument("results", nargs="*", type=Path, help="results folders")
@@ -574,7 +574,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             count = unpack(asked.results[0], asked.folder)
             print(f"{count} entries in {asked.results[0]}")
     except (Unusable, ValueError, OSError) as error:
-        parser.exit(2, f"runs_table: {error}\n")
+        parser.exit(2, f"pack_runs: {error}\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,138 @@
+"""Tell by a network's errors on clean images which normalisation it learned with.
+
+A file of weights does not say so, and neither does a module of the caller's. A network that errs on
+far fewer images under another normalisation than the one asked for is refused.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from cascadetta_lib.data.base import Dataset
+from cascadetta_lib.data.images import SCALINGS, ImageDataset
+from cascadetta_lib.models import as_outputs
+from cascadetta_lib.models.input_normalization import (
+    INPUT_NORMALIZATIONS,
+    Normalization,
+    Normalize,
+    normalization_of,
+)
+from study.brought_networks import Brought
+from study.published_networks import NetworkError
+
+KNOWN_IMAGES = 64
+"""Clean test images that tell a published network from others of its shape."""
+LEAST_FEWER = 5
+"""A difference of at most this many errors may be chance."""
+MOST_ERRORS_OF_STANDARD = 0.15
+"""Standard's error is 5.22 %. On 64 images it exceeds 15 % with probability 0.002."""
+_CLEAN_ERRORS: dict[tuple[str, Normalization, str], int] = {}
+
+
+def recognise(
+    model: nn.Module, network: dict[str, Any], digest: str, path: Path, dataset: Dataset
+) -> dict[str, Any]:
+    """Say which network a file in RobustBench's form holds, as far as clean images tell.
+
+    Many of its networks have one shape, and their normalisation is in their class, not in the file.
+    So the network counts as Standard only where it has Standard's shape and errs as little on
+    clean test images of CIFAR-10, and NetworkError is raised where it errs on far fewer of them
+    under the other scaling of the inputs.
+    """
+    shape = f"a WideResNet-{network['depth']}-{network['widening']}"
+    if not isinstance(dataset, ImageDataset) or not len(dataset.test.y):
+        return {"source": f"{shape} in RobustBench's form; which one is not known"}
+    asked = dataset.options.input_scaling
+    errors = {
+        name: _clean_errors(model, Normalization((mean,), (deviation,)), None, digest, dataset)
+        for name, (mean, deviation) in SCALINGS.items()
+    }
+    count = min(KNOWN_IMAGES, len(dataset.test.y))
+    best = min(errors, key=lambda name: errors[name])
+    if errors[asked] - errors[best] > count / 10 and errors[best] < count / 2:
+        raise NetworkError(
+            f"{path} errs on {errors[asked]} of {count} clean test images with input_scaling = "
+            f"{asked!r}, on {errors[best]} with {best!r}: set image_input_scaling={best}"
+        )
+    told = f"it errs on {errors[asked]} of {count} clean test images"
+    alike = (
+        (network["depth"], network["widening"]) == (28, 10)
+        and asked == "unit"
+        and dataset.compare_with == "CIFAR-10-C"
+        and errors[asked] <= MOST_ERRORS_OF_STANDARD * count
+    )
+    if alike:
+        source = f"RobustBench's CIFAR-10 network Standard, by its shape and clean error: {told}"
+    else:
+        source = f"{shape} in RobustBench's form, which one is not known: {told}"
+    return {"source": source, "input_scaling": asked}
+
+
+def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) -> None:
+    """Refuse a network that is given images under another normalisation than it learned with.
+
+    model: the network, which takes the dataset's prepared images.
+
+    Raises NetworkError where it errs on far fewer of the first clean test images under another of
+    INPUT_NORMALIZATIONS. A network that errs on most of them under all of these is taken as it is.
+    """
+    if not isinstance(dataset, ImageDataset) or not len(dataset.test.y):
+        return
+    own = normalization_of(model)
+    mean, deviation = SCALINGS[dataset.options.input_scaling]
+    asked = own or Normalization((mean,), (deviation,))
+    digest = brought.sha256
+    count = min(KNOWN_IMAGES, len(dataset.test.y))
+    wrong = _clean_errors(model, asked, own, digest, dataset)
+    if wrong <= count / 10:
+        return  # Nothing can be so much better.
+    errors = {
+        name: _clean_errors(model, other, own, digest, dataset)
+        for name, other in INPUT_NORMALIZATIONS.items()
+    }
+    best = min(errors, key=lambda name: errors[name])
+    far = max(count / 10, LEAST_FEWER)
+    if wrong - errors[best] > far and errors[best] < count / 2:
+        raise NetworkError(
+            f"{brought.origin} errs on {wrong} of {count} clean test images x/255 under (x − "
+            f"{_numbers(asked.mean)})/{_numbers(asked.deviation)}, on {errors[best]} under the "
+            f"normalisation {best!r}: bring it with normalization={best!r}"
+        )
+
+
+def _clean_errors(
+    model: nn.Module,
+    wanted: Normalization,
+    own: Normalization | None,
+    digest: str,
+    dataset: ImageDataset,
+) -> int:
+    """Count the errors on the first clean test images under a normalisation, once per network and
+    data.
+
+    own: the normalisation with which the model itself begins, or None.
+    """
+    key = (digest, wanted, dataset.fingerprint)
+    if key not in _CLEAN_ERRORS:
+        x, y = dataset.test.take(slice(KNOWN_IMAGES))
+        before = Normalize(wanted).to(x.device)
+        model = model.to(x.device).eval()
+        wrong = 0
+        with torch.no_grad():
+            for images, labels in zip(x.split(16), y.split(16), strict=True):
+                seen = before(images.float() / 255)
+                if own is not None:
+                    # The input from which the model's own normalisation makes `seen`.
+                    undone = Normalize(own).to(x.device)
+                    seen = undone.mean + undone.deviation * seen
+                wrong += int((as_outputs(model(seen)).main.argmax(1) != labels).sum())
+        _CLEAN_ERRORS[key] = wrong
+    return _CLEAN_ERRORS[key]
+
+
+def _numbers(values: Sequence[float]) -> str:
+    """Write one number as it is, and several in parentheses."""
+    return f"{values[0]:g}" if len(values) == 1 else f"({', '.join(f'{one:g}' for one in values)})"

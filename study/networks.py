@@ -1,0 +1,152 @@
+"""Find the networks that a profile names: shipped with the study, published by others, or in a
+folder of somebody else's.
+"""
+
+import functools
+import warnings
+from pathlib import Path
+from typing import Any
+
+from cascadetta_lib.data.base import Dataset, Modality, fingerprint
+from cascadetta_lib.models import Cascade, Parallel
+from cascadetta_lib.training.pretrain import held_out_accuracy, new_network
+from study.brought_networks import Brought
+from study.clean_errors import recognise
+from study.published_networks import NetworkError, check_file, load_published
+from study.settings import absolute
+from study.shipped_networks import (
+    Card,
+    built_with,
+    origin_of_shipped,
+    read_history,
+    read_shipped,
+)
+from study.weights_name import WeightsName
+
+SAMPLE = 256
+"""Examples on which a network must err as its card says."""
+ROUNDING = 2
+"""Errors among these by which another machine may differ."""
+FITTED = ("vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
+SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {
+    "image": ("input_scaling",),
+    "text": FITTED,
+    "speech": (),
+}
+"""The options of a dataset that shape the network's inputs. They must be those of its training."""
+
+
+def find_network(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> Brought:
+    """Return the network that `weights` has for an objective and a seed. `weights` is not `train`.
+
+    Raises NetworkError if there is none, if a file is damaged, foreign or does not match its card,
+    and if the network does not fit the dataset.
+    """
+    if weights.published:
+        return _find_published(weights, objective, seed, dataset)
+    path, card, content = read_shipped(weights, objective, seed)
+    if card.modality != dataset.modality:
+        raise NetworkError(
+            f"{path} is a network of {card.modality}, and {dataset.name} is {dataset.modality}"
+        )
+    _check_fit(path, card.classes, card.input_shape, card.options, dataset)
+    _check_source(path, card, dataset)
+    build = functools.partial(new_network, dataset, card.network, card.objective, seed)
+    model = built_with(build, content, path)
+    _check_errors(path, card, model, dataset)
+    return Brought(
+        model.eval(),
+        read_history(path),
+        card.model_dump(mode="json"),
+        card.weights_sha256,
+        network_origin(weights, objective, seed),
+    )
+
+
+def network_origin(weights: WeightsName, objective: str, seed: int) -> str:
+    """Return the key of the network that `weights` has, such as `shipped:1a2b3c4d5e6f`. Reads no
+    data.
+
+    Raises NetworkError if there is none.
+    """
+    if weights.published:
+        digest = check_file(weights.kind, absolute(weights.place), objective)
+        return f"{weights.kind}:{digest[:12]}"
+    return origin_of_shipped(weights, objective, seed)
+
+
+def _find_published(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> Brought:
+    place = network_origin(weights, objective, seed)
+    path = absolute(weights.place)
+    model, card = load_published(weights.kind, path)
+    digest = check_file(weights.kind, path, objective)
+    of_robustbench = weights.kind == "robustbench"
+    options = _asked_options(dataset) if of_robustbench else card
+    _check_fit(path, card["classes"], card["input_shape"], options, dataset)
+    if of_robustbench:
+        card |= recognise(model, card["network"], digest, path, dataset)
+    return Brought(model, None, card, digest, place)
+
+
+def _check_source(path: Path, card: Card, dataset: Dataset) -> None:
+    """Raise NetworkError where a network of text learned from other reviews than the dataset's, and
+    warn where one of images or speech learned from other examples.
+    """
+    if card.data_fingerprint == dataset.fingerprint:
+        return
+    if dataset.modality == "text":
+        raise NetworkError(
+            f"{path} was trained beside other reviews of source or targets ({card.data})"
+        )
+    # It may well be meant: a network can be measured on images of another kind.
+    warnings.warn(f"networks trained on {card.data} meet {dataset.source}", stacklevel=3)
+
+
+def _check_errors(path: Path, card: Card, model: Cascade | Parallel, dataset: Dataset) -> None:
+    """Raise NetworkError unless a network errs on the first held-out examples as its card says,
+    where these are at hand. It is moved to their device.
+    """
+    sample = dataset.plain_held_out.take(slice(SAMPLE))
+    if fingerprint([*sample]) != card.sample_fingerprint:
+        return
+    model.to(sample.y.device)
+    count = len(sample.y)
+    right = held_out_accuracy(
+        model, dataset, running_statistics=True, batch_size=SAMPLE, held_out=sample
+    )
+    wrong = round(count * (1 - right))
+    if abs(wrong - card.sample_errors) > ROUNDING:
+        raise NetworkError(
+            f"{path} errs on {wrong} of {count} examples, by its card (of another?) on "
+            f"{card.sample_errors}"
+        )
+
+
+def _asked_options(dataset: Dataset) -> dict[str, Any]:
+    """Return what the settings say of how a network sees the data."""
+    options = getattr(dataset, "options", None)
+    return {name: getattr(options, name, None) for name in SEEN_THROUGH[dataset.modality]}
+
+
+def _check_fit(
+    path: Path, classes: int, shape: tuple[int, ...], options: dict[str, Any], dataset: Dataset
+) -> None:
+    """Raise NetworkError unless a network with these classes, inputs and options can predict the
+    dataset.
+    """
+    found = tuple(dataset.prepare(dataset.plain_held_out.x[:1]).shape[1:])
+    if (classes, tuple(shape)) != (dataset.classes, found):
+        raise NetworkError(
+            f"{path} has {classes} classes and inputs of shape {tuple(shape)}; {dataset.name} has "
+            f"{dataset.classes} "
+            f"classes and inputs of shape {found}"
+        )
+    for name in SEEN_THROUGH[dataset.modality]:
+        wanted = options.get(name)
+        asked = getattr(getattr(dataset, "options", None), name, None)
+        if wanted != asked:
+            place = f"{dataset.modality}_{name}={'null' if wanted is None else wanted}"
+            advice = f"set {place}" if name in options else "its card does not say by which"
+            raise NetworkError(
+                f"{path} was trained with {name} = {wanted!r}, not {asked!r}: {advice}"
+            )

@@ -1,0 +1,213 @@
+"""The networks that come with the study in weights/, and folders of networks like it.
+
+A network is three files: NAME.safetensors (its weights), NAME.json (its card: what trained it, and
+how good it is) and NAME.csv (a row per epoch of its training). NAME is the pre-training and the
+seed, such as `meta-0`. Nothing that is read here can execute code.
+"""
+
+import functools
+import hashlib
+import reprlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import pandas as pd
+from pydantic import BaseModel, Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load
+from torch import nn
+
+from cascadetta_lib.data.base import Modality
+from cascadetta_lib.models import Cascade, Network, Parallel, build_network
+from cascadetta_lib.registry import nearest
+from cascadetta_lib.training.objectives import OBJECTIVES
+from cascadetta_lib.training.settings import KnownTraining
+from study.published_networks import NetworkError, load_into, refuse_larger
+from study.settings import absolute
+from study.weights_name import PUBLISHED, WeightsName
+
+SHIPPED = Path(__file__).resolve().parents[1] / "weights"
+
+
+Built = TypeVar("Built", bound=nn.Module)
+Percent = Annotated[float, Field(ge=0, le=100)]
+
+
+class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
+    """What made a network, and how good it is.
+
+    Errors are in percent, on clean held-out source examples.
+
+    options: how the source was cut, scaled and augmented.
+    clean_test_error: on all clean test images, which had no say in the training; None if that is
+        not known.
+    corrupted_error: E of AdaBN under four corruptions of severity 5, where they are defined.
+    sample_errors: the number of errors among the first SAMPLE.
+    """
+
+    modality: Modality
+    objective: str
+    seed: int
+    network: Network
+    classes: int
+    input_shape: tuple[int, ...]
+    options: dict[str, Any]
+    training: KnownTraining
+    weights_sha256: str
+    data: str
+    data_fingerprint: str
+    held_out_examples: int = Field(ge=1)
+    clean_error: Percent
+    clean_error_batch_statistics: Percent
+    clean_test_error: Percent | None = None
+    corrupted_error: Percent | None = None
+    sample_fingerprint: str
+    sample_errors: int = Field(ge=0)
+    provenance: dict[str, Any]
+
+
+def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascade | Parallel:
+    """Return a network of weights/ by the name of its pre-training: `load_network("meta", seed=0)`.
+
+    It is in evaluation mode on the CPU, and returns z and a of images that are scaled as its card
+    says. weights/README.md lists the networks.
+
+    folder: `shipped`, or another FOLDER like weights/.
+
+    Raises NetworkError where there is none of that name and seed, and where its file is damaged or
+    does not match its card.
+    """
+    path, card, content = read_shipped(WeightsName.parse(folder), name, seed)
+    kind = OBJECTIVES[card.objective]
+    build = functools.partial(
+        build_network,
+        card.network,
+        classes=card.classes,
+        inputs=card.input_shape[0],
+        # What "auto" means: Tiny-ImageNet, whose network is the large one, is seen at 224 pixels.
+        architecture="resnet34" if 224 in card.input_shape else "resnet26",
+        parallel=kind.parallel,
+        auxiliary=kind.auxiliary,
+        seed=seed,
+    )
+    return built_with(build, content, path).eval()
+
+
+def present_objectives(weights: WeightsName, seed: int) -> list[str]:
+    """Return the pre-trainings of which a folder has a file at this seed, whole or damaged. Reads
+    no data.
+    """
+    folder = _folder(weights)
+    return [
+        objective
+        for objective in OBJECTIVES
+        if (folder / f"{objective}-{seed}.safetensors").is_file()
+    ]
+
+
+def read_card(path: Path) -> Card:
+    """Read the card beside a weights file. Raises NetworkError if there is none."""
+    card = path.with_suffix(".json")
+    try:
+        return Card.model_validate_json(card.read_bytes())
+    except FileNotFoundError:
+        raise NetworkError(
+            f"{path} has no card {card.name} beside it, which says what it is"
+        ) from None
+    except ValidationError as error:
+        # Of a wrong `network` every kind of network complains, and that of images, which most are,
+        # comes last.
+        fault = error.errors()[-1]
+        place = ".".join(map(str, fault["loc"])) or "its text"
+        told = "" if fault["type"] == "missing" else f" = {reprlib.repr(fault['input'])}"
+        raise NetworkError(
+            f"{card} is no card of a network: {place}{told}: {fault['msg']}"
+        ) from None
+
+
+def origin_of_shipped(weights: WeightsName, objective: str, seed: int) -> str:
+    """Return the key of a network in a folder, such as `shipped:1a2b3c4d5e6f`.
+
+    A copy of a shipped network with its card has the shipped one's key. Raises NetworkError if the
+    folder has no such network.
+    """
+    card = find_card(weights, objective, seed)[1]
+    ours = SHIPPED / f"{objective}-{seed}.json"
+    if ours.is_file() and read_card(ours) == card:
+        return f"shipped:{card.weights_sha256[:12]}"
+    said = card.model_dump_json(include={"weights_sha256", "network", "training"})
+    return f"folder:{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
+
+def read_history(path: Path) -> pd.DataFrame | None:
+    """Read the table of epochs beside a weights file; None if there is none.
+
+    Raises NetworkError for a table without epochs, or with accuracies that are no fractions.
+    """
+    table = path.with_suffix(".csv")
+    if not table.exists():
+        return None
+    try:
+        history = pd.read_csv(table)
+        accuracies = history[["epoch", "held_out_accuracy"]].astype(float)["held_out_accuracy"]
+    except (ValueError, KeyError) as error:
+        raise NetworkError(f"{table} is no table of epochs: {error}") from None
+    if not accuracies.between(0, 1).all():
+        raise NetworkError(
+            f"{table} is no table of epochs: held_out_accuracy has values outside 0…1"
+        )
+    return history
+
+
+def read_shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Card, bytes]:
+    """Read a network's file; NetworkError unless it is the one that its card describes."""
+    path, card = find_card(weights, objective, seed)
+    content = path.read_bytes()
+    if (found := hashlib.sha256(content).hexdigest()) != card.weights_sha256:
+        raise NetworkError(
+            f"{path} has SHA-256 {found[:12]}…, its card says {card.weights_sha256[:12]}…: "
+            "the file is damaged or another's; fetch both again"
+        )
+    return path, card, content
+
+
+def built_with(build: Callable[[], Built], content: bytes, path: Path) -> Built:
+    """Build a network and give it the weights in `content`, that of the safetensors file `path`."""
+    try:
+        tensors = load(content)
+    except SafetensorError as error:
+        raise NetworkError(f"{path} is no whole safetensors file: {error}") from None
+    refuse_larger(build, tensors, path)
+    model = build()
+    load_into(model, tensors, path)
+    return model
+
+
+def _folder(weights: WeightsName) -> Path:
+    """Return the folder that holds the networks, each with its card."""
+    return SHIPPED if weights.kind == "shipped" else absolute(str(weights))
+
+
+def find_card(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Card]:
+    folder = _folder(weights)
+    path = folder / f"{objective}-{seed}.safetensors"
+    if not path.is_file():
+        seeds = [file.stem for file in folder.glob(f"{objective}-*.safetensors") if file.is_file()]
+        there = (
+            ", ".join(sorted(seeds or present_objectives(weights, seed))) or "none"
+        )  # its others, else all of this seed
+        lacks = (
+            f"{folder} has no network {path.stem} (pre-training and seed). There: {there}. "
+            "`train` trains one here"
+        )
+        known = ["train", "shipped", *(f"{kind}:FILE" for kind in PUBLISHED), "FOLDER"]
+        allowed = nearest(Path(str(weights).partition(":")[0]).name, known)
+        told = lacks if folder.is_dir() else f"there is no folder {folder}; {allowed}"
+        raise NetworkError(f"weights = {str(weights)!r}: {told}")
+    card = read_card(path)
+    if (card.objective, card.seed) != (objective, seed):
+        raise NetworkError(
+            f"{path} is by its card {card.objective}-{card.seed}: one of the two was renamed"
+        )
+    return path, card
