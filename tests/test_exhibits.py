@@ -61,6 +61,7 @@ from study.exhibits.kit.stored_runs import METRICS, Runs
 from study.exhibits.kit.style import draw_lines
 from study.exhibits.kit.sweep import sweep_figure
 from study.exhibits.paper import uncertainty
+from study.exhibits.paper.speed import LEFT_OUT
 from study.provenance import NetworkOrigin
 from study.requests import RunRequest
 from study.store import Run, Store
@@ -1269,6 +1270,17 @@ def test_the_table_of_speed_counts_networks(runs: Runs) -> None:
     [part] = exhibit.parts(of_one, runs)
     assert isinstance(part, Part) and isinstance(part.content, pd.DataFrame)
     assert set(part.content["n"]) == {"1"}
+
+
+def test_the_table_of_speed_has_no_run_that_took_another_pass_per_batch() -> None:
+    study = Study(settings := quick(image_methods=["tent", "cascade"]))
+    longer = made_up_run(study.varied(source_agreement=True), "tent", Numbers(seconds=9.0))
+    shorter = made_up_run(study, "cascade", Numbers(seconds=6.0))
+    shown = EXHIBITS["speed"].show(stored(settings, [longer, shorter]))
+    assert list(content(shown, "speed").index.get_level_values("method")) == ["Cascade"]
+    assert LEFT_OUT in shown.lines
+    alone = EXHIBITS["speed"].show(stored(settings, [longer]))
+    assert not alone.parts and LEFT_OUT in alone.lines
 
 
 def test_among_a_part_of_the_steps_nothing_is_chosen() -> None:

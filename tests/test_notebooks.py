@@ -150,7 +150,7 @@ def test_a_notebook_ends_with_what_to_expect_what_came_out_and_what_to_try(path:
     assert [line.split("**")[1] for line in last.splitlines()[1:]] == [
         "Expected.",
         "Found.",
-        "Read it so.",
+        "How to read it.",
         "Try next.",
     ]
 

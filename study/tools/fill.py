@@ -40,10 +40,10 @@ NAMES = {
     "Cascade": "the cascade",
     "Cascade, a tenth of the rate": "the cascade at a tenth of the rate",
     "Cascade, ten times the rate": "the cascade at ten times the rate",
-    "Cascade, no θ_a": "the cascade trained and adapted without θ_a",
-    "Cascade, same weights without θ_a": "the same network without θ_a",
-    "Cascade, same weights without θ_a, a tenth of the rate": "the same network without θ_a and at "
-    "a tenth of the rate",
+    "Cascade, no θ_a": "the network trained and adapted without θ_a",
+    "Cascade, same weights without θ_a": "the same network adapted without θ_a",
+    "Cascade, same weights without θ_a, a tenth of the rate": "the same network adapted without "
+    "θ_a at a tenth of the rate",
     "Tent, a tenth of the rate": "Tent at a tenth of the rate",
 }
 """What sentences call a row, where that is not its label."""
@@ -219,6 +219,23 @@ def _decimals(low: float, high: float) -> int:
     return digits + 1 if hidden else digits
 
 
+def _by_how_much(mean: float, low: float, high: float) -> str:
+    """Say a difference of E in words, `0.5 points more` or `2.4 points less`."""
+    direction = "more" if mean > 0 else "less"
+    return f"{number(abs(mean), _decimals(low, high))} points {direction}"
+
+
+def _ends(mean: float, low: float, high: float) -> str:
+    """Return the ends of an interval in the direction of its mean, and say if it includes 0."""
+    digits = _decimals(low, high)
+    if mean < 0:
+        low, high = -high, -low
+    if low > 0:
+        return f"{number(low, digits)} to {number(high, digits)}"
+    ends = f"{number(low, digits, sign=True)} to {number(high, digits, sign=True)}"
+    return f"{ends}; undecided"
+
+
 class Differences(Table):
     """A committed table of differences of E, whose rows are called `FIRST − SECOND`.
 
@@ -301,19 +318,9 @@ class Differences(Table):
             direction = "less" if mean > 0 else "more"
             points = f"{number(abs(mean), digits)} points {direction}"
             return f"{one} errs {points} than {other} (no interval)"
-        scope = self.scope(first, second)
-        if low <= 0 <= high:
-            ends = f"{number(low, digits, sign=True)} to {number(high, digits, sign=True)}"
-            return (
-                f"E of {other} minus E of {one} is {number(mean, digits, sign=True)} points "
-                f"(95 % over {scope}: {ends}), undecided"
-            )
-        direction = "less" if mean > 0 else "more"
-        least, most = sorted((abs(low), abs(high)))
-        ends = f"{number(least, digits)} to {number(most, digits)}"
         return (
-            f"{one} errs {number(abs(mean), digits)} points {direction} than {other} "
-            f"(95 % over {scope}: {ends})"
+            f"{one} errs {_by_how_much(-mean, -high, -low)} than {other} "
+            f"(95 % over {self.scope(first, second)}: {_ends(-mean, -high, -low)})"
         )
 
 
@@ -440,18 +447,17 @@ def losses(name: str, first: str, second: str, column: str = "E") -> list[float]
 
 
 def over_networks(name: str, first: str, second: str) -> str:
-    """Say by how many points `first` errs more than `second`, with the interval over networks.
+    """Say by how many points `first` errs more or less than `second`, with the interval over
+    networks.
 
     name: a table of runs, `*-numbers`.
     """
     lost = losses(name, first, second)
     found = over_seeds(lost)
-    digits = _decimals(found.low, found.high)
-    mean, low, high = (number(x, digits, sign=True) for x in (found.mean, found.low, found.high))
-    undecided = ", undecided" if found.low <= 0 <= found.high else ""
+    interval = (found.mean, found.low, found.high)
     return (
-        f"E of {first} minus E of {second} is {mean} points "
-        f"(95 % over {word(len(lost))} networks: {low} to {high}){undecided}"
+        f"{first} errs {_by_how_much(*interval)} than {second} "
+        f"(95 % over {word(len(lost))} networks: {_ends(*interval)})"
     )
 
 
