@@ -71,8 +71,8 @@ def bring(model: nn.Module, name: str) -> Brought:
             digest.update(value_hash(held, type(module).__module__).encode())
         for hook in _hooks_of(module):
             digest.update(value_hash(hook, _home_of(hook)).encode())
-        for name, function in _functions_put_on(module).items():
-            digest.update(f"{name} {value_hash(function, _home_of(function))}".encode())
+        for attribute, function in _functions_put_on(module).items():
+            digest.update(f"{attribute} {value_hash(function, _home_of(function))}".encode())
     for key, value in [*model.state_dict().items(), *model.named_buffers()]:
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
         digest.update(

@@ -117,8 +117,8 @@ def _check_errors(path: Path, card: Card, model: Cascade | Parallel, dataset: Da
     wrong = round(count * (1 - right))
     if abs(wrong - card.sample_errors) > ROUNDING:
         raise NetworkError(
-            f"{path} errs on {wrong} of {count} examples, by its card (of another?) on "
-            f"{card.sample_errors}"
+            f"{path} errs on {wrong} of {count} examples, and its card says "
+            f"{card.sample_errors}: is it the card of another network?"
         )
 
 
@@ -145,8 +145,12 @@ def _check_fit(
         wanted = options.get(name)
         asked = getattr(getattr(dataset, "options", None), name, None)
         if wanted != asked:
+            if name not in options:
+                raise NetworkError(
+                    f"the card of {path} does not say with which {name} the network was trained; "
+                    f"the settings ask for {asked!r}"
+                )
             place = f"{dataset.modality}_{name}={'null' if wanted is None else wanted}"
-            advice = f"set {place}" if name in options else "its card does not say by which"
             raise NetworkError(
-                f"{path} was trained with {name} = {wanted!r}, not {asked!r}: {advice}"
+                f"{path} was trained with {name} = {wanted!r}, not {asked!r}: set {place}"
             )

@@ -1008,8 +1008,11 @@ BAD_INPUTS = [
         for card, words in (
             ({"classes": 4}, ("has 4 classes", "has 10 classes")),
             ({"options": {"input_scaling": "unit"}}, ("'unit'", "'symmetric'")),
-            ({"options": {}}, ("input_scaling = None, not 'symmetric': its card does not say",)),
-            ({"sample_errors": 99}, ("errs on ", "by its card (of another?) on 99")),
+            ({"options": {}}, ("does not say with which input_scaling the network was trained",)),
+            (
+                {"sample_errors": 99},
+                ("errs on ", "and its card says 99: is it the card of another network?"),
+            ),
             ({"clean_error": math.nan}, ("clean_error = nan", "finite number")),
             ({"clean_error": -5}, ("clean_error = -5", "greater than or equal to 0")),
             ({"seed": 4}, ("is by its card meta-4",)),

@@ -231,6 +231,7 @@ def test_a_function_that_is_put_on_a_module_of_torch_is_part_of_the_networks_key
             again = copy.deepcopy(network)
             keys.append(bring(network, "mine").origin)
             assert bring(again, "mine").origin == keys[-1]
+            assert keys[-1].startswith("mine:"), "it keeps the name that it was given"
     layer = nn.TransformerEncoderLayer(4, 1, 4, activation=lambda x: x)
     other = copy.deepcopy(layer)
     other.activation = lambda x: x**2

@@ -108,6 +108,19 @@ def test_the_six_of_the_paper_and_the_variants_are_there() -> None:
     assert all(METHODS[name].objective_on(modality) in OBJECTIVES for name, modality in CASES)
 
 
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.parametrize(("name", "modality"), CASES)
+def test_a_tool_that_leaves_all_layers_in_one_mode_changes_no_prediction(
+    name: str, modality: Modality, batch: Tensor, mode: bool
+) -> None:
+    undisturbed = make(name, modality)
+    looked_at = make(name, modality)
+    for x in (batch, batch.flip(0)):
+        for child in looked_at.children():
+            child.train(mode)
+        assert torch.equal(looked_at(x), undisturbed(x))
+
+
 @pytest.mark.parametrize(("name", "modality"), CASES)
 def test_reset_is_bit_exact_and_repeats_the_same_predictions(
     name: str, modality: Modality, batch: Tensor

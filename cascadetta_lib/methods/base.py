@@ -55,6 +55,7 @@ class Method(Updates):
         self.optimizer = self.build_optimizer(optimizer)
         self.source_state = Snapshot(self)
         self.checks.own_parameters(self.optimizer)
+        self.modes = [(part, part.training) for part in self.modules() if part is not self]
         self.reset()
 
     def configure_model(self) -> None:
@@ -87,6 +88,7 @@ class Method(Updates):
 
         Raises ValueError if the batch gives a BatchNorm only one value per channel.
         """
+        self.restore_modes()
         if x.is_inference():
             x = x.clone()  # tensors of inference mode have no backward pass
         with self.checks.step(len(x), self.optimizer):
@@ -99,6 +101,16 @@ class Method(Updates):
     def train(self, mode: bool = True) -> Self:
         """Change nothing, because the method chooses BatchNorm's statistics."""
         return self
+
+    def restore_modes(self) -> None:
+        """Put all layers back into the mode that `configure_model` chose.
+
+        Tools that look at a network, such as torchinfo or an extractor of features, leave all of
+        its layers in one mode (findings/looking-at-adabn-switches-it-off.sh). BatchNorm in
+        evaluation mode would then use the source's statistics without a word.
+        """
+        for part, training in self.modes:
+            part.training = training
 
     def reset(self) -> None:
         """Go back to the source, and start the random draws over.

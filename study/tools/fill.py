@@ -150,9 +150,9 @@ class Table:
         labels = set(self.frame.index.get_level_values(0)) | set(besides)
         return sum(not label.startswith("Cascade") for label in labels)
 
-    def numbers(self, column: str) -> list[float]:
-        """Return the number of each row in this column."""
-        return [self.value(row, column) for row in self.frame.index]
+    def numbers(self, column: str, besides: Sequence[str] = ()) -> list[float]:
+        """Return the number of each row in this column, except of the rows in `besides`."""
+        return [self.value(row, column) for row in self.frame.index if row not in besides]
 
     @property
     def count(self) -> int:

@@ -32,7 +32,7 @@ class Speed(Exhibit):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         also_agreement = frame["run"].map(lambda run: run.request.source_agreement)
-        told = [LEFT_OUT] if also_agreement.any() else []
+        told: list[Part | str] = [LEFT_OUT] if also_agreement.any() else []
         frame = frame[~also_agreement]
         if frame.empty:
             return told
