@@ -586,6 +586,7 @@ def test_the_number_of_threads_is_chosen_wherever_the_library_is_imported(
     variables: dict[str, str], threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
