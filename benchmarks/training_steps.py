@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+import cascadetta_lib
 from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import ImageOptions, make_image_dataset
 from cascadetta_lib.models import ImageNetwork, build_network
@@ -28,11 +30,14 @@ READINGS = {"release": "batchnorm_and_classifier", "paper": "all"}
 
 
 def module_of_training(name: str) -> ModuleType:
-    """The module meta, objectives or pretrain, which older builds have one level up."""
-    try:
-        return importlib.import_module(f"cascadetta_lib.training.{name}")
-    except ModuleNotFoundError:
-        return importlib.import_module(f"cascadetta_lib.{name}")
+    """The module meta, objectives or pretrain, which older builds have one level up.
+
+    The folder is looked at, because an editable installation of another build would find
+    `cascadetta_lib.training` there.
+    """
+    package = Path(str(cascadetta_lib.__file__)).parent
+    part = "training." if (package / "training").is_dir() else ""
+    return importlib.import_module(f"cascadetta_lib.{part}{name}")
 
 
 def pictures(count: int) -> Tensor:
