@@ -61,6 +61,8 @@ def meta_gradients(device: str) -> dict[str, Callable[[], object]]:
         problem = meta.MetaProblem(*halves, names, 0.01, reading, 0.1)
         for way in ("exact", "difference"):
             function = getattr(meta, f"{way}_meta_gradient", None)
+            if way == "exact" and function is None:  # since there is no other way
+                function = meta.meta_gradient
             if function is not None:
                 found[f"{way} meta-gradient, {reading}'s"] = partial(function, model, problem)
     return found
