@@ -1,6 +1,7 @@
 """Every exhibit from made-up runs, against numbers worked out by hand here."""
 
 import functools
+import math
 import os
 import subprocess
 import sys
@@ -41,6 +42,7 @@ from study import ROOT
 from study.exhibits import EXHIBITS, report
 from study.exhibits.beyond import training, updates
 from study.exhibits.beyond.conditions import CANDIDATES
+from study.exhibits.beyond.learning_rate import has_throughout
 from study.exhibits.kit import histories as histories_of
 from study.exhibits.kit import intervals, style, tables
 from study.exhibits.kit.captions import seeds_of, what_made
@@ -1270,6 +1272,13 @@ def test_the_table_of_speed_counts_networks(runs: Runs) -> None:
     [part] = exhibit.parts(of_one, runs)
     assert isinstance(part, Part) and isinstance(part.content, pd.DataFrame)
     assert set(part.content["n"]) == {"1"}
+
+
+def test_f_is_drawn_by_rate_only_if_a_method_has_it_at_all_rates() -> None:
+    rows = pd.DataFrame({"label": ["AdaBN", "Tent", "Tent"], "F": [math.nan, 1.0, 2.0]})
+    assert has_throughout(rows, "F")
+    assert not has_throughout(rows.assign(F=[math.nan, 1.0, math.nan]), "F")
+    assert not has_throughout(rows.assign(F=math.nan), "F")
 
 
 def test_the_table_of_speed_has_no_run_that_took_another_pass_per_batch() -> None:

@@ -106,10 +106,6 @@ class Table:
         """Return whether there is such a row."""
         return row in self.frame.index
 
-    def has_part(self, part: str) -> bool:
-        """Return whether the label of some row has this part."""
-        return any(part in row for row in self.frame.index)
-
     def with_paper(self, column: str, other: "Table", theirs: str) -> "Table":
         """Return this table with a column of the paper's rows filled from another table.
 
@@ -144,11 +140,6 @@ class Table:
     def cell(self, row: str | tuple[str, str], column: str) -> str:
         """Return a cell with the decimals that `show` gives it."""
         return with_its_decimals(self.text(row, column))
-
-    def others(self, besides: Sequence[str] = ()) -> int:
-        """Return how many methods are no cascade: of the rows, and of the labels in `besides`."""
-        labels = set(self.frame.index.get_level_values(0)) | set(besides)
-        return sum(not label.startswith("Cascade") for label in labels)
 
     def numbers(self, column: str, besides: Sequence[str] = ()) -> list[float]:
         """Return the number of each row in this column, except of the rows in `besides`."""

@@ -44,7 +44,15 @@ class LearningRate(Exhibit):
         parts: list[Part | str] = []
         for size, rows in frame.sort_values(over, kind="stable").groupby("batch_size", sort=False):
             stem = f"learning-rate-{size}"
-            shown = [metric for metric in ("E", "A", "F") if rows[metric].notna().any()]
+            shown = [metric for metric in ("E", "A", "F") if has_throughout(rows, metric)]
             parts.append(sweep_figure(f"{stem}-figure", rows, over, metrics=shown, most=MOST))
             parts.append(Part(stem, sweep_table(rows, over), f"E (%) by rate, batch {size}."))
         return parts
+
+
+def has_throughout(rows: pd.DataFrame, metric: str) -> bool:
+    """Return whether some method has the metric, and each method that has it has it at all of its
+    rates. Single points would look like a result.
+    """
+    by_method = rows[metric].notna().groupby(rows["label"])
+    return bool(by_method.any().any() and (by_method.any() == by_method.all()).all())
