@@ -268,6 +268,24 @@ def test_what_a_page_links_to_is_there(page: str) -> None:
     assert not [link for link in links if "://" not in link and not (path.parent / link).exists()]
 
 
+def headings(page: Path) -> set[str]:
+    """The anchors that GitHub and the site give to a page's headings."""
+    lines = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_links_to_has_that_heading(page: str) -> None:
+    path = ROOT / page
+    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", read(page))
+    missing = []
+    for link, heading in links:
+        target = path.parent / link if link else path
+        if target.suffix == ".md" and "://" not in link and heading not in headings(target):
+            missing.append(f"{link}#{heading}")
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", fill.pages(), ids=lambda page: page.name)
 def test_a_filled_page_is_what_its_template_and_the_tables_make(page: Path) -> None:
     assert page.read_text(encoding="utf-8") == fill.pages()[page], (
