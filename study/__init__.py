@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 STORE_FORMAT = 7
 """Part of every key. Raise it when the form or the meaning of an entry changes."""
 
-MAKING_MODULE = "study.making"
+RUN_MODULE = "study.make_run"
 LOADING_MODULES = ("study.published_networks",)
 """The modules of this package whose text is part of keys: of runs, and of networks from files."""
 

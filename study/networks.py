@@ -89,8 +89,8 @@ def _find_published(weights: WeightsName, objective: str, seed: int, dataset: Da
 
 
 def _check_source(path: Path, card: Card, dataset: Dataset) -> None:
-    """Raise NetworkError where a network of text learned from other reviews than the dataset's, and
-    warn where one of images or speech learned from other examples.
+    """Raise NetworkError if a text network was trained on other reviews than the dataset's. Warn if
+    an image or speech network was trained on other examples.
     """
     if card.data_fingerprint == dataset.fingerprint:
         return
@@ -98,13 +98,15 @@ def _check_source(path: Path, card: Card, dataset: Dataset) -> None:
         raise NetworkError(
             f"{path} was trained beside other reviews of source or targets ({card.data})"
         )
-    # It may well be meant: a network can be measured on images of another kind.
+    # This may be intended: to measure a network on images of another kind.
     warnings.warn(f"networks trained on {card.data} meet {dataset.source}", stacklevel=3)
 
 
 def _check_errors(path: Path, card: Card, model: Cascade | Parallel, dataset: Dataset) -> None:
-    """Raise NetworkError unless a network errs on the first held-out examples as its card says,
-    where these are at hand. It is moved to their device.
+    """Raise NetworkError unless a network errs on the first held-out examples as its card says.
+
+    Nothing is checked if the dataset has other held-out examples than the card. The network is
+    moved to the device of the examples.
     """
     sample = dataset.plain_held_out.take(slice(SAMPLE))
     if fingerprint([*sample]) != card.sample_fingerprint:
@@ -138,8 +140,7 @@ def _check_fit(
     if (classes, tuple(shape)) != (dataset.classes, found):
         raise NetworkError(
             f"{path} has {classes} classes and inputs of shape {tuple(shape)}; {dataset.name} has "
-            f"{dataset.classes} "
-            f"classes and inputs of shape {found}"
+            f"{dataset.classes} classes and inputs of shape {found}"
         )
     for name in SEEN_THROUGH[dataset.modality]:
         wanted = options.get(name)

@@ -1,7 +1,7 @@
 """Requests for results, and the key under which a result is kept. Nothing here reads data.
 
 A key is a hash of the whole request and, as `content`, of hashes of the data and the code. The
-code is that of the library, of `making` and of `published_networks`. So a stored result is found
+code is that of the library, of `make_run` and of `published_networks`. So a stored result is found
 only while the same request, data and code would make it again.
 """
 
@@ -21,7 +21,7 @@ from cascadetta_lib.methods import METHODS, code_of
 from cascadetta_lib.models import Network
 from cascadetta_lib.training.objectives import training_for
 from cascadetta_lib.training.settings import KnownTraining
-from study import LOADING_MODULES, MAKING_MODULE, STORE_FORMAT
+from study import LOADING_MODULES, RUN_MODULE, STORE_FORMAT
 from study.brought_networks import Brought
 from study.modality_parameters import RunProtocol
 from study.networks import network_origin
@@ -270,14 +270,14 @@ def code_of_variance(request: CheckpointRequest) -> str:
 
 def code_of_run(request: RunRequest) -> str:
     """Hash the code that makes a run: the method, the evaluator, the cost, what reads and shifts
-    the data, the network, and what `making` tells each of them.
+    the data, the network, and what `make_run` tells each of them.
     """
     checkpoint = request.checkpoint
     measured = code_hash([*MEASURING_MODULES, DATA_MODULES[checkpoint.modality]])
     method = code_of(request.method)
-    making = module_hash(MAKING_MODULE)
+    of_runs = module_hash(RUN_MODULE)
     loader = _code_of_loader(checkpoint)
-    return _hash(method, measured, loader, making, code_of_network(checkpoint))
+    return _hash(method, measured, loader, of_runs, code_of_network(checkpoint))
 
 
 def _code_of_loader(request: CheckpointRequest) -> str:

@@ -16,7 +16,7 @@ from cascadetta_lib.methods.refusals import values_per_channel
 from cascadetta_lib.methods.source import source_examples
 from cascadetta_lib.training.pretrain import new_network
 from study.checkpoints import Context, find_checkpoint
-from study.making import build_method, make_run
+from study.make_run import build_method, make_run
 from study.modality_parameters import Section
 from study.networks import find_network
 from study.requests import (
@@ -86,8 +86,9 @@ def find_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
 
 
 def _check_same(context: Context, run: Run) -> None:
-    """Raise ValueError unless a run is on the network and the data of the context: what is measured
-    on these would be kept under the run's name.
+    """Raise ValueError unless a run is on the network and the data of the context.
+
+    A measurement is made on those of the context, and stored under the request of the run.
     """
     asked = run.request.checkpoint
     own = checkpoint_request(context.settings, context.modality, asked.objective, context.brought)
@@ -142,7 +143,9 @@ def check_all(context: Context) -> None:
 
 
 def check_data(context: Context) -> None:
-    """Raise ValueError if there are too few examples to train on or to hold out."""
+    """Raise ValueError if the dataset does not fit the settings: if an archive of corrupted images
+    lacks a walk of the stream, or if there are too few examples to train on or to hold out.
+    """
     dataset = context.dataset
     if isinstance(dataset, ImageDataset):
         for domain in context.section.domains:

@@ -272,9 +272,11 @@ def instead_of(name: str) -> str:
     """
     modality = _modality(name)
     if name in RENAMED:
-        told = f"it is called {RENAMED[name]} now"
-        of_runs = f"{modality}_online{name.removeprefix(modality)}"
-        return f"{told}, and that of a run {of_runs}" if of_runs in PARAMETERS else told
+        told = f"its new name is {RENAMED[name]}"
+        at_test_time = f"{modality}_online{name.removeprefix(modality)}"
+        if at_test_time in PARAMETERS:
+            told += f", and that of the same setting at test time is {at_test_time}"
+        return told
     close = difflib.get_close_matches(name, RENAMED, n=1, cutoff=0.9)
     if close:
         return f"did you mean {RENAMED[close[0]]!r}?"

@@ -166,7 +166,9 @@ def test_what_targets_of_ones_own_do_not_make_is_said_and_not_asked_for(
     }
     why_not = {name: each.lines[0] for name, each in shown.items() if not each.is_asked}
     assert {"alarm", "choice", "comparison", "field", "gradual", "streams", "wild"} <= set(why_not)
-    assert why_not["gradual"] == "Not made: the domains of folder-pets make no stream gradual."
+    assert why_not["gradual"] == (
+        "Not made: folder-pets has no stream gradual; it has domains of its own."
+    )
     assert "by which rates are chosen" in why_not["comparison"]
     assert "main_image" not in why_not and "recurring" not in why_not
     missing = without_runs(list(shown.values()))

@@ -479,14 +479,14 @@ STUDY_CODE: dict[str, tuple[str, str, str, str, bool]] = {
     "how a GPU rounds": ("cascadetta_lib.numerics", "= False", "= True", "release:0123", True),
     "a docstring of the loader": (LOADER, "copies with the prefix", "ones", "release:0123", False),
     "an option that the method is given": (
-        "study.making",
+        "study.make_run",
         'options["value_range"] = dataset.value_range',
         "pass",
         "mine:0123",
         True,
     ),
     "an option that the evaluator is given": (
-        "study.making",
+        "study.make_run",
         "order_seed=request.order_seed",
         "order_seed=None",
         "release:0123",

@@ -44,7 +44,7 @@ FLOORS = (
     },
     {"study.requests"},
     {"study.store"},
-    {"study.checkpoints", "study.making"},
+    {"study.checkpoints", "study.make_run"},
     {"study.runs"},
     {"study.study"},
     {"study.exhibits.kit"},

@@ -252,9 +252,9 @@ def test_nested_values_are_those_of_the_flat_names() -> None:
 @pytest.mark.parametrize("old", sorted(RENAMED))
 def test_an_old_name_is_refused_with_the_new_one(old: str) -> None:
     assert RENAMED[old] in PARAMETERS and old not in PARAMETERS
-    with pytest.raises(SettingsError, match=f"'{old}' .* it is called {RENAMED[old]} now"):
+    with pytest.raises(SettingsError, match=f"'{old}' .* its new name is {RENAMED[old]}"):
         make_settings({old: 1})
-    with pytest.raises(SettingsError, match=f"{old} .* it is called {RENAMED[old]} now"):
+    with pytest.raises(SettingsError, match=f"{old} .* its new name is {RENAMED[old]}"):
         settings_from({old: 1})
 
 

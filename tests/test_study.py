@@ -23,8 +23,8 @@ from cascadetta_lib.training.pretrain import pretrain
 from cascadetta_lib.training.settings import Training
 from cascadetta_lib.training.theorem import check_theorem
 from study import checkpoints as checkpoints_module
-from study import making
-from study.exhibits.kit.origin_of_network import not_held_out
+from study import make_run
+from study.exhibits.kit.origin_of_network import doubt_about_held_out
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.stored_runs import Runs
 from study.modality_parameters import RunProtocol
@@ -309,7 +309,7 @@ def test_every_setting_of_the_protocol_reaches_the_method_and_the_evaluator(
             return super().run(transfer=transfer)
 
     # On so short a stream the numbers do not show every setting.
-    monkeypatch.setattr(making, "Evaluator", RecordedEvaluator)
+    monkeypatch.setattr(make_run, "Evaluator", RecordedEvaluator)
     plain = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 10))
     own = {"batch_size": 5, "stream": "correlated", "dirichlet_delta": 2.5, "test_size": 10}
     with METHODS.replaced("tent", RecordedTent):
@@ -521,7 +521,7 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
     for each in (study, Study(settings_in(tmp_path / "from nothing"))):  # same seed, same numbers
         again = each.run("cascade").batches.drop(columns="seconds")
         pd.testing.assert_frame_equal(run.batches.drop(columns="seconds"), again)
-    assert other.store.history(run) is None and not_held_out(run) == ""
+    assert other.store.history(run) is None and doubt_about_held_out(run) == ""
     card = (
         tmp_path / "weights" / "meta-0.json"
     )  # The same weights behind another ReLU are another network.
@@ -532,7 +532,9 @@ def test_networks_from_a_folder_are_named_by_their_weights(study: Study, tmp_pat
     )
     card.write_text(card.read_text().replace('"main_logits": "relu"', '"main_logits": "plain"'))
     other_split = other.varied(held_out_fraction=0.5).run("adabn")
-    assert not_held_out(other_split).startswith("the network may know the held-out source images")
+    assert doubt_about_held_out(other_split).startswith(
+        "the network may know the held-out source images"
+    )
     with pytest.raises(ValueError, match="erm-0"):
         other.check()
     with pytest.raises(ValueError, match="input_scaling = 'symmetric', not 'unit'"):

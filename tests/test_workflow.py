@@ -509,7 +509,7 @@ def test_other_exhibits_or_library_or_another_format_of_the_store_are_other_jobs
         for text in ("x = 2", "x = "):
             mine.write_text(text)
             assert not texts(tmp_path) & now, "another value, or no Python yet"
-    for module in ("making", "published_networks"):
+    for module in ("make_run", "published_networks"):
         before = texts(tmp_path)
         (tmp_path / "study" / f"{module}.py").write_text("x = 1")
         assert not texts(tmp_path) & before, "its text is in the keys of runs"

@@ -208,10 +208,12 @@ def draw_order(
         for share, each in zip(shares, members, strict=True)
     ]
     pieces = [np.split(each, cut) for each, cut in zip(members, cuts, strict=True)]
-    several = range(len(members))
-    return np.concatenate(
-        [pieces[label][turn] for turn in several for label in generator.permutation(several)]
-    )
+    classes = range(len(members))
+    in_turn = []
+    for turn in classes:  # Each label has as many pieces as there are classes.
+        for label in generator.permutation(classes):
+            in_turn.append(pieces[label][turn])
+    return np.concatenate(in_turn)
 
 
 def order_of_examples(

@@ -217,7 +217,9 @@ class Evaluator:
             if self.reset_each:
                 method.reset()
             records = self._pass(stretch, self._step, alarmed=True)
-            self._batches += [self._heads(step + number) | record for number, record in records]
+            self._batches += [
+                self._about_domain(step + number) | record for number, record in records
+            ]
             if not changes:
                 # The model never changes, so its online predictions are the final model's.
                 final[stretch] = _accuracies(records)
@@ -244,7 +246,7 @@ class Evaluator:
             self._record_accuracies(step, "source", 0, source[stretch])
             self._record_accuracies(step, "alone", 0, alone[stretch])
 
-    def _heads(self, step: int) -> Record:
+    def _about_domain(self, step: int) -> Record:
         name, severity = self.stream[step]
         return {"step": step, "domain": name, "severity": severity}
 
@@ -254,7 +256,7 @@ class Evaluator:
         """
         for number, accuracy in measured.items():
             row = {"kind": kind, "after": after, "accuracy": accuracy}
-            self._accuracies.append(self._heads(first + number) | row)
+            self._accuracies.append(self._about_domain(first + number) | row)
 
     def _hold(self, stretches: Sequence[Stretch]) -> None:
         """Read the examples of each domain and draw their order, once, even where a gradual stream

@@ -10,7 +10,7 @@ from cascadetta_lib.methods.base import Method
 class WithBank(Method):
     """A method with a memory of examples.
 
-    bank: the examples, (bank_size, …); empty before the first batch tells their shape.
+    bank: the examples, (bank_size, …). Empty before the first batch, which tells their shape.
     kept: what the method knows of each of them, in the order of the bank.
     arrived: how many examples came so far.
 

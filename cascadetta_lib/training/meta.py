@@ -71,8 +71,8 @@ class MetaProblem:
     def losses_at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
         """Return two losses at ψ on the meta-train half.
 
-        The first is added to the outer loss: the release's cross-entropy, or 0 for the paper's
-        outer loss. The second is the inner loss.
+        The first is a part of the outer loss. With the release's outer loss it is the cross-entropy
+        at ψ; the paper's has no such part, so it is 0. The second is the inner loss.
         """
         if self.outer_loss == "release":
             return losses(model, self.meta_train, self.kind)
@@ -106,8 +106,8 @@ def inner_parameter_names(model: Cascade | Parallel, which: InnerParameters) -> 
     which: `all` of ψ; or `batchnorm_and_classifier`, θ_m and the scales and shifts of φ's
         normalisation layers of every kind, as at test time.
 
-    For TTT, whatever `which` says,
-    they are all parameters of φ's shared stages. Raises ValueError for another `which`.
+    For TTT these are all parameters of φ's shared stages, whatever `which` is. Raises ValueError
+    for another `which`.
     """
     require_choice("which", which, get_args(InnerParameters))
     if isinstance(model, Parallel):

@@ -171,9 +171,8 @@ def missing(shown: Sequence[Shown]) -> str:
     asked = [each for each in shown if each.is_asked]
     lacking = {}
     for each in asked:
-        partial = [line for line in each.lines if line.startswith("Partial:")]
-        if each.runs and (partial or not each.parts):
-            lacking[each.heading] = " ".join(partial or each.lines)
+        if each.runs and (each.missing or not each.parts):
+            lacking[each.heading] = " ".join(each.missing or each.lines)
     count = len(lacking) + sum(not each.runs and not each.parts for each in asked)
     pieces = [f"<summary>{count} of {len(asked)} exhibits, and why</summary>"]
     none = without_runs(asked)

@@ -296,15 +296,15 @@ class Differences(Table):
         """Return whether the first method errs less, with 0 outside the interval."""
         return self.lead(first, second)[1] > 0
 
-    def compare(self, first: str, second: str, called: str = "") -> str:
+    def compare(self, first: str, second: str, called: str = "", than: str = "") -> str:
         """Say who errs less, by how much and with what interval, or that it is undecided.
 
-        called: how the sentence calls the first, such as `it`.
+        called, than: what the sentence calls the first and the second, such as `it`.
         """
         mean, low, high = self.lead(first, second)
         digits = _decimals(low, high)
         one = called or NAMES.get(first, first)
-        other = NAMES.get(second, second)
+        other = than or NAMES.get(second, second)
         if math.isnan(low):
             direction = "less" if mean > 0 else "more"
             points = f"{number(abs(mean), digits)} points {direction}"

@@ -21,7 +21,7 @@ from cascadetta_lib.code import file_hash
 from cascadetta_lib.data import DatasetName
 from cascadetta_lib.files import write_atomically
 from cascadetta_lib.training.objectives import OBJECTIVES
-from study import LOADING_MODULES, MAKING_MODULE, ROOT, STORE_FORMAT
+from study import LOADING_MODULES, ROOT, RUN_MODULE, STORE_FORMAT
 from study.settings import Settings, flat
 from study.weights_name import WeightsName
 from study.workflow.arguments import notebooks_in
@@ -41,7 +41,7 @@ so that the two train side by side.
 """
 CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
-IN_KEYS = [f"{name.replace('.', '/')}.py" for name in (MAKING_MODULE, *LOADING_MODULES)]
+IN_KEYS = [f"{name.replace('.', '/')}.py" for name in (RUN_MODULE, *LOADING_MODULES)]
 NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py", *IN_KEYS)
 """Code whose change makes every notebook run again, because it makes numbers or pages.
 
@@ -139,7 +139,9 @@ def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dic
 
 
 def _axes_of(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the dataset and the seed of each job of a notebook; a report has one job without."""
+    """Yield the dataset and the seed of each job of a notebook. A report has one job, with
+    neither.
+    """
     several: dict[str, Any] = {}
     if "seeds" not in notebook.parameters:
         for axis in AXES:

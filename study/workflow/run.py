@@ -45,10 +45,12 @@ OWNER = "profile-file.txt"
 
 
 def claim(folder: Path, file: Path) -> None:
-    """Note which profile's results a folder holds. Raise Refusal if they belong to another profile
-    of the same name, since each would replace the other's.
+    """Note in a folder of results which profile's file they belong to.
 
     folder: the results of a profile. file: the profile's file, as an absolute path.
+
+    Raises Refusal if they belong to another file of the same profile name: its results would be
+    replaced.
     """
     # From the repository, so that a copy of it with its results stays the owner.
     name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
@@ -64,7 +66,7 @@ def claim(folder: Path, file: Path) -> None:
     write_text_atomically(note, str(name))
 
 
-def check_data(settings: Settings, axes: Collection[str]) -> dict[str, str]:
+def check_datasets(settings: Settings, axes: Collection[str]) -> dict[str, str]:
     """Load each dataset and check it before any job starts. Return an identifier of each content,
     by the dataset's name in file names.
 
@@ -156,14 +158,16 @@ def run_snakemake(
             raise
 
 
-def check_outcome(code: int, outputs: list[Path], log: Path | None) -> None:
+def check_outcome(code: int, folder: Path, outputs: list[Path], log: Path | None) -> None:
     """Raise Refusal unless Snakemake's exit code is 0.
 
     The message names each notebook that failed, its cell, and the last lines of its error.
+
+    folder: the results of the profile. outputs: the executed notebooks. log: where Snakemake's
+    lines went; None for its own log in `folder`.
     """
     if not code:
         return
-    folder = outputs[0].parents[2]
     if shutil.disk_usage(folder).free < 2**20:
         raise Refusal(
             f"the disk that holds {folder} is full: free some space and repeat the command",
@@ -249,16 +253,15 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
     outputs[0].parent.mkdir(parents=True, exist_ok=True)
     held = lock(folder)
     claim(folder, file)
+    where = place(options, settings, caller)
     again = _again(options, jobs, folder, settings.results_path / "runs")
     if options.dry_run:
-        place(options, settings, caller)
         left = unfinished([*write_plan(settings, jobs, folder, {}), *again], jobs, folder)
         for name in jobs:
             print("to do " if name in left else "done  ", name)
         print(f"\n{stored(settings.results_path)}", flush=True)
         return
-    where = place(options, settings, caller)
-    data = check_data(settings, {axis for job in jobs.values() for axis in job.axes})
+    data = check_datasets(settings, {axis for job in jobs.values() for axis in job.axes})
     arguments = [*write_plan(settings, jobs, folder, data), *again]
     command = [sys.executable, "-P", str(WATCHED), "snakemake", *arguments]
     for output in outputs:  # what failed or killed executions left
@@ -268,7 +271,8 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
     start = time.time()
     log = None if options.snakemake else folder / "snakemake.log"
     command += [*where.options, *options.snakemake]
-    check_outcome(run_snakemake(command, log, where.variables, held), outputs, log)
+    code = run_snakemake(command, log, where.variables, held)
+    check_outcome(code, folder, outputs, log)
     made = [path for path in outputs if path.exists() and path.stat().st_mtime >= start]
     if options.snakemake and not made:  # it was asked for something else, such as -- --dry-run
         return

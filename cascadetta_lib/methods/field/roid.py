@@ -19,10 +19,9 @@ MEAN_MOMENTUM = 0.9
 """Momentum of the moving mean prediction."""
 TEMPERATURE = 1 / 3
 CLIP = 0.99
+"""The largest probability in the soft likelihood ratio."""
 EPSILON = 1e-5
-"""Of the soft likelihood ratio: the largest probability, and what is added to a ratio before its
-logarithm.
-"""
+"""Added to a ratio before its logarithm."""
 
 
 @METHODS.add("roid")
@@ -41,8 +40,8 @@ class ROID(WithCopies, WithMemory):
     make_optimizer = torch.optim.Adam
     anchor: Tensor
     mean_prediction: Tensor | None
-    """Moving mean of softmax(z), (C,); None before the first batch tells how many classes there
-    are.
+    """Moving mean of softmax(z), (C,). None before the first batch, which tells the number of
+    classes C.
     """
 
     def configure_model(self) -> None:

@@ -20,16 +20,15 @@ from cascadetta_lib.methods.statistics_memory import WithStatistics
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, remember, statistics_of
 
-# examples
 MEMORY = 64
-# what age and uncertainty count for, where an example has to leave the memory
+"""How many examples the memory holds."""
 LAMBDA_T = 1.0
 LAMBDA_U = 1.0
+"""The weights of age and of uncertainty in the score by which an example leaves the memory."""
 NU = 0.001
+"""The teacher's step towards the student at each update."""
 ALPHA = 0.05
-"""The teacher's step towards the student, and the share of a batch in the moving statistics of
-BatchNorm.
-"""
+"""The share of a batch in the moving statistics of BatchNorm."""
 
 
 class Example(NamedTuple):

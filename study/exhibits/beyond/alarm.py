@@ -11,7 +11,7 @@ from cascadetta_lib.evaluation.metrics import online_errors
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, with_alarm
-from study.exhibits.kit.ringing import agreement, has_agreement, has_alarm
+from study.exhibits.kit.ringing import has_alarm, has_source_agreement, source_agreement
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
@@ -50,8 +50,8 @@ SIGNALS = (
         "agreement with the source",
         "alarm-agreement-figure",
         LEAST_AGREEMENT,
-        has_agreement,
-        agreement,
+        has_source_agreement,
+        source_agreement,
     ),
 )
 

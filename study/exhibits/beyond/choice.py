@@ -33,6 +33,7 @@ class Choice(OnSource):
         "Which online learning rate suits each method, by corruptions that no test stream has?"
     )
     once = True
+    on_source = True
 
     def points(self, settings: Settings) -> list[Point]:
         """Return points of every contestant that adapts, per learning rate, on source images."""

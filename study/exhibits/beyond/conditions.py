@@ -59,6 +59,7 @@ class Conditions(OnSource):
         "image, and what prevents it?"
     )
     once = True
+    on_source = True
 
     def points(self, settings: Settings) -> list[Point]:
         """Return points on the networks that the profile's `image_weights` has, or on networks that

@@ -41,12 +41,12 @@ def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str])
         row = METHODS[PAPER_ROWS.get(method, method)].label
         columns = ["E", "A", "F", *by_domain(each).index]
         theirs = paper.reindex(index=[row], columns=columns).iloc[0]
-        apart = [(by_domain(seed) - theirs).abs().mean() for _, seed in each.groupby("seed")]
+        distances = [(by_domain(seed) - theirs).abs().mean() for _, seed in each.groupby("seed")]
         rows[label] = {
             "95 % of E, over images": interval(low, high),
             INSIDE: _inside(low, high, theirs["E"]),
             "E, distance": rounded(each["E"].mean() - theirs["E"], half, sign=True),
-            "by domain, mean distance": rounded(float(np.mean(apart)), half),
+            "by domain, mean distance": rounded(float(np.mean(distances)), half),
         }
         for metric in ("E", "A", "F"):
             if metric in metrics:

@@ -59,7 +59,7 @@ class Exhibit(Described, ABC):
     def not_made(self, settings: Settings) -> str:
         """Return why it is not made on the dataset of the settings, as a sentence; empty if it is.
 
-        Data with domains of their own make no stream of corruptions, nor of severities.
+        A dataset with domains of its own has no stream of corruptions or of severities.
         """
         name = settings.datasets(self.modality)[0]
         if not self.made_on(name.title):
@@ -68,7 +68,7 @@ class Exhibit(Described, ABC):
             return ""
         lacking = lacking_stream(self.points(settings), name.vocabulary)
         if lacking:
-            return f"Not made: the domains of {name.title} make no stream {lacking}."
+            return f"Not made: {name.title} has no stream {lacking}; it has domains of its own."
         return ""
 
     def so_far(self, study: Study, made: Sequence[Run]) -> pd.DataFrame | None:
@@ -116,12 +116,13 @@ class Exhibit(Described, ABC):
         dataset = runs.dataset_name.title
         told = self.not_made(runs.settings)
         if told:
-            return Shown(self, dataset, [told])
+            return Shown(self, dataset, [told], can_be_made=False)
         points = self.points(runs.settings)
         seeds = self.seeds(runs.settings)
         frame = runs.frame(points, seeds if self.once else None)
-        lines = runs.missing(points, seeds)
-        if lines and self.once and runs.settings.seed not in seeds:
+        missing = runs.missing(points, seeds)
+        lines = list(missing)
+        if missing and self.once and runs.settings.seed not in seeds:
             lines.append(
                 f"It is made only at the profile's first seed, {seeds[0]}: run its notebook with "
                 f"seed = {seeds[0]}."
@@ -146,7 +147,8 @@ class Exhibit(Described, ABC):
             frame = frame[~short]
         revisions = [run.provenance.code_revision for run in frame["run"]]
         numbers = frame.drop(columns="run").assign(code_revision=revisions)
-        return Shown(self, dataset, [*self.parts(frame, runs), *lines], numbers, list(frame["run"]))
+        content = [*self.parts(frame, runs), *lines]
+        return Shown(self, dataset, content, numbers, list(frame["run"]), missing)
 
 
 EXHIBITS: Registry[Exhibit] = Registry("exhibit", "study.exhibits")

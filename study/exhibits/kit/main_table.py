@@ -128,7 +128,7 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
         note += " *: on another network than AdaBN; the difference is the network's, too."
     if rang:
         note += " ×: the alarm for collapse rings in this domain."
-    note += f" Only methods that adapt are shown. E of AdaBN: {spread(base['E'])} %."
+    note += f" Only methods that adapt have a row. E of AdaBN: {spread(base['E'])} %."
     return Part(name, figure, note, list(pd.concat([base, *rows])["run"]))
 
 
@@ -145,7 +145,9 @@ def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFra
 
 
 NEAR_THE_END = 0.6
-"""Where colours begin to change slowly, the colour bar has a tick, unless that is near its end."""
+"""The colour bar has a tick where colours begin to change slowly, unless this is beyond this share
+of its length.
+"""
 
 
 def _heat_map(axes: Axes, added: pd.DataFrame, linear: float, end: float) -> None:

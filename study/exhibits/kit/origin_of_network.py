@@ -8,7 +8,7 @@ from study.exhibits.kit.stored_runs import Runs
 from study.store import Run
 
 
-def trained(column: str) -> Callable[[Runs, Run], float]:
+def in_kept_epoch(column: str) -> Callable[[Runs, Run], float]:
     """Return a function that reads a column of the history of a run's network, in the epoch kept.
 
     Its value is NaN without a history.
@@ -23,7 +23,7 @@ def trained(column: str) -> Callable[[Runs, Run], float]:
     return value
 
 
-def not_held_out(run: Run) -> str:
+def doubt_about_held_out(run: Run) -> str:
     """Say why the network of a run may have learned from the held-out source examples.
 
     It may if it was trained elsewhere, on other data or on another part of them. The answer is

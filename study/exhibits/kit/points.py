@@ -82,8 +82,8 @@ def points_with_transfer(
 
 
 def lacking_stream(points: Iterable[Point], vocabulary: Vocabulary) -> str:
-    """Return the first stream that a point names and that these domains do not make, as text; empty
-    if they make all.
+    """Return the first stream of the points that cannot be made of these domains, as text; empty if
+    all can.
     """
     for point in points:
         stream = point.changes.get("stream")

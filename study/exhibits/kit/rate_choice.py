@@ -10,7 +10,7 @@ import json
 from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -19,7 +19,7 @@ from cascadetta_lib.files import write_text_atomically
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.cascade_plus import CascadePlus
 from study.exhibits.kit.exhibit import Exhibit
-from study.exhibits.kit.origin_of_network import not_held_out
+from study.exhibits.kit.origin_of_network import doubt_about_held_out
 from study.exhibits.kit.points import Point, main_points, reduced
 from study.exhibits.kit.shown import Shown
 from study.exhibits.kit.stored_runs import Runs, by_label
@@ -168,16 +168,18 @@ def rates_table(frame: pd.DataFrame) -> pd.Series:
 class OnSource(Exhibit):
     """Base of exhibits whose rates are chosen on four corruptions of held-out source images.
 
-    These exist for images of 32×32 pixels only. With `once`, the exhibit itself runs on them. It
-    compares the profile's own networks; `show` warns if a network may have learned from the
-    held-out images.
+    The four corruptions exist for images of 32×32 pixels only. The exhibit compares the profile's
+    own networks; `show` warns if a network may have learned from the held-out images.
+
+    on_source: whether the exhibit itself runs on the four corruptions.
     """
 
     of_several = True
+    on_source: ClassVar[bool] = False
 
     def not_made(self, settings: Settings) -> str:
         name = settings.datasets("image")[0]
-        chooses = self.once or len(settings.image.exhibits.choice_learning_rates) > 1
+        chooses = self.on_source or len(settings.image.exhibits.choice_learning_rates) > 1
         if chooses and not set(HELD_OUT_CORRUPTIONS) <= set(name.vocabulary.others):
             return (
                 f"Not made: {name.title} has domains of its own, without the corruptions of "
@@ -192,7 +194,7 @@ class OnSource(Exhibit):
         if tuple(held_out.x.shape[-2:]) != (32, 32):
             print(f"{self.name} is not made: it needs images of 32×32 pixels.")
             return []
-        if self.once and not len(held_out.y):
+        if self.on_source and not len(held_out.y):
             print(f"{self.name} is not made: it needs held-out source images.")
             return []
         return super().make(study)
@@ -201,7 +203,7 @@ class OnSource(Exhibit):
         shown = super().show(runs)
         if len(runs.settings.image.exhibits.choice_learning_rates) < 2:
             return shown
-        doubts = dict.fromkeys(filter(None, map(not_held_out, shown.runs)))
+        doubts = dict.fromkeys(filter(None, map(doubt_about_held_out, shown.runs)))
         lines = [f"**No clean choice:** {doubt}." for doubt in doubts]
         return replace(shown, content=[*shown.content, *lines])
 
@@ -239,7 +241,8 @@ class AtChosenRates(OnSource):
         content = list(shown.content)
         if waiting:
             if not self.points(settings):
-                content = []  # It says that nothing is asked for, of which this is the cause.
+                # Without a rate no run is asked for. The line below gives this cause.
+                content = []
             content.append(f"No rate is chosen yet for {', '.join(waiting)}: {RUN_CHOICE}.")
         if outdated:
             content.append(

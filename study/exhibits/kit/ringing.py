@@ -11,12 +11,12 @@ def has_alarm(run: Run) -> bool:
     return "alarm_level" in run.batches
 
 
-def has_agreement(run: Run) -> bool:
+def has_source_agreement(run: Run) -> bool:
     """Return whether the agreement with the source was recorded, which is an option."""
     return "source_agreement" in run.batches
 
 
-def agreement(run: Run) -> pd.Series:
+def source_agreement(run: Run) -> pd.Series:
     """Return the moving mean of the agreement with the source after each batch of a run."""
     batches = run.batches
     means = moving_agreement(batches["source_agreement"].tolist(), batches["count"].tolist())

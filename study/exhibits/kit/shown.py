@@ -70,7 +70,11 @@ class Described:
 
 @dataclass
 class Shown:
-    """An exhibit on one dataset: parts and sentences in their order, and the runs behind them."""
+    """An exhibit on one dataset: parts and sentences in their order, and the runs behind them.
+
+    missing: the sentences of `content` that say which of its runs are not stored.
+    can_be_made: whether the dataset has the domains that it needs.
+    """
 
     exhibit: Described
     dataset: str
@@ -78,6 +82,8 @@ class Shown:
     content: Sequence[Part | str] = field(repr=False)
     numbers: pd.DataFrame | None = field(default=None, repr=False)
     runs: list[Run] = field(default_factory=list, repr=False)
+    missing: Sequence[str] = field(default=(), repr=False)
+    can_be_made: bool = True
 
     @property
     def parts(self) -> list[Part]:
@@ -92,8 +98,7 @@ class Shown:
     @property
     def is_asked(self) -> bool:
         """Whether it can be made on its dataset, so that a report lacks it without runs."""
-        says_why_not = any(line.startswith("Not made:") for line in self.lines)
-        return self.exhibit.made_on(self.dataset) and not says_why_not
+        return self.exhibit.made_on(self.dataset) and self.can_be_made
 
     @property
     def anchor(self) -> str:

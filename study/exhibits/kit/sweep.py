@@ -23,8 +23,8 @@ from study.exhibits.kit.tables import beside_paper, differences
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
     """Return a metric by label (rows) and by `over` (columns, in the order they come).
 
-    A last column, n, counts the networks behind each row. Cells are over the seeds that
-    most of them have; † marks one that is not (see `comparable`).
+    A last column, n, counts the networks behind each row. Cells are over the seeds that most of
+    them have; † marks one over other seeds, or of an earlier code (see `comparable`).
     """
     cells: dict[str, dict[object, Rounded]] = {}
     counts: dict[str, list[int]] = {}
@@ -50,7 +50,7 @@ def sweep_figure(
     """Draw metrics by the setting `over`, and beside them E minus that of the label `reference`.
 
     The second panel shows differences too small for the first. A value over other seeds than the
-    rest is not drawn. Lines that would coincide are drawn a little apart.
+    rest, or of an earlier code, is not drawn. Lines that would coincide are drawn a little apart.
 
     most: the upper limit of the E axis (%), if every setting has a value below it.
     """
@@ -83,7 +83,7 @@ def sweep_figure(
         note += " Lines that would coincide are drawn a little to the right."
     left_out = [label for label in frame["label"].unique() if label not in set(drawn["label"])]
     if left_out:
-        note += f" Not drawn, being on other seeds: {', '.join(left_out)}."
+        note += f" Not drawn, being on other seeds or of an earlier code: {', '.join(left_out)}."
     return Part(name, figure, note)
 
 

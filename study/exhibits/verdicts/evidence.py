@@ -18,7 +18,7 @@ import pandas as pd
 from cascadetta_lib.evaluation.metrics import mean_online_error
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import bootstrap
-from study.exhibits.kit.origin_of_network import trained
+from study.exhibits.kit.origin_of_network import in_kept_epoch
 from study.exhibits.kit.stored_runs import METRICS, Runs
 from study.exhibits.verdicts.claims import Reading
 from study.store import Run
@@ -70,8 +70,8 @@ VALUES: dict[str, Callable[[Runs, Run], float]] = {
     "entropy_fall": _fall("entropy_auxiliary", 1000),
     "error_fall": _fall("error", 100),
     "work": lambda runs, run: run.provenance.cost["work"],
-    "agreement": trained("agreement"),
-    "gradient_cosine": trained("gradient_cosine"),
+    "agreement": in_kept_epoch("agreement"),
+    "gradient_cosine": in_kept_epoch("gradient_cosine"),
     "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),
     "least_curvature": _theorem("smallest_curvature", "smallest_curvature", "largest_curvature"),
 }

@@ -133,7 +133,8 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
     """Return the gate of the paper's dataset `name`: the errors that ERM and AdaBN must have before
     a verdict.
 
-    It has a row per number: the allowed `band`, `ours` as text, and whether it has `passed`. Our
+    It has a row per number: the allowed `band`, `ours` as text, whether it was `measured`, and
+    whether it has `passed`. Our
     number is the mean over the seeds that the main table compares over. If a method lacks one of
     these seeds, it is the mean over the method's own seeds, and a difference is over those that
     both have.
@@ -157,8 +158,9 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
     table["ours"] = table["value"].map(
         lambda value: "is missing" if math.isnan(value) else number(value)
     )
+    measured = table["value"].notna()
     passed = table["value"].between(table["low"], table["high"])
-    return table.assign(passed=passed)[["band", "ours", "passed"]]
+    return table.assign(measured=measured, passed=passed)[["band", "ours", "measured", "passed"]]
 
 
 def _plain(value: float) -> str:

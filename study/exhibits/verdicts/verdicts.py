@@ -14,7 +14,7 @@ from cascadetta_lib.files import write_text_atomically
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import Estimate
 from study.exhibits.kit.numbers import Rounded, in_full
-from study.exhibits.kit.origin_of_network import not_held_out
+from study.exhibits.kit.origin_of_network import doubt_about_held_out
 from study.exhibits.kit.rendering import each_once, markdown
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.verdicts.claims import CLAIMS, Claim, Reading
@@ -164,8 +164,9 @@ def _named(finding: Finding, several: bool) -> str:
 
 
 def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> str:
-    """Return what forbids a verdict, whatever the number is, as text; empty if nothing does. Claims
-    of the paper also need the paper's regime.
+    """Return why a claim gets no verdict, whatever its number is, as text; empty if it gets one.
+
+    A claim needs enough orders or seeds. A claim of the paper also needs the paper's regime.
     """
     fewest = int(evidence.parts.count().min())
     if tier_of(runs) == AUTHORS:
@@ -194,7 +195,7 @@ def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence)
         if len(runs.settings.image.exhibits.choice_learning_rates) < 2:
             return "a single learning rate, which leaves nothing to choose"
         for run in evidence.used:
-            if doubt := not_held_out(run):
+            if doubt := doubt_about_held_out(run):
                 return doubt
     if claim.section == "ours":
         # On images each method has the rate that was chosen for it.
@@ -272,9 +273,10 @@ def gates(settings: Settings) -> pd.DataFrame:
         if name in REGIMES
     ]
     tables = [table.assign(on=name.title).rename_axis("gate") for name, table in every]
-    found = pd.concat(tables) if tables else pd.DataFrame(columns=["ours", "passed"])
+    found = pd.concat(tables) if tables else pd.DataFrame(columns=["measured", "passed"])
     passed = found["passed"].map({True: "yes", False: "**no**"})
-    return found.assign(passed=passed.where(found["ours"] != "is missing", "not measured"))
+    passed = passed.where(found["measured"].astype(bool), "not measured")
+    return found.drop(columns="measured").assign(passed=passed)
 
 
 def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
