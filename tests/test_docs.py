@@ -274,7 +274,10 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
 
 
-@pytest.mark.parametrize("page", PAGES)
+NOTEBOOKS = [f"notebooks/{path.name}" for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS])
 def test_what_a_page_links_to_has_that_heading(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", read(page))
