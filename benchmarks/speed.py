@@ -7,6 +7,8 @@ from the others.
 `--only training --before CHECKOUT` times another build's steps of pre-training in turn with ours.
 `--only waits` prints what a user waits for, each beside its target: commands, the first table of a
 notebook, `quick`, all tests, two corruptions and peak memory.
+`--smallest --only training` tries the steps of pre-training on a network and on data so small that
+the times say nothing.
 """
 
 import argparse
@@ -135,9 +137,9 @@ class Build:
     """A process that times steps of the training (training_steps.py) by the package in a checkout.
     It is there until `end`. steps: their names."""
 
-    def __init__(self, checkout: Path, device: str) -> None:
+    def __init__(self, checkout: Path, arguments: list[str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "training_steps.py"), device],
+            [sys.executable, str(HERE / "training_steps.py"), *arguments],
             env=os.environ | {"PYTHONPATH": str(checkout)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,15 +163,17 @@ class Build:
         return json.loads(self.process.stdout.readline())
 
 
-def training_steps(device: str, before: Path | None) -> None:
+def training_steps(arguments: list[str], before: Path | None) -> None:
     """The meta-gradient on 100 + 100 images and an epoch of two objectives, the least of five after
     one that warms up. With `before`, a checkout, its build takes turns with this one, and this
     one's time is told as a multiple of that, also of the difference of gradients that builds until
     6abf18a have beside the exact meta-gradient.
+
+    arguments: those of training_steps.py.
     """
-    builds = {"now": Build(HERE.parent, device)}
+    builds = {"now": Build(HERE.parent, arguments)}
     if before is not None:
-        builds["before"] = Build(before, device)
+        builds["before"] = Build(before, arguments)
     times: dict[tuple[str, str], list[float]] = defaultdict(list)
     for _ in range(6):
         for name, build in builds.items():
@@ -355,16 +359,23 @@ def main() -> None:
         help="the steps of pre-training alone, or what a user waits for",
     )
     parser.add_argument(
+        "--smallest", action="store_true", help="with --only training: a trial, for the tests"
+    )
+    parser.add_argument(
         "--before", type=Path, metavar="CHECKOUT", help="time its steps of pre-training as well"
     )
     asked = parser.parse_args()
+    if asked.smallest and asked.only != "training":
+        parser.error("--smallest goes with --only training")
     device = choose_device(asked.device)
     made = provenance(device, 0)
     print(f"{made['device']}; torch {torch.__version__}; code {made['code_revision']}", flush=True)
     if asked.only == "waits":
         print_waits()
         return
-    training_steps(device, asked.before)
+    training_steps([device, *["--smallest"] * asked.smallest], asked.before)
+    if asked.smallest:
+        return
     text_meta_step(device)
     if asked.only == "training":
         return

@@ -3,8 +3,10 @@
 `./run_all.sh python benchmarks/training_profile.py` prints a table per objective (`erm`, `meta`).
 One CPU thread, float32, 800 images in batches of 200. Shares are of the seconds of the epoch, which
 are printed too. The stages come from cProfile and the operations from torch.profiler, in two runs.
+`--smallest` tries it on a network and on data so small that its shares say nothing.
 """
 
+import argparse
 import cProfile
 import pstats
 import time
@@ -13,7 +15,8 @@ from collections.abc import Callable
 
 import torch
 from torch.profiler import ProfilerActivity, profile
-from training_steps import epochs
+
+from benchmarks.training_steps import SMALLEST, WHOLE, epochs
 
 STAGES = {
     "augmented_batch": "crops, flips and AugMix",
@@ -77,8 +80,11 @@ def print_shares(title: str, shares: dict[str, float]) -> None:
 
 def main() -> None:
     """Print the profiles."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smallest", action="store_true")
+    size = SMALLEST if parser.parse_args().smallest else WHOLE
     torch.set_num_threads(1)
-    for name, epoch in epochs("cpu").items():
+    for name, epoch in epochs("cpu", size).items():
         epoch()  # warms up
         began = time.process_time()
         epoch()
