@@ -326,7 +326,6 @@ def test_rotta_step_written_by_hand() -> None:
         assert (own - old).abs().min() > 0.09
     for found, expected in (
         (method.model.norm, (average, averaged)),
-        # Fmt: skip
         (method.teacher.norm, (average_of_teacher, averaged_of_teacher)),
     ):
         assert torch.allclose(found.running_mean, expected[0]) and torch.allclose(

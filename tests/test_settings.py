@@ -145,8 +145,8 @@ def test_whole_numbers_of_numpy_are_numbers() -> None:
 def test_an_old_name_that_two_have_now_names_both() -> None:
     with pytest.raises(
         SettingsError,
-        match=r"image_training_learning_rate now, and that of a run "
-        r"image_online_learning_rate",
+        match=r"its new name is image_training_learning_rate, and that of the same setting at test "
+        r"time is image_online_learning_rate",
     ):
         make_settings({"image_learning_rate": 0.1})
 

@@ -467,6 +467,16 @@ def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: P
     assert set(jobs["10_report"].after) == set(jobs) - {"10_report"}
 
 
+def test_the_report_waits_for_all_notebooks_and_all_on_images_for_the_networks() -> None:
+    """Also for those with a higher number than its own, and those with a lower one than theirs."""
+    jobs = jobs_of(ROOT / "notebooks")
+    assert set(jobs["10_report"].after) == set(jobs) - {"10_report"}
+    pretrain = "01_pretrain-digits-seed0"
+    waiting = {name for name, job in jobs.items() if pretrain in job.after}
+    on_digits = {name for name, job in jobs.items() if "image_dataset" in job.axes}
+    assert waiting == on_digits - {pretrain, "05_ablations-digits-seed0"} | {"10_report"}
+
+
 def test_other_data_or_another_seed_of_the_choices_is_another_job(study: Study) -> None:
     def inputs(data: dict[str, str]) -> list[Any]:
         jobs = planned(jobs_of(study.notebooks), study.folder, data)

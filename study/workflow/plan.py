@@ -45,7 +45,7 @@ IN_KEYS = [f"{name.replace('.', '/')}.py" for name in (RUN_MODULE, *LOADING_MODU
 NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py", *IN_KEYS)
 """Code whose change makes every notebook run again, because it makes numbers or pages.
 
-The rest of `study` finds, keeps and starts results, and changes none.
+The rest of `study` finds, keeps and starts results. What it asks for is in the keys of the results.
 """
 
 
@@ -77,7 +77,7 @@ class Job:
     def comes_before(self, other: "Job", first_seed: int) -> bool:
         """Return whether `other` needs what this job makes."""
         if other.report:
-            return True
+            return not self.report
         if self.notebook == PRETRAIN and other.notebook not in (PRETRAIN, ABLATIONS):
             return self.axes.items() <= other.axes.items()
         if self.notebook == other.notebook and CHOICE in self.exhibits:
@@ -126,15 +126,18 @@ def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dic
 
     values: the settings by flat name, in JSON's types.
     """
-    jobs: dict[str, Job] = {}
+    found: list[Job] = []
     code = code_of_results(root) + bytes([STORE_FORMAT])
     for path in notebooks_in(folder):
         notebook = read_notebook(path, values)
         for axes in _axes_of(notebook, values):
-            job = _make_job(notebook, axes, values, code)
-            after = [each for each in jobs.values() if each.comes_before(job, values["seeds"][0])]
-            names = tuple(each.name for each in after)
-            jobs[job.name] = dataclasses.replace(job, after=names)
+            found.append(_make_job(notebook, axes, values, code))
+    # Only now, since a job may wait for one whose notebook comes later in the folder.
+    jobs: dict[str, Job] = {}
+    for job in found:
+        others = [each for each in found if each is not job]
+        after = [each.name for each in others if each.comes_before(job, values["seeds"][0])]
+        jobs[job.name] = dataclasses.replace(job, after=tuple(after))
     return jobs
 
 
