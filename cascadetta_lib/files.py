@@ -55,8 +55,10 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def set_aside(path: Path, reason: str) -> None:
-    """Rename a damaged file or folder to PATH.damaged-1, or the next free number, and warn."""
-    names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
+    """Rename a file or folder that cannot be used to PATH.set-aside-1, or the next free number, and
+    warn.
+    """
+    names = (path.with_name(f"{path.name}.set-aside-{number}") for number in itertools.count(1))
     aside = path.replace(next(name for name in names if not name.exists()))
     warnings.warn(f"{reason}: it is kept as {aside.name} and made again", stacklevel=3)
 

@@ -151,7 +151,10 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         )
 
     def at_seed(self, seed: int) -> "Settings":
-        """Return these settings with another seed. Raises SettingsError for one below 0."""
+        """Return these settings with another seed.
+
+        Raises SettingsError for one that is no whole number from 0 to 2³² − 1.
+        """
         return make_settings(flat(self) | {"seed": seed}, {"seed": "a variation of the study"})
 
     def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
@@ -267,8 +270,8 @@ def _plain_number(value: Any) -> Any:
 
 
 def instead_of(name: str) -> str:
-    """Suggest what to write in place of an unknown name: its new name if it was renamed, else the
-    nearest names of the same modality.
+    """Suggest what to write in place of an unknown name: its new name if it, or a name that is
+    nearly the same, was renamed; else the nearest names of the same modality.
     """
     modality = _modality(name)
     if name in RENAMED:

@@ -181,9 +181,10 @@ class Store:
     ) -> Entry:
         """Return the entry of `request` on `content` (see Request.key).
 
-        If there is none, `make(folder)` fills a folder with the entry's files. After a kill the
-        next maker is given the same folder. A damaged entry is set aside with a warning and made
-        again. Raises StoreError if the folder cannot be used or its disk is full.
+        If there is none, `make(folder)` fills a folder with the entry's files. After a kill or
+        an error the next maker is given the same folder. A damaged entry, or one of another version
+        of the format, is set aside with a warning and made again. Raises StoreError if the folder
+        cannot be used or its disk is full.
         """
         path = self.path(kind, request, content)
         entry = _entry_or_none(path)

@@ -160,8 +160,8 @@ class Study:
     def run(self, method: str, objective: str | None = None) -> Run:
         """Return the run of a method on the stream at this seed; make it if the store has none.
 
-        A stored run with F also serves a request without F. Raises ValueError if there are too few
-        data.
+        A stored run with F, or with the agreement with the source, also serves a request without
+        it. Raises ValueError if there are too few data, also for a stored run.
         """
         return find_run(self.context, method, objective)
 

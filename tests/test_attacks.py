@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from test_bad_inputs import BAD_INPUTS
-from test_contract import TRUNKS
+from test_methods_on_networks import TRUNKS
 from test_environment import MIXED_UP
 from test_fetch import LINKS, OTHER_CONTENTS
 from test_identity import CLAIMS

@@ -881,13 +881,15 @@ def test_lines_of_one_claim_are_its_readings(tmp_path: Path) -> None:
     lines = [
         "ours,D,main_image,one,s,a,–,E,Cascade,Tent,,,>,0,,whole",
         "ours,D,main_image,one,s,b,–,E,Cascade,AdaBN,severity=1|2,,>,0,,whole",
+        "ours,D,main_image,one,s,c,–,E,Cascade,AdaBN,online_learning_rate=0.001,,>,0,,whole",
         "ours,D,main_image,two,t,,–,A,CoTTA,,,,<,-5,ours,",
     ]
     path = tmp_path / "claims.csv"
     path.write_text("\n".join([columns, *lines]) + "\n", encoding="utf-8")
     one, two = read_claims(path)
-    assert [reading.name for reading in one.readings] == ["a", "b"]
+    assert [reading.name for reading in one.readings] == ["a", "b", "c"]
     assert one.readings[1].settings == ({"severity": 1}, {"severity": 2})
+    assert one.readings[2].settings == ({"online_learning_rate": 0.001},)
     assert (one.whole, one.condition) == (True, "> 0")
     assert (two.whole, two.condition, len(two.readings)) == (False, "< −5 (our bound)", 1)
 

@@ -45,7 +45,7 @@ from study.exhibits.beyond.conditions import CANDIDATES
 from study.exhibits.beyond.learning_rate import has_throughout
 from study.exhibits.kit import histories as histories_of
 from study.exhibits.kit import intervals, style, tables
-from study.exhibits.kit.captions import seeds_of, what_made
+from study.exhibits.kit.captions import count_of_seeds, what_made
 from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import FULL, Rounded, interval, number, spread
 from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
@@ -1466,14 +1466,14 @@ def test_too_little_is_said_and_not_drawn(runs: Runs) -> None:
 
 def test_n_says_where_methods_have_different_numbers_of_seeds(runs: Runs) -> None:
     one = made_up_run(Study(SETTINGS), "tent", Numbers())
-    assert seeds_of([one]) == "n = 1 seed"
-    assert seeds_of([one, *(run for run in runs.stored if run.method == "cascade")]) == (
+    assert count_of_seeds([one]) == "n = 1 seed"
+    assert count_of_seeds([one, *(run for run in runs.stored if run.method == "cascade")]) == (
         "n = 1–2 seeds"
     )
     without = made_up_run(
         Study(SETTINGS).at_seed(1).varied(forward_transfer=False), "tent", Numbers()
     )
-    assert seeds_of([one, without]) == "n = 2 seeds", "F beside it is no other setting"
+    assert count_of_seeds([one, without]) == "n = 2 seeds", "F beside it is no other setting"
 
 
 def test_images_of_ones_own_do_not_compare_with_the_paper() -> None:

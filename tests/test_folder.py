@@ -164,7 +164,7 @@ def test_what_targets_of_ones_own_do_not_make_is_said_and_not_asked_for(
     shown = {
         each.exhibit.name: each for each in show_all(settings) if each.dataset == "folder-pets"
     }
-    why_not = {name: each.lines[0] for name, each in shown.items() if not each.is_asked}
+    why_not = {name: each.lines[0] for name, each in shown.items() if not each.belongs_in_report}
     assert {"alarm", "choice", "comparison", "field", "gradual", "streams", "wild"} <= set(why_not)
     assert why_not["gradual"] == (
         "Not made: folder-pets has no stream gradual; it has domains of its own."

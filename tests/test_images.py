@@ -180,7 +180,7 @@ def load(name: str, folder: Path, **options: Any) -> ImageDataset:
     "kind",
     [name for name in DATASETS if DATASETS[name].modality == "image" and name not in NEED_FILES],
 )
-def test_contract(kind: str, folder: Path) -> None:
+def test_a_dataset_of_images_keeps_its_promises(kind: str, folder: Path) -> None:
     """What every registered dataset promises; a new one is tested without a new test."""
     name = f"{kind}:{folder / 'own'}" if DATASETS[kind].folder == "must" else kind
     DatasetName.parse(name).check("image")
@@ -682,10 +682,10 @@ def test_a_damaged_kept_array_is_set_aside_and_made_again(tmp_path: Path) -> Non
     damaged[4000] ^= 1
     path.write_bytes(damaged)
     with pytest.warns(
-        UserWarning, match=r"array\.npz.*kept as array\.npz\.damaged-1 and made again"
+        UserWarning, match=r"array\.npz.*kept as array\.npz\.set-aside-1 and made again"
     ):
         assert np.array_equal(kept_array(path, lambda: array + 1), array + 1)
-    assert path.with_name("array.npz.damaged-1").read_bytes() == damaged
+    assert path.with_name("array.npz.set-aside-1").read_bytes() == damaged
     assert np.array_equal(kept_array(path, lambda: array), array + 1)
 
 

@@ -134,7 +134,7 @@ def test_an_exhibit_that_is_not_declared_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_notebooks_before_the_report_make_every_exhibit(tmp_path: Path) -> None:
+def test_the_notebooks_make_every_exhibit(tmp_path: Path) -> None:
     settings = load_profile("quick", {"results_folder": str(tmp_path)})
     missing = {name for name in EXHIBITS if EXHIBITS[name].points(settings)}
     for path in NOTEBOOKS:

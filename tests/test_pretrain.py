@@ -259,7 +259,7 @@ def test_a_state_of_another_training_is_set_aside(
     asked |= OTHERS.get(name, {})
     if name == "data":
         dataset = replace(dataset, fingerprint="0123")
-    with pytest.warns(UserWarning, match=f"it is of another {name}.*damaged-1 and made again"):
+    with pytest.warns(UserWarning, match=f"it is of another {name}.*set-aside-1 and made again"):
         pretrain(dataset, **asked)
 
 
@@ -272,13 +272,13 @@ def test_a_damaged_state_is_set_aside(dataset: ImageDataset, tmp_path: Path) -> 
     for number, damaged in enumerate((of_another_network, of_another_network[:2000], b""), 1):
         state_file.write_bytes(damaged)
         with pytest.warns(
-            UserWarning, match=f"cannot be used .*training.pt.damaged-{number} and made again"
+            UserWarning, match=f"cannot be used .*training.pt.set-aside-{number} and made again"
         ):
             model, history = pretrain(dataset, TINY, "erm", SHORT, seed=0, state_file=state_file)
         assert same(model.state_dict(), whole.state_dict())
         assert (
             len(history) == 3
-            and (tmp_path / f"training.pt.damaged-{number}").read_bytes() == damaged
+            and (tmp_path / f"training.pt.set-aside-{number}").read_bytes() == damaged
         )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from conftest import seeded
-from test_contract import CASCADES, REMEMBER, batch, build, make
+from test_methods_on_networks import CASCADES, REMEMBER, batch, build, make
 from torch import Tensor, nn
 
 from cascadetta_lib.methods import METHODS

@@ -14,7 +14,7 @@ from conftest import with_constants
 from made_up_runs import Numbers, made_up_run, quick, stored
 
 from cascadetta_lib.data.streams import Domain
-from study.exhibits.kit.captions import seeds_of
+from study.exhibits.kit.captions import count_of_seeds
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import (
     Estimate,
@@ -408,17 +408,17 @@ def test_one_network_counts_once_however_many_seeds_ran_on_it() -> None:
     difference = paired(first, second)
     assert difference is not None and (difference.mean, difference.n) == (pytest.approx(10), 1)
     assert difference.interval == "–" and metrics_by_label(same)["n"].tolist() == ["1", "1"]
-    assert seeds_of(brought) == "n = 1 network, at 2 seeds"
+    assert count_of_seeds(brought) == "n = 1 network, at 2 seeds"
     # Rows of 1 seed and network, of 2 seeds on 1 network, and of 2 on 2.
     [first_made, second_made] = [run for run in made if run.method == "cascade"]
     [first_tent, _] = [run for run in made if run.method == "tent"]
     of_tent = [run for run in brought if run.method == "tent"]
-    assert seeds_of([first_tent, first_made, second_made]) == "n = 1–2 seeds"
+    assert count_of_seeds([first_tent, first_made, second_made]) == "n = 1–2 seeds"
     shared = [
         replace(run, request=run.request.model_copy(update={"online_learning_rate": 0.5}))
         for run in of_tent
     ]
-    assert seeds_of([first_tent, first_made, second_made, *shared]) == (
+    assert count_of_seeds([first_tent, first_made, second_made, *shared]) == (
         "n = 1–2 networks, at 1–2 seeds"
     )
 

@@ -344,7 +344,7 @@ def test_sizes(words: Path, tmp_path: Path) -> None:
         assert torch.equal(part.domain(name).x, whole.domain(name).x[:4])
 
 
-def test_contract(words: Path, tmp_path: Path) -> None:
+def test_the_dataset_keeps_its_promises(words: Path, tmp_path: Path) -> None:
     dataset = load(tmp_path)
     assert dataset.vocabulary.standard == ("amplitude", "pitch", "noise", "stretch", "shift")
     assert dataset.network_facts == {"classes": 3}

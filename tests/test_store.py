@@ -191,17 +191,18 @@ def test_a_damaged_entry_is_never_used_but_set_aside_and_made_again(
                 "one bad entry does not end a report"
             )
     with pytest.warns(
-        UserWarning, match=f"{entry.folder.name} is damaged.*kept as {entry.folder.name}.damaged-1"
+        UserWarning,
+        match=f"{entry.folder.name} is damaged.*kept as {entry.folder.name}.set-aside-1",
     ):
         store.make_once("runs", REQUEST, CONTENT, make)
     assert len(list(store.runs())) == 2 and other.folder.exists()
     damage(entry.folder)
-    with pytest.warns(UserWarning, match="damaged-2"):
+    with pytest.warns(UserWarning, match="set-aside-2"):
         store.make_once("runs", REQUEST, CONTENT, make)
-    aside = entry.folder.with_name(f"{entry.folder.name}.damaged-1")
+    aside = entry.folder.with_name(f"{entry.folder.name}.set-aside-1")
     aside.unlink() if aside.is_file() else shutil.rmtree(aside)
     damage(entry.folder)
-    with pytest.warns(UserWarning, match="damaged-1"):
+    with pytest.warns(UserWarning, match="set-aside-1"):
         store.make_once("runs", REQUEST, CONTENT, make)
 
 

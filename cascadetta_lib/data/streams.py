@@ -96,8 +96,8 @@ def make_stream(
     require_whole("walk_steps", walk_steps, least=1)
     if WALK_STEPS % walk_steps:
         raise ValueError(f"walk_steps = {walk_steps}; allowed are the divisors of {WALK_STEPS}")
-    single = len(vocabulary.severities) == 1
-    names = [name for name in STREAMS if not (single and name.startswith(("gradual", WALK)))]
+    one_severity = len(vocabulary.severities) == 1
+    names = [name for name in STREAMS if not (one_severity and name.startswith(("gradual", WALK)))]
     if isinstance(stream, str) and stream not in names:
         raise ValueError(
             f"no stream is named {stream!r}; {nearest(stream, names)}, or a list of domains"
@@ -114,11 +114,11 @@ def make_stream(
         known = vocabulary.standard + vocabulary.others
         if name not in known:
             raise ValueError(f"no domain is named {name!r}; {nearest(name, known)}")
-        if single and colon:
+        if one_severity and colon:
             raise ValueError(
                 f"{written!r}: only the corruptions of images have a severity; allowed is {name!r}"
             )
-        chosen = level if colon else str(vocabulary.severities[0] if single else severity)
+        chosen = level if colon else str(vocabulary.severities[0] if one_severity else severity)
         if chosen not in map(str, vocabulary.severities):
             raise ValueError(
                 f"{name}:{chosen}: the severity is one of "

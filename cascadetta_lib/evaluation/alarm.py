@@ -24,12 +24,11 @@ WINDOW = 256
 """Each signal is a mean over about this many of the last examples."""
 LEAST = 0.5
 """The alarm rings below this level. It was set before any stream was looked at."""
-LEAST_AGREEMENT = 0.5
+LEAST_SOURCE_AGREEMENT = 0.5
 """The second signal, the moving mean of agreement with the source, rings below this level. It was
-set before any stream was looked at: a
-method that works mends some of the source's predictions and keeps most. One that contradicts the
-source on most examples is wrong wherever the source is right on most. Where the source is not, the
-alarm may be false.
+set before any stream was looked at. The reason: a method that works changes few of the source's
+predictions. One that contradicts the source on most examples is wrong wherever the source is right
+on most. Where the source is not, the alarm may be false.
 """
 OnAlarm = Literal["reset", "stop"]
 """What is done when it rings: go back to the source, or learn nothing more."""

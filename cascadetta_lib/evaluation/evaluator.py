@@ -126,8 +126,8 @@ class Evaluator:
     correlated streams `seed` and δ draw the order (streams.order_of_examples). The last batch of a
     domain, or of a mixed stream, may be shorter.
 
-    order_seed: if given, every domain is shuffled, on every stream, in an order that depends on
-        `order_seed` and not on `seed`. So runs of several seeds can see one order.
+    order_seed: if given, it takes the place of `seed`, and domains whose examples come as stored
+        are shuffled by it too. So runs of several seeds can see one order.
     reset_each: whether the method goes back to the source before each domain.
     on_alarm: what to do after a batch at which the alarm rings. `reset`: reset the method to the
         source, and start the alarm anew. `stop`: only predict from then on. None: nothing. With
@@ -156,7 +156,7 @@ class Evaluator:
     _distance: Distance = field(init=False)
     _with_source: SourceAgreement | None = field(init=False, default=None)
     _batches: list[Record] = field(init=False, default_factory=list)
-    _accuracies: list[Record] = field(init=False, default_factory=list)
+    _accuracy_rows: list[Record] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         require_whole("batch_size", self.batch_size, least=1)
@@ -172,7 +172,8 @@ class Evaluator:
 
         The method is reset before and after.
 
-        transfer: also measure what F needs, if the method adapts and the domains have an order.
+        transfer: also measure what F needs, if the method adapts, the domains have an order, and
+            the method is not reset at each domain.
 
         Raises ValueError before the start if a last batch is too small for the network. Raises
         ValueError on the way if an example's logits (z or a) hold NaN or +∞, or −∞ for every class.
@@ -190,17 +191,17 @@ class Evaluator:
         self._distance = Distance(self.method)
         self._with_source = SourceAgreement(self.method) if self.source_agreement else None
         self._batches = []
-        self._accuracies = []
+        self._accuracy_rows = []
         final = self._run_online(stretches, transfer)
         for step, stretch in enumerate(stretches):
             if stretch not in final:
-                final[stretch] = self.measure(stretch)
-            self._record_accuracies(step, "stream", len(self.stream), final[stretch])
+                final[stretch] = self._measure(stretch)
+            self._add_accuracy_rows(step, "stream", len(self.stream), final[stretch])
         if transfer:
             self._measure_for_transfer(stretches)
         self.method.reset()
         self._held = {}
-        return Evaluation(pd.DataFrame(self._batches), pd.DataFrame(self._accuracies))
+        return Evaluation(pd.DataFrame(self._batches), pd.DataFrame(self._accuracy_rows))
 
     def _run_online(
         self, stretches: Sequence[Stretch], transfer: bool
@@ -216,17 +217,17 @@ class Evaluator:
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             if self.reset_each:
                 method.reset()
-            records = self._pass(stretch, self._step, alarmed=True)
+            records = self._pass(stretch, self._step, along_stream=True)
             self._batches += [
                 self._about_domain(step + number) | record for number, record in records
             ]
             if not changes:
                 # The model never changes, so its online predictions are the final model's.
-                final[stretch] = _accuracies(records)
+                final[stretch] = _accuracy_by_domain(records)
             elif self.reset_each:
-                final[stretch] = self.measure(stretch)
+                final[stretch] = self._measure(stretch)
             if transfer and step + 1 < len(stretches):
-                self._record_accuracies(step, "stream", step + 1, self.measure(stretch))
+                self._add_accuracy_rows(step, "stream", step + 1, self._measure(stretch))
         return final
 
     def _measure_for_transfer(self, stretches: Sequence[Stretch]) -> None:
@@ -236,27 +237,27 @@ class Evaluator:
         method = self.method
         later = list(dict.fromkeys(stretches[1:]))
         method.reset()
-        source = {stretch: self.measure(stretch) for stretch in later}
+        source = {stretch: self._measure(stretch) for stretch in later}
         alone: dict[Stretch, Accuracies] = {}
         for stretch in progress(later, f"{method.label}, each domain alone", len(later)):
             method.reset()
             self._pass(stretch, method.step)
-            alone[stretch] = self.measure(stretch)
+            alone[stretch] = self._measure(stretch)
         for step, stretch in list(enumerate(stretches))[1:]:
-            self._record_accuracies(step, "source", 0, source[stretch])
-            self._record_accuracies(step, "alone", 0, alone[stretch])
+            self._add_accuracy_rows(step, "source", 0, source[stretch])
+            self._add_accuracy_rows(step, "alone", 0, alone[stretch])
 
     def _about_domain(self, step: int) -> Record:
         name, severity = self.stream[step]
         return {"step": step, "domain": name, "severity": severity}
 
-    def _record_accuracies(self, first: int, kind: str, after: int, measured: Accuracies) -> None:
+    def _add_accuracy_rows(self, first: int, kind: str, after: int, measured: Accuracies) -> None:
         """Add a row of `Evaluation.accuracies` per domain of a stretch, which begins at step
         `first`.
         """
         for number, accuracy in measured.items():
             row = {"kind": kind, "after": after, "accuracy": accuracy}
-            self._accuracies.append(self._about_domain(first + number) | row)
+            self._accuracy_rows.append(self._about_domain(first + number) | row)
 
     def _hold(self, stretches: Sequence[Stretch]) -> None:
         """Read the examples of each domain and draw their order, once, even where a gradual stream
@@ -296,7 +297,7 @@ class Evaluator:
         remember(self.method)
         return outputs
 
-    def _answer(self, level: Tensor) -> None:
+    def _apply_on_alarm(self, level: Tensor) -> None:
         """Apply `on_alarm` if the alarm rings at this level."""
         if self.on_alarm is None or self._stopped or not rings(level):
             return
@@ -306,14 +307,14 @@ class Evaluator:
         self.method.reset()
         self._alarm.reset()
 
-    def measure(self, stretch: Stretch) -> Accuracies:
+    def _measure(self, stretch: Stretch) -> Accuracies:
         """Return the accuracy of the model as it is on each domain of a stretch, by the domain's
         number.
 
         Nothing is updated. BatchNorm keeps the method's mode, and the batches are the stream's.
         """
         with keep_statistics(self.method):
-            return _accuracies(self._pass(stretch, self._predict))
+            return _accuracy_by_domain(self._pass(stretch, self._predict))
 
     def _batches_of(self, held: Examples) -> list[Batch]:
         """Return the batches of a stretch."""
@@ -331,14 +332,15 @@ class Evaluator:
         return batches
 
     def _pass(
-        self, stretch: Stretch, predict: Callable[[Tensor], Outputs], *, alarmed: bool = False
+        self, stretch: Stretch, predict: Callable[[Tensor], Outputs], *, along_stream: bool = False
     ) -> list[tuple[int, Record]]:
         """Predict a stretch. Return a pair per batch and domain in it: the domain's number, and its
         record.
 
         The results are read from the device once, after the last batch.
 
-        alarmed: whether the signals of an alarm are measured on these batches.
+        along_stream: whether these are the stream's own batches. Then the alarm is measured and
+            answered, and the agreement with the source recorded.
         """
         held = self._held[stretch]
         batches = self._batches_of(held)
@@ -349,11 +351,11 @@ class Evaluator:
             outputs = predict(x)
             with torch.no_grad():
                 z = outputs.main
-                level = self._alarm(z) if alarmed else z.new_full((), math.nan)
-                agrees = self._with_source(x, z) if alarmed and self._with_source else None
+                level = self._alarm(z) if along_stream else z.new_full((), math.nan)
+                agrees = self._with_source(x, z) if along_stream and self._with_source else None
                 found += self._measures(batch, outputs, held.y[batch.examples], level, agrees)
-            if alarmed:
-                self._answer(level)
+            if along_stream:
+                self._apply_on_alarm(level)
         names = list(found[0])
         rows = [torch.stack([value.float() for value in measured.values()]) for measured in found]
         read = torch.stack(rows).tolist()
@@ -434,7 +436,7 @@ def _record(measures: Mapping[str, float], position: int, count: int, seconds: f
     return record
 
 
-def _accuracies(records: Sequence[tuple[int, Record]]) -> Accuracies:
+def _accuracy_by_domain(records: Sequence[tuple[int, Record]]) -> Accuracies:
     """Return the accuracy on each domain, by the domain's number."""
     counts = Counter[int]()
     errors = Counter[int]()

@@ -46,7 +46,7 @@ class Method(Updates):
     ) -> None:
         super().__init__()
         self.checks = Checks(type(self), model, others)
-        self.checks.values(learning_rate, predict, optimizer, seed)
+        self.checks.require_values(learning_rate, predict, optimizer, seed)
         self.model = model
         self.learning_rate = learning_rate
         self.prediction_time = predict
@@ -54,13 +54,13 @@ class Method(Updates):
         self.configure_model()
         self.optimizer = self.build_optimizer(optimizer)
         self.source_state = Snapshot(self)
-        self.checks.own_parameters(self.optimizer)
+        self.checks.require_own_parameters(self.optimizer)
         self.modes = [(part, part.training) for part in self.modules() if part is not self]
         self.reset()
 
     def configure_model(self) -> None:
         """Set BatchNorm to batch statistics, and enable gradients for adapted parameters alone."""
-        self.checks.ordinary_batch_norm()
+        self.checks.require_ordinary_batch_norm()
         self.model.eval()
         use_batch_statistics(self.model)
         self.model.requires_grad_(False)

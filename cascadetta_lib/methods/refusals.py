@@ -152,7 +152,9 @@ class Checks:
         self.step_taken = False
         self.gradients_checked = False
 
-    def values(self, learning_rate: float, predict: str, optimizer: str | None, seed: int) -> None:
+    def require_values(
+        self, learning_rate: float, predict: str, optimizer: str | None, seed: int
+    ) -> None:
         """Check the options that all methods have."""
         require_number(f"{self.label}: learning_rate", learning_rate)
         require_choice(f"{self.label}: predict", predict, PREDICTIONS)
@@ -163,11 +165,11 @@ class Checks:
                 f"{self.label}: optimizer = {optimizer!r}; {allowed}, or None for its own"
             )
 
-    def ordinary_batch_norm(self) -> None:
+    def require_ordinary_batch_norm(self) -> None:
         """Refuse a model with SyncBatchNorm."""
         require_ordinary_batch_norm(self.label, self.model)
 
-    def own_parameters(self, optimizer: torch.optim.Optimizer | None) -> None:
+    def require_own_parameters(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Refuse a model whose parameters were replaced. Refuse an optimiser of tensors that are
         not the model's own, or are in half precision.
         """
@@ -224,4 +226,4 @@ class Checks:
             yield
         if not self.step_taken:
             self.step_taken = True
-            self.own_parameters(optimizer)
+            self.require_own_parameters(optimizer)

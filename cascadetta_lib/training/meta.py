@@ -79,8 +79,8 @@ class MetaProblem:
         inner = self_supervised_loss(model, self.meta_train, self.kind)
         return torch.zeros_like(inner), inner
 
-    def outer(self, model: nn.Module) -> Tensor:
-        """Return the outer loss on the meta-test half of `model`, whose parameters are ψ' here.
+    def outer_at_psi_prime(self, model: nn.Module) -> Tensor:
+        """Return the part of the outer loss at ψ': that on the meta-test half. `model` has ψ' here.
 
         The release multiplies it by 0.1.
         """
@@ -133,7 +133,7 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByNam
     psi: ByName = dict(model.named_parameters())
     inner = {name: psi[name] for name in problem.inner_names}
     with Tape() as tape:
-        added_loss, inner_loss = problem.losses_at_psi(model)
+        outer_loss_at_psi, inner_loss = problem.losses_at_psi(model)
     inner_gradient = _gradients(inner_loss, inner, retain_graph=True)
     moved = {
         name: value - problem.inner_learning_rate * inner_gradient[name]
@@ -142,13 +142,13 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByNam
     psi_prime = {name: value.detach().requires_grad_() for name, value in (psi | moved).items()}
     replaced = {psi[name]: value for name, value in psi_prime.items()}
     with refuse_recomputation("meta_gradient"):
-        outer_loss = call_with(OuterLoss(model, problem), replaced)
-    outer_gradient = _gradients(outer_loss, psi_prime)  # v
+        outer_loss_at_psi_prime = call_with(OuterLoss(model, problem), replaced)
+    outer_gradient = _gradients(outer_loss_at_psi_prime, psi_prime)  # v
     slope = _slope(tape, inner_loss, inner, outer_gradient)
-    gradient_at_psi = _gradients(added_loss - problem.inner_learning_rate * slope, psi)
+    gradient_at_psi = _gradients(outer_loss_at_psi - problem.inner_learning_rate * slope, psi)
     # A new tensor for each: one tensor may be the gradient of two parameters.
     total = {name: outer_gradient[name] + gradient_at_psi[name] for name in psi}
-    return (outer_loss + added_loss).detach(), total
+    return (outer_loss_at_psi_prime + outer_loss_at_psi).detach(), total
 
 
 def _slope(tape: Tape, inner_loss: Tensor, inner: ByName, v: ByName) -> Tensor:
@@ -181,7 +181,7 @@ class OuterLoss(nn.Module):
         self.problem = problem
 
     def forward(self) -> Tensor:
-        return self.problem.outer(self.model)
+        return self.problem.outer_at_psi_prime(self.model)
 
 
 def _gradients(loss: Tensor, parameters: ByName, **options: Any) -> ByName:

@@ -371,7 +371,8 @@ def held_out_accuracy(
 
 
 def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
-    """Return `losses.describe` of a batch under batch statistics, and Theorem 1's alignment.
+    """Return what `cascadetta_lib.losses.describe` says of a batch under batch statistics, and the
+    alignment of Theorem 1.
 
     The losses are the paper's, whatever the objective; with a rotation task (`ttt`, `meta_ttt`) the
     self-supervised one is the rotation loss.

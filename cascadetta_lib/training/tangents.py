@@ -125,7 +125,7 @@ def _tangent(call: Call, known: Known) -> Tensor:
     arguments = {id(x) for x in (*call.args, *call.kwargs.values())}
     if rule is None or not known.keys() <= arguments:
         raise UnknownFunctionError(f"{_name(call)} has no tangent here")
-    if len(call.args) < BY_POSITION.get(rule, 1):
+    if len(call.args) < COUNT_BY_POSITION.get(rule, 1):
         raise UnknownFunctionError(f"{_name(call)} was called with its arguments by name")
     return rule(call, known)
 
@@ -147,7 +147,7 @@ def _linear(call: Call, known: Known) -> Tensor:
     return tangent
 
 
-def _sum(call: Call, known: Known) -> Tensor:
+def _addition(call: Call, known: Known) -> Tensor:
     """Return the tangent of x + y, also in place."""
     if call.kwargs:
         raise UnknownFunctionError(f"{_name(call)} with options")
@@ -194,13 +194,13 @@ def _batch_norm(call: Call, known: Known) -> Tensor:
     """Return the tangent of BatchNorm.
 
     Batch statistics have a closed form. With running statistics, which are constants, it goes to
-    `_by_double_backward`.
+    `_by_transposed_gradient`.
     """
     x, running_mean, running_var, *_ = call.args
     weight = call.kwargs["weight"]
     bias = call.kwargs["bias"]
     if not call.kwargs["training"]:
-        return _by_double_backward(call, known)
+        return _by_transposed_gradient(call, known)
     if any(each is not None and each.dtype != x.dtype for each in (weight, bias)):
         raise UnknownFunctionError("BatchNorm in another precision than its parameters")
     _must_be_unchanged(call, x, weight)
@@ -213,7 +213,7 @@ def _batch_norm(call: Call, known: Known) -> Tensor:
     return F.batch_norm(x, None, None, scale, shift, training=True, eps=eps)
 
 
-def _by_double_backward(call: Call, known: Known) -> Tensor:
+def _by_transposed_gradient(call: Call, known: Known) -> Tensor:
     """Return the tangent of a function that costs little beside the convolutions.
 
     The gradient for a cotangent c on the output is linear in c, and the transpose of this map gives
@@ -275,31 +275,31 @@ class BatchNormTangent(torch.autograd.Function):
         mean, variance = _mean_and_variance(x)
         r = torch.rsqrt(variance + eps)
         scale = r if weight is None else weight * r
-        along, moving_mean = _projections(moving, x, mean, r)
-        on_normalised = -scale * along
+        mean_xhat_x_dot, mean_x_dot = _projections(moving, x, mean, r)
+        on_normalised = -scale * mean_xhat_x_dot
         if weight_moving is not None:
             on_normalised = on_normalised + weight_moving
         on_x = on_normalised * r
-        constant = -scale * moving_mean - on_x * mean
+        constant = -scale * mean_x_dot - on_x * mean
         if bias_moving is not None:
             constant = constant + bias_moving
-        ctx.save_for_backward(moving, x, mean, r, scale, along, moving_mean, on_x)
+        ctx.save_for_backward(moving, x, mean, r, scale, mean_xhat_x_dot, mean_x_dot, on_x)
         return _combination(constant, (scale, moving), (on_x, x))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
-        moving, x, mean, r, scale, along, moving_mean, on_x = ctx.saved_tensors
+        moving, x, mean, r, scale, mean_xhat_x_dot, mean_x_dot, on_x = ctx.saved_tensors
         g_along, g_mean = _projections(g, x, mean, r)
         rest = [axis for axis in range(x.ndim) if axis != 1]
-        product = (g * moving).mean(rest) - g_mean * moving_mean - g_along * along
+        product = (g * moving).mean(rest) - g_mean * mean_x_dot - g_along * mean_xhat_x_dot
         of_weight = product * r * (x.numel() / x.shape[1])
         on_moving = -scale * r * g_along  # of x − mean(x), in the gradient of ẋ
         of_moving = _combination(-scale * g_mean - on_moving * mean, (scale, g), (on_moving, x))
         of_x = None
         if ctx.needs_input_grad[1]:
-            on_centred = -r * (on_x * g_along + on_moving * along + scale * r * product)
-            constant = -on_x * g_mean - on_moving * moving_mean - on_centred * mean
+            on_centred = -r * (on_x * g_along + on_moving * mean_xhat_x_dot + scale * r * product)
+            constant = -on_x * g_mean - on_moving * mean_x_dot - on_centred * mean
             of_x = _combination(constant, (on_x, g), (on_moving, moving), (on_centred, x))
         return of_moving, of_x, of_weight if ctx.needs_input_grad[2] else None, None, None, None
 
@@ -333,7 +333,7 @@ def _named(*names: str) -> list[Callable[..., Any]]:
 
 AFFINE = [F.conv1d, F.conv2d, F.conv3d, F.linear]
 RELUS = [F.relu, F.relu_, *_named("relu", "relu_")]
-SUMS = _named("add", "add_")
+ADDITIONS = _named("add", "add_")
 LINEAR = [
     *[F.avg_pool1d, F.avg_pool2d, F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.pad],
     *_named("flatten", "reshape", "view", "transpose", "permute", "squeeze", "unsqueeze"),
@@ -345,15 +345,15 @@ SMOOTH = [
     *_named("matmul", "tanh", "sigmoid", "square"),
 ]
 
-BY_POSITION: dict[Rule, int] = {_affine: 2, _masked_fill: 3}
-"""The arguments that a rule takes by their place, where they are not x alone."""
+COUNT_BY_POSITION: dict[Rule, int] = {_affine: 2, _masked_fill: 3}
+"""How many arguments a rule takes by their place, if more than x alone."""
 RULES: dict[Any, Rule] = {
     F.batch_norm: _batch_norm,
     Tensor.masked_fill: _masked_fill,
     **dict.fromkeys(AFFINE, _affine),
     **dict.fromkeys(RELUS, _relu),
-    **dict.fromkeys(SUMS, _sum),
+    **dict.fromkeys(ADDITIONS, _addition),
     **dict.fromkeys(LINEAR, _linear),
-    **dict.fromkeys(SMOOTH, _by_double_backward),
+    **dict.fromkeys(SMOOTH, _by_transposed_gradient),
 }
 """The rule of each function: its call and the tangents of its tensors → that of its output."""

@@ -109,7 +109,7 @@ def _after_inner_step(network: Cascade, problem: MetaProblem) -> Cascade:
 
 def _outer_gradient(moved: Cascade, problem: MetaProblem) -> tuple[Tensor, Tensor]:
     """Return the gradient of the outer loss at ψ′, by all parameters and by φ and θ_m alone."""
-    v = flatten(torch.autograd.grad(problem.outer(moved), list(moved.parameters())))
+    v = flatten(torch.autograd.grad(problem.outer_at_psi_prime(moved), list(moved.parameters())))
     return v, v[: sum(parameter.numel() for parameter in _psi(moved))]
 
 

@@ -42,7 +42,7 @@ def banner(shown: Sequence[Shown]) -> str:
 
 def in_short(shown: Sequence[Shown], judgements: Sequence[Judgement], profile: str) -> str:
     """Return Markdown of three lines: what has run, on whose data, and what is decided."""
-    asked = [each for each in shown if each.is_asked]
+    asked = [each for each in shown if each.belongs_in_report]
     made = [each for each in asked if each.parts]
     runs = [run for each in main_exhibits(shown) for run in each.runs]
     seeds = each_once(sorted({run.seed for run in runs})) or "none"
@@ -168,7 +168,7 @@ def missing(shown: Sequence[Shown]) -> str:
 
     One line names those without a run; a table has the others with the reason.
     """
-    asked = [each for each in shown if each.is_asked]
+    asked = [each for each in shown if each.belongs_in_report]
     lacking = {}
     for each in asked:
         if each.runs and (each.missing or not each.parts):

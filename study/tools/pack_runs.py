@@ -47,7 +47,7 @@ from cascadetta_lib.evaluation.metrics import (
 from cascadetta_lib.files import write_atomically
 from study import ROOT
 from study.exhibits.beyond.rate_selection import SELECTING
-from study.exhibits.kit.captions import network_of
+from study.exhibits.kit.captions import architecture_of
 from study.exhibits.kit.rendering import markdown
 from study.exhibits.kit.stored_runs import TRANSFERS
 from study.provenance import DISTANCES_BY_BATCH, UNPACKED, Provenance
@@ -256,7 +256,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
         lambda run: run.request.checkpoint.weights,
     ),
     "weights_sha256": ("beginning of the SHA-256 of its weights", _weights),
-    "network": ("its architecture", network_of),
+    "network": ("its architecture", architecture_of),
     "seed": (
         "of the pre-training, and of the method's random draws",
         lambda run: run.request.checkpoint.seed,

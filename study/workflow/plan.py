@@ -29,8 +29,8 @@ from study.workflow.notebooks import Notebook, read_notebook
 from study.workflow.refusal import FAILED, Refusal
 from study.yaml12 import dump_yaml
 
-DATASETS = ("image_dataset", "text_dataset", "speech_dataset")
-AXES = (*DATASETS, "seed")
+DATASET_PARAMETERS = ("image_dataset", "text_dataset", "speech_dataset")
+AXES = (*DATASET_PARAMETERS, "seed")
 PRETRAIN = "01_pretrain"
 """The notebook that trains networks. Its job comes before all other jobs on the same dataset and
 seed.
@@ -54,6 +54,7 @@ class Job:
     """One execution of a notebook: on one dataset at one seed, or as a report of all results. A
     change of any field makes it run again.
 
+    sha256: of the notebook, of the code of results, and of the store's format.
     parameters: the parameters that the notebook names, and those of its modalities. The notebook
         reads all others from the profile.
     networks: the identifiers of all networks that are not trained here.
@@ -110,8 +111,8 @@ def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
 
 
 def code_of_results(root: Path = ROOT) -> bytes:
-    """Return a hash of everything in NOTEBOOKS_DEPEND_ON. As in the keys of results, comments and
-    docstrings do not count.
+    """Return the hashes of all files of NOTEBOOKS_DEPEND_ON. As in the keys of results, comments
+    and docstrings do not count.
     """
     files: list[Path] = []
     for name in NOTEBOOKS_DEPEND_ON:
@@ -160,7 +161,7 @@ def _make_job(
 ) -> Job:
     """Return the job of a notebook on a dataset at a seed; `after` is filled in later."""
     names = notebook.parameters
-    modalities = tuple(f"{name.partition('_')[0]}_" for name in names if name in DATASETS)
+    modalities = tuple(f"{name.partition('_')[0]}_" for name in names if name in DATASET_PARAMETERS)
     given = {
         name: value
         for name, value in values.items()

@@ -131,7 +131,10 @@ def run_snakemake(
 ) -> int:
     """Run Snakemake and return its exit code.
 
-    Snakemake's own lines go to `log`; the jobs' lines of progress go to the standard output.
+    Snakemake's own lines go to `log`, or to the standard error if it is None; the jobs' lines of
+    progress go to the standard output.
+
+    held: the lock of the results, which Snakemake inherits.
     """
     stops = {signal.SIGINT, signal.SIGTERM}
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it

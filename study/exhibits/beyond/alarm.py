@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from cascadetta_lib.evaluation.alarm import LEAST, LEAST_AGREEMENT
+from cascadetta_lib.evaluation.alarm import LEAST, LEAST_SOURCE_AGREEMENT
 from cascadetta_lib.evaluation.metrics import online_errors
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, with_alarm
-from study.exhibits.kit.ringing import has_alarm, has_source_agreement, source_agreement
+from study.exhibits.kit.ringing import has_alarm, has_source_agreement, moving_source_agreement
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.kit.style import WIDTH, draw_lines, legend, reading
@@ -49,9 +49,9 @@ SIGNALS = (
     Signal(
         "agreement with the source",
         "alarm-agreement-figure",
-        LEAST_AGREEMENT,
+        LEAST_SOURCE_AGREEMENT,
         has_source_agreement,
-        source_agreement,
+        moving_source_agreement,
     ),
 )
 
@@ -83,9 +83,9 @@ class CollapseAlarm(Exhibit):
             "Each signal is over about the last 256 images. The entropy of the mean prediction, "
             f"over that of a uniform one, rings below {LEAST}. Agreement, the share of images on "
             "which a method names the class that the source model names, normalised as the method "
-            f"normalises, rings below {LEAST_AGREEMENT}; that of RoTTA, PeTTA, MEMO, LAME, T3A and "
-            "ROID may be below 1 before the first update. Both limits were set before any of these "
-            "streams was looked at. Collapsed: E on the last fifth of the domains is at least "
+            f"normalises, rings below {LEAST_SOURCE_AGREEMENT}; that of RoTTA, PeTTA, MEMO, LAME, "
+            "T3A and ROID may be below 1 before the first update. Both limits were set before any of "
+            "these streams was looked at. Collapsed: E on the last fifth of the domains is at least "
             f"{WORSE:g} points above ERM's on the same seed and stream. Runs of ERM itself are not "
             "counted."
         )

@@ -13,7 +13,7 @@ from study.exhibits.kit.compare import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import interval_over_images
 from study.exhibits.kit.numbers import interval, number
-from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
+from study.exhibits.kit.pairs_of_networks import NETWORKS, objectives_compared
 from study.exhibits.kit.points import Point, source_prior_points
 from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import Runs, by_label
@@ -51,7 +51,7 @@ class SourceStatistics(Exhibit):
         Tent and the cascade, each on a batch's statistics and on a blend.
         """
         points = []
-        objectives = networks_of(settings)
+        objectives = objectives_compared(settings)
         for objective in objectives:
             network = NETWORKS[objective] if len(objectives) > 1 else ""
             named = ("tent",) if objective == "erm" else ("tent", "cascade")

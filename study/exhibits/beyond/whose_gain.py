@@ -13,7 +13,7 @@ import pandas as pd
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
-from study.exhibits.kit.pairs_of_networks import NETWORKS, networks_of
+from study.exhibits.kit.pairs_of_networks import NETWORKS, objectives_compared
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point
 from study.exhibits.kit.shown import Part
@@ -66,7 +66,9 @@ class WhoseGain(Exhibit):
         if image.weights.kind == "robustbench":
             return []
         methods = [name for name in ON_BOTH if name in image.methods]
-        points = [point(name, network) for network in networks_of(settings) for name in methods]
+        points = [
+            point(name, network) for network in objectives_compared(settings) for name in methods
+        ]
         if "cascade" in image.methods:
             points.append(point("cascade", "meta"))
         return points

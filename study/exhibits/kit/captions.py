@@ -13,7 +13,7 @@ from study.requests import RunRequest
 from study.store import Run
 
 
-def seeds_of(runs: Sequence[Run]) -> str:
+def count_of_seeds(runs: Sequence[Run]) -> str:
     """Write how many seeds and networks are behind each row of a table.
 
     The usual form is `n = 3 seeds`. If rows differ, it is `n = 1–3 seeds`. If several seeds ran on
@@ -49,7 +49,7 @@ def order_of(request: RunRequest) -> str:
     return request.order or "stored"
 
 
-def network_of(run: Run) -> str:
+def architecture_of(run: Run) -> str:
     """Return the architecture of the network that a run started from; empty if unknown."""
     card = run.provenance.card
     asked = run.request.checkpoint.network
@@ -101,7 +101,7 @@ def _stream_of(runs: Sequence[Run], unit: str) -> str:
 def _networks_of(runs: Sequence[Run]) -> str:
     """Return where the networks come from, with their architectures if known."""
     networks = each_once(run.request.checkpoint.weights for run in runs)
-    architectures = each_once(filter(None, map(network_of, runs)))
+    architectures = each_once(filter(None, map(architecture_of, runs)))
     return f"{networks} ({architectures})" if architectures else networks
 
 

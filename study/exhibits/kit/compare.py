@@ -35,9 +35,9 @@ def comparable(
     """Return the runs that a table compares, with the column `apart`.
 
     A row that has all `shared` seeds keeps only the runs at these, so that these rows are means
-    over the same seeds. A row that lacks a shared seed is apart, and keeps its own seeds. A row
-    that an earlier code made is also apart, unless every row is of an earlier code. All runs have
-    the same data (see `Runs`).
+    over the same seeds. A row that lacks a shared seed is apart, and keeps its own seeds. If any
+    run is of today's code, a row with one of an earlier code is apart too. All runs have the same
+    data (see `Runs`).
 
     shared: the seeds to compare over; None is `shared_seeds`.
     """

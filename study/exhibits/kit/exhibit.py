@@ -77,6 +77,8 @@ class Exhibit(Described, ABC):
 
     def make(self, study: Study) -> list[Run]:
         """Make the runs that are not stored yet, at the study's seed. Return all of its runs there.
+        Runs of a network that is not there are left out, and so are methods that refuse a network
+        that the user brought, with a warning.
 
         Methods with augmented copies (such as CoTTA) come last. A notebook shows the table `so_far`
         meanwhile. Raises ValueError if two methods have the same label, or if the exhibit compares

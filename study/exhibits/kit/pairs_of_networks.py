@@ -6,7 +6,7 @@ NETWORKS = {"erm": "plainly trained", "meta": "meta-learned"}
 """Pre-trainings and what they are called here."""
 
 
-def networks_of(settings: Settings) -> list[str]:
+def objectives_compared(settings: Settings) -> list[str]:
     """Return the pre-trainings to compare.
 
     A published file holds one network, whatever pre-training is asked for, so it is listed once.

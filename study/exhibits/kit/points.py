@@ -10,7 +10,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from study.settings import Settings
 
-WITHOUT_META = {
+WITH_AND_WITHOUT_META = {
     "no meta": "multi_task",
     "no meta, light entropy": "multi_task_light_entropy",
     "meta": "meta",
@@ -20,9 +20,9 @@ PRIORS = (8, 16, 32, 64, 128)
 MANY_COPIES = ("cotta", "memo")
 """Methods whose many copies of each image take too long on a stream of many rounds."""
 TRAININGS = {
-    "adabn": WITHOUT_META,
+    "adabn": WITH_AND_WITHOUT_META,
     "ttt": {"no meta": "ttt", "meta": "meta_ttt"},
-    "cascade": WITHOUT_META,
+    "cascade": WITH_AND_WITHOUT_META,
 }
 """Per method, its pre-trainings without meta-learning, then with it. AdaBN does not learn at test
 time, so its error shows the effect of the pre-training alone.

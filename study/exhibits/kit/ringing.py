@@ -16,7 +16,7 @@ def has_source_agreement(run: Run) -> bool:
     return "source_agreement" in run.batches
 
 
-def source_agreement(run: Run) -> pd.Series:
+def moving_source_agreement(run: Run) -> pd.Series:
     """Return the moving mean of the agreement with the source after each batch of a run."""
     batches = run.batches
     means = moving_agreement(batches["source_agreement"].tolist(), batches["count"].tolist())

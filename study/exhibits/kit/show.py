@@ -34,7 +34,7 @@ def without_runs(shown: Sequence[Shown]) -> str:
     names = dict.fromkeys(
         f"{each.exhibit.title} ({each.dataset})"
         for each in shown
-        if not each.runs and not each.parts and each.is_asked
+        if not each.runs and not each.parts and each.belongs_in_report
     )
     return f"No run is stored for: {'; '.join(names)}." if names else ""
 

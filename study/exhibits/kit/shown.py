@@ -46,8 +46,9 @@ class Described:
     """The description of an exhibit, which does not depend on its runs.
 
     name: what notebooks call it.
-    place: a number by which the page is sorted: below 120 for the paper's exhibits, from 120 on for
-        exhibits beyond the paper. Two exhibits may have the same number.
+    place: a number by which the page is sorted. Those of the paper's exhibits are below 120, and
+        those of exhibits beyond the paper from 120 on, except streams beyond the paper's (85 to
+        89), which follow the paper's gradual stream. Two exhibits may have the same number.
     label: its label in the paper, or `beyond: …`.
     title: its heading.
     question: the question that it answers.
@@ -96,8 +97,8 @@ class Shown:
         return [line for line in self.content if isinstance(line, str)]
 
     @property
-    def is_asked(self) -> bool:
-        """Whether it can be made on its dataset, so that a report lacks it without runs."""
+    def belongs_in_report(self) -> bool:
+        """Whether its dataset can have it. If so, a report without its runs names it as missing."""
         return self.exhibit.made_on(self.dataset) and self.can_be_made
 
     @property
@@ -111,7 +112,7 @@ class Shown:
         return f"{self.exhibit.title} ({self.dataset})"
 
     @property
-    def place(self) -> str:
+    def place_in_paper(self) -> str:
         """A sentence that names its table or figure in the paper; empty beyond the paper."""
         label = self.exhibit.label
         if label.startswith("beyond"):
@@ -120,9 +121,9 @@ class Shown:
         return f"In the paper: {words}."
 
     @property
-    def asked(self) -> str:
+    def question_and_place(self) -> str:
         """Its question, and its place in the paper."""
-        return f"{self.exhibit.question} {self.place}".rstrip()
+        return f"{self.exhibit.question} {self.place_in_paper}".rstrip()
 
     def caption(self, part: Part) -> str:
         """Return a part's note, with the meaning of † where the part has one, and the number of
@@ -132,7 +133,7 @@ class Shown:
         if isinstance(part.content, pd.DataFrame) and has_dagger(part.content):
             notes.append(APART)
         if self.runs:
-            notes.append(f"{captions.seeds_of(part.runs or self.runs)}.")
+            notes.append(f"{captions.count_of_seeds(part.runs or self.runs)}.")
         return " ".join(" ".join(notes).split())
 
     @property
@@ -152,7 +153,7 @@ class Shown:
         pieces = [f'<h3 id="{self.anchor}">{to_html(self.heading)}</h3>']
         if self.banner:
             pieces.append(banner_html(self.banner))
-        pieces.append(f"<p>{to_html(self.asked)}</p>")
+        pieces.append(f"<p>{to_html(self.question_and_place)}</p>")
         for part in self.content:
             if isinstance(part, Part):
                 pieces.append(rendering.content_html(part.content, part.name))
@@ -177,7 +178,7 @@ class Shown:
         text = [f"# {to_markdown(self.heading)}"]
         if self.banner:
             text.append(f"> **{self.banner}**")
-        text.append(self.asked)
+        text.append(self.question_and_place)
         for part in self.content:
             if isinstance(part, str):
                 text.append(to_markdown(part))

@@ -43,8 +43,8 @@ class Runs:
     """The stored runs of one dataset that a profile asks for, whichever profile made them.
 
     All are on one state of the data: that which the store noted last, or else that of the newest
-    run. All of a method are of one state of the code: today's if there is such a run, or else that
-    of the newest run. `aside` says which runs this leaves out.
+    run. All runs of a method on one kind of network are of one state of the code: today's if
+    there is such a run, or else that of the newest run. `aside` says which runs this leaves out.
     """
 
     def __init__(self, study: Study) -> None:
@@ -225,7 +225,7 @@ class Runs:
         """Say whether today's code made a run (requests.code_of_run). It is hashed once per method
         and kind of network.
         """
-        kind = _coded(run)
+        kind = _what_code_depends_on(run)
         if kind not in self._codes:
             known = run.method in set(METHODS)
             self._codes[kind] = code_of_run(run.request) if known else None
@@ -243,10 +243,14 @@ class Runs:
         ordered = sorted(self.stored, key=precedence)
         last_data = {_options(run): _data(run) for run in ordered}
         on_data = [run for run in ordered if _data(run) == last_data[_options(run)]]
-        newest_code = {_coded(run): code(run) for run in on_data}
-        todays_code = {_coded(run): code(run) for run in on_data if self.is_current(run)}
+        newest_code = {_what_code_depends_on(run): code(run) for run in on_data}
+        todays_code = {
+            _what_code_depends_on(run): code(run) for run in on_data if self.is_current(run)
+        }
         chosen = newest_code | todays_code
-        return {run.request: run for run in on_data if code(run) == chosen[_coded(run)]}
+        return {
+            run.request: run for run in on_data if code(run) == chosen[_what_code_depends_on(run)]
+        }
 
     @cached_property
     def _by_stream(self) -> dict[RunRequest, list[Run]]:
@@ -331,7 +335,7 @@ def code(run: Run) -> str | None:
     return run.provenance.code or None
 
 
-def _coded(run: Run) -> tuple[str, str]:
+def _what_code_depends_on(run: Run) -> tuple[str, str]:
     """Return what a code hash depends on besides the modality: the method, and where the network
     comes from.
     """

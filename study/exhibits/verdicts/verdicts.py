@@ -96,9 +96,7 @@ class Judgement:
         return Rounded(shown, "; ".join(each.full for each in measured) or "–")
 
 
-def judge_reading(
-    claim: Claim, reading: Reading, runs: Runs, evidence: Evidence, hindrance: str
-) -> Finding:
+def judge_reading(reading: Reading, runs: Runs, evidence: Evidence, hindrance: str) -> Finding:
     """Return the outcome of a reading whose statistic was measured."""
     on_authors = tier_of(runs) == AUTHORS
     over = "orders" if on_authors else "seeds"
@@ -227,7 +225,7 @@ def judge(
             findings.append(Finding(reading, "not tested", f"missing: {missing}"))
             continue
         forbids = hindrance(claim, reading, runs, evidence)
-        findings.append(judge_reading(claim, reading, runs, evidence, forbids))
+        findings.append(judge_reading(reading, runs, evidence, forbids))
         for run in evidence.used:
             weights.append(run.request.checkpoint.weights_kind)
             sizes.append(int(run.examples_by_domain.min()))
