@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from test_bad_inputs import BAD_INPUTS
-from test_methods_on_networks import TRUNKS
 from test_environment import MIXED_UP
 from test_fetch import LINKS, OTHER_CONTENTS
 from test_identity import CLAIMS
 from test_keys import ATTACKS, CELLS, IMPORTS, SETTINGS, STUDY_CODE
+from test_methods_on_networks import TRUNKS
 from test_notebooks import INJECTED, READ_OTHERWISE
 from test_relations import RELATIONS
 from test_runs import UNLIKE
