@@ -1,12 +1,14 @@
 """What made a result: the revision of the code, the device, the versions, the data, the network."""
 
 import platform
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -149,14 +151,27 @@ def choose_device(name: str) -> str:
     return name
 
 
+def cpu_name() -> str:
+    """Return the name of the CPU, such as `AMD EPYC 7763`; empty if the system tells none."""
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not Linux
+        return platform.processor()
+    found = re.search(r"^model name\s*:\s*(\S.*)$", told, flags=re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""
+
+
 def provenance(device: str, seconds: float) -> dict[str, Any]:
     """Describe the machine, the versions and the time, by the names of the fields of Provenance.
 
-    With other instructions than, say, AVX2 a CPU rounds otherwise.
+    With other instructions than, say, AVX2 a CPU rounds otherwise, and so may one of another maker
+    with the same instructions.
     """
     threads = torch.get_num_threads()
     instructions = torch.backends.cpu.get_cpu_capability()
-    cpu = f"{platform.machine()} CPU, {instructions}, {threads} thread{'s' if threads > 1 else ''}"
+    said = f"{threads} thread{'s' if threads > 1 else ''}"
+    name = cpu_name()
+    cpu = f"{platform.machine()} CPU{f' ({name})' if name else ''}, {instructions}, {said}"
     return {
         "code_revision": code_revision(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else cpu,

@@ -408,5 +408,8 @@ def test_provenance_names_code_device_threads_and_versions() -> None:
     assert module.torch.backends.cpu.get_cpu_capability() in described["device"], (
         "CPUs of one name can round otherwise"
     )
+    assert module.cpu_name() in described["device"], "and CPUs with the same instructions, too"
+    if Path("/proc/cpuinfo").exists():
+        assert f"\t: {module.cpu_name()}\n" in Path("/proc/cpuinfo").read_text()
     here = "cuda" if torch.cuda.is_available() else "cpu"
     assert module.choose_device("auto") == here
