@@ -86,8 +86,8 @@ class CollapseAlarm(Exhibit):
             f"normalises, rings below {LEAST_SOURCE_AGREEMENT}; that of RoTTA, PeTTA, MEMO, LAME, "
             "T3A and ROID may be below 1 before the first update. Both limits were set before any "
             "of these streams was looked at. Collapsed: E on the last fifth of the domains is at "
-            f"least {WORSE:g} points above ERM's on the same seed and stream. Runs of ERM itself are "
-            "not counted."
+            f"least {WORSE:g} points above ERM's on the same seed and stream. Runs of ERM itself "
+            "are not counted."
         )
         figures = [_figure(heard, signal) for signal in SIGNALS]
         drawn = [each for each in figures if each is not None]
