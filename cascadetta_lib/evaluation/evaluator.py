@@ -195,7 +195,7 @@ class Evaluator:
         final = self._run_online(stretches, transfer)
         for step, stretch in enumerate(stretches):
             if stretch not in final:
-                final[stretch] = self._measure(stretch)
+                final[stretch] = self.measure(stretch)
             self._add_accuracy_rows(step, "stream", len(self.stream), final[stretch])
         if transfer:
             self._measure_for_transfer(stretches)
@@ -225,9 +225,9 @@ class Evaluator:
                 # The model never changes, so its online predictions are the final model's.
                 final[stretch] = _accuracy_by_domain(records)
             elif self.reset_each:
-                final[stretch] = self._measure(stretch)
+                final[stretch] = self.measure(stretch)
             if transfer and step + 1 < len(stretches):
-                self._add_accuracy_rows(step, "stream", step + 1, self._measure(stretch))
+                self._add_accuracy_rows(step, "stream", step + 1, self.measure(stretch))
         return final
 
     def _measure_for_transfer(self, stretches: Sequence[Stretch]) -> None:
@@ -237,12 +237,12 @@ class Evaluator:
         method = self.method
         later = list(dict.fromkeys(stretches[1:]))
         method.reset()
-        source = {stretch: self._measure(stretch) for stretch in later}
+        source = {stretch: self.measure(stretch) for stretch in later}
         alone: dict[Stretch, Accuracies] = {}
         for stretch in progress(later, f"{method.label}, each domain alone", len(later)):
             method.reset()
             self._pass(stretch, method.step)
-            alone[stretch] = self._measure(stretch)
+            alone[stretch] = self.measure(stretch)
         for step, stretch in list(enumerate(stretches))[1:]:
             self._add_accuracy_rows(step, "source", 0, source[stretch])
             self._add_accuracy_rows(step, "alone", 0, alone[stretch])
@@ -307,11 +307,12 @@ class Evaluator:
         self.method.reset()
         self._alarm.reset()
 
-    def _measure(self, stretch: Stretch) -> Accuracies:
+    def measure(self, stretch: Stretch) -> Accuracies:
         """Return the accuracy of the model as it is on each domain of a stretch, by the domain's
         number.
 
         Nothing is updated. BatchNorm keeps the method's mode, and the batches are the stream's.
+        `run` calls it, while it holds the examples.
         """
         with keep_statistics(self.method):
             return _accuracy_by_domain(self._pass(stretch, self._predict))
