@@ -20,7 +20,7 @@ from cascadetta_lib.training.theorem import check_theorem
 from study.brought_networks import Brought, fitting
 from study.clean_errors import check_normalization
 from study.modality_parameters import Section
-from study.networks import find_network
+from study.networks_from_files import find_network
 from study.provenance import NetworkOrigin, Provenance, code_revision, provenance
 from study.requests import (
     CheckpointRequest,

@@ -24,7 +24,7 @@ from cascadetta_lib.training.settings import KnownTraining
 from study import LOADING_MODULES, RUN_MODULE, STORE_FORMAT
 from study.brought_networks import Brought
 from study.modality_parameters import RunProtocol
-from study.networks import network_origin
+from study.networks_from_files import network_origin
 from study.settings import Settings, SettingsError
 from study.weights_name import PUBLISHED
 

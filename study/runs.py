@@ -18,7 +18,7 @@ from cascadetta_lib.training.pretrain import new_network
 from study.checkpoints import Context, find_checkpoint
 from study.make_run import build_method, make_run
 from study.modality_parameters import Section
-from study.networks import find_network
+from study.networks_from_files import find_network
 from study.requests import (
     VarianceRequest,
     batch_size,

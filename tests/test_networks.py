@@ -32,12 +32,12 @@ from cascadetta_lib.training.pretrain import new_network
 from cascadetta_lib.training.settings import Training
 from study.brought_networks import bring, fitting
 from study.exhibits.kit.rendering import markdown
-from study.networks import SAMPLE, find_network, network_origin
+from study.networks_from_files import SAMPLE, find_network, network_origin
 from study.published_networks import NetworkError, load_into, load_release
 from study.shipped_networks import SHIPPED, present_objectives, read_card
 from study.tools.pack_networks import BEGIN, pack, study_of, table
 from study.weights_name import WeightsName
-from study.workflow.plan import origins
+from study.workflow.jobs import origins
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 RELEASE = Path(__file__).resolve().parents[2] / "shared" / "data" / "release"

@@ -15,7 +15,7 @@ from cascadetta_lib.data.base import Split
 from cascadetta_lib.data.images import SCALINGS
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models.backbones import WideResNet
-from study.networks import find_network, network_origin
+from study.networks_from_files import find_network, network_origin
 from study.published_networks import NetworkError, load_robustbench
 from study.weights_name import WeightsName
 

@@ -39,7 +39,7 @@ FLOORS = (
         "study.brought_networks",
         "study.shipped_networks",
         "study.clean_errors",
-        "study.networks",
+        "study.networks_from_files",
         "study.weights_name",
     },
     {"study.requests"},

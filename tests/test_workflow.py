@@ -24,8 +24,8 @@ from study.workflow import command, refusal, run
 from study.workflow.arguments import parse
 from study.workflow.configuration import settings_of_command_line
 from study.workflow.execute import FAILURE, PARTIAL, take_gpu
+from study.workflow.jobs import Job, make_jobs, outdated_reports, write_plan
 from study.workflow.notebooks import declared_exhibits
-from study.workflow.plan import Job, make_jobs, outdated_reports, write_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 PIXEL = (
@@ -504,7 +504,7 @@ def test_other_exhibits_or_library_or_another_format_of_the_store_are_other_jobs
     first = texts()
     assert texts() == first
     # The format is a number in the code, which only another version changes.
-    monkeypatch.setattr("study.workflow.plan.STORE_FORMAT", 99)
+    monkeypatch.setattr("study.workflow.jobs.STORE_FORMAT", 99)
     other = texts()
     assert not other & first
     for folder in ("study/exhibits", "cascadetta_lib/methods", "cascadetta_lib/evaluation"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from study.exhibits.kit.comparability import BANNER, stand_in, warning
-from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.comparable_runs import comparable
 from study.exhibits.kit.intervals import Estimate, paired, per_network
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import banner_html, each_once, plain, table_html, to_html

@@ -31,7 +31,7 @@ from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import held_out_accuracy
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import markdown
-from study.networks import SAMPLE
+from study.networks_from_files import SAMPLE
 from study.requests import content_of_checkpoint
 from study.settings import SettingsError, load_profile
 from study.shipped_networks import SHIPPED, Card, read_card

@@ -23,7 +23,7 @@ from study.provenance import choose_device
 from study.settings import Settings, flat, read_profile
 from study.workflow.arguments import check_notebooks
 from study.workflow.execute import FAILURE, PARTIAL
-from study.workflow.plan import Job, make_jobs, outdated_reports, unfinished, write_plan
+from study.workflow.jobs import Job, make_jobs, outdated_reports, unfinished, write_plan
 from study.workflow.refusal import (
     BAD_ARGUMENTS,
     DATA_MISSING,

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.comparable_runs import comparable
 from study.exhibits.kit.exhibit import exhibit
 from study.exhibits.kit.intervals import bootstrap, per_network
 from study.exhibits.kit.numbers import number, rounded

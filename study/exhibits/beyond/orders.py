@@ -11,7 +11,14 @@ import pandas as pd
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.captions import order_of
-from study.exhibits.kit.compare import DAGGER, by_order, cell, comparable, count, shared_seeds
+from study.exhibits.kit.comparable_runs import (
+    DAGGER,
+    by_order,
+    cell,
+    comparable,
+    count,
+    shared_seeds,
+)
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import (
     bootstrap,

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from cascadetta_lib.data.streams import RECURRING, RESET_EACH
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.rate_selection import rates_around
-from study.exhibits.kit.compare import count
+from study.exhibits.kit.comparable_runs import count
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.points import Point, reduced

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import cell, comparable
+from study.exhibits.kit.comparable_runs import cell, comparable
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import rounded
 from study.exhibits.kit.points import MANY_COPIES, Point, methods_without, points_for, with_alarm

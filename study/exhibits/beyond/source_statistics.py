@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 
-from study.exhibits.kit.compare import cell, comparable, count
+from study.exhibits.kit.comparable_runs import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import interval_over_images
 from study.exhibits.kit.numbers import interval, number

@@ -8,7 +8,7 @@ import pandas as pd
 
 from cascadetta_lib.data import VOCABULARIES
 from cascadetta_lib.data.streams import make_stream
-from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.comparable_runs import comparable
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number, rounded
 from study.exhibits.kit.points import Point, points_with_transfer

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import by_order, cell, comparable, count
+from study.exhibits.kit.comparable_runs import by_order, cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import over_seeds
 from study.exhibits.kit.numbers import Rounded, rounded

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import seaborn as sns
 
-from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.comparable_runs import comparable
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.points import (
     Point,

@@ -10,7 +10,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.comparable_runs import comparable
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.points import Point, long_at_rates

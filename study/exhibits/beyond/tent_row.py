@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import by_order, comparable, count
+from study.exhibits.kit.comparable_runs import by_order, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_main

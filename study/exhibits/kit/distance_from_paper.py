@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import cell, comparable
+from study.exhibits.kit.comparable_runs import cell, comparable
 from study.exhibits.kit.intervals import interval_over_images
 from study.exhibits.kit.numbers import interval, number, rounded
 from study.exhibits.kit.stored_runs import by_label

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from cascadetta_lib.data.base import Modality
 from study.exhibits.kit import captions, rendering
 from study.exhibits.kit.comparability import BANNER, stand_in
-from study.exhibits.kit.compare import APART, has_dagger
+from study.exhibits.kit.comparable_runs import APART, has_dagger
 from study.exhibits.kit.latex import latex_table
 from study.exhibits.kit.numbers import in_full
 from study.exhibits.kit.rendering import banner_html, plain, slug, to_html, to_markdown

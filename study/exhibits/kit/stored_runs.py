@@ -19,7 +19,7 @@ from cascadetta_lib.evaluation.metrics import (
 )
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.points import Point
-from study.networks import network_origin
+from study.networks_from_files import network_origin
 from study.published_networks import NetworkError
 from study.requests import RunRequest, code_of_run
 from study.settings import Settings

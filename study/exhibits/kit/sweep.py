@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import cell, comparable, count
+from study.exhibits.kit.comparable_runs import cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit
 from study.exhibits.kit.numbers import Rounded, number
 from study.exhibits.kit.paper_numbers import paper_values

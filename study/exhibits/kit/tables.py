@@ -11,7 +11,7 @@ import pandas as pd
 
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import DAGGER, cell, comparable, count
+from study.exhibits.kit.comparable_runs import DAGGER, cell, comparable, count
 from study.exhibits.kit.intervals import Estimate, bootstrap, paired, per_network
 from study.exhibits.kit.numbers import ALONE, FULL, Rounded, number, places
 from study.exhibits.kit.paper_numbers import paper_main

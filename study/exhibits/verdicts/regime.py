@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.compare import comparable
+from study.exhibits.kit.comparable_runs import comparable
 from study.exhibits.kit.intervals import paired
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.paper_numbers import paper_error

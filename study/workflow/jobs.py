@@ -100,7 +100,7 @@ def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
     if weights.trained_here:
         return []
     # Here, because their import takes half a second.
-    from study.networks import network_origin
+    from study.networks_from_files import network_origin
     from study.published_networks import NetworkError
 
     found = []
