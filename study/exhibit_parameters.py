@@ -74,3 +74,8 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
     comparison_test_size: int | None = Field(
         None, ge=1, description="images of each domain of 07 and 09; null: all"
     )
+
+    @property
+    def chooses_rates(self) -> bool:
+        """Whether there are several learning rates to choose from."""
+        return len(self.choice_learning_rates) > 1

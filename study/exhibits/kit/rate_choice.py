@@ -129,7 +129,7 @@ def chosen_rate(study: Study, one: Point) -> float | None:
     image = study.settings.image
     if not METHODS[one.method].adapts:
         return image.online.online_learning_rate
-    if len(image.exhibits.choice_learning_rates) == 1:
+    if not image.exhibits.chooses_rates:
         return image.exhibits.choice_learning_rates[0]
     path = _place(study, one)
     if path is None or not path.is_file():
@@ -179,7 +179,7 @@ class OnSource(Exhibit):
 
     def not_made(self, settings: Settings) -> str:
         name = settings.datasets("image")[0]
-        chooses = self.on_source or len(settings.image.exhibits.choice_learning_rates) > 1
+        chooses = self.on_source or settings.image.exhibits.chooses_rates
         if chooses and not set(HELD_OUT_CORRUPTIONS) <= set(name.vocabulary.others):
             return (
                 f"Not made: {name.title} has domains of its own, without the corruptions of "
@@ -201,7 +201,7 @@ class OnSource(Exhibit):
 
     def show(self, runs: Runs) -> Shown:
         shown = super().show(runs)
-        if len(runs.settings.image.exhibits.choice_learning_rates) < 2:
+        if not runs.settings.image.exhibits.chooses_rates:
             return shown
         doubts = dict.fromkeys(filter(None, map(doubt_about_held_out, shown.runs)))
         lines = [f"**No clean choice:** {doubt}." for doubt in doubts]
@@ -222,8 +222,7 @@ class AtChosenRates(OnSource):
     def show(self, runs: Runs) -> Shown:
         shown = super().show(runs)
         settings = runs.settings
-        one_rate = len(settings.image.exhibits.choice_learning_rates) == 1
-        if one_rate or self.not_made(settings):
+        if not settings.image.exhibits.chooses_rates or self.not_made(settings):
             return shown
         fingerprints = {run.provenance.fingerprint for run in shown.runs}
         waiting = []

@@ -190,7 +190,7 @@ def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence)
     if not dataset.entry.real:
         return "regime: data: a stand-in, which tests the machinery alone"
     if claim.exhibit in ("comparison", "field"):
-        if len(runs.settings.image.exhibits.choice_learning_rates) < 2:
+        if not runs.settings.image.exhibits.chooses_rates:
             return "a single learning rate, which leaves nothing to choose"
         for run in evidence.used:
             if doubt := doubt_about_held_out(run):
