@@ -134,10 +134,9 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
     a verdict.
 
     It has a row per number: the allowed `band`, `ours` as text, whether it was `measured`, and
-    whether it has `passed`. Our
-    number is the mean over the seeds that the main table compares over. If a method lacks one of
-    these seeds, it is the mean over the method's own seeds, and a difference is over those that
-    both have.
+    whether it has `passed`. Our number is the mean over the seeds that the main table compares
+    over. If a method lacks one of these seeds, it is the mean over the method's own seeds, and a
+    difference is over those that both have.
     """
     main = comparable(runs.frame(main_points(runs.settings, runs.modality)))
     errors = main.groupby("method")["E"].mean().reindex(["erm", "adabn"])
