@@ -193,7 +193,10 @@ def test_the_examples_run_one_after_the_other(repository: Path) -> None:
         ["mypy", "cascadetta_lib", "study"],
         ["pytest", "-q", "-p", "no:cacheprovider", "tests/test_quality.py", "-k", "not checker"],
         ["pytest", "-q", "-p", "no:cacheprovider", "-k", "sharp_tent or bars or one_whatever"]
-        + [f"tests/test_{name}.py" for name in ("methods", "contract", "images", "claims")],
+        + [
+            f"tests/test_{name}.py"
+            for name in ("methods", "methods_on_networks", "images", "claims")
+        ],
         ["pytest", "-q", "-p", "no:cacheprovider", "tests/test_notebooks.py", "-k"]
         + ["every_exhibit or declares or without_results"],
         ["study.tools.methods_table"],
