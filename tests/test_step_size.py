@@ -58,6 +58,24 @@ def test_spreads_and_intervals_are_over_orders() -> None:
     assert "over 3 orders" in table.note
 
 
+def test_what_lacks_an_order_is_drawn_hollow_with_its_gain_in_its_own_orders() -> None:
+    """At two rates Tent has three orders, as AdaBN has; at 0.01 it has the second alone."""
+    settings = SETTINGS.vary("image", {"ablation_learning_rates": [0.0001, 0.001, 0.01]})
+    points = [
+        point
+        for point in points_of(settings, ["step_size"])
+        if point.changes.get("online_learning_rate") != 0.01 or point.changes["order_seed"] == 1
+    ]
+    runs = made_up_runs(settings, world, points, (0,))
+    exhibit = EXHIBITS["step_size"].show(stored(settings, runs))
+    [figure] = [part for part in exhibit.parts if part.name == "step-size-figure"]
+    markers = figure.content.axes[0].lines[:3]
+    styles = [marker.get_fillstyle() for marker in markers]
+    assert styles == ["full", "full", "none"], "the legend shows the first"
+    assert list(markers[2].get_ydata()) == pytest.approx([(5 * 20 + 10 * 10) / 15])
+    assert "Hollow" in figure.note and "†" in figure.note
+
+
 def test_a_single_order_has_no_interval() -> None:
     row = content(shown(SETTINGS, (1,)), "step-size").loc[("Tent", "0.001")]
     assert row["first 5"] == "+20.0" and row["n"] == "1"

@@ -519,6 +519,7 @@ def pages() -> dict[Path, str]:
     }
     environment.filters["sentence"] = sentence
     environment.filters["word"] = word
+    environment.filters["decimals"] = with_its_decimals
     filled = {}
     for name, target in WHOLE.items():
         filled[ROOT / target] = environment.get_template(name).render()

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.ticker import FuncFormatter, LogLocator
 
 from cascadetta_lib.methods import METHODS
-from study.exhibits.kit.comparable_runs import by_order, cell, comparable, count
+from study.exhibits.kit.comparable_runs import DAGGER, by_order, cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.intervals import over_seeds
 from study.exhibits.kit.numbers import Rounded, rounded
@@ -147,18 +147,19 @@ def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, object]:
 
 def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
     """Draw gain over distance: a marker per method and learning rate, which stands beside it."""
-    drawn = moving[~moving["apart"]]
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
     beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8}
-    places = drawn.groupby("label")["moved"].mean().rank(method="first").astype(int) - 1
-    for label, rows in drawn.groupby("label", sort=False):
+    places = moving.groupby("label")["moved"].mean().rank(method="first").astype(int) - 1
+    for label, rows in moving.groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
-        look = line_of(method, objective) | {"ls": "none", "ms": 8}
-        name = str(label)
-        for rate, at_rate in rows.groupby(OVER):
+        look = line_of(method, objective) | {"ls": "none", "ms": 8, "mew": 1.5}
+        # Those that compare come first, because the first gives the legend its marker.
+        for _, at_rate in sorted(rows.groupby(OVER), key=lambda each: each[1]["apart"].any()):
+            rate = at_rate[OVER].iloc[0]
             distance = at_rate["moved"].mean()
             gain = gains(at_rate, base)["all"].mean()
-            axes.plot(distance, gain, label=name, **look)
+            filling = "none" if at_rate["apart"].any() else "full"
+            axes.plot(distance, gain, label=str(label), fillstyle=filling, **look)
             offset, align = CORNERS[places[label] % len(CORNERS)]
             shade = look["color"]
             axes.annotate(f"{rate:g}", (distance, gain), offset, ha=align, color=shade, **beside)
@@ -176,6 +177,11 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
         "parameters, the gain is over all domains. If θ_a only made steps smaller, the cascade "
         "would gain as much as the same weights without θ_a wherever both have moved as far."
     )
+    if moving["apart"].any():
+        note += (
+            f" Hollow: other seeds or orders, or an earlier code, than most rows ({DAGGER} in the "
+            "table); the gain is on AdaBN in the same orders."
+        )
     if moving["seed"].nunique() == 1:
         note += " All gains are of one order, so they differ from means over several."
     return Part("step-size-figure", figure, note)
