@@ -373,9 +373,10 @@ def main() -> None:
     if asked.only == "waits":
         print_waits()
         return
-    training_steps([device, *["--smallest"] * asked.smallest], asked.before)
     if asked.smallest:
+        training_steps([device, "--smallest"], asked.before)
         return
+    training_steps([device], asked.before)
     text_meta_step(device)
     if asked.only == "training":
         return

@@ -169,9 +169,10 @@ def provenance(device: str, seconds: float) -> dict[str, Any]:
     """
     threads = torch.get_num_threads()
     instructions = torch.backends.cpu.get_cpu_capability()
-    said = f"{threads} thread{'s' if threads > 1 else ''}"
-    name = cpu_name()
-    cpu = f"{platform.machine()} CPU{f' ({name})' if name else ''}, {instructions}, {said}"
+    cpu = f"{platform.machine()} CPU"
+    if cpu_name():
+        cpu += f" ({cpu_name()})"
+    cpu += f", {instructions}, {threads} thread{'s' if threads > 1 else ''}"
     return {
         "code_revision": code_revision(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else cpu,

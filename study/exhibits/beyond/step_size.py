@@ -153,8 +153,10 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
     for label, rows in moving.groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
         look = line_of(method, objective) | {"ls": "none", "ms": 8, "mew": 1.5}
+        by_rate = [at_rate for _, at_rate in rows.groupby(OVER)]
         # Those that compare come first, because the first gives the legend its marker.
-        for _, at_rate in sorted(rows.groupby(OVER), key=lambda each: each[1]["apart"].any()):
+        by_rate.sort(key=lambda at_rate: at_rate["apart"].any())
+        for at_rate in by_rate:
             rate = at_rate[OVER].iloc[0]
             distance = at_rate["moved"].mean()
             gain = gains(at_rate, base)["all"].mean()

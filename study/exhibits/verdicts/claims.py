@@ -2,13 +2,14 @@
 rules in words.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from study.yaml12 import parse_yaml
 
 READINGS_OF_F = {"F": "F of Eq. 2", "F_final": "F of the final model"}
 READINGS_OF_TENT = {"Tent": "Tent with SGD", "Tent (Adam)": "Tent with Adam"}
@@ -73,20 +74,12 @@ class Claim:
         return f"{reading.side} {reading.bound:g}".replace("-", "−") + whose
 
 
-def _value(text: str) -> int | float | str:
-    """Return the value of a setting: a number if it reads as one, else the text."""
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text
-
-
 def _readings(row: dict[str, str]) -> list[Reading]:
     """Return the readings of one line of claims.csv."""
     settings: list[dict[str, Any]] = [{}]
     if row["settings"]:
         column, _, values = row["settings"].partition("=")
-        settings = [{column: _value(text)} for text in values.split("|")]
+        settings = [{column: parse_yaml(text)} for text in values.split("|")]
     definitions = {row["value"]: ""}
     if row["value"] == "F":
         definitions = READINGS_OF_F
