@@ -27,6 +27,7 @@ FIGURES = ROOT / "figures"
 CLAIMS = ROOT / "study" / "exhibits" / "verdicts" / "claims.csv"
 WHOLE = {
     "RESULTS.md": "RESULTS.md",
+    "further-results.md": "docs/further-results.md",
     "provenance.md": "docs/provenance.md",
     "verdicts.md": "docs/verdicts.md",
 }
@@ -102,7 +103,7 @@ class Table:
         """Return by how much the number of `row` is less than that of `other`."""
         return number(self.value(other, column) - self.value(row, column), 1, sign=sign)
 
-    def has(self, row: str) -> bool:
+    def has(self, row: str | tuple[str, str]) -> bool:
         """Return whether there is such a row."""
         return row in self.frame.index
 
@@ -342,6 +343,12 @@ class OneOrder:
     def value(self, method: str, rate: float, column: str = "E") -> float:
         """Return a number of a run. Raises KeyError where there is none."""
         return float(self.runs[method, rate][column])
+
+    def span(self, method: str) -> str:
+        """Return the least and the largest E of a method over the rates at which it has run, as
+        `23.3 and 24.2`."""
+        errors = [run["E"] for (name, _), run in self.runs.items() if name == method]
+        return f"{number(min(errors), DECIMALS)} and {number(max(errors), DECIMALS)}"
 
     def rows(self, rates: Sequence[float] = (0.0001, 0.001, 0.01)) -> str:
         """Return Markdown rows of the methods that learn and have run: `E / A` at each rate."""
