@@ -8,6 +8,7 @@ import errno
 import hashlib
 import itertools
 import os
+import shutil
 import sys
 import uuid
 import warnings
@@ -21,6 +22,26 @@ from pooch import file_hash
 
 CHECKSUM = "sha256"
 """The name under which a kept file holds the checksum of its arrays."""
+FULL_BELOW = 2**20
+"""Free bytes below which a disk counts as full."""
+
+
+def is_disk_full(folder: Path) -> bool:
+    """Return whether the disk that holds the folder has less than a mebibyte left.
+
+    Libraries report a full disk in many ways, so after an error this is asked of the disk itself.
+    """
+    return shutil.disk_usage(folder).free < FULL_BELOW
+
+
+def full_disk_message(folder: Path, consequence: str = "") -> str:
+    """Return what a user reads where the disk that holds the folder is full.
+
+    consequence: what has not been done, from its comma on.
+    """
+    return (
+        f"the disk that holds {folder} is full{consequence}: free some space and repeat the command"
+    )
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -39,10 +60,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         os.replace(temporary, path)
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            message = (
-                f"the disk that holds {path.parent} is full, so {path.name} is not written: free "
-                "some space and repeat the command"
-            )
+            message = full_disk_message(path.parent, f", so {path.name} is not written")
             raise OSError(errno.ENOSPC, message) from error
         raise
     finally:

@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import sys
 import tempfile
 import warnings
@@ -28,7 +27,7 @@ from pooch import file_hash
 from pydantic import ValidationError
 
 from cascadetta_lib.evaluation.batch_variance import LayerErrors
-from cascadetta_lib.files import set_aside, write_text_atomically
+from cascadetta_lib.files import full_disk_message, is_disk_full, set_aside, write_text_atomically
 from study import STORE_FORMAT
 from study.provenance import Provenance
 from study.requests import (
@@ -227,12 +226,8 @@ class Store:
             }
             _seal(part, described)
         except Exception as error:
-            if shutil.disk_usage(part).free < 2**20:  # libraries report a full disk in many ways
-                message = (
-                    f"the disk that holds {self.folder} is full: free some space and repeat the "
-                    "command"
-                )
-                raise StoreError(errno.ENOSPC, message) from error
+            if is_disk_full(part):
+                raise StoreError(errno.ENOSPC, full_disk_message(self.folder)) from error
             raise
         part.replace(path)
         _sync(path.parent)
@@ -335,8 +330,7 @@ def check_locks(folder: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            message = f"the disk that holds {folder} is full"
-            raise StoreError(errno.ENOSPC, message) from None
+            raise StoreError(errno.ENOSPC, full_disk_message(folder)) from None
         raise StoreError(
             f"{folder}: files cannot be made and locked there ({error.strerror}): set "
             "results_folder to a folder on a local disk, or on a network disk with locks"

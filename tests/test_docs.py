@@ -401,6 +401,7 @@ cifar10,4695,train,,0.0,4,tent,0.0001,97.0,3.0
 cifar10,465,release:1,,0.0,5,tent,0.0001,96.0,4.0
 cifar10,4695,release:1,,0.0,6,erm,0.001,31.0,69.0
 """
+FASTER = "cifar10,4695,release:1,,0.0,7,tent,0.01,85.5,8.5\n"
 
 
 def test_the_runs_of_one_order_are_the_latest_on_the_whole_stream_of_the_release(
@@ -411,6 +412,12 @@ def test_the_runs_of_one_order_are_the_latest_on_the_whole_stream_of_the_release
     one = fill.OneOrder(0, table)
     assert one.at("tent", 0.001) == "21.0" and one.at("tent", 0.0001) == "–"
     assert one.rows() == "| Tent | – | 21.0 / 78.0 | – |"
+
+
+def test_the_span_of_a_method_is_over_its_rates(tmp_path: Path) -> None:
+    table = tmp_path / "runs.csv"
+    table.write_text(ONE_ORDER + FASTER, encoding="utf-8")
+    assert fill.OneOrder(0, table).span("tent") == "21.0 and 85.5"
 
 
 def test_numbers_are_found_by_row_and_column(tables: Path) -> None:

@@ -20,7 +20,7 @@ from study.exhibits.kit.intervals import (
     Estimate,
     bootstrap,
     interval_over_images,
-    over_seeds,
+    mean_with_interval,
     paired,
 )
 from study.exhibits.kit.points import Point, main_points, points_for
@@ -151,14 +151,16 @@ def test_a_shipped_networks_history_is_that_of_runs_from_its_weights_alone() -> 
 
 
 def test_students_interval_by_hand() -> None:
-    found = over_seeds([20.0, 25.0, 30.0])
+    found = mean_with_interval([20.0, 25.0, 30.0])
     # For two degrees of freedom t is 4.3027; the standard error is 5/√3.
     assert (found.mean, found.n) == (25, 3) and found.high - 25 == pytest.approx(
         4.3027 * 5 / 3**0.5, rel=1e-4
     )
     # Half the interval is 12.4, which supports no decimal.
     assert str(found) == "25 [13, 37] (3 seeds)"
-    assert math.isnan(over_seeds([1.0]).low) and str(over_seeds([-1.0])) == "−1.0 (1 seed)"
+    assert math.isnan(mean_with_interval([1.0]).low)
+    assert str(mean_with_interval([-1.0])) == "−1.0 (1 seed)"
+    assert str(mean_with_interval([20.0, 25.0, 30.0], "orders")) == "25 [13, 37] (3 orders)"
     assert Estimate(1, 0, 2, 9, "batches").interval == "[0.0, 2.0]"
 
 
@@ -445,7 +447,7 @@ def mean_error(run: Run) -> float:
 
 
 def test_equal_differences_have_no_spread_known() -> None:
-    found = over_seeds([0.5, 0.5, 0.5])
+    found = mean_with_interval([0.5, 0.5, 0.5])
     assert math.isnan(found.low) and found.interval == "no spread known" and found.n == 3
 
 

@@ -17,7 +17,7 @@ import jinja2
 import pandas as pd
 
 from cascadetta_lib.files import write_atomically
-from study.exhibits.kit.intervals import over_seeds
+from study.exhibits.kit.intervals import mean_with_interval
 from study.exhibits.kit.numbers import number, places, round_half_up
 from study.exhibits.kit.rendering import markdown
 
@@ -327,8 +327,8 @@ class OneOrder:
         runs = runs[(runs["dataset"] == "cifar10") & (runs["batches"] == WHOLE_UPDATES)]
         runs = runs[runs["weights"].str.startswith("release:") & runs["order"].isna()]
         here = runs[runs["order_seed"] == order].sort_values("finished")
-        latest = here.drop_duplicates(["method", "rate"], keep="last")
-        self.runs = latest.set_index(["method", "rate"]).to_dict("index")
+        self.latest = here.drop_duplicates(["method", "rate"], keep="last")
+        self.runs = self.latest.set_index(["method", "rate"]).to_dict("index")
 
     def has(self, method: str, rate: float) -> bool:
         """Return whether the method has run at this rate."""
@@ -347,8 +347,8 @@ class OneOrder:
     def span(self, method: str) -> str:
         """Return the least and the largest E of a method over the rates at which it has run, as
         `23.3 and 24.2`."""
-        errors = [run["E"] for (name, _), run in self.runs.items() if name == method]
-        return f"{number(min(errors), DECIMALS)} and {number(max(errors), DECIMALS)}"
+        errors = self.latest.loc[self.latest["method"] == method, "E"]
+        return f"{number(errors.min(), DECIMALS)} and {number(errors.max(), DECIMALS)}"
 
     def rows(self, rates: Sequence[float] = (0.0001, 0.001, 0.01)) -> str:
         """Return Markdown rows of the methods that learn and have run: `E / A` at each rate."""
@@ -451,7 +451,7 @@ def over_networks(name: str, first: str, second: str) -> str:
     name: a table of runs, `*-numbers`.
     """
     lost = losses(name, first, second)
-    found = over_seeds(lost)
+    found = mean_with_interval(lost)
     interval = (found.mean, found.low, found.high)
     return (
         f"{first} errs {_by_how_much(*interval)} than {second} "

@@ -4,7 +4,6 @@ import argparse
 import fcntl
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from typing import TextIO, get_args
 import torch
 
 from cascadetta_lib.data.base import DataMissing, Modality
-from cascadetta_lib.files import write_text_atomically
+from cascadetta_lib.files import full_disk_message, is_disk_full, write_text_atomically
 from study import ROOT
 from study.provenance import choose_device
 from study.settings import Settings, flat, read_profile
@@ -171,11 +170,8 @@ def check_outcome(code: int, folder: Path, outputs: list[Path], log: Path | None
     """
     if not code:
         return
-    if shutil.disk_usage(folder).free < 2**20:
-        raise Refusal(
-            f"the disk that holds {folder} is full: free some space and repeat the command",
-            FAILED,
-        )
+    if is_disk_full(folder):
+        raise Refusal(full_disk_message(folder), FAILED)
     told = []
     for output in outputs:
         failure = output.with_suffix(FAILURE)

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.comparable_runs import DAGGER, by_order, cell, comparable, count
 from study.exhibits.kit.exhibit import Exhibit, exhibit
-from study.exhibits.kit.intervals import over_seeds
+from study.exhibits.kit.intervals import mean_with_interval
 from study.exhibits.kit.numbers import Rounded, rounded
 from study.exhibits.kit.points import Point, long_in_each_order
 from study.exhibits.kit.shown import Part
@@ -117,7 +117,7 @@ def _gain(values: pd.Series) -> Rounded:
     """Write a gain with its interval."""
     if values.empty:
         return rounded(math.nan)
-    estimate = over_seeds(values)
+    estimate = mean_with_interval(values)
     mean = estimate.value()
     if math.isnan(estimate.low):
         return mean

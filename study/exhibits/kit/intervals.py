@@ -67,8 +67,10 @@ class Estimate:
         return interval(self.low, self.high)
 
 
-def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
-    """Return the mean of one value per network, with Student's interval.
+def mean_with_interval(values: Sequence[float] | pd.Series, over: str = "seeds") -> Estimate:
+    """Return the mean of one value per network or per order, with Student's 95 % interval.
+
+    over: what the values are, in the plural, such as `orders`.
 
     One value has no interval. Nor have several equal ones: on a small test set they are equal by
     chance, so their spread is not known. The networks of a study share their training examples and
@@ -78,9 +80,9 @@ def over_seeds(values: Sequence[float] | pd.Series) -> Estimate:
     n = len(values)
     # The sums behind equal differences may differ in the last bit.
     if n < 2 or np.ptp(np.asarray(values, dtype=float)) < 1e-8:
-        return Estimate(mean, math.nan, math.nan, n)
+        return Estimate(mean, math.nan, math.nan, n, over)
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1) * stats.sem(values))
-    return Estimate(mean, mean - half, mean + half, n)
+    return Estimate(mean, mean - half, mean + half, n, over)
 
 
 def per_network(rows: pd.DataFrame, column: str) -> pd.Series:
@@ -103,7 +105,7 @@ def paired(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     if both.empty:
         return None
     pairs = both.groupby(["network_base", "network_other"], sort=False)["difference"]
-    return over_seeds(pairs.mean())
+    return mean_with_interval(pairs.mean())
 
 
 def image_numbers(run: Run, positions: pd.Series) -> pd.Series:
