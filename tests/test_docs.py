@@ -335,31 +335,31 @@ def tables(tmp_path: Path) -> Path:
         (
             "Tent",
             "Cascade",
-            "Tent errs 3.6 points less than the cascade (95 % over images: 3.0 to 4.2)",
+            "Tent has an error 3.6 points lower than the cascade (95 % over images: 3.0 to 4.2)",
         ),
         (
             "Cascade",
             "Tent",
-            "the cascade errs 3.6 points more than Tent (95 % over images: 3.0 to 4.2)",
+            "the cascade has an error 3.6 points higher than Tent (95 % over images: 3.0 to 4.2)",
         ),
         (
             "SAR",
             "Cascade",
-            "SAR errs 0.1 points less than the cascade (95 % over images: −0.3 to +0.4; undecided)",
+            "SAR has an error 0.1 points lower than the cascade (95 % over images: −0.3 to +0.4; undecided)",
         ),
         (
             "Cascade",
             "RoTTA",
-            "the cascade errs 5 points less than RoTTA (95 % over images: −1 to +9; undecided)",
+            "the cascade has an error 5 points lower than RoTTA (95 % over images: −1 to +9; undecided)",
         ),
         (
             "Cascade, θ_m fixed",
             "AdaBN",
-            "Cascade, θ_m fixed errs 1.3 points more than AdaBN (95 % over images: 0.5 to 2.0)",
+            "Cascade, θ_m fixed has an error 1.3 points higher than AdaBN (95 % over images: 0.5 to 2.0)",
         ),
     ],
 )
-def test_a_sentence_says_who_errs_less_or_that_it_is_undecided(
+def test_a_sentence_says_whose_error_is_lower_or_that_it_is_undecided(
     tables: Path, first: str, second: str, said: str
 ) -> None:
     assert fill.Differences("d", folder=tables).compare(first, second) == said
@@ -380,7 +380,7 @@ def test_a_sentence_names_what_its_interval_is_over(tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text(OF_ORDERS, encoding="utf-8")
     leads = fill.Differences("o", ["orders", "test batches"], folder=tmp_path)
     assert leads.compare("Tent", "Cascade", "it") == (
-        "it errs 1.9 points less than the cascade (95 % over five orders: 1.4 to 2.4)"
+        "it has an error 1.9 points lower than the cascade (95 % over five orders: 1.4 to 2.4)"
     )
     assert leads.scope("Cascade", "ERM") == "images, one order"
 
@@ -389,7 +389,7 @@ def test_an_end_near_zero_is_not_rounded_to_zero(tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text(OF_ORDERS, encoding="utf-8")
     leads = fill.Differences("o", ["orders"], folder=tmp_path)
     assert leads.compare("SAR", "Cascade") == (
-        "SAR errs 5.2 points more than the cascade (95 % over three orders: 0.1 to 10.3)"
+        "SAR has an error 5.2 points higher than the cascade (95 % over three orders: 0.1 to 10.3)"
     )
 
 

@@ -42,9 +42,9 @@ NAMES = {
     "Cascade, a tenth of the rate": "the cascade at a tenth of the rate",
     "Cascade, ten times the rate": "the cascade at ten times the rate",
     "Cascade, no θ_a": "the network trained and adapted without θ_a",
-    "Cascade, same weights without θ_a": "the same network adapted without θ_a",
-    "Cascade, same weights without θ_a, a tenth of the rate": "the same network adapted without "
-    "θ_a at a tenth of the rate",
+    "Cascade, same weights without θ_a": "the variant without θ_a",
+    "Cascade, same weights without θ_a, a tenth of the rate": "the variant without θ_a at a tenth "
+    "of the rate",
     "Tent, a tenth of the rate": "Tent at a tenth of the rate",
 }
 """What sentences call a row, where that is not its label."""
@@ -212,8 +212,8 @@ def _decimals(low: float, high: float) -> int:
 
 
 def _by_how_much(mean: float, low: float, high: float) -> str:
-    """Say a difference of E in words, `0.5 points more` or `2.4 points less`."""
-    direction = "more" if mean > 0 else "less"
+    """Say a difference of E in words, `0.5 points higher` or `2.4 points lower`."""
+    direction = "higher" if mean > 0 else "lower"
     return f"{number(abs(mean), _decimals(low, high))} points {direction}"
 
 
@@ -298,7 +298,7 @@ class Differences(Table):
         return self.lead(first, second)[1] > 0
 
     def compare(self, first: str, second: str, called: str = "", than: str = "") -> str:
-        """Say who errs less, by how much and with what interval, or that it is undecided.
+        """Say whose error is lower, by how much and with what interval, or that it is undecided.
 
         called, than: what the sentence calls the first and the second, such as `it`.
         """
@@ -307,11 +307,11 @@ class Differences(Table):
         one = called or NAMES.get(first, first)
         other = than or NAMES.get(second, second)
         if math.isnan(low):
-            direction = "less" if mean > 0 else "more"
+            direction = "lower" if mean > 0 else "higher"
             points = f"{number(abs(mean), digits)} points {direction}"
-            return f"{one} errs {points} than {other} (no interval)"
+            return f"{one} has an error {points} than {other} (no interval)"
         return (
-            f"{one} errs {_by_how_much(-mean, -high, -low)} than {other} "
+            f"{one} has an error {_by_how_much(-mean, -high, -low)} than {other} "
             f"(95 % over {self.scope(first, second)}: {_ends(-mean, -high, -low)})"
         )
 
@@ -445,8 +445,8 @@ def losses(name: str, first: str, second: str, column: str = "E") -> list[float]
 
 
 def over_networks(name: str, first: str, second: str) -> str:
-    """Say by how many points `first` errs more or less than `second`, with the interval over
-    networks.
+    """Say by how many points the error of `first` is higher or lower than that of `second`, with the
+    interval over networks.
 
     name: a table of runs, `*-numbers`.
     """
@@ -454,7 +454,7 @@ def over_networks(name: str, first: str, second: str) -> str:
     found = mean_with_interval(lost)
     interval = (found.mean, found.low, found.high)
     return (
-        f"{first} errs {_by_how_much(*interval)} than {second} "
+        f"{first} has an error {_by_how_much(*interval)} than {second} "
         f"(95 % over {word(len(lost))} networks: {_ends(*interval)})"
     )
 
