@@ -345,17 +345,20 @@ def tables(tmp_path: Path) -> Path:
         (
             "SAR",
             "Cascade",
-            "SAR has an error 0.1 points lower than the cascade (95 % over images: −0.3 to +0.4; undecided)",
+            "SAR has an error 0.1 points lower than the cascade "
+            "(95 % over images: −0.3 to +0.4; undecided)",
         ),
         (
             "Cascade",
             "RoTTA",
-            "the cascade has an error 5 points lower than RoTTA (95 % over images: −1 to +9; undecided)",
+            "the cascade has an error 5 points lower than RoTTA "
+            "(95 % over images: −1 to +9; undecided)",
         ),
         (
             "Cascade, θ_m fixed",
             "AdaBN",
-            "Cascade, θ_m fixed has an error 1.3 points higher than AdaBN (95 % over images: 0.5 to 2.0)",
+            "Cascade, θ_m fixed has an error 1.3 points higher than AdaBN "
+            "(95 % over images: 0.5 to 2.0)",
         ),
     ],
 )

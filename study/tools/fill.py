@@ -445,8 +445,8 @@ def losses(name: str, first: str, second: str, column: str = "E") -> list[float]
 
 
 def over_networks(name: str, first: str, second: str) -> str:
-    """Say by how many points the error of `first` is higher or lower than that of `second`, with the
-    interval over networks.
+    """Say by how many points `first` has a higher or lower error than `second`, with the interval
+    over networks.
 
     name: a table of runs, `*-numbers`.
     """
