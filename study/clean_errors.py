@@ -52,7 +52,7 @@ def recognise(
     }
     count = min(KNOWN_IMAGES, len(dataset.test.y))
     best = min(errors, key=lambda name: errors[name])
-    if errors[asked] - errors[best] > count / 10 and errors[best] < count / 2:
+    if _far_fewer(errors[best], errors[asked], count):
         raise NetworkError(
             f"{path} errs on {errors[asked]} of {count} clean test images with input_scaling = "
             f"{asked!r}, on {errors[best]} with {best!r}: set image_input_scaling={best}"
@@ -94,13 +94,19 @@ def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) ->
         for name, other in INPUT_NORMALIZATIONS.items()
     }
     best = min(errors, key=lambda name: errors[name])
-    far = max(count / 10, LEAST_FEWER)
-    if wrong - errors[best] > far and errors[best] < count / 2:
+    if _far_fewer(errors[best], wrong, count):
         raise NetworkError(
             f"{brought.origin} errs on {wrong} of {count} clean test images x/255 under (x − "
             f"{_numbers(asked.mean)})/{_numbers(asked.deviation)}, on {errors[best]} under the "
             f"normalisation {best!r}: bring it with normalization={best!r}"
         )
+
+
+def _far_fewer(best: int, asked: int, count: int) -> bool:
+    """Return whether another scaling or normalisation of the inputs errs on far fewer of `count`
+    images than the one that was asked for, and on less than half of them.
+    """
+    return asked - best > max(count / 10, LEAST_FEWER) and best < count / 2
 
 
 def _clean_errors(

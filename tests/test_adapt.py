@@ -118,6 +118,41 @@ class AllFrozen(HalfFrozen):
             return super().forward(x)
 
 
+class Replacing(HalfFrozen):
+    """Puts a new scale in the place of the first in each forward pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.first.weight = nn.Parameter(self.first.weight.detach().clone())
+        return super().forward(x)
+
+
+class OnlyConvolutionLearns(HalfFrozen):
+    """A gradient reaches its convolution, and none of its BatchNorms."""
+
+    def __init__(self) -> None:
+        super().__init__(frozen=True)
+        self.convolution = nn.Conv2d(3, 3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            x = self.second(self.first(x))
+        return self.head(self.convolution(x).relu().mean((2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (Replacing(frozen=False), "put other tensors in the place of first.weight"),
+        (OnlyConvolutionLearns(), "no gradient reaches"),
+    ],
+)
+def test_what_is_refused_once_is_refused_again(model: nn.Module, words: str) -> None:
+    adapted = cascadetta_lib.adapt(model, "shot_im")
+    for _ in range(2):
+        with pytest.raises(ValueError, match=words):
+            adapted(PIXELS)
+
+
 def test_what_no_gradient_reaches_is_named_as_what_the_method_adapts() -> None:
     """SHOT-IM adapts more than scales and shifts."""
     adapted = cascadetta_lib.adapt(AllFrozen(frozen=False), "shot_im")

@@ -433,6 +433,18 @@ def test_what_an_alarm_does_after_the_batch_at_which_it_rings(
     assert (moved[rung[0]] < moved[rung[0] - 1]) == (answer == "reset")
 
 
+def test_a_reset_at_each_domain_ends_what_an_alarm_has_stopped(dataset: ImageDataset) -> None:
+    """Both domains hold the same images, so the same happens in each."""
+    evaluator = Evaluator(
+        tent_of_one_class(), dataset, STREAM[:1] * 2, 2, on_alarm="stop", reset_each=True
+    )
+    batches = evaluator.run(transfer=False).batches
+    domains = [domain for _, domain in batches.groupby("step")]
+    for column in ("moved_normalization", "alarm_level"):
+        assert domains[0][column].tolist() == domains[1][column].tolist()
+    assert domains[0]["moved_normalization"].max() > 0
+
+
 @pytest.mark.parametrize("name", ["erm", "adabn", "tent", "tema", "source_prior"])
 def test_agreement_with_the_source_by_hand(name: str, dataset: ImageDataset) -> None:
     """The source model is a fresh one of the method, which only predicts."""

@@ -828,6 +828,14 @@ def test_a_copy_is_never_trained_on_and_held_out() -> None:
         split_source(Split(x * 0, x[:, 0] % 2), Options(held_out_fraction=0.05))
 
 
+def test_an_example_of_a_held_out_corruption_is_of_the_held_out_images(tmp_path: Path) -> None:
+    dataset = make_blobs(tmp_path, held_out_fraction=0.2)
+    first = dataset.domain("speckle_noise", 1).x[0].cpu()
+    assert torch.equal(dataset.example("speckle_noise", 1, 0), first)
+    archive = Archive(lambda name, severity, count: dataset.test, "0" * 64, recognised=True)
+    assert torch.equal(replace(dataset, archive=archive).example("speckle_noise", 1, 0), first)
+
+
 def test_a_walk_needs_generated_corruptions(tmp_path: Path) -> None:
     dataset = make_blobs(tmp_path)
     assert torch.equal(dataset.domain("fog_to_snow", 20).x, dataset.domain("snow", 5).x)

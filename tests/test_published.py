@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import CLASSES, make_blobs
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cascadetta_lib.data.base import Split
-from cascadetta_lib.data.images import SCALINGS
+from cascadetta_lib.data.images import SCALINGS, ImageDataset
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.models.backbones import WideResNet
+from study.clean_errors import recognise
 from study.networks_from_files import find_network, network_origin
 from study.published_networks import NetworkError, load_robustbench
 from study.weights_name import WeightsName
@@ -121,6 +122,34 @@ def test_the_wide_resnet_28_10_has_the_known_number_of_parameters() -> None:
     with torch.device("meta"):
         phi = WideResNet(28, 10)
     assert sum(parameter.numel() for parameter in phi.parameters()) + 640 * 10 + 10 == 36_479_194
+
+
+class KnowsTheImages(nn.Module):
+    """Is right about the dataset's test images, except about the first few under scaling `unit`."""
+
+    def __init__(self, dataset: ImageDataset, wrong: int) -> None:
+        super().__init__()
+        self.images = dataset.test.x.flatten(1).float() / 255
+        self.unit = dataset.test.y.clone()
+        self.unit[:wrong] = (self.unit[:wrong] + 1) % CLASSES
+        self.symmetric = dataset.test.y
+
+    def forward(self, x: Tensor) -> Tensor:
+        unit = bool((x >= 0).all())
+        images = x.flatten(1) if unit else (x.flatten(1) + 1) / 2
+        number = torch.cdist(images, self.images).argmin(1)
+        labels = (self.unit if unit else self.symmetric)[number]
+        return F.one_hot(labels, CLASSES).float()
+
+
+def test_a_scaling_is_refused_for_more_errors_than_chance_makes(tmp_path: Path) -> None:
+    dataset = make_blobs(tmp_path, input_scaling="unit")
+    network = {"depth": 28, "widening": 10}
+    path = Path("Standard.pt")
+    found = recognise(KnowsTheImages(dataset, 5), network, "five", path, dataset)
+    assert "errs on 5 of 22 clean test images" in found["source"]
+    with pytest.raises(NetworkError, match="on 6 of 22 .* set image_input_scaling=symmetric"):
+        recognise(KnowsTheImages(dataset, 6), network, "six", path, dataset)
 
 
 def test_it_is_an_origin_of_networks(file: Path, tmp_path: Path) -> None:

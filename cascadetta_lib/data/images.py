@@ -165,13 +165,15 @@ class ImageDataset(Dataset):
         return len(clean.y[: self.options.test_size])
 
     def example(self, name: str, severity: int, index: int) -> Tensor:
-        """Return one test image under a corruption, uint8 (3, H, W) on the CPU, without making the
-        whole domain.
+        """Return one image of `domain(name, severity)`, uint8 (3, H, W) on the CPU, without making
+        the whole domain.
         """
-        if self.archive is not None:
+        held_out = name in HELD_OUT_CORRUPTIONS
+        if self.archive is not None and not held_out:
             self.require_no_walk(name)
             return self.archive.read(name, severity, index + 1).x[index]
-        image = self.test.x[index : index + 1].cpu()
+        clean = self.held_out if held_out else self.test
+        image = clean.x[index : index + 1].cpu()
         return corrupt(image, name, severity, photographs=self.photographs)[0]
 
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:

@@ -185,9 +185,7 @@ class Evaluator:
             stretches = [tuple(self.stream)]
         self._hold(stretches)
         self._require_last_batch()
-        self.method.reset()
-        self._alarm.reset()
-        self._stopped = False
+        self._reset()
         self._distance = Distance(self.method)
         self._with_source = SourceAgreement(self.method) if self.source_agreement else None
         self._batches = []
@@ -203,6 +201,12 @@ class Evaluator:
         self._held = {}
         return Evaluation(pd.DataFrame(self._batches), pd.DataFrame(self._accuracy_rows))
 
+    def _reset(self) -> None:
+        """Begin from the source: the method learns again, and the alarm has seen nothing."""
+        self.method.reset()
+        self._alarm.reset()
+        self._stopped = False
+
     def _run_online(
         self, stretches: Sequence[Stretch], transfer: bool
     ) -> dict[Stretch, Accuracies]:
@@ -216,7 +220,7 @@ class Evaluator:
         final: dict[Stretch, Accuracies] = {}
         for step, stretch in enumerate(progress(stretches, method.label, len(stretches))):
             if self.reset_each:
-                method.reset()
+                self._reset()
             records = self._pass(stretch, self._step, along_stream=True)
             self._batches += [
                 self._about_domain(step + number) | record for number, record in records

@@ -200,14 +200,14 @@ class Checks:
         """Refuse a model if no adapted scale or shift has a gradient. If only some have one, warn
         and name the first that has none.
 
-        Only the first backward pass is checked.
+        No backward pass is checked after one that has passed.
         """
         if self.gradients_checked:
             return
-        self.gradients_checked = True
         scales = [one for one in normalization_parameters(self.model) if one.requires_grad]
         still = {id(scale) for scale in scales if scale.grad is None}
         require_gradient(self.label, not scales or len(still) < len(scales))
+        self.gradients_checked = True
         if still:
             parameters = self.model.named_parameters()
             names = [name for name, parameter in parameters if id(parameter) in still]
@@ -220,10 +220,11 @@ class Checks:
     @contextmanager
     def step(self, count: int, optimizer: torch.optim.Optimizer | None) -> Iterator[None]:
         """Refuse a step on a batch of `count` that gives a BatchNorm one value per channel, and a
-        model whose forward pass has replaced parameters in the first step.
+        model whose forward pass has replaced parameters. No step is checked for this after one
+        that has passed.
         """
         with values_per_channel(self.label, count):
             yield
         if not self.step_taken:
-            self.step_taken = True
             self.require_own_parameters(optimizer)
+            self.step_taken = True
