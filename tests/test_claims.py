@@ -295,10 +295,27 @@ def test_parts_may_have_unlike_numbers_of_seeds() -> None:
     assert found.part == "eight" and found.estimate.n == 8
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"value": "A", "settings": ({"domain": "fog"},)}, "A is of a whole run"),
+        ({"then": "one refutes", "labels": ("meta", "erm")}, "takes one part, not 2"),
+        ({"then": "ratio", "labels": ("CoTTA", "Tent", "Cascade")}, "takes two parts, not 3"),
+    ],
+)
+def test_a_reading_whose_statistic_would_be_another_is_refused(
+    changes: dict[str, Any], words: str
+) -> None:
+    of_speed = BY_NAME["speed"].readings[0]
+    with pytest.raises(ValueError, match=words):
+        replace(of_speed, **({"then": "", "rivals": ()} | changes))
+
+
 def test_equal_values_have_no_spread_and_decide_nothing() -> None:
     found = weighed((2.0, 2.0, 2.0))
     assert found.outcome == "undecided" and math.isnan(found.estimate.low)
     assert found.reason == "no spread known: all 3 values are equal"
+    assert weighed((2.0,)).reason == "no spread known: there is one value"
     assert weighed((2.0, 2.0, 2.0), (-2.01, -2.0, -1.99)).outcome == "contradicted"
     assert weighed((2.0, 2.0, 2.0), (2.01, 2.0, 1.99)).outcome == "undecided"
 

@@ -84,6 +84,11 @@ def test_t3a_gives_what_its_release_gives() -> None:
     assert near(z[:4], released)
 
 
+def test_methods_without_training_start_from_the_networks_of_adabn() -> None:
+    """Else their rows in a table would differ by the network, not by the method."""
+    assert {METHODS[name].objective for name in ("adabn", "lame", "t3a", "memo")} == {"meta"}
+
+
 def test_t3a_can_predict_a_batch_before_it_is_added() -> None:
     before, after = (METHODS["t3a"](tiny(), predict=when) for when in ("before", "after"))
     for step in STREAM:

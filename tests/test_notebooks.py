@@ -88,7 +88,8 @@ def test_what_the_prose_refers_to_exists(path: Path) -> None:
     for name in re.findall(r"`(?:notebooks/)?(\d\d_\w+)", " ".join(markdown(path))):
         assert name in NAMES, f"{path.stem} speaks of {name}"
     for file in re.findall(
-        r"`((?:cascadetta_lib|profiles|methods)/[\w./]*)`", " ".join(markdown(path))
+        r"`((?:cascadetta_lib|study|profiles|figures|docs|tests|methods)/[\w./]*)`",
+        " ".join(markdown(path)),
     ):
         assert (ROOT / file).exists() or (ROOT / "cascadetta_lib" / file).exists(), (
             f"{path.stem} speaks of {file}"

@@ -17,8 +17,8 @@ class SourceAgreement:
     has changed is counted. What the batch's statistics change is not: they change many predictions
     even where a method works. The source model predicts by one pass of the network that learns. So
     the agreement may be below 1 even before the first update for methods that predict otherwise:
-    RoTTA and PeTTA, by a teacher with statistics of its own; MEMO, image by image; LAME, T3A and
-    ROID, which change the logits afterwards.
+    RoTTA and PeTTA, by a teacher with statistics of its own; MEMO, image by image; LAME, T3A,
+    ROID and CMF, which change the logits afterwards.
 
     Make it right after `method.reset()`. A call takes one forward pass of the network and leaves
     the method as it was: the source's values are written into the network for the pass, and then

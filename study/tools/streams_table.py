@@ -51,8 +51,8 @@ predictions, no labels ([`evaluation/alarm.py`](../cascadetta_lib/evaluation/ala
 With `image_source_agreement=true` each batch also records the share of its examples for which the \
 method names the class that the source model names. The source model is the network before it \
 adapted, normalised as the method normalises. For RoTTA and PeTTA (which predict by a teacher), \
-MEMO (image by image), and LAME, T3A and ROID (which change the logits) the share may be below 1 \
-before the first update. It takes one more forward pass per batch \
+MEMO (image by image), and LAME, T3A, ROID and CMF (which change the logits) the share may be \
+below 1 before the first update. It takes one more forward pass per batch \
 ([`evaluation/source_agreement.py`](../cascadetta_lib/evaluation/source_agreement.py)).
 """
 

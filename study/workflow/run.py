@@ -198,7 +198,7 @@ class Place:
 def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Place:
     """Return the place where the jobs run. Raises Refusal if this machine lacks the device."""
     if options.cluster:
-        return _cluster(options, caller)
+        return _cluster(options, settings, caller)
     try:
         device = choose_device(settings.device)
     except ValueError as error:
@@ -218,7 +218,7 @@ def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Plac
     return Place(("--cores", str(count)), variables, f"{count} at a time")
 
 
-def _cluster(options: argparse.Namespace, caller: Path) -> Place:
+def _cluster(options: argparse.Namespace, settings: Settings, caller: Path) -> Place:
     """Return the cluster to run on. Its jobs do not inherit this machine's settings of threads and
     GPUs.
     """
@@ -234,7 +234,10 @@ def _cluster(options: argparse.Namespace, caller: Path) -> Place:
         name: value for name, value in os.environ.items() if not name.startswith(OF_THIS_MACHINE)
     }
     jobs = ("--jobs", str(options.jobs)) if options.jobs else ()
-    return Place(("--workflow-profile", str(folder), *jobs), variables, f"by {folder}")
+    said = f"by {folder}"
+    if settings.device == "auto":
+        said += ", on CPUs (to ask for a GPU per job, set device=cuda)"
+    return Place(("--workflow-profile", str(folder), *jobs), variables, said)
 
 
 def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Path) -> None:

@@ -41,6 +41,7 @@ class T3A(ERM):
     logit 0, which is the largest if all others are negative.
     """
 
+    objective = "meta"
     label = "T3A"
     steps_alike = False
     most_supports: ClassVar[int] = 100

@@ -84,10 +84,10 @@ class CollapseAlarm(Exhibit):
             f"over that of a uniform one, rings below {LEAST}. Agreement, the share of images on "
             "which a method names the class that the source model names, normalised as the method "
             f"normalises, rings below {LEAST_SOURCE_AGREEMENT}; that of RoTTA, PeTTA, MEMO, LAME, "
-            "T3A and ROID may be below 1 before the first update. Both limits were set before any "
-            "of these streams was looked at. Collapsed: E on the last fifth of the domains is at "
-            f"least {WORSE:g} points above ERM's on the same seed and stream. Runs of ERM itself "
-            "are not counted."
+            "T3A, ROID and CMF may be below 1 before the first update. Both limits were set before "
+            "any of these streams was looked at. Collapsed: E on the last fifth of the domains is "
+            f"at least {WORSE:g} points above ERM's on the same seed and stream. Runs of ERM "
+            "itself are not counted."
         )
         figures = [_figure(heard, signal) for signal in SIGNALS]
         drawn = [each for each in figures if each is not None]

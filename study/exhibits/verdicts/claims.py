@@ -43,6 +43,16 @@ class Reading:
     side: str
     bound: float
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a statistic that would be taken of something else than it says."""
+        if any("domain" in setting for setting in self.settings) and self.value != "E":
+            raise ValueError(f"{self.exhibit}: {self.value} is of a whole run; only E has a domain")
+        parts = max(len(self.settings), 1) * len(self.labels) * max(len(self.rivals), 1)
+        if self.then == "one refutes" and parts > 1:
+            raise ValueError(f"{self.exhibit}: `one refutes` takes one part, not {parts}")
+        if self.then == "ratio" and parts != 2:
+            raise ValueError(f"{self.exhibit}: `ratio` takes two parts, not {parts}")
+
 
 @dataclass(frozen=True)
 class Claim:

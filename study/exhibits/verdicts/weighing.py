@@ -112,6 +112,8 @@ def weigh(
         half = float(quantiles[shown] * errors[shown])
         if outcome == "undecided" and t[shown] < -quantiles[shown]:
             reason = f"{-t[shown]:.1f} standard errors beyond the bound, {critical:.1f} refute it"
+    elif counts[shown] == 1:
+        reason = "no spread known: there is one value"
     else:
         reason = f"no spread known: all {counts[shown]} values are equal"
     mean = float(means[shown])
