@@ -236,7 +236,7 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
             text = repr(value)
             if " at 0x" not in text:  # A place in memory is another one in each process.
                 digest.update(f"{text};".encode())
-        source = value.__name__ if isinstance(value, types.ModuleType) else _module_of(value)
+        source = value.__name__ if isinstance(value, types.ModuleType) else module_of(value)
         if source.partition(".")[0] != PACKAGE and _counts(source):
             digest.update(code_hash([source]).encode())
         return
@@ -273,7 +273,7 @@ def _is_plain_tuple(value: object) -> bool:
     )
 
 
-def _module_of(value: object) -> str:
+def module_of(value: object) -> str:
     """Return the name of the module that defines a class, a function, or the class of an object."""
     return getattr(value, "__module__", None) or type(value).__module__
 

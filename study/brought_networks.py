@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from cascadetta_lib.code import class_hash, code_hash, value_hash
+from cascadetta_lib.code import class_hash, code_hash, module_of, value_hash
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import as_outputs
@@ -70,9 +70,9 @@ def bring(model: nn.Module, name: str) -> Brought:
         if held := _held_by(module):
             digest.update(value_hash(held, type(module).__module__).encode())
         for hook in _hooks_of(module):
-            digest.update(value_hash(hook, _home_of(hook)).encode())
+            digest.update(value_hash(hook, module_of(hook)).encode())
         for attribute, function in _functions_put_on(module).items():
-            digest.update(f"{attribute} {value_hash(function, _home_of(function))}".encode())
+            digest.update(f"{attribute} {value_hash(function, module_of(function))}".encode())
     for key, value in [*model.state_dict().items(), *model.named_buffers()]:
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
         digest.update(
@@ -155,17 +155,12 @@ def _functions_put_on(module: nn.Module) -> dict[str, object]:
     for name, value in sorted(vars(module).items()):
         if not callable(value) or isinstance(value, type | nn.Module):
             continue
-        home = _home_of(value).partition(".")[0]
+        home = module_of(value).partition(".")[0]
         is_foreign = home not in (*OF_TORCH, *sys.stdlib_module_names)
         in_place = isinstance(value, FUNCTIONS) and callable(getattr(kind, name, None))
         if is_foreign or in_place:
             found[name] = value
     return found
-
-
-def _home_of(value: object) -> str:
-    """Return the name of the module that defines a function, or the class of an object."""
-    return getattr(value, "__module__", None) or type(value).__module__
 
 
 def _code_of_class(kind: type) -> str:

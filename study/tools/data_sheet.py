@@ -26,8 +26,8 @@ from cascadetta_lib.data.amazon import labelled_files, read_reviews
 from cascadetta_lib.data.amazon_counts import read_counts
 from cascadetta_lib.data.tiny_imagenet import list_clean
 from cascadetta_lib.files import write_atomically
+from study import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SHEET = ROOT / "docs" / "data-sheet.csv"
 FIELDS = ("set", "part", "what", "count")
 

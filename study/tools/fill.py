@@ -17,11 +17,11 @@ import jinja2
 import pandas as pd
 
 from cascadetta_lib.files import write_atomically
+from study import ROOT
 from study.exhibits.kit.intervals import mean_with_interval
 from study.exhibits.kit.numbers import number, places, round_half_up
 from study.exhibits.kit.rendering import markdown
 
-ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "docs" / "templates"
 FIGURES = ROOT / "figures"
 CLAIMS = ROOT / "study" / "exhibits" / "verdicts" / "claims.csv"

@@ -20,10 +20,10 @@ from pathlib import Path
 import nbformat
 
 import cascadetta_lib
+from study import ROOT
 from study.workflow.command import main as run_study
 from study.workflow.pages import read, without_paths
 
-ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "docs" / "site"
 STAGED = (
     "RESULTS.md VERDICTS.md CONTRIBUTING.md CHANGELOG.md LICENSE CITATION.cff run_all.sh "

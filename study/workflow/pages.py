@@ -16,7 +16,8 @@ from nbconvert import HTMLExporter, MarkdownExporter
 from nbformat import NotebookNode
 from pygments.formatters import HtmlFormatter
 
-ROOT = Path(__file__).resolve().parents[2]
+from study import ROOT
+
 PLAIN = {"exclude_input_prompt": True, "exclude_output_prompt": True}
 IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
 ASSIGNMENT = re.compile(r"^(?P<name>\w+) = .*?(?P<comment>  #.*)?$", re.MULTILINE)
