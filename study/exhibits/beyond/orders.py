@@ -45,7 +45,16 @@ SHOWN = (
     ("cascade_same_weights", SLOW),
 )
 """The panels of the figure, row by row: a method and its variant."""
-COMPARED = ("erm", "adabn", "source_prior", "tent", "tent_adam", "cascade", "cascade_same_weights")
+COMPARED = (
+    "erm",
+    "adabn",
+    "source_prior",
+    "tent",
+    "tent_adam",
+    "cascade",
+    "cascade_fixed_classifier",
+    "cascade_same_weights",
+)
 """The rows of the table, from the top. Methods that learn have rows at other rates, too."""
 MAIN = ("erm", "adabn", "tent", "cascade")
 """The table compares over the orders that these rows have, even if other rows have fewer."""
@@ -77,13 +86,14 @@ class Orders(Exhibit):
         """Return points of COMPARED in each order of the profile. Methods that learn have points at
         other rates, too.
 
-        With AdaBN comes the source prior, and with the cascade the same weights without θ_a.
+        With AdaBN comes the source prior. With the cascade come the cascade with θ_m fixed, and the
+        same weights without θ_a.
         """
         asked = set(settings.image.methods)
         if "adabn" in asked:
             asked.add("source_prior")
         if "cascade" in asked:
-            asked.add("cascade_same_weights")
+            asked |= {"cascade_fixed_classifier", "cascade_same_weights"}
         methods = [name for name in COMPARED if name in asked]
         rate = settings.image.online.online_learning_rate
         size = settings.image.exhibits.long_test_size

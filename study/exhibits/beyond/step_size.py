@@ -21,7 +21,7 @@ from study.settings import Settings
 from study.store import Run
 
 ADABN = "adabn"
-COMPARED = ("tent", "tent_adam", "cascade", "cascade_same_weights")
+COMPARED = ("tent", "tent_adam", "cascade", "cascade_fixed_classifier", "cascade_same_weights")
 OVER = "online_learning_rate"
 CORNERS = (((-7, 4), "right"), ((-7, -11), "right"), ((7, -11), "left"), ((7, 4), "left"))
 """Where a method's rates stand beside its markers, since markers may nearly coincide: the offset in
@@ -47,10 +47,11 @@ class StepSize(Exhibit):
     question = "Is θ_a more than a smaller step?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points along the long stream. With the cascade come its weights without θ_a."""
+        """Return points along the long stream. With the cascade come the
+        cascade with θ_m fixed, and the same weights without θ_a."""
         methods = list(settings.image.methods)
         if "cascade" in methods:
-            methods.append("cascade_same_weights")
+            methods += ["cascade_fixed_classifier", "cascade_same_weights"]
         names = [ADABN] + [name for name in COMPARED if name in methods]
         return long_in_each_order(settings, names)
 
