@@ -1,4 +1,4 @@
-"""Distance moved and gain on AdaBN, where one network ran in several orders."""
+"""Distance moved and gain over AdaBN, where one network ran in several orders."""
 
 from typing import Any
 

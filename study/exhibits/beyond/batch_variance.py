@@ -123,7 +123,7 @@ def _figure(errors: pd.DataFrame, gain: pd.Series, note: str) -> Part:
         right.plot(FIXED, gain[FIXED], "D", color=colour("source_prior"), ms=7, label="N = 16")
     right.axhline(0, color="0.4", lw=1)
     right.set(
-        title="gain on AdaBN (points of E)",
+        title="gain over AdaBN (points of E)",
         xlabel="N: examples that the source counts",
         xscale="log",
     )

@@ -37,13 +37,13 @@ EDGE = 5
 @exhibit
 class StepSize(Exhibit):
     """Methods along the long stream at each learning rate: the distance of the adapted parameters
-    from the source at its end, beside the gain on AdaBN.
+    from the source at its end, beside the gain over AdaBN.
     """
 
     name = "step_size"
     place = 122
     label = "beyond: step size"
-    title = "Distance moved and gain on AdaBN"
+    title = "Distance moved and gain over AdaBN"
     question = "Is θ_a more than a smaller step?"
 
     def points(self, settings: Settings) -> list[Point]:
