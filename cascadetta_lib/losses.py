@@ -49,20 +49,22 @@ def entropy(logits: Tensor) -> Tensor:
 
 def entropy_of_mean(logits: Tensor) -> Tensor:
     """Return the entropy of the mean of softmax(logits) over the batch, (B, C) → a scalar in
-    nats: 0 where all have one class.
+    nats. It is 0 if every example is surely predicted as one and the same class.
     """
-    # By logarithms, since the gradient of −p·ln p is infinite at p = 0, where the mean of a
-    # collapsed head rounds to.
+    # By logarithms, since the gradient of −p·ln p is infinite at p = 0, to which the mean of a
+    # collapsed head rounds.
     mean = log_probabilities(logits).logsumexp(0) - math.log(len(logits))
     return -(mean.exp() * mean).sum()
 
 
-def averaging(chosen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return weights (B,) for a mean over the chosen ones of B examples, bool (B,): they sum to 1,
-    or to 0 where none is chosen. They have the dtype of the values, or float32 where that is less
-    precise.
+def mean_weights(chosen: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return weights (B,) for a mean over the chosen ones of B examples. They sum to 1, or to 0 if
+    none is chosen.
 
     Weights take the place of a boolean index, whose size would have to be read from the device.
+
+    chosen: bool (B,). dtype: that of the values. The weights have it, or float32 if it is less
+    precise.
     """
     return chosen.to(torch.promote_types(dtype, torch.float32)) / chosen.sum().clamp(min=1)
 
@@ -72,7 +74,7 @@ def information_loss(logits: Tensor, diversity: float) -> Tensor:
     (B, C) → a scalar in nats.
 
     0 is the paper's entropy; 1 is the negative mutual information of x and the predicted class,
-    whose minimum is not a single class for every x.
+    which predicting one class for every x does not minimise.
     """
     loss = entropy(logits).mean()
     return loss - diversity * entropy_of_mean(logits) if diversity else loss

@@ -1,7 +1,8 @@
 """The parameters of one modality: of its data, its network, its training, and its runs.
 
 `settings.image.training.learning_rate` is the place of a value; `flat_name` makes its name in a
-profile, `image_training_learning_rate`. The defaults are those of the profile `paper`.
+profile, `image_training_learning_rate`. The defaults are the values of the profile `paper`, except
+that of image_training_precision.
 """
 
 import re
@@ -60,7 +61,7 @@ from study.weights_name import WeightsName
 PARTS = ("data", "network", "training", "online", "exhibits")
 """The fields of a section that are groups of parameters."""
 NAMED_PARTS = ("network", "training")
-"""The parts whose name the flat name of each of their fields carries."""
+"""The parts that are named in flat names."""
 SAID_ONCE = ("folder", "device")
 """The fields of the data that are one parameter for all modalities."""
 MOST_PARAMETERS = 500_000_000
@@ -68,8 +69,8 @@ MOST_PARAMETERS = 500_000_000
 
 
 class _Undrawn(TorchFunctionMode):
-    """Leave weights on the device meta undrawn: to draw what has no values there, PyTorch imports
-    its compiler, which takes longer than all other imports together.
+    """Leave weights on the device `meta` undrawn. Tensors have no values there, and to draw them
+    PyTorch would import its compiler, which takes longer than all other imports together.
     """
 
     def __torch_function__(
@@ -320,9 +321,10 @@ def _vocabulary(datasets: DatasetName | tuple[DatasetName, ...], modality: Modal
 
 
 class ImageSection(Section):
-    """Images. The training is the reading of the paper that the authors' release has
-    (profiles/literal.yaml says where they differ), because the literal one is not expected to reach
-    the paper's own ERM and AdaBN rows."""
+    """Images. The training follows the authors' release where it differs from the paper's text
+    (profiles/literal.yaml says where), because the literal reading is not expected to reach the
+    paper's own ERM and AdaBN rows.
+    """
 
     modality = "image"
     defaults = {
@@ -423,7 +425,7 @@ SECTIONS: dict[Modality, type[Section]] = {
 def flat_name(modality: str, *place: str) -> str:
     """Return the name, in profiles and notebooks, of the parameter at a place of a section.
 
-    It is made from the modality, the part and the field, without saying a word twice:
+    It is made from the modality, the part and the field; a field does not repeat its part's name:
     `image_training_learning_rate`, `image_network_depth`, `image_online_learning_rate`. Only the
     network and the training are named as parts: `image_severity`, `image_test_size`.
 

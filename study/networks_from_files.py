@@ -40,7 +40,7 @@ def find_network(weights: WeightsName, objective: str, seed: int, dataset: Datas
     """Return the network that `weights` has for an objective and a seed. `weights` is not `train`.
 
     Raises NetworkError if there is none, if a file is damaged, foreign or does not match its card,
-    and if the network does not fit the dataset.
+    or if the network does not fit the dataset.
     """
     if weights.published:
         return _find_published(weights, objective, seed, dataset)

@@ -26,8 +26,8 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
 
     A value that the notebook does not set comes from the profile that `profile` names, and so does
     None, unless the parameter may be None. Raises SettingsError for a plain variable that is no
-    parameter and that no cell of the notebook assigns: papermill injects a misspelt parameter so,
-    almost silently.
+    parameter and that no cell of the notebook assigns: papermill injects misspelt parameters too,
+    with only a warning.
     """
     values: dict[str, Any] = {}
     own = _names_bound_by(variables.get("In", ()))

@@ -103,7 +103,7 @@ class Provenance:
         except ValidationError as error:
             fault = error.errors()[0]
             place = ".".join(map(str, fault["loc"])) or "the whole"
-            raise ValueError(f"its provenance is none: {place}: {fault['msg']}") from None
+            raise ValueError(f"its provenance is not valid: {place}: {fault['msg']}") from None
 
 
 @cache

@@ -241,7 +241,7 @@ def load_efficientnet(path: str | Path) -> nn.Module:
     where that is not there, or the file does not hold the weights.
     """
     try:
-        # Here, because it is an optional package.
+        # Imported here, because it is an optional package.
         from efficientnet_lite_pytorch import EfficientNet
     except ImportError:
         raise NetworkError(

@@ -39,7 +39,7 @@ FROM_FILES = ("shipped", "folder", *PUBLISHED)
 """The kinds of weights that LOADING_MODULES read from a file."""
 MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator", "cascadetta_lib.evaluation.cost")
 MEASURED_BESIDE = ("forward_transfer", "source_agreement")
-"""The parameters of a run that say what is measured beside E and A, which they do not change."""
+"""The parameters of a run that ask for extra measurements; E and A do not depend on them."""
 THEOREM_MODULES = ("cascadetta_lib.training.theorem",)
 VARIANCE_MODULES = ("cascadetta_lib.evaluation.batch_variance",)
 

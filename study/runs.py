@@ -90,17 +90,19 @@ def _check_same(context: Context, run: Run) -> None:
 
     A measurement is made on those of the context, and stored under the request of the run.
     """
-    asked = run.request.checkpoint
-    own = checkpoint_request(context.settings, context.modality, asked.objective, context.brought)
-    told = _differing(asked.model_dump(), own.model_dump())
-    told = told or _differing(
+    of_run = run.request.checkpoint
+    of_study = checkpoint_request(
+        context.settings, context.modality, of_run.objective, context.brought
+    )
+    difference = _difference(of_run.model_dump(), of_study.model_dump())
+    difference = difference or _difference(
         {"test_size": run.request.test_size}, {"test_size": context.section.data.test_size}
     )
-    if told:
-        raise ValueError(f"{told}: ask the study that made the run")
+    if difference:
+        raise ValueError(f"{difference}: use a study with the run's settings")
 
 
-def _differing(of_run: Mapping[str, Any], of_study: Mapping[str, Any]) -> str:
+def _difference(of_run: Mapping[str, Any], of_study: Mapping[str, Any]) -> str:
     """Return the first value in which a run differs from a study, as text; empty if none does."""
     for name, value in of_run.items():
         if value != of_study[name]:
@@ -110,8 +112,8 @@ def _differing(of_run: Mapping[str, Any], of_study: Mapping[str, Any]) -> str:
 
 def objectives_of(section: Section) -> list[str]:
     """Return the pre-trainings that the methods start from, then those that the profile names."""
-    own = [METHODS[name].objective_on(section.modality) for name in section.methods]
-    return list(dict.fromkeys([*own, *section.objectives]))
+    of_methods = [METHODS[name].objective_on(section.modality) for name in section.methods]
+    return list(dict.fromkeys([*of_methods, *section.objectives]))
 
 
 def check_all(context: Context) -> None:
@@ -132,13 +134,13 @@ def check_all(context: Context) -> None:
         method = build_method(request, model, context.dataset, source)
         if single:
             _check_single(context, method, single)
-    place = context.section.weights
-    if not place.trained_here and not context.brought:
+    weights = context.section.weights
+    if not weights.trained_here and not context.brought:
         seed = context.settings.seed
         for objective in dict.fromkeys(
-            [*objectives_of(context.section), *present_objectives(place, seed)]
+            [*objectives_of(context.section), *present_objectives(weights, seed)]
         ):
-            find_network(place, objective, seed, context.dataset)
+            find_network(weights, objective, seed, context.dataset)
     check_data(context)
 
 
@@ -185,7 +187,7 @@ def _batch_of_one(context: Context) -> LastBatchOfOne | None:
     counts = {domain: context.dataset.examples_in(*domain) for domain in domains}
     sizes = [LastBatchOfOne(domain.name, counts[domain]) for domain in domains]
     if context.section.protocol["order"] in MIXED:
-        sizes = [LastBatchOfOne("the mixed stream", sum(counts[each] for each in domains))]
+        sizes = [LastBatchOfOne("the mixed stream", sum(counts[domain] for domain in domains))]
     size = batch_size(context.settings, context.modality)
     return next((single for single in sizes if (single.examples - 1) % size == 0), None)
 

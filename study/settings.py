@@ -3,7 +3,8 @@
 A profile is a YAML file of flat names (`image_network_depth: 26`) that papermill can inject as it
 is. Each name is made from the place of its value by modality_parameters.flat_name:
 `image_network_depth` is `settings.image.network.depth`. The defaults are the values of the profile
-`paper`; another profile lists its seeds, and only the values that differ.
+`paper`, except those of device and image_training_precision. A profile lists its seeds, and
+otherwise only the values that differ from the defaults.
 """
 
 import difflib
@@ -43,7 +44,10 @@ RESERVED = (
     "variance",
     "data-at-hand",
     "store-format",
-)  # what the results folder holds beside the folders of the profiles
+)
+"""What the results folder holds beside the folders of the profiles, and beside files
+choice-HASH.json (exhibits.kit.rate_choice).
+"""
 PLAIN = str | int | float | None
 LARGEST = 10**12
 """The absolute value of every number is smaller than this."""
@@ -353,7 +357,7 @@ def load_profile(
     """Return the settings of a profile, with `overrides`.
 
     profile: a name in profiles/, or the path of a YAML file. A parameter that the file does not set
-        has the paper's value.
+        has its default.
     origin: where the overrides come from, for messages.
 
     Raises SettingsError.

@@ -256,7 +256,7 @@ class Store:
                 yield run
 
     def remember_data(self, request: CheckpointRequest, data: tuple[str, str]) -> None:
-        """Note which data a dataset's name and options lead to today.
+        """Note the data that a dataset's name and options give now.
 
         The files behind a name can change. If there are runs on several states of them, a report
         shows the runs on the state that was noted last. Nothing is noted in a folder that cannot be
@@ -284,8 +284,9 @@ class Store:
         return self.folder / "data-at-hand" / f"{digest[:16]}.json"
 
     def history(self, run: Run) -> pd.DataFrame | None:
-        """Return the training history of the run's network, a row per epoch; None if the network
-        was not trained here.
+        """Return the training history of the run's network, a row per epoch.
+
+        None if the network was not trained here, or if its entry is missing or cannot be used.
         """
         made_by = run.provenance
         if made_by.network is None:

@@ -169,7 +169,7 @@ def test_another_study_is_not_asked_of_a_run(tmp_path: Path) -> None:
         "test_size": study.varied(test_size=18),
     }
     for name, other in others.items():
-        with pytest.raises(ValueError, match=f"the run has {name} = .*, and the study .*: ask"):
+        with pytest.raises(ValueError, match=f"the run has {name} = .*, and the study .*: use"):
             other.batch_variance(run)
     assert not (tmp_path / "variance").exists()
     assert study.varied(severity=1, batch_size=4).batch_variance(run) == study.batch_variance(run)

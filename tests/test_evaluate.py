@@ -614,7 +614,7 @@ def test_auxiliary_logits_that_are_too_large_are_not_blamed_on_a_mask(
     nn.init.constant_(theta_a.weight, 1e38)
     nn.init.constant_(network[2].bias, 1e30)
     cascade = Cascade(nn.Identity(), network, theta_a)
-    with pytest.raises(ValueError, match="auxiliary logits not finite .*; look at the network"):
+    with pytest.raises(ValueError, match="auxiliary logits not finite .*; check its weights"):
         Evaluator(METHODS["erm"](cascade), dataset, STREAM, 11).run()
 
 
@@ -632,6 +632,6 @@ def test_a_network_without_finite_logits_is_not_told_to_learn_more_slowly(
 ) -> None:
     network = OnePixel()
     network.head.weight.data.fill_(torch.nan)
-    for name, advice in (("erm", "look at the network"), ("tent", "lower the learning rate")):
+    for name, advice in (("erm", "the network's own"), ("tent", "lower the learning rate")):
         with pytest.raises(ValueError, match=f"logits not finite on .*; {advice}"):
             Evaluator(METHODS[name](network), dataset, STREAM, 11).run()

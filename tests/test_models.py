@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.losses import (
-    averaging,
     describe,
     entropy,
     entropy_of_mean,
     information_loss,
+    mean_weights,
     rotate_randomly,
 )
 from cascadetta_lib.models import (
@@ -187,10 +187,10 @@ def test_rotation_turns_by_the_label() -> None:
 
 def test_weights_of_a_mean_are_as_exact_as_its_values() -> None:
     chosen = torch.tensor([True, False, True, True])
-    third = averaging(chosen, torch.float64)
+    third = mean_weights(chosen, torch.float64)
     assert third.tolist() == [1 / 3, 0, 1 / 3, 1 / 3]  # a third in float32 is another number
-    assert averaging(~chosen & chosen, torch.float32).tolist() == [0, 0, 0, 0]
-    assert averaging(chosen, torch.bfloat16).dtype == torch.float32
+    assert mean_weights(~chosen & chosen, torch.float32).tolist() == [0, 0, 0, 0]
+    assert mean_weights(chosen, torch.bfloat16).dtype == torch.float32
 
 
 def test_a_snapshot_goes_back_to_every_buffer() -> None:

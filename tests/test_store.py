@@ -281,8 +281,11 @@ def write_sealed(folder: Path, name: str, content: bytes) -> None:
 
 
 WRONG_CONTENTS: dict[str, tuple[str, str]] = {
-    "no provenance": ("entry.json", "provenance is none: the whole: "),
-    "a provenance without a field": ("entry.json", "provenance is none: finished: Field required"),
+    "no provenance": ("entry.json", "provenance is not valid: the whole: "),
+    "a provenance without a field": (
+        "entry.json",
+        "provenance is not valid: finished: Field required",
+    ),
     "an empty table": ("batches.csv", "batches.csv is no table"),
     "a table without a column": ("batches.csv", "batches.csv has no column count"),
     "a thousand brackets": ("entry.json", "nested too deeply"),

@@ -32,9 +32,9 @@ def augmix(
     Dirichlet(1), m ~ Beta(1, 1).
 
     severity: the level of an operation is uniform between 0.1 and the severity, on a scale on which
-        10 is the strongest. AugMix's own severity is 3, and that of the paper's release −1. shared:
-        one mixture for the whole batch (the paper's one transformation a batch); else one an image
-        (the release).
+        10 is the strongest. AugMix's own severity is 3, and that of the paper's release −1.
+    shared: one mixture for the whole batch (the paper's one transformation a batch); else one an
+        image (the release).
     """
     count = 1 if shared else len(images)
     device = images.device
@@ -101,8 +101,8 @@ def _solarize(x: Tensor, magnitude: Tensor) -> Tensor:
 
 def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
     """Rotate by 30°·magnitude and translate by size/3·magnitude, in whole degrees and pixels; shear
-    by 0.3·magnitude about the centre, which is Pillow's about the corner moved by half of it. Black
-    outside.
+    by 0.3·magnitude about the centre (Pillow: about the corner, so Pillow's result shifted by half
+    the shear). What comes from outside the image is black.
     """
     kind = [operation == OPERATIONS.index(name) for name in AFFINE_OPERATIONS]
     rotate, shear_x, shear_y, translate_x, translate_y = (k.float() * magnitude for k in kind)

@@ -185,7 +185,7 @@ def _open(folder: Path) -> tuple[Any, list[str]]:
     """Return WordNet's reader and the stop words, from any of nltk's data folders, or downloaded to
     `folder`.
     """
-    # Here, because it takes seconds to import.
+    # Imported here, because it takes seconds.
     import nltk.data
     from nltk.corpus import stopwords, wordnet
 

@@ -2,7 +2,7 @@
 
 `amazon_counts` reads books_train, dvd_test, electronics_test and kitchen_test of
 amazon_svmlight/*.svmlight in the data folder, in svmlight's format with the labels −1 and +1.
-Columns are numbered from 0 to 4,999, as the files themselves do, so that all files agree on them.
+Columns are numbered from 0 to 4,999, as in the files, so that all files agree on them.
 There are no words, so there is no EDA either: domain randomisation returns a review as it is.
 """
 
@@ -71,7 +71,7 @@ def read_counts(path: Path) -> Counts:
 
     Raises ValueError if the file has another content than it must.
     """
-    # Here, because it takes seconds to import.
+    # Imported here, because it takes seconds.
     from sklearn.datasets import load_svmlight_file
 
     try:

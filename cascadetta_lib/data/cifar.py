@@ -64,7 +64,7 @@ def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
     test.npz will do in their place: they are recognised by a fingerprint of their contents.
     Raises DataMissing if the clean images are missing or altered.
     """
-    # Here, because it takes seconds, and the look-up of any dataset imports this module.
+    # Imported here, because it takes seconds, and the look-up of any dataset imports this module.
     from torchvision import datasets
 
     reader = getattr(datasets, title.replace("-", ""))

@@ -62,8 +62,8 @@ class Archive:
 
 
 class ImageOptions(Options):
-    """The options by which images are augmented and scaled. The defaults are those of the profile
-    `paper`.
+    """The options by which images are augmented and scaled. The defaults are those of the paper's
+    release.
     """
 
     input_scaling: Literal["symmetric", "unit"] = Field(

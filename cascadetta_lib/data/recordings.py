@@ -48,15 +48,15 @@ def recordings_in(folder: Path) -> list[Path]:
     ]
 
 
-def parts_by_lists(folder: Path, names: Sequence[str], own: bool = False) -> list[int]:
+def parts_by_lists(folder: Path, names: Sequence[str], official_lists: bool = False) -> list[int]:
     """Return TESTED, HELD_OUT or TRAINED for each recording WORD/FILE.wav, by the lists in the
     folder. What both lists name is TESTED.
 
-    own: as for `listed`.
+    official_lists: whether both lists are the archive's; see `listed`.
     """
     part_of = dict.fromkeys(names, TRAINED)
-    part_of |= dict.fromkeys(listed(folder, HELD_OUT_LIST, own), HELD_OUT)
-    part_of |= dict.fromkeys(listed(folder, TEST_LIST, own), TESTED)
+    part_of |= dict.fromkeys(listed(folder, HELD_OUT_LIST, official_lists), HELD_OUT)
+    part_of |= dict.fromkeys(listed(folder, TEST_LIST, official_lists), TESTED)
     return [part_of[name] for name in names]
 
 
@@ -71,16 +71,18 @@ def in_parts(everything: Split, parts: Tensor) -> tuple[Split, Split, Split]:
     return test, held_out, train
 
 
-def listed(folder: Path, name: str, own: bool = False) -> set[str]:
+def listed(folder: Path, name: str, official_list: bool = False) -> set[str]:
     """Return the recordings that a list names, as WORD/FILE.wav.
 
-    own: whether it is the archive's list, of which a folder may hold a part. ValueError where a
-    line of another list names no file, though its word has a folder here.
+    official_list: whether it is the archive's list, whose recordings a folder may hold in part.
+
+    Raises ValueError if a line of another list names no file, unless it is WORD/FILE of a word that
+    has no folder here.
     """
     text = (folder / name).read_text(encoding="utf-8-sig", errors="replace")
     lines = [line.strip() for line in text.splitlines()]
     named = [line for line in lines if line]
-    if own:
+    if official_list:
         return set(named)
     files = {f"{path.parent.name}/{path.name}" for path in folder.glob("*/*") if path.is_file()}
     words = {file.partition("/")[0].casefold() for file in files}
@@ -149,7 +151,8 @@ def read_recording(path: Path) -> np.ndarray:
     ValueError, with what is wrong, where it cannot be read, holds no numbers, has a sampling rate
     that no recorder has, a header that contradicts itself, or channels whose mean is silence.
     """
-    # Here, because only recordings need them, and torchaudio takes few versions of torch.
+    # Imported here, because only recordings need them, and torchaudio works with few versions
+    # of torch.
     import soundfile
     from torchaudio.functional import resample
 

@@ -354,7 +354,7 @@ def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any
     """Return counts (float32 CSR) of the `size` most frequent unigrams and bigrams of `fitted` in
     these and in `others`.
     """
-    # Here, because it takes seconds to import.
+    # Imported here, because it takes seconds.
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(token_pattern=WORD, ngram_range=(1, 2), dtype=np.float32)

@@ -6,9 +6,9 @@ validation_list.txt the held-out ones; all others are for training. How a file i
 recordings.py.
 
 The recordings are called Speech Commands v0.01 if both lists have the SHA-256 of the archive's own
-and the recordings have the archive's kind of name. In any other list each line must name a file;
-lines of words without a folder here are skipped. Otherwise a misspelt line would leave a test
-recording in the training part.
+and the recordings have the archive's kind of name. Unless both lists are the archive's, each line
+must name a file, or a misspelt one would leave a test recording in the training part. Lines of
+words that have no folder here are skipped.
 """
 
 import hashlib
@@ -84,11 +84,11 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
             "noise"
         )
 
-    own_lists = all(
+    official_lists = all(
         hashlib.sha256((folder / name).read_bytes()).hexdigest() == known
         for name, known in LISTS.items()
     )
-    parts = torch.tensor(parts_by_lists(folder, names, own_lists))
+    parts = torch.tensor(parts_by_lists(folder, names, official_lists))
     everything = Split(
         waveforms, torch.tensor([classes.index(name.partition("/")[0]) for name in names])
     )
@@ -103,8 +103,8 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
             f"{folder}: {found}; allowed are 1 or more that leave some of each word to train on"
         )
     named = all(NAMED.fullmatch(name.partition("/")[2]) for name in names)
-    own = own_lists and named
-    if own:
+    from_archive = official_lists and named
+    if from_archive:
         title = "Speech Commands v0.01"
     elif named:
         title = "recordings of unknown origin, named as in Speech Commands"
@@ -114,7 +114,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         name=DatasetName("speech_commands", argument or None).key,
         source=f"{title}, {len(names):,} utterances of {len(classes)} words"
         f"{told_of_repeats(parts)}",
-        recognised=own and (len(classes), len(names)) == WHOLE,
+        recognised=from_archive and (len(classes), len(names)) == WHOLE,
         class_names=tuple(classes),
         train=train,
         held_out=mixed(held_out),

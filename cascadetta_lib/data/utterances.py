@@ -216,7 +216,7 @@ def log_mel(waveforms: Tensor) -> Tensor:
 @cache
 def _mel(device: torch.device) -> Any:
     """Return torchaudio's module from waveforms to power in mel bands (N, 32, 32)."""
-    # Here, because only speech needs it, and it takes few versions of torch.
+    # Imported here, because only speech needs it, and it works with few versions of torch.
     from torchaudio.transforms import MelSpectrogram
 
     options = {"n_fft": FFT, "hop_length": HOP, "n_mels": BANDS, "pad_mode": "constant"}

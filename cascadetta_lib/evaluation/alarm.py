@@ -8,7 +8,7 @@ for x in batches:
         alarm.reset()
 
 Agreement with the source (source_agreement.py) is a second signal, at one more forward pass per
-batch. It is recorded, and nothing follows from it along a stream.
+batch. It is only recorded: along a stream it triggers neither a reset nor a stop.
 """
 
 import math

@@ -37,9 +37,9 @@ def batch_variance(
         normal, √(2n − 1) / n: the variance divides by n.
 
     Only the first EXAMPLES examples of each domain are used, in whole batches. A domain on which no
-    channel of a layer varies does not count for that layer. A layer without such a domain, or that
-    the forward pass does not use, is left out. Raises ValueError if a domain has fewer than two
-    batches, or if no layer is left.
+    channel of a layer varies does not count for that layer. A layer that varies on no domain, or
+    that the forward pass does not use, is left out. Raises ValueError if a domain has fewer than
+    two batches, or if no layer is left.
     """
     require_whole("batch_size", batch_size, least=1)
     network = copy.deepcopy(model).eval()

@@ -47,7 +47,8 @@ def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
 
 
 def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list[Tensor]:
-    """Return a prepared batch from each of four domains along the stream.
+    """Return four prepared batches, of the domains at four places along the stream. A domain
+    may come more than once, as on a stream of fewer than four.
 
     Four, because the steps of some methods differ: RoTTA updates once in 64 examples, and CoTTA
     makes copies only if it is unsure.

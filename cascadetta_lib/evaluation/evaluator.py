@@ -212,8 +212,8 @@ class Evaluator:
     ) -> dict[Stretch, Accuracies]:
         """Adapt to the stream and predict it; for F, measure each domain right after it.
 
-        Return the accuracies for A that need no further pass: all of a method that never changes,
-        and all with `reset_each`.
+        Return the accuracies for A that need no further pass: every domain's, if the method never
+        changes or `reset_each` is set; otherwise none.
         """
         method = self.method
         changes = method.adapts or method.has_state or any(statistics_of(method))
@@ -367,16 +367,16 @@ class Evaluator:
         seconds = (time.perf_counter() - began) / len(batches)
         # One row per batch and domain in it, in the order of `found`.
         places = [
-            (number_of_batch, batch, number, len(inside))
-            for number_of_batch, batch in enumerate(batches, 1)
-            for number, inside in zip(batch.domains, batch.inside, strict=True)
+            (batch_number, batch, domain_number, len(inside))
+            for batch_number, batch in enumerate(batches, 1)
+            for domain_number, inside in zip(batch.domains, batch.inside, strict=True)
         ]
         records: list[tuple[int, Record]] = []
-        for (number_of_batch, batch, number, count), row in zip(places, read, strict=True):
+        for (batch_number, batch, domain_number, count), row in zip(places, read, strict=True):
             measures = dict(zip(names, row, strict=True))
-            self._require_finite(measures, stretch, f"{number_of_batch} of {len(batches)}")
+            self._require_finite(measures, stretch, f"{batch_number} of {len(batches)}")
             share = count / len(batch.examples)
-            records.append((number, _record(measures, batch.start, count, share * seconds)))
+            records.append((domain_number, _record(measures, batch.start, count, share * seconds)))
         return records
 
     def _measures(
@@ -418,7 +418,9 @@ class Evaluator:
             return
         where = stretch[0] if len(stretch) == 1 else "the mixed stream"
         which = "logits"
-        cause = "lower the learning rate" if self.method.adapts else "look at the network"
+        cause = "lower the learning rate"
+        if not self.method.adapts:
+            cause = "the network's own forward pass gives NaN or infinity; check its weights"
         if measures["finite"]:
             which = "auxiliary logits"
             if measures["masked"]:

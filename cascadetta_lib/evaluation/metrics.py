@@ -43,9 +43,9 @@ def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -
         alone.
     final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
     unadapted: R(T_t | T_1:N) minus the accuracy of the unadapted model. The release computes this,
-        too: it means to adapt a second model to T_t, but the optimiser owns the tensors of another
-        copy. One difference is left: the release's second model has running statistics of the
-        domain, and our unadapted model has the method's BatchNorm mode.
+        too. Intended is a second model adapted to T_t; in fact its optimiser updates another copy,
+        so it stays unadapted. One difference is left: the release's second model has running
+        statistics of the domain, and our unadapted model has the method's BatchNorm mode.
 
     Raises ValueError for another definition.
     """

@@ -12,13 +12,12 @@ class SourceAgreement:
     """Compare a method's predictions with those of the source model on the same batch.
 
     The source model is the network with the weights and the running statistics that it has now,
-    normalised as the method normalises: a method that takes the statistics of the batch is compared
-    with what they alone give, without learning (AdaBN), and ERM with itself. So only what learning
-    has changed is counted. What the batch's statistics change is not: they change many predictions
-    even where a method works. The source model predicts by one pass of the network that learns. So
-    the agreement may be below 1 even before the first update for methods that predict otherwise:
-    RoTTA and PeTTA, by a teacher with statistics of its own; MEMO, image by image; LAME, T3A,
-    ROID and CMF, which change the logits afterwards.
+    normalised as the method normalises. A method with batch statistics is compared with AdaBN, ERM
+    with itself. So only what learning has changed is counted. What the batch's statistics change is
+    not: they change many predictions even where a method works. The source model predicts by one
+    pass of the network that learns. So the agreement may be below 1 even before the first update
+    for methods that predict otherwise: RoTTA and PeTTA, by a teacher with statistics of its own;
+    MEMO, image by image; LAME, T3A, ROID and CMF, which change the logits afterwards.
 
     Make it right after `method.reset()`. A call takes one forward pass of the network and leaves
     the method as it was: the source's values are written into the network for the pass, and then
@@ -41,8 +40,9 @@ class SourceAgreement:
             predicted = as_outputs(self.model(x)).main.argmax(1)
         finally:
             _write(adapted, self.tensors)
+            # Drop the statistics of the source's pass, or `remember` would store them.
             for statistics in statistics_of(self.model):
-                statistics.seen = None  # the source's, which nothing is to remember
+                statistics.seen = None
         return predicted == z.argmax(1)
 
 

@@ -32,7 +32,7 @@ class WithBank(Method):
         return self.bank[: len(self.kept)]
 
     def keep(self, example: Tensor, known: Any, place: int | None) -> None:
-        """Put an example (…) at a place of the bank, where another may be, or nowhere."""
+        """Put an example (…) at `place` of the bank, replacing what is there; None: drop it."""
         if not len(self.bank):
             self.bank = example.new_empty(self.bank_size, *example.shape)
         if place is not None:

@@ -9,8 +9,8 @@ from cascadetta_lib.methods.cascade import CascadeMethod
 @METHODS.add("cascade_plus")
 class CascadePlus(CascadeMethod):
     """Three changes to the cascade. θ_a is trained with the labels too. Its self-supervised loss,
-    in the pre-training and at test time, is that of information maximisation, whose minimum is not
-    a single class for every x. And BatchNorm remembers earlier batches
+    in the pre-training and at test time, is that of information maximisation, which predicting one
+    class for every x does not minimise. And BatchNorm remembers earlier batches
     (models/remembered_statistics.py). On images and speech it is not meta-learned. In the
     pre-training on images, a batch holds each image twice: plain, and with domain randomisation.
     Everything was chosen on held-out source data alone.

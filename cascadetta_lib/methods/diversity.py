@@ -11,7 +11,7 @@ from cascadetta_lib.methods.statistics_memory import WithMemory
 class WithDiversity(WithMemory):
     """A method that takes the option `diversity`.
 
-    diversity: the weight of minus the entropy of the mean prediction in the loss
+    diversity: how much of the mean prediction's entropy is subtracted from the loss
         (`losses.information_loss`). None: the method's own, which is 0 except for Cascade+ and
         SHOT-IM. The paper has no such term.
 

@@ -13,17 +13,17 @@ class Facts:
 
     label: its name in tables.
     objective: the pre-training that it starts from.
-    objective_elsewhere: the pre-training on modalities where it is another.
+    objective_elsewhere: the pre-training by modality, where it differs from `objective`.
     adapts: whether it ever updates.
-    has_state: whether a prediction depends on earlier batches otherwise than through BatchNorm's
-        memory, as by the supports of T3A. It counts only if `adapts` is False.
+    has_state: whether earlier batches change a prediction by other means than BatchNorm's memory,
+        such as T3A's supports. Read only if `adapts` is False.
     steps_alike: whether every step takes the same work, whatever the batches hold.
     modalities: the modalities that it is defined for.
     needs_source: whether it needs source examples.
     uses_auxiliary: whether its loss is computed from a, the logits of θ_a.
     make_optimizer: makes its own optimiser from parameters and lr.
 
-    Other classes add attributes of their own, and explain them: WithCopies, WithMemory and CoTTA.
+    Subclasses add class attributes of their own.
     """
 
     label: ClassVar[str]

@@ -138,7 +138,7 @@ def values_per_channel(label: str, count: int) -> Iterator[None]:
 class Checks:
     """Check a method and its model when the method is constructed and in its steps.
 
-    step_taken: whether the method has taken a step, which in some methods need not update.
+    step_taken: whether `step` has run once (it may have updated nothing).
     gradients_checked: whether the method has taken a backward pass.
     """
 
@@ -205,14 +205,14 @@ class Checks:
         if self.gradients_checked:
             return
         scales = [one for one in normalization_parameters(self.model) if one.requires_grad]
-        still = {id(scale) for scale in scales if scale.grad is None}
-        require_gradient(self.label, not scales or len(still) < len(scales))
+        unreached = {id(scale) for scale in scales if scale.grad is None}
+        require_gradient(self.label, not scales or len(unreached) < len(scales))
         self.gradients_checked = True
-        if still:
+        if unreached:
             parameters = self.model.named_parameters()
-            names = [name for name, parameter in parameters if id(parameter) in still]
+            names = [name for name, parameter in parameters if id(parameter) in unreached]
             warnings.warn(
-                f"{self.label}: no gradient reaches {len(still)} of {len(scales)} scales and "
+                f"{self.label}: no gradient reaches {len(unreached)} of {len(scales)} scales and "
                 f"shifts, such as {names[0]}: they stay as they are",
                 stacklevel=2,
             )

@@ -32,7 +32,7 @@ class WithSource(Method):
 
     @contextmanager
     def reading_source(self, source: Tensor) -> Iterator[None]:
-        """Say of an error of the network inside `with` that it is about the source examples."""
+        """Re-raise the network's errors as errors about the source examples."""
         try:
             yield
         except torch.OutOfMemoryError:

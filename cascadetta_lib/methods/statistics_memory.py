@@ -44,9 +44,11 @@ class WithMemory(WithStatistics):
         with a source prior blend in the source's statistics instead, which count as this many
         examples: N, 16 by default.
 
-    Class attributes: `memory_statistics` makes a layer's statistics. `ends_with_batch` says whether
-    an update ends with a forward pass of the batch as it came. BatchNorm remembers the statistics
-    of an update's last pass, whatever it was of.
+    Class attributes:
+
+    memory_statistics: makes a layer's statistics.
+    ends_with_batch: whether an update's last forward pass is of the unchanged batch. If `predict`
+        is `before`, no pass follows it, and its statistics are what BatchNorm remembers.
     """
 
     memory: int = 0

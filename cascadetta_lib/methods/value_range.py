@@ -13,7 +13,8 @@ SLACK = 0.01
 
 
 class ValueRange:
-    """The values of black and white in images x, which must be told: images do not show them.
+    """The values of black and white in images x, which the caller must give, since they cannot be
+    read off the images.
 
     ends: black and white.
     """

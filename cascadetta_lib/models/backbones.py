@@ -155,7 +155,7 @@ class ResNet34(ImageFeatures):
     features = 512
 
     def __init__(self) -> None:
-        # Here, because it is half of all the time that importing this package would take.
+        # Imported here, because at the top it would be half of this package's time to import.
         from torchvision.models import resnet34
 
         super().__init__()

@@ -11,7 +11,7 @@ def refuse_recomputation(name: str) -> Iterator[None]:
     """Raise ValueError if a network called inside `with` would compute a part again later.
 
     `call_with` puts other tensors in the place of the parameters, and takes them out before the
-    backward pass. A part that is computed again there would see the first parameters, and the
+    backward pass. A part that is computed again there would see the original parameters, and the
     gradient would mix two networks.
 
     name: the function or method that needs the gradient; the message begins with it.

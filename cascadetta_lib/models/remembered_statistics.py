@@ -204,7 +204,7 @@ def _enter(norm: Any, inputs: Any) -> None:
 
 
 def _leave(norm: Any, inputs: Any, result: Any) -> None:
-    if norm.statistics.active:  # not where a hook before `_enter` raised
+    if norm.statistics.active:  # False if an earlier hook raised, so that `_enter` never ran
         norm.statistics.active = False
         norm.statistics.__exit__(None, None, None)
     if result is not None and norm.training and norm.statistics.seen is None:

@@ -14,7 +14,7 @@ class Snapshot:
 
     def __init__(self, module: nn.Module) -> None:
         self.values = {name: _copied(value) for name, value in module.state_dict().items()}
-        # Those of register_buffer(persistent=False).
+        # Buffers that state_dict leaves out.
         self._not_stored = {
             name: value.clone() for name, value in module.named_buffers() if name not in self.values
         }

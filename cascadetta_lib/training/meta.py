@@ -92,7 +92,7 @@ class MetaProblem:
 def halve(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> tuple[Half, Half]:
     """Split a batch into meta-train, its first half, and meta-test, the rest.
 
-    x (B, …), y (B,). draws: for the rotation task, which rotates the images of both halves.
+    x (B, …), y (B,). draws: the generator of the random rotations, for the rotation task.
     """
     middle = len(y) // 2
     meta_train = as_half(x[:middle], y[:middle], kind, draws)
@@ -106,8 +106,8 @@ def inner_parameter_names(model: Cascade | Parallel, which: InnerParameters) -> 
     which: `all` of ψ; or `batchnorm_and_classifier`, θ_m and the scales and shifts of φ's
         normalisation layers of every kind, as at test time.
 
-    For TTT these are all parameters of φ's shared stages, whatever `which` is. Raises ValueError
-    for another `which`.
+    For TTT these are all parameters of φ's shared stages, for both values of `which`. Raises
+    ValueError for any other value.
     """
     require_choice("which", which, get_args(InnerParameters))
     if isinstance(model, Parallel):

@@ -34,8 +34,8 @@ class Objective:
     class for every x. Two alternatives:
 
     supervised: add the cross-entropy on `a` to that on z. A θ_a of one layer (text, speech) then
-        begins as the identity, because the text network's thousand small steps hardly move it from
-        its initial weights.
+        begins as the identity. The reason is text: a thousand small steps hardly move its θ_a from
+        the initial weights.
     diversity: maximise information, by ENT(a) − diversity · H(mean softmax(a)) in the inner and the
         outer loss.
     """

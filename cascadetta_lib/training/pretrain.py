@@ -82,8 +82,8 @@ def pretrain(
     epoch: from 1.
     learning_rate: at the last batch of the epoch.
     loss: the mean over the batches, in nats.
-    held_out_accuracy: in 0..1. BatchNorm uses each batch's statistics; for erm the running ones, as
-        the method ERM does.
+    held_out_accuracy: in 0..1. BatchNorm uses each batch's statistics; erm uses the running ones,
+        like the method ERM.
     the columns of `diagnose`, if there is a self-supervised loss.
     seconds.
     code_revision: the argument.
@@ -311,7 +311,8 @@ def set_gradients(
     """Set the gradient of the objective `kind` with respect to every parameter; return its loss, a
     scalar.
 
-    rate: the learning rate β of this step. draws: for the rotation task.
+    rate: the learning rate β of this step. draws: the generator of the random rotations, for the
+    rotation task.
     """
     x, y = batch
     if kind.meta:
@@ -361,7 +362,7 @@ def held_out_accuracy(
     right = []
     model.eval()
     # Equal parts of batch_size examples or more, but fewer than twice as many, so that no short
-    # last batch has statistics unlike the others'.
+    # last batch has statistics unlike the others'. Fewer than batch_size examples are one part.
     parts = max(1, len(held_out.y) // batch_size)
     for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
         with nullcontext() if running_statistics else using_batch_statistics(model):
@@ -384,7 +385,7 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
     """
     psi = [*model.feature_extractor.parameters(), *model.main_classifier.parameters()]
     with using_batch_statistics(model):
-        # Without a graph: that of the whole batch would take more memory than a training step.
+        # No gradient of these is taken, so that no second graph of the whole batch takes memory.
         with torch.no_grad():
             values = describe(model(half.x))
         main_loss, self_supervised_loss = losses(model, half)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-Moment = tuple[int, int]
+TensorVersion = tuple[int, int]
 """Identifies a tensor and its value: its id, and its version, which in-place changes increment."""
 
 
@@ -29,15 +29,15 @@ class UnknownFunctionError(Exception):
 class Call:
     """One call of a function.
 
-    moments: the moments of its tensors before the call, by id. result: the moment of its output.
+    versions: the versions of its tensors before the call, by id. result: that of its output.
     """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     output: Tensor
-    moments: dict[int, Moment]
-    result: Moment
+    versions: dict[int, TensorVersion]
+    result: TensorVersion
 
 
 class Tape(TorchFunctionMode):
@@ -57,10 +57,10 @@ class Tape(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        moments = {id(x): _moment(x) for x in _tensors((args, kwargs))}
+        versions = {id(x): _version_of(x) for x in _tensors((args, kwargs))}
         output = func(*args, **kwargs)
         if isinstance(output, Tensor) and output.requires_grad:
-            self.calls.append(Call(func, args, kwargs, output, moments, _moment(output)))
+            self.calls.append(Call(func, args, kwargs, output, versions, _version_of(output)))
         return output
 
     def derivative(self, loss: Tensor, along: Mapping[Tensor, Tensor]) -> Tensor:
@@ -71,35 +71,39 @@ class Tape(TorchFunctionMode):
         if no recorded function made a tensor between them, or if a value that a rule needs was
         changed in place. Nothing has been changed then.
         """
-        tangents = {_moment(parameter): direction for parameter, direction in along.items()}
+        tangents = {_version_of(parameter): direction for parameter, direction in along.items()}
         for call in self._on_the_way_to(loss):
-            known = {key: tangents[at] for key, at in call.moments.items() if at in tangents}
+            known = {
+                key: tangents[version]
+                for key, version in call.versions.items()
+                if version in tangents
+            }
             if known:
                 tangents[call.result] = _tangent(call, known)
-        return tangents.get(_moment(loss), torch.zeros_like(loss))
+        return tangents.get(_version_of(loss), torch.zeros_like(loss))
 
     def _on_the_way_to(self, loss: Tensor) -> list[Call]:
         """Return the calls that the loss depends on, in their order."""
         made = {call.result for call in self.calls}
-        needed = {_moment(loss)}
+        needed = {_version_of(loss)}
         found = list[Call]()
         for call in reversed(self.calls):
             if call.result in needed:
                 found.append(call)
-                needed.update(call.moments.values())
+                needed.update(call.versions.values())
         for call in found:
             for x in _tensors((call.args, call.kwargs)):
-                if x.requires_grad and not x.is_leaf and call.moments[id(x)] not in made:
+                if x.requires_grad and not x.is_leaf and call.versions[id(x)] not in made:
                     raise UnknownFunctionError(f"{_name(call)} of a tensor that was not recorded")
         return found[::-1]
 
 
-def _moment(x: Tensor) -> Moment:
+def _version_of(x: Tensor) -> TensorVersion:
     return id(x), x._version
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:
-    """Return the tensors in arguments, which may be nested."""
+    """Yield the tensors in arguments, which may be nested."""
     if isinstance(tree, Tensor):
         yield tree
     elif isinstance(tree, dict):
@@ -132,7 +136,7 @@ def _tangent(call: Call, known: Known) -> Tensor:
 
 def _must_be_unchanged(call: Call, *tensors: Tensor | None) -> None:
     for x in tensors:
-        if x is not None and _moment(x) != call.moments.get(id(x), call.result):
+        if x is not None and _version_of(x) != call.versions.get(id(x), call.result):
             raise UnknownFunctionError(f"a tensor of {_name(call)} was changed in place")
 
 
@@ -185,7 +189,7 @@ def _affine(call: Call, known: Known) -> Tensor:
 
 def _relu(call: Call, known: Known) -> Tensor:
     """Return ẋ where the output is positive; in place or not, since the output alone is needed."""
-    if _moment(call.output) != call.result:
+    if _version_of(call.output) != call.result:
         raise UnknownFunctionError("the output of a ReLU was changed in place")
     return torch.ops.aten.threshold_backward(known[id(call.args[0])], call.output.detach(), 0)
 

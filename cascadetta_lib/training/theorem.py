@@ -127,7 +127,8 @@ def _errors(
         "first_order": v,
     }
     return {
-        name: ((it - exact).norm() / exact.norm()).item() for name, it in decompositions.items()
+        name: ((gradient - exact).norm() / exact.norm()).item()
+        for name, gradient in decompositions.items()
     }
 
 
@@ -149,8 +150,8 @@ def _curvatures(
     _, direction = _outer_gradient(moved, problem)
     measure(direction)
     for _ in range(2):
-        # H − cI, with c the curvature of the largest size, has the other end of the spectrum as its
-        # largest size.
+        # The first time, find c, the eigenvalue of H of largest magnitude. The second time, take
+        # H − cI, so that the eigenvalue of largest magnitude is the other end of the spectrum.
         direction = torch.randn(len(direction), generator=generator).to(direction)
         for _ in range(iterations):
             direction = F.normalize(measure(direction) - shift * direction, dim=0)

@@ -59,7 +59,7 @@ LEARNING = {
 }
 """The methods of the table of one order that learn, and their labels."""
 DECIMALS = 1
-"""The largest number of decimals on a filled page."""
+"""The decimals of a number at most, unless a template or a function here asks for more."""
 SCOPES = {"orders": "order", "seeds": "network", "test batches": "images"}
 """What sentences call that over which an interval is."""
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -134,7 +134,9 @@ class Table:
         return [high - low for low, high in ends]
 
     def learning(self) -> list[str]:
-        """Return the rows that gain or lose on AdaBN by learning: those with a gain, except ERM."""
+        """Return the rows that gain or lose on AdaBN by learning: those with a gain, except ERM and
+        AdaBN with a source prior.
+        """
         rows = [row for row in self.frame.index if self.text(row, "gain") != "–"]
         return [row for row in rows if row not in ("ERM", "AdaBN, source prior")]
 
@@ -231,8 +233,8 @@ def _ends(mean: float, low: float, high: float) -> str:
 class Differences(Table):
     """A committed table of differences of E, whose rows are called `FIRST − SECOND`.
 
-    over: what sentences have an interval over, such as `seeds`, `orders` or `test batches`. Where
-    there is none over the first, they have one over the next.
+    over: what an interval may be over, such as `seeds`, `orders` or `test batches`, tried in this
+    order. Sentences have the first interval that the table has.
     """
 
     def __init__(

@@ -14,11 +14,11 @@ def main(arguments: Sequence[str], notebooks: Path = ROOT / "notebooks") -> int:
     options = parse(arguments)
     try:
         check(options, notebooks)
-        # Here, because it imports PyTorch, and bad arguments are refused without.
+        # Imported here, because it imports PyTorch, and bad arguments are refused without it.
         from study.workflow.configuration import settings_of_command_line
 
         settings = settings_of_command_line(options, Path.cwd())
-        # Here, because bad settings are refused without.
+        # Imported here, because bad settings are refused without it.
         from study.workflow.run import run
 
         run(options, settings, notebooks)

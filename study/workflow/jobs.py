@@ -51,8 +51,10 @@ The rest of `study` finds, keeps and starts results. What it asks for is in the 
 
 @dataclass(frozen=True)
 class Job:
-    """One execution of a notebook: on one dataset at one seed, or as a report of all results. A
-    change of any field makes it run again.
+    """One execution of a notebook: on one dataset at one seed, or as a report of all results.
+
+    It runs again after a change of path, sha256, parameters or inputs, and after a job in `after`
+    has run again.
 
     sha256: of the notebook, of the code of results, and of the store's format.
     parameters: the parameters that the notebook names, and those of its modalities. The notebook
@@ -99,15 +101,15 @@ def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
     """Return the identifiers of all networks that `weights` has at these seeds. Reads no data."""
     if weights.trained_here:
         return []
-    # Here, because their import takes half a second.
+    # Imported here, because it takes half a second.
     from study.networks_from_files import network_origin
     from study.published_networks import NetworkError
 
-    found = []
+    identifiers = []
     for objective, seed in itertools.product(OBJECTIVES, seeds):
         with suppress(NetworkError):
-            found.append(network_origin(weights, objective, seed))
-    return found
+            identifiers.append(network_origin(weights, objective, seed))
+    return identifiers
 
 
 def code_of_results(root: Path = ROOT) -> bytes:
@@ -117,8 +119,8 @@ def code_of_results(root: Path = ROOT) -> bytes:
     files: list[Path] = []
     for name in NOTEBOOKS_DEPEND_ON:
         place = root / name
-        found = [place] if place.is_file() else place.rglob("[!.]*.*")
-        files += [path for path in found if path.suffix != ".pyc"]
+        paths = [place] if place.is_file() else place.rglob("[!.]*.*")
+        files += [path for path in paths if path.suffix != ".pyc"]
     return "\n".join(file_hash(path) for path in sorted(files)).encode()
 
 
@@ -127,17 +129,17 @@ def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dic
 
     values: the settings by flat name, in JSON's types.
     """
-    found: list[Job] = []
+    unordered: list[Job] = []
     code = code_of_results(root) + bytes([STORE_FORMAT])
     for path in notebooks_in(folder):
         notebook = read_notebook(path, values)
         for axes in _axes_of(notebook, values):
-            found.append(_make_job(notebook, axes, values, code))
+            unordered.append(_make_job(notebook, axes, values, code))
     # Only now, since a job may wait for one whose notebook comes later in the folder.
     jobs: dict[str, Job] = {}
-    for job in found:
-        others = [each for each in found if each is not job]
-        after = [each.name for each in others if each.comes_before(job, values["seeds"][0])]
+    for job in unordered:
+        others = [other for other in unordered if other is not job]
+        after = [other.name for other in others if other.comes_before(job, values["seeds"][0])]
         jobs[job.name] = dataclasses.replace(job, after=tuple(after))
     return jobs
 
@@ -151,7 +153,7 @@ def _axes_of(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str
         for axis in AXES:
             if axis in notebook.parameters:
                 several[axis] = values["seeds" if axis == "seed" else axis]
-    lists = [each if isinstance(each, list) else [each] for each in several.values()]
+    lists = [value if isinstance(value, list) else [value] for value in several.values()]
     for point in itertools.product(*lists):
         yield dict(zip(several, point, strict=True))
 
@@ -182,7 +184,7 @@ def _make_job(
         axes=axes,
         parameters=given | axes,
         gpu=int(values["device"] == "cuda" and not report),
-        networks=tuple(origin for each in weights for origin in origins(each, seeds)),
+        networks=tuple(origin for name in weights for origin in origins(name, seeds)),
     )
 
 
@@ -191,12 +193,12 @@ def outdated_reports(jobs: Mapping[str, Job], folder: Path, runs: Path) -> set[s
     runs.
     """
     latest = runs.stat().st_mtime if runs.exists() else 0.0
-    found = set()
+    outdated = set()
     for name, job in jobs.items():
         output = folder / "notebooks" / f"{name}.ipynb"
         if job.report and output.exists() and output.stat().st_mtime < latest:
-            found.add(name)
-    return found
+            outdated.add(name)
+    return outdated
 
 
 def write_plan(

@@ -18,7 +18,7 @@ def lacking(extra: str | None = None) -> list[str]:
     if sys.version_info < (3, 11, 4):
         return ["Python 3.11.4"]
     try:
-        # Here, because the Python that is asked may lack both.
+        # Imported here, because this Python may lack both.
         import tomllib
 
         from packaging.requirements import Requirement

@@ -69,7 +69,7 @@ def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
         raise Refusal(f"{path.name} has no parameters cell of plain values: {error}") from None
     for name in found:
         if name not in known:
-            raise Refusal(f"{path.name}: its parameter {name!r} is none; {nearest(name, known)}")
+            raise Refusal(f"{path.name}: {name!r} is not a parameter; {nearest(name, known)}")
     return found
 
 

@@ -155,6 +155,7 @@ def run_snakemake(
         except KeyboardInterrupt:
             for number in stops:
                 signal.signal(number, signal.SIG_IGN)  # it is being stopped already
+            # This stops Snakemake: at the end of its input, watched.py interrupts it.
             process.stdin.close()  # type: ignore[union-attr]
             process.wait()
             raise

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from cascadetta_lib.augment import generator_for
-from cascadetta_lib.losses import averaging, entropy, entropy_of_mean, probabilities
+from cascadetta_lib.losses import entropy, entropy_of_mean, mean_weights, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs
@@ -74,6 +74,6 @@ class DeYO(Tent):
         chance, predicted = probabilities(logits).max(1, keepdim=True)
         drop = (chance - probabilities(destroyed).gather(1, predicted))[:, 0]
         largest = math.log(logits.shape[1])
-        weights = averaging((unsure.detach() < SURE * largest) & (drop > DROP), unsure.dtype)
+        weights = mean_weights((unsure.detach() < SURE * largest) & (drop > DROP), unsure.dtype)
         weights = weights * ((NORMAL * largest - unsure.detach()).exp() + drop.exp())
         return (weights * unsure).sum() - self.diversity * entropy_of_mean(outputs.main), outputs

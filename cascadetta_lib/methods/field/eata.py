@@ -11,9 +11,9 @@ from torch.nn.utils import parameters_to_vector
 
 from cascadetta_lib.losses import (
     at_least_float32,
-    averaging,
     entropy,
     entropy_of_mean,
+    mean_weights,
     probabilities,
 )
 from cascadetta_lib.methods import METHODS
@@ -72,7 +72,7 @@ class ETA(Tent):
         limit = SURE * math.log(prediction.shape[1])
         # A mean of zeros, before anything was chosen, has the cosine 0 with everything.
         unlike = F.cosine_similarity(self.mean_prediction[None], prediction) < SIMILARITY
-        weights = averaging((unsure.detach() < limit) & unlike, unsure.dtype)
+        weights = mean_weights((unsure.detach() < limit) & unlike, unsure.dtype)
         follow(self.mean_prediction, (weights[:, None] * prediction).sum(0), weights)
         weights = weights * (limit - unsure.detach()).exp()
         return (weights * unsure).sum() - self.diversity * entropy_of_mean(z), outputs

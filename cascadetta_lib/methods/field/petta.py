@@ -115,14 +115,14 @@ class PeTTA(WithSource, RoTTA):
         require_gradient(self.label, student.main.requires_grad)
         for statistics in statistics_of(self.model):
             statistics.remember()
-        source = as_outputs(self.initial(x)).main
+        source_logits = as_outputs(self.initial(x)).main
         copied = as_outputs(self.model(self.copy_of(x))).main
         classes = symmetric_cross_entropy(student.main, target)
         classes = (classes + symmetric_cross_entropy(copied, target)) / 2
-        anchor = -(probabilities(source) * log_probabilities(copied)).sum(1)
+        anchor = -(probabilities(source_logits) * log_probabilities(copied)).sum(1)
         cosines = [
-            F.cosine_similarity(own.flatten(), source.flatten(), dim=0)
-            for own, source in self.anchors
+            F.cosine_similarity(weight.flatten(), source_weight.flatten(), dim=0)
+            for weight, source_weight in self.anchors
         ]
         distance = -torch.stack(cosines).mean()
         return (classes + anchor).mean() + LAMBDA_0 * self.moved * distance, student

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.losses import averaging, entropy, entropy_of_mean
+from cascadetta_lib.losses import entropy, entropy_of_mean, mean_weights
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.field.eata import SURE, follow
 from cascadetta_lib.methods.refusals import require_gradient
@@ -55,9 +55,8 @@ class SAR(Tent):
         limit = SURE * math.log(outputs.main.shape[1])
         unsure = entropy(outputs.main)
         sure = unsure.detach() < limit
-        below = (averaging(sure, unsure.dtype) * unsure).sum() - self.diversity * entropy_of_mean(
-            outputs.main
-        )
+        mean = (mean_weights(sure, unsure.dtype) * unsure).sum()
+        below = mean - self.diversity * entropy_of_mean(outputs.main)
         require_gradient(self.label, below.requires_grad)
         values = list(self.adapted.values())
         gradients = torch.autograd.grad(below, values, materialize_grads=True)
@@ -68,7 +67,7 @@ class SAR(Tent):
         with refuse_recomputation(self.label):
             logits = as_outputs(call_with(self.model, above, x)).main
         unsure = entropy(logits)
-        weights = averaging(sure & (unsure.detach() < limit), unsure.dtype)
+        weights = mean_weights(sure & (unsure.detach() < limit), unsure.dtype)
         mean = (weights * unsure).sum()
         follow(self.mean_entropy, mean.detach(), weights)
         return mean - self.diversity * entropy_of_mean(logits), outputs

@@ -24,8 +24,8 @@ def stand_in(run: Run) -> bool:
 def beside_the_paper(run: Run) -> bool:
     """Return whether the paper's numbers may stand beside a run's.
 
-    They may not where the data stand in for the paper's (see `stand_in`), and where the network is
-    a published one and the run's sample of CIFAR-10 is not of the official images.
+    They may not if the data stand in for the paper's (see `stand_in`), or if the network is a
+    published one and the run's sample of CIFAR-10 is not of the official images.
     """
     asked = run.request.checkpoint
     is_sample = asked.dataset_kind == "cifar10_sample"

@@ -177,7 +177,7 @@ def positions_are_ambiguous(runs: pd.Series) -> bool:
     """Return whether batches at one position may hold different images.
 
     It is true if the runs are in several orders, if a long stream is shuffled (the versions of an
-    image are then scattered), and if a version of the images begins within a batch.
+    image are then scattered), or if a version of the images begins within a batch.
     """
     orders = {run.request.order_seed for run in runs}
     if len(orders) > 1:

@@ -41,7 +41,7 @@ def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
     They are those at the run's batch size, and those for which the paper states no batch size. With
     `over` "batch_size" they are those at every batch size. Methods, metrics, domains and variants
     have our names. The column `row` joins method and variant. The table is empty if the paper has
-    no such numbers, and if they may not stand beside the run's (see
+    no such numbers, or if they may not stand beside the run's (see
     `comparability.beside_the_paper`).
     """
     values = paper_results()

@@ -62,22 +62,25 @@ def contestants(settings: Settings) -> list[Point]:
     return points
 
 
-def candidates(settings: Settings, one: Point) -> list[Point]:
+def candidates(settings: Settings, contestant: Point) -> list[Point]:
     """Return points of a contestant on the source, one per learning rate; none if it does not
     adapt.
     """
-    if not METHODS[one.method].adapts:
+    if not METHODS[contestant.method].adapts:
         return []
-    return [
-        replace(one, changes=on_source(settings, online_learning_rate=rate) | dict(one.changes))
-        for rate in settings.image.exhibits.choice_learning_rates
-    ]
+    points = []
+    for rate in settings.image.exhibits.choice_learning_rates:
+        changes = on_source(settings, online_learning_rate=rate) | dict(contestant.changes)
+        points.append(replace(contestant, changes=changes))
+    return points
 
 
 def frame_on_source(runs: Runs) -> pd.DataFrame:
     """Return the runs of every contestant on the source at the first seed, as `Runs.frame`."""
     settings = runs.settings
-    points = [point for one in contestants(settings) for point in candidates(settings, one)]
+    points = [
+        point for contestant in contestants(settings) for point in candidates(settings, contestant)
+    ]
     return runs.frame(points, settings.seeds[:1])
 
 
@@ -101,15 +104,16 @@ def keep_choice(runs: Runs) -> None:
     """Keep the rate of each contestant whose runs are all stored, for `chosen_rate`."""
     errors = errors_on_source(runs)
     made_by = by_label(frame_on_source(runs))
-    for one in contestants(runs.settings):
-        path = _place(runs.study, one)
-        if path is None or one.label not in errors.index:
+    for contestant in contestants(runs.settings):
+        label = contestant.label
+        path = _place(runs.study, contestant)
+        if path is None or label not in errors.index:
             continue
         rates = [float(rate) for rate in errors.columns]
-        of_rates = dict(zip(rates, map(float, errors.loc[one.label]), strict=True))
-        provenance = made_by[one.label]["run"].iloc[0].provenance
+        of_rates = dict(zip(rates, map(float, errors.loc[label]), strict=True))
+        provenance = made_by[label]["run"].iloc[0].provenance
         chosen = {
-            "label": one.label,
+            "label": label,
             "code": provenance.code,
             "fingerprint": provenance.fingerprint,
             "rate": min(rates, key=of_rates.__getitem__),
@@ -119,7 +123,7 @@ def keep_choice(runs: Runs) -> None:
         write_text_atomically(path, text)
 
 
-def chosen_rate(study: Study, one: Point) -> float | None:
+def chosen_rate(study: Study, contestant: Point) -> float | None:
     """Return the learning rate that was chosen for a contestant; None if the choice is not made
     yet.
 
@@ -127,24 +131,24 @@ def chosen_rate(study: Study, one: Point) -> float | None:
     that rate, so networks without source images can be measured.
     """
     image = study.settings.image
-    if not METHODS[one.method].adapts:
+    if not METHODS[contestant.method].adapts:
         return image.online.online_learning_rate
     if not image.exhibits.chooses_rates:
         return image.exhibits.choice_learning_rates[0]
-    path = _place(study, one)
+    path = _place(study, contestant)
     if path is None or not path.is_file():
         return None
     return float(json.loads(path.read_text(encoding="utf-8"))["rate"])
 
 
-def _place(study: Study, one: Point) -> Path | None:
+def _place(study: Study, contestant: Point) -> Path | None:
     """Return the file of a contestant's choice. Its name is a hash of the requests of its runs.
 
     None if the contestant does not adapt or there is no such network.
     """
     keys = []
     at_first = study.at_seed(study.settings.seeds[0])
-    for point in candidates(study.settings, one):
+    for point in candidates(study.settings, contestant):
         try:
             request = at_first.varied(**point.changes).request(point.method, point.objective)
         except NetworkError:
@@ -227,16 +231,16 @@ class AtChosenRates(OnSource):
         fingerprints = {run.provenance.fingerprint for run in shown.runs}
         waiting = []
         outdated = []
-        for one in self.contestants(settings):
-            path = _place(runs.study, one)
+        for contestant in self.contestants(settings):
+            path = _place(runs.study, contestant)
             if path is None:
                 continue
             if not path.is_file():
-                waiting.append(one.label)
+                waiting.append(contestant.label)
                 continue
-            code = code_of_run(runs.study.request(one.method, one.objective))
+            code = code_of_run(runs.study.request(contestant.method, contestant.objective))
             if _is_outdated(path, code, fingerprints):
-                outdated.append(one.label)
+                outdated.append(contestant.label)
         content = list(shown.content)
         if waiting:
             if not self.points(settings):

@@ -31,17 +31,16 @@ class NotTestedError(Exception):
 def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
     """Return a function that gives one number of theorem.check_theorem for the network of a run.
 
-    The number is divided by the largest absolute value of `others`. It is NaN if the network was
-    not checked.
+    The number is divided by the largest absolute value of `others`. It is NaN if that is 0, or if
+    the network was not checked.
     """
 
     def value(runs: Runs, run: Run) -> float:
-        found = runs.study.store.theorem(run)
-        return (
-            found[number] / (max(abs(found[name]) for name in others) or math.nan)
-            if found
-            else math.nan
-        )
+        check = runs.study.store.theorem(run)
+        if not check:
+            return math.nan
+        largest = max(abs(check[name]) for name in others)
+        return check[number] / largest if largest else math.nan
 
     return value
 
@@ -140,9 +139,9 @@ def measure(reading: Reading, runs: Runs) -> Evidence:
     if evidence.parts.empty or evidence.parts.isna().all().any():
         raise NotTestedError("a replicate that all compared runs have")
     if evidence.images and reading.then:
-        # What is made of several parts is no surer than the least sure of them.
-        least_sure = max(evidence.images.values())
-        evidence.images = dict.fromkeys(map(str, evidence.parts.columns), least_sure)
+        # For what combines several parts, use the largest standard error of the parts.
+        largest = max(evidence.images.values())
+        evidence.images = dict.fromkeys(map(str, evidence.parts.columns), largest)
     return evidence
 
 

@@ -71,15 +71,15 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
     name = claim.dataset
     regime = REGIMES[name]
     for run in used:
-        said = run.provenance
-        card = run.provenance.card
-        if not said.official_data:
-            return f"data: {said.data_source}; {said.domain_source} instead of {name}"
+        provenance = run.provenance
+        card = provenance.card
+        if not provenance.official_data:
+            return f"data: {provenance.data_source}; {provenance.domain_source} instead of {name}"
         if tier == OURS:
             lacks = _hindrance_of_network(run, regime)
             if lacks:
                 return lacks
-        if "data_fingerprint" in card and card["data_fingerprint"] != said.fingerprint:
+        if "data_fingerprint" in card and card["data_fingerprint"] != provenance.fingerprint:
             return f"data: networks that are trained on other images ({card['data']})"
         least = int(run.examples_by_domain.min())
         share = 1.0 if claim.whole else SHARE
@@ -98,9 +98,9 @@ def _hindrance_of_network(run: Run, regime: Regime) -> str:
         return "data: networks that are trained on a part of the source"
     network = request.network.model_dump() if request.network else card.get("network", {})
     for field, allowed in regime.network.items():
-        found = network.get(field, "unknown")
-        if (tuple(found) if isinstance(found, list) else found) not in allowed:
-            return f"network: {field} {found} instead of {' or '.join(map(str, allowed))}"
+        value = network.get(field, "unknown")
+        if (tuple(value) if isinstance(value, list) else value) not in allowed:
+            return f"network: {field} {value} instead of {' or '.join(map(str, allowed))}"
     return ""
 
 
