@@ -100,7 +100,7 @@ class Checkpoint:
         return KnownTraining.model_validate(known) if known else None
 
 
-def find_checkpoint(context: Context, objective: str) -> Checkpoint:
+def load_or_train(context: Context, objective: str) -> Checkpoint:
     """Return the network of an objective. Train it if it is to be trained here and the store has
     none.
     """
@@ -165,7 +165,7 @@ def check_theorem_of(context: Context, objective: str) -> Mapping[str, Any]:
     code = content[-1]
 
     def make(folder: Path) -> Made:
-        checkpoint = find_checkpoint(context, objective)
+        checkpoint = load_or_train(context, objective)
         began = time.perf_counter()
         training = checkpoint.training
         if training is None or not isinstance(checkpoint.model, Cascade):

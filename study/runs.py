@@ -15,7 +15,7 @@ from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.methods.refusals import values_per_channel
 from cascadetta_lib.methods.source import source_examples
 from cascadetta_lib.training.pretrain import new_network
-from study.checkpoints import Context, find_checkpoint
+from study.checkpoints import Context, load_or_train
 from study.make_run import build_method, make_run
 from study.modality_parameters import Section
 from study.networks_from_files import find_network
@@ -31,7 +31,7 @@ from study.shipped_networks import present_objectives
 from study.store import Made, Run, load_run
 
 
-def find_run(context: Context, method: str, objective: str | None = None) -> Run:
+def load_or_run(context: Context, method: str, objective: str | None = None) -> Run:
     """Return the run of a method on the stream; make it if the store has none.
 
     A stored run with F, or with the agreement with the source, also serves a request without it.
@@ -47,7 +47,7 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
     check_data(context)
 
     def make(folder: Path) -> Made:
-        checkpoint = find_checkpoint(context, request.checkpoint.objective)
+        checkpoint = load_or_train(context, request.checkpoint.objective)
         began = time.perf_counter()
         result, costs = make_run(request, content.code, checkpoint.model, dataset)
         result.batches.to_csv(folder / "batches.csv", index=False)
@@ -61,7 +61,7 @@ def find_run(context: Context, method: str, objective: str | None = None) -> Run
     return load_run(entry)
 
 
-def find_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
+def load_or_measure_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
     """Return the errors of a batch's variance at each BatchNorm layer of a run's network; measure
     them if the store has none.
 
@@ -74,7 +74,7 @@ def find_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
     content = content_of_variance(request, dataset.fingerprint, dataset.domain_source)
 
     def make(folder: Path) -> Made:
-        checkpoint = find_checkpoint(context, request.checkpoint.objective)
+        checkpoint = load_or_train(context, request.checkpoint.objective)
         began = time.perf_counter()
         layers = batch_variance(checkpoint.model, dataset, request.stream, request.batch_size)
         made_by = context.provenance(time.perf_counter() - began, code=content.code)
@@ -129,7 +129,7 @@ def check_all(context: Context) -> None:
                 context.dataset, asked.network, asked.objective, asked.seed
             ).to(context.device)
         else:
-            model = find_checkpoint(context, asked.objective).model
+            model = load_or_train(context, asked.objective).model
         source = source_examples(METHODS[name], context.dataset, most=2)
         method = build_method(request, model, context.dataset, source)
         if single:

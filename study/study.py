@@ -15,7 +15,7 @@ from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.evaluation.batch_variance import LayerErrors
 from cascadetta_lib.models import normalized
 from study.brought_networks import Brought, bring
-from study.checkpoints import Checkpoint, Context, check_theorem_of, find_checkpoint
+from study.checkpoints import Checkpoint, Context, check_theorem_of, load_or_train
 from study.provenance import choose_device
 from study.requests import (
     CheckpointRequest,
@@ -25,7 +25,7 @@ from study.requests import (
     run_request,
     single_dataset,
 )
-from study.runs import check_all, find_batch_variance, find_run, objectives_of
+from study.runs import check_all, load_or_measure_batch_variance, load_or_run, objectives_of
 from study.settings import Settings
 from study.store import Run, Store
 
@@ -148,7 +148,7 @@ class Study:
 
     def checkpoint(self, objective: str) -> Checkpoint:
         """Return the network of an objective at this seed; train it if the store has none."""
-        return find_checkpoint(self.context, objective)
+        return load_or_train(self.context, objective)
 
     def theorem(self, objective: str) -> Mapping[str, Any]:
         """Return the check of Theorem 1 on a network (theorem.check_theorem).
@@ -163,7 +163,7 @@ class Study:
         A stored run with F, or with the agreement with the source, also serves a request without
         it. Raises ValueError if there are too few data, also for a stored run.
         """
-        return find_run(self.context, method, objective)
+        return load_or_run(self.context, method, objective)
 
     def batch_variance(self, run: Run) -> list[LayerErrors]:
         """Return the errors of a batch's variance at each BatchNorm layer of a run's network.
@@ -171,4 +171,4 @@ class Study:
         See evaluation.batch_variance. Raises ValueError if there are too few examples, or if the
         run is not of this study's network and data.
         """
-        return find_batch_variance(self.context, run)
+        return load_or_measure_batch_variance(self.context, run)
