@@ -18,7 +18,8 @@ def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 def require_number(name: str, value: object, *, positive: bool = False) -> None:
     """Refuse what is no finite number from 0 on, or above 0 if it must be `positive`."""
-    is_finite = isinstance(value, Real) and math.isfinite(value)
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    is_finite = is_number and math.isfinite(value)  # type: ignore[arg-type]
     if not is_finite or value < 0 or (positive and value == 0):  # type: ignore[operator]
         allowed = "above 0" if positive else "from 0 on"
         raise ValueError(f"{name} = {value!r}; allowed is a finite number {allowed}")

@@ -119,9 +119,10 @@ def class_hash(kind: type) -> str:
     classes, values.
 
     The same text gives the same hash in another process. Plain values, lists, dictionaries, arrays,
-    tensors, modules of torch, partial and cached functions, bound methods and objects of the cells'
-    own classes count by their contents, and what comes from a file of the user's own by that file.
-    Any other object counts by its class, and by its `repr` where that names no place in memory.
+    tensors, modules of torch, partial, cached and dispatched functions, bound methods and objects
+    of the cells' own classes count by their contents, and what comes from a file of the user's own
+    by that file. Any other object counts by its class, and by its `repr` where that names no place
+    in memory.
     """
     digest = hashlib.sha256()
     _add_object(digest, kind, kind.__module__, {})
@@ -304,8 +305,12 @@ def _parts_of(value: object, module: str) -> Sequence[object]:
         return sorted(map(repr, value)) or ["empty"]
     if isinstance(value, list | tuple):
         return list(value) or ["empty"]
-    if isinstance(value, functools.partial):
+    if isinstance(value, functools.partial | functools.partialmethod):
         return [value.func, value.args, value.keywords]
+    if isinstance(value, functools.cached_property):
+        return [value.func]
+    if isinstance(value, functools.singledispatchmethod):
+        return [value.func, dict(value.dispatcher.registry)]
     if isinstance(value, types.MethodType):
         return [value.__func__, value.__self__]
     if not isinstance(value, types.FunctionType | type) and hasattr(value, "__wrapped__"):
@@ -314,8 +319,19 @@ def _parts_of(value: object, module: str) -> Sequence[object]:
         options = [_options_of(part) for part in value.modules()]
         return [repr(value), options, dict(value.state_dict())]
     if not isinstance(value, type) and type(value).__module__ == module:
-        return [type(value), dict(vars(value))] if hasattr(value, "__dict__") else []
+        return [type(value), _slots_of(value) | getattr(value, "__dict__", {})]
     return []
+
+
+def _slots_of(value: object) -> dict[str, object]:
+    """Return the attributes that an object keeps in `__slots__` and not in its `__dict__`."""
+    found: dict[str, object] = {}
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found[name] = getattr(value, name)
+    return found
 
 
 def _add_code(digest: Any, code: types.CodeType) -> None:

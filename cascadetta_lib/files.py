@@ -37,7 +37,7 @@ def is_disk_full(folder: Path) -> bool:
 def full_disk_message(folder: Path, consequence: str = "") -> str:
     """Return what a user reads where the disk that holds the folder is full.
 
-    consequence: what has not been done, from its comma on.
+    consequence: a clause such as `, so x.csv is not written`.
     """
     return (
         f"the disk that holds {folder} is full{consequence}: free some space and repeat the command"
@@ -91,15 +91,14 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             if len(set(file.files)) < len(file.files):
                 raise ValueError("it holds two arrays of one name")
             return {name: np.asarray(file[name]) for name in file}
-    except (
-        Exception
-    ) as error:  # NumPy raises a dozen kinds, down to MemoryError, for a header that is not true
+    # NumPy raises a dozen kinds, down to MemoryError, for a header that is not true.
+    except Exception as error:
         raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
 
 
 def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the arrays in the .npz file `path`. If there is no file, call `make` and keep what it
-    returns; if that cannot be kept, warn.
+    returns. Warn if that cannot be kept; raise NotADirectoryError if a parent of `path` is a file.
 
     The file holds a SHA-256 of its own place and of the arrays. A file that is damaged, or was kept
     under another name, is set aside and made again.

@@ -19,7 +19,7 @@ from cascadetta_lib.models import as_outputs
 from study.published_networks import NetworkError
 from study.weights_name import PUBLISHED
 
-OTHER_ORIGINS = ("train", "shipped", *PUBLISHED)
+OTHER_ORIGINS = ("train", "shipped", "folder", *PUBLISHED)
 """Names that the caller's network must not have, since tables use them for other networks."""
 SIMPLE = (bool, int, float, str, tuple, type(None))
 OF_TORCH = ("torch", "torchvision")
@@ -93,9 +93,8 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
     try:
         with torch.no_grad():
             outputs = as_outputs(model(x))
-    except (
-        Exception
-    ) as error:  # A foreign module may raise anything; torchvision's transformers use assert.
+    # A foreign module may raise anything; torchvision's transformers use assert.
+    except Exception as error:
         raise NetworkError(
             f"{brought.origin} cannot take inputs of shape {tuple(x.shape)}: {error!r}"
         ) from None

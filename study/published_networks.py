@@ -87,9 +87,8 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)[key]
         return {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
-    except (
-        Exception
-    ) as error:  # torch raises a dozen kinds, and its own messages advise to load the file unsafely
+    # torch raises a dozen kinds, and its own messages advise to load the file unsafely.
+    except Exception as error:
         with path.open("rb") as file:
             zipped = file.read(2) == b"PK"
         # The table of contents of a zip archive, which torch.save writes, stands at its end.

@@ -65,6 +65,7 @@ def test_what_does_not_learn_is_the_network_itself_to_the_bit(network: nn.Module
         ("tent", {"optimizer": "Adam"}, "optimizer = 'Adam'; .*did you mean 'adam'"),
         ("tent", {"predict": "befor"}, "predict = 'befor'; .*did you mean 'before'"),
         ("tent", {"learning_rate": math.nan}, "learning_rate = nan; allowed is a finite number"),
+        ("tent", {"learning_rate": True}, "learning_rate = True; allowed is a finite number"),
         ("adabn", {"learning_rate": -0.1}, "learning_rate = -0.1; allowed is a finite number"),
         ("cotta", {"value_range": (1, 0)}, r"value_range = \(1, 0\); .*black the smaller one"),
         (

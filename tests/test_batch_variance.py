@@ -73,6 +73,10 @@ def test_what_cannot_be_measured_is_refused(dataset: ImageDataset) -> None:
         batch_variance(model, dataset, [FOG], 1000)
     with pytest.raises(ValueError, match="no BatchNorm layer"):
         batch_variance(nn.Flatten(), dataset, [FOG], 4)
+    with torch.no_grad():
+        next(model.parameters())[0] = torch.nan
+    with pytest.raises(ValueError, match="the inputs of the BatchNorm layer .* hold NaN"):
+        batch_variance(model, dataset, [FOG], 4)
 
 
 class Unreached(nn.Module):

@@ -72,6 +72,24 @@ def test_every_method_has_the_rate_that_the_source_chose_and_the_same_settings(
     assert all(of_each[name] == expected for name in NAMES)
 
 
+def test_of_equal_errors_the_smallest_rate_is_chosen_and_bold(
+    settings: Settings, tmp_path: Path
+) -> None:
+    elsewhere = settings.model_copy(update={"results_folder": str(tmp_path)})
+
+    def equal(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        return Numbers((4, 0), 0.6, 0.5)
+
+    found = stored(elsewhere, made_up_runs(elsewhere, equal, points_of(elsewhere, ["choice"]), [0]))
+    keep_choice(found)
+    [part] = EXHIBITS["choice"].show(found).parts
+    assert isinstance(part, Part)
+    assert part.content.loc["Tent", "0.001"].startswith("**")
+    assert not part.content.loc["Tent", "0.01"].startswith("**")
+    rates = {point.changes["online_learning_rate"] for point in EXHIBITS["field"].points(elsewhere)}
+    assert rates == {0.001}
+
+
 def test_what_waits_for_its_rate_is_named(settings: Settings, tmp_path: Path) -> None:
     elsewhere = settings.model_copy(update={"results_folder": str(tmp_path)})
     others = made_up_runs(elsewhere, world, points_of(elsewhere, ["field"]), [0, 1])

@@ -312,6 +312,7 @@ def test_a_run_that_is_removed_and_made_again_is_shown_anew(world: World) -> Non
 
 
 CELL = """
+import dataclasses
 import functools
 import re
 import numpy
@@ -332,6 +333,15 @@ class Part:
     def count(self):
         return self.size
 PART = Part(3)
+class Slotted:
+    __slots__ = ("level",)
+    def __init__(self, level):
+        self.level = level
+SLOTTED = Slotted(7)
+@dataclasses.dataclass(slots=True)
+class Limits:
+    low: float
+LIMITS = Limits(0.25)
 def power(x, exponent):
     return x ** exponent
 SQUARE = functools.partial(power, exponent=2)
@@ -356,9 +366,19 @@ class Mine(Tent):
     label = "Mine"
     def adapted_loss(self, x):
         LAYER, SCORE, WEIGHTS, PART, SQUARE, SCALE, LEVELS, CLASSES
-        steps_of, at, COUNT, KIND, MIXED, NAME
+        steps_of, at, COUNT, KIND, MIXED, NAME, SLOTTED, LIMITS
         return helper(x) * RATES[0]
     steps = [1, 2]
+    @functools.cached_property
+    def kept(self):
+        return 11
+    @functools.singledispatchmethod
+    def of(self, x):
+        return 12
+    @of.register
+    def _(self, x: int):
+        return 13
+    half = functools.partialmethod(of, x=0.5)
 """
 CELLS: dict[str, tuple[str, str, bool]] = {
     "the same text": ("", "", False),
@@ -388,6 +408,12 @@ CELLS: dict[str, tuple[str, str, bool]] = {
     "the object of a bound method": ("COUNT = PART.count", "COUNT = Part(5).count", True),
     "a dtype of the cell": ("KIND = torch.float32", "KIND = torch.float64", True),
     "an array of objects": ('{"a": 1}', '{"a": 2}', True),
+    "a property that keeps its value": ("return 11", "return 21", True),
+    "a dispatched method": ("return 12", "return 22", True),
+    "a dispatched method for a type": ("return 13", "return 23", True),
+    "an argument of a partial method": ("x=0.5", "x=0.6", True),
+    "an object with slots": ("Slotted(7)", "Slotted(8)", True),
+    "a dataclass with slots": ("Limits(0.25)", "Limits(0.5)", True),
     "a pattern": ('"a+"', '"a*"', True),
     "a value that the method does not use": ("FACTOR = 2", "FACTOR = 2\nOTHER = 3", False),
 }

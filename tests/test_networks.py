@@ -295,7 +295,9 @@ def test_a_shipped_network_is_whole(path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["release", "shipped", "train", "robustbench", "release:1a", ""])
+@pytest.mark.parametrize(
+    "name", ["release", "shipped", "folder", "train", "robustbench", "release:1a", ""]
+)
 def test_a_network_of_ones_own_is_not_called_as_a_published_one(name: str) -> None:
     with pytest.raises(NetworkError, match="allowed is one that tells your network from those"):
         bring(torch.nn.Linear(1, 1), name)

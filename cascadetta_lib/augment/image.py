@@ -168,10 +168,8 @@ COTTA_RANGES = {
     "hue": (-0.06, 0.06),  # turns
     "gamma": (0.7, 1.3),
     "angle": (-15, 15),  # degrees
-    "right": (
-        -1 / 8,
-        1 / 8,
-    ),  # shares of the size; 1/16 in the release, of an image padded to twice its size
+    # Shares of the size; 1/16 in the release, of an image padded to twice its size.
+    "right": (-1 / 8, 1 / 8),
     "down": (-1 / 8, 1 / 8),
     "scale": (0.9, 1.1),
     "sigma": (0.001, 0.5),  # of the blur, pixels

@@ -134,7 +134,7 @@ class Dataset(ABC):
         """Return the examples of a target domain. Their labels are only for measuring."""
 
     def examples_in(self, name: str, severity: int) -> int:
-        """Return how many examples `domain` returns; images and sounds are not generated."""
+        """Return how many examples `domain` returns, without generating images or sounds."""
         return len(self.domain(name, severity).y)
 
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:

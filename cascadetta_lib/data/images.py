@@ -165,8 +165,11 @@ class ImageDataset(Dataset):
         return len(clean.y[: self.options.test_size])
 
     def example(self, name: str, severity: int, index: int) -> Tensor:
-        """Return one image of `domain(name, severity)`, uint8 (3, H, W) on the CPU, without making
-        the whole domain.
+        """Return one image of a domain, uint8 (3, H, W) on the CPU, without making the whole
+        domain.
+
+        The image is corrupted alone. So it has other random noise than in `domain(name, severity)`,
+        unless it comes from an archive.
         """
         held_out = name in HELD_OUT_CORRUPTIONS
         if self.archive is not None and not held_out:

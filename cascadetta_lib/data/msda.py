@@ -16,9 +16,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-RIDGE = (
-    1e-5  # added to the diagonal of E[Q], which a feature that no example has would make singular
-)
+RIDGE = 1e-5
+"""Added to the diagonal of E[Q], which a feature that no example has would make singular."""
 
 
 def fit_msda(x: Tensor, *, layers: int, probability: float) -> list[Tensor]:

@@ -39,7 +39,7 @@ def batch_variance(
     Only the first EXAMPLES examples of each domain are used, in whole batches. A domain on which no
     channel of a layer varies does not count for that layer. A layer that varies on no domain, or
     that the forward pass does not use, is left out. Raises ValueError if a domain has fewer than
-    two batches, or if no layer is left.
+    two batches, if no layer is left, or if the inputs of a layer hold NaN or infinity.
     """
     require_whole("batch_size", batch_size, least=1)
     network = copy.deepcopy(model).eval()
@@ -53,6 +53,8 @@ def batch_variance(
 
     def hold(norm: BatchNorm, inputs: tuple[Tensor, ...]) -> None:
         name = names[norm]
+        if not inputs[0].isfinite().all():
+            raise ValueError(f"the inputs of the BatchNorm layer {name} hold NaN or infinity")
         variance, mean = squared_errors(inputs[0], batch_size)
         if math.isnan(variance):
             return

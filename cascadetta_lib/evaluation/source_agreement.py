@@ -11,13 +11,15 @@ from cascadetta_lib.models.remembered_statistics import statistics_of
 class SourceAgreement:
     """Compare a method's predictions with those of the source model on the same batch.
 
-    The source model is the network with the weights and the running statistics that it has now,
-    normalised as the method normalises. A method with batch statistics is compared with AdaBN, ERM
-    with itself. So only what learning has changed is counted. What the batch's statistics change is
-    not: they change many predictions even where a method works. The source model predicts by one
-    pass of the network that learns. So the agreement may be below 1 even before the first update
-    for methods that predict otherwise: RoTTA and PeTTA, by a teacher with statistics of its own;
-    MEMO, image by image; LAME, T3A, ROID and CMF, which change the logits afterwards.
+    The source model is the network with the weights and the running statistics that it has when
+    this object is made, normalised as the method normalises. A method with batch statistics is
+    compared with AdaBN, ERM with itself. So only what learning has changed is counted. What the
+    batch's statistics change is not counted; they change much even where a method works.
+
+    The source model predicts by one pass of the network that learns. So the agreement may be below
+    1 even before the first update for methods that predict otherwise: RoTTA and PeTTA, by a teacher
+    with statistics of its own; MEMO, image by image; LAME, T3A, ROID and CMF, which change the
+    logits afterwards.
 
     Make it right after `method.reset()`. A call takes one forward pass of the network and leaves
     the method as it was: the source's values are written into the network for the pass, and then

@@ -8,7 +8,7 @@ from cascadetta_lib.methods.cascade import CascadeMethod
 
 @METHODS.add("cascade_plus")
 class CascadePlus(CascadeMethod):
-    """Three changes to the cascade. θ_a is trained with the labels too. Its self-supervised loss,
+    """Changes to the cascade. θ_a is trained with the labels too. Its self-supervised loss,
     in the pre-training and at test time, is that of information maximisation, which predicting one
     class for every x does not minimise. And BatchNorm remembers earlier batches
     (models/remembered_statistics.py). On images and speech it is not meta-learned. In the

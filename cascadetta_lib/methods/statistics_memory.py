@@ -48,7 +48,7 @@ class WithMemory(WithStatistics):
 
     memory_statistics: makes a layer's statistics.
     ends_with_batch: whether an update's last forward pass is of the unchanged batch. If `predict`
-        is `before`, no pass follows it, and its statistics are what BatchNorm remembers.
+        is `before`, this pass is the last one, and BatchNorm remembers its statistics.
     """
 
     memory: int = 0

@@ -1,4 +1,4 @@
-"""The two methods that never update: ERM, and AdaBN (Li et al. 2018)."""
+"""ERM, and AdaBN (Li et al. 2018). Neither ever updates."""
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method

@@ -114,7 +114,10 @@ def build(source: Path, output: Path) -> int:
 def main() -> int:
     """Make the site as the arguments say; return an exit status."""
     parser = argparse.ArgumentParser(description="Make the site.")
-    parser.add_argument("--profile", default="quick", help="whose notebooks (default: quick)")
+    profiles = sorted(path.stem for path in (ROOT / "profiles").glob("*.yaml"))
+    parser.add_argument(
+        "--profile", default="quick", choices=profiles, help="whose notebooks (default: quick)"
+    )
     parser.add_argument("--into", type=Path, default=ROOT / "build" / "site", help="a folder")
     parser.add_argument("--sources", action="store_true", help="notebooks without results")
     asked = parser.parse_args()

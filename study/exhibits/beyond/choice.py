@@ -51,8 +51,9 @@ class Choice(OnSource):
         if errors.empty:
             return ["No method has a run at every rate yet."]
         text = errors.map(number)
-        is_best = errors.eq(errors.min(axis=1), axis=0)
-        table = text.mask(is_best, "**" + text + "**").rename(columns="{:g}".format)
+        chosen = errors.idxmin(axis=1)  # of equal errors the smallest rate's, as in `rate_choice`
+        is_chosen = pd.DataFrame({rate: chosen == rate for rate in errors.columns})
+        table = text.mask(is_chosen, "**" + text + "**").rename(columns="{:g}".format)
         table = table.rename_axis("method").rename_axis(None, axis=1)
         note = (
             f"{ON_SOURCE} by online learning rate. Bold: chosen; beyond an edge of the grid "

@@ -136,9 +136,10 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
 
     This is a paired block bootstrap. Blocks of ∛n consecutive batches (n: a domain's batches) are
     drawn with replacement, not single batches, because what a method learned from one batch shows
-    in the next. All domains of images and of speech hold the same examples in one order, so the
-    same blocks are drawn in each. Errors are first averaged over the common seeds, which share the
-    test examples. The interval is conditional on these networks: it says nothing of others.
+    in the next. Generated domains of images and of speech hold the same examples in one order, so
+    the same blocks are drawn in each domain. Errors are first averaged over the common seeds, which
+    share the test examples. The interval is conditional on these networks: it says nothing of
+    others.
 
     The result is None without a common seed. The limits are NaN if a domain has fewer than
     LEAST_BATCHES batches, on mixed and correlated streams, and if a position does not name one

@@ -49,7 +49,7 @@ def _fall(column: str, times: float) -> Callable[[Runs, Run], float]:
     """Make a function for how far a column of the batches falls within a domain.
 
     It is `times` × (the mean over the first halves of the domains − that over the second halves),
-    and NaN where a domain is one batch.
+    and NaN if each domain is one batch. Of a single batch, a domain has a first half alone.
     """
 
     def value(runs: Runs, run: Run) -> float:
