@@ -65,7 +65,7 @@ def files_of(modules: Iterable[str]) -> set[Path]:
 
 
 def state_of(path: Path) -> tuple[int, int, int]:
-    """Return what tells a file that has changed since it was read by this process."""
+    """Return the size and the times of a file, by which a change since it was read is noticed."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

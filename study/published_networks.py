@@ -147,8 +147,8 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> No
 
 
 def _renamed(state: Mapping[str, Tensor], parts: Mapping[str, str]) -> dict[str, Tensor]:
-    """Rename the tensors that begin with one of `parts`. The others keep their name, by which they
-    are found to be foreign.
+    """Rename the tensors that begin with one of `parts`. The others keep their name, so
+    that they are refused when the network is loaded.
     """
     starts = {
         name: next((part for part in parts if name.startswith(f"{part}.")), "") for name in state
@@ -213,10 +213,8 @@ def load_robustbench(path: str | Path) -> Cascade:
     }
     try:
         count = len({name.split(".")[2] for name in state if name.startswith("block1.layer.")})
-        widening, (classes, features) = (
-            len(state["block1.layer.0.conv1.weight"]) // 16,
-            state["fc.weight"].shape,
-        )
+        widening = len(state["block1.layer.0.conv1.weight"]) // 16
+        classes, features = state["fc.weight"].shape
     except (KeyError, IndexError, TypeError, ValueError):
         raise NetworkError(f"{path} holds another network than {SOURCES['robustbench']}") from None
 

@@ -249,7 +249,7 @@ def code_of_training(modality: Modality) -> str:
 def code_of_network(request: CheckpointRequest) -> str:
     """Hash the code that makes a network: that of its training, or that which loads it from a file.
 
-    It is empty for a network of the caller's, whose key holds its code.
+    It is empty for a brought network, whose origin holds a hash of its code.
     """
     if request.weights == "train":
         return code_of_training(request.modality)

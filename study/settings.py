@@ -45,9 +45,7 @@ RESERVED = (
     "data-at-hand",
     "store-format",
 )
-"""What the results folder holds beside the folders of the profiles, and beside files
-choice-HASH.json (exhibits.kit.rate_choice).
-"""
+"""Names in the results folder that no profile may have."""
 PLAIN = str | int | float | None
 LARGEST = 10**12
 """The absolute value of every number is smaller than this."""

@@ -193,10 +193,9 @@ def find_card(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Ca
     folder = _folder(weights)
     path = folder / f"{objective}-{seed}.safetensors"
     if not path.is_file():
+        # The objective's networks of other seeds, or else all networks of this seed.
         seeds = [file.stem for file in folder.glob(f"{objective}-*.safetensors") if file.is_file()]
-        there = (
-            ", ".join(sorted(seeds or present_objectives(weights, seed))) or "none"
-        )  # its others, else all of this seed
+        there = ", ".join(sorted(seeds or present_objectives(weights, seed))) or "none"
         lacks = (
             f"{folder} has no network {path.stem} (pre-training and seed). There: {there}. "
             "`train` trains one here"

@@ -84,7 +84,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Made:
-    """What the maker of an entry returns: its provenance, and values that no file of it holds."""
+    """What the maker of an entry returns: its provenance, and values that entry.json keeps."""
 
     provenance: Provenance
     values: dict[str, Any] = field(default_factory=dict)

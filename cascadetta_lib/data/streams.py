@@ -170,7 +170,7 @@ def shuffle_examples(count: int, order_seed: int) -> np.ndarray:
 
 
 def require_order(order: Order | None, delta: float | None) -> None:
-    """Raise ValueError for an order that there is not, or a correlated one without a δ above 0."""
+    """Raise ValueError for an unknown order, or for a correlated one without a δ above 0."""
     if order is None:
         return
     require_choice("order", order, get_args(Order))

@@ -74,8 +74,8 @@ class Evaluation(NamedTuple):
         unadapted model in the method's BatchNorm mode. `alone`: a source model that adapted to this
         domain alone.
     after: for `stream`, how many of its N domains were over when the model was measured; N marks
-        the rows of A. With `reset_each` it is also N, by convention: that model has seen one
-        domain, its own. 0 for the other kinds.
+        the rows of A. With `reset_each` it is N, too, although that model has seen one domain, its
+        own. 0 for the other kinds.
     accuracy: in [0, 1].
     """
 
@@ -123,7 +123,8 @@ class Evaluator:
     """Run one method over a list of domains, one after the other, or all mixed.
 
     `dataset` prepares the inputs. Examples come in the order in which they are stored. On mixed and
-    correlated streams `seed` and δ draw the order (streams.order_of_examples). The last batch of a
+    correlated streams `seed` draws the order; if labels are correlated, `dirichlet_delta` says how
+    much (streams.order_of_examples). The last batch of a
     domain, or of a mixed stream, may be shorter.
 
     order_seed: if given, it takes the place of `seed`, and domains whose examples come as stored
@@ -421,7 +422,7 @@ class Evaluator:
         cause = "lower the learning rate"
         if not self.method.adapts:
             cause = "the network's own forward pass gives NaN or infinity; check its weights"
-        if measures["finite"]:
+        if measures["finite"]:  # The logits z are, so those of θ_a are not.
             which = "auxiliary logits"
             if measures["masked"]:
                 cause = MASKING_REMEDY

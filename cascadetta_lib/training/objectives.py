@@ -26,8 +26,8 @@ class Objective:
     auxiliary: whether the cascade has θ_a.
     self_supervised: whether the self-supervised loss takes part.
     meta: whether to train by Algorithm 1 instead of minimising the sum of both losses.
-    randomised: which examples domain randomisation changes: `all` of a batch or `none`. `both`: the
-        network sees each batch as it is, and randomised beside it.
+    randomised: what domain randomisation changes. `all`: every example of a batch. `none`: no
+        example. `both`: the network sees each batch as it is, and randomised beside it.
     recipe: fields of Training that the objective sets, whatever the profile says.
 
     The paper trains θ_a by the entropy of its own output alone, which is smallest if `a` is one

@@ -34,8 +34,8 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     schedule: Literal["linear", "steps", "ttt_steps", "dann"] = Field(
         "steps",
         description="linear decay to final_learning_rate (paper), ×0.1 at 20/75 40/75 50/75 60/75 "
-        "70/75 of the training (release) or at 50/75 65/75 (TTT), or dann: β/(1 + 10p)^0.75 "
-        "(appendix); TTT has its own, ttt_steps",
+        "70/75 of the training (release) or at 50/75 65/75 (TTT), or dann: β/(1 + 10p)^0.75, "
+        "where p is the share of the training that is done (appendix); TTT has its own, ttt_steps",
     )
     final_learning_rate: float = Field(0.0, ge=0, description="at the end of the linear schedule")
     weight_decay: float = Field(0.0, ge=0, description="on all parameters; TTT has its own, 0.0005")

@@ -89,7 +89,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add(
         "--jobs",
-        "N notebooks at a time (one per GPU; without one, two)",
+        "N notebooks at a time (default: one per GPU; on a machine without a GPU, two)",
         "--jobs 4",
         type=int,
         metavar="N",

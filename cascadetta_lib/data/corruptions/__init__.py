@@ -43,7 +43,7 @@ FILE_QUALITY = 85
 
 
 def check_corruption(name: str, severity: int) -> None:
-    """Raise ValueError for an unknown name or severity, and for a walk that is none."""
+    """Raise ValueError for an unknown name or severity, and for a malformed walk."""
     ends = ends_of(name)
     for end in ends:
         if end not in PARAMETERS:

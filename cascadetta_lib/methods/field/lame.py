@@ -45,8 +45,10 @@ class LAME(ERM):
 
 
 def smoothed(z: Tensor, features: Tensor) -> Tensor:
-    """Map logits z (B, C) of predictions p and features (B, D) → (B, C): the logarithm of the
-    fixed point of y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the release iterates.
+    """Return ln y, (B, C), where y is the fixed point of y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the
+    release iterates.
+
+    z: logits of the predictions p, (B, C). features: (B, D).
     """
     directions = F.normalize(at_least_float32(features), dim=1)
     log_p = at_least_float32(z).log_softmax(1)

@@ -153,10 +153,10 @@ def place_for(
     In a full memory the example replaces a random example of a largest class, drawn at random. If
     the example's own class is among the largest, it replaces a random example of that class with
     the probability of reservoir sampling: the number of the class's examples in the memory, divided
-    by `met`.
+    by the number of the class's examples met so far.
 
     kept: the classes of the examples in the memory.
-    met: how many examples of the class were met so far, this one included.
+    met: for each class, how many of its examples were met so far, this one included.
     most: how many examples the memory holds.
     """
     if len(kept) < most:

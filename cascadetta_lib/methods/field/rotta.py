@@ -112,7 +112,8 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         return as_outputs(self.teacher(x))
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        """Return the cross-entropy of the student on a copy of the memory x to the teacher on x.
+        """Return the cross-entropy of the student's prediction of a copy of x, with the teacher's
+        prediction of x as the target. x is the memory.
 
         Older examples weigh less. Both take their batch into their moving statistics.
         """

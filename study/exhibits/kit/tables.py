@@ -41,7 +41,7 @@ def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def metrics_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Return `metrics_by_label` over the paper's numbers, where it has them."""
+    """Return `metrics_by_label`, with the paper's row, if there is one, below each of ours."""
     return beside_paper(metrics_by_label(frame), paper).rename(columns=F_NAMES)
 
 

@@ -84,7 +84,8 @@ AUTHORS, OURS = get_args(Tier)
 NOT_RELEASED = ("TTT",)
 """Methods whose network the authors did not release. On the released network they are no rivals."""
 EXACT = ("ratio", "one refutes")
-"""The values that need no interval: counted work, and a property that one network can refute."""
+"""The `then` of readings that need no interval: of counted work, and of a property that one network
+can refute."""
 NORMAL = 1.96
 
 

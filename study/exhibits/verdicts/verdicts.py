@@ -130,7 +130,7 @@ def _exact(reading: Reading, parts: pd.DataFrame, over: str) -> Finding:
         outcome: Outcome = "supported" if margins.min() > 0 else "contradicted"
         return Finding(reading, outcome, "counted, so without an interval", part, estimate)
     if margins.min() < 0:
-        reason = "one network is enough; the one with the least is shown"
+        reason = "one network is enough; the one furthest beyond the bound is shown"
         return Finding(reading, "contradicted", reason, part, estimate)
     reason = "no network misses the bound, which cannot prove that none does"
     return Finding(reading, "undecided", reason, part, estimate)
