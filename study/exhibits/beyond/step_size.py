@@ -168,7 +168,7 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
             axes.annotate(f"{rate:g}", (distance, gain), offset, ha=align, color=shade, **beside)
     axes.axhline(0, color="0.4", lw=1)
     axes.set(xscale="log", xlabel="distance moved at the end of the stream (logarithmic)")
-    axes.set_ylabel(f"gain on {METHODS[ADABN].label} (points of E)")
+    axes.set_ylabel(f"gain over {METHODS[ADABN].label} (points of E)")
     axes.margins(x=0.15, y=0.12)
     least, most = axes.get_xlim()
     axes.xaxis.set_major_locator(LogLocator(subs=MANY_TICKS if most < 50 * least else FEW_TICKS))
