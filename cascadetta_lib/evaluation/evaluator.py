@@ -123,9 +123,9 @@ class Evaluator:
     """Run one method over a list of domains, one after the other, or all mixed.
 
     `dataset` prepares the inputs. Examples come in the order in which they are stored. On mixed and
-    correlated streams `seed` draws the order; if labels are correlated, `dirichlet_delta` says how
-    much (streams.order_of_examples). The last batch of a
-    domain, or of a mixed stream, may be shorter.
+    correlated streams `seed` draws the order, and `dirichlet_delta` says how strongly labels are
+    correlated (streams.order_of_examples). The last batch of a domain, or of a mixed stream, may be
+    shorter.
 
     order_seed: if given, it takes the place of `seed`, and domains whose examples come as stored
         are shuffled by it too. So runs of several seeds can see one order.

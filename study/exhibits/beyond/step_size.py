@@ -47,8 +47,9 @@ class StepSize(Exhibit):
     question = "Is θ_a more than a smaller step?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points along the long stream. With the cascade come the
-        cascade with θ_m fixed, and the same weights without θ_a."""
+        """Return points along the long stream. With the cascade come the cascade with θ_m fixed,
+        and the same weights without θ_a.
+        """
         methods = list(settings.image.methods)
         if "cascade" in methods:
             methods += ["cascade_fixed_classifier", "cascade_same_weights"]
