@@ -55,6 +55,7 @@ LEARNING = {
     "tent_adam": "Tent (Adam)",
     "cotta": "CoTTA",
     "cascade": "Cascade",
+    "cascade_fixed_classifier": "Cascade, θ_m fixed",
     "cascade_same_weights": "Cascade, same weights without θ_a",
 }
 """The methods of the table of one order that learn, and their labels."""
@@ -305,13 +306,10 @@ class Differences(Table):
         called, than: what the sentence calls the first and the second, such as `it`.
         """
         mean, low, high = self.lead(first, second)
-        digits = _decimals(low, high)
         one = called or NAMES.get(first, first)
         other = than or NAMES.get(second, second)
         if math.isnan(low):
-            direction = "lower" if mean > 0 else "higher"
-            points = f"{number(abs(mean), digits)} points {direction}"
-            return f"{one} has an error {points} than {other} (no interval)"
+            return f"{one} has an error {_by_how_much(-mean, low, high)} than {other} (no interval)"
         return (
             f"{one} has an error {_by_how_much(-mean, -high, -low)} than {other} "
             f"(95 % over {self.scope(first, second)}: {_ends(-mean, -high, -low)})"

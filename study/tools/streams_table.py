@@ -28,9 +28,9 @@ README and RESULTS call some streams by other words. All are of the profile `rel
 | whole | `image_stream=instantaneous image_dataset=cifar10 image_test_size=null` |
 | long | `image_stream=instantaneous image_test_size=9920`: the 992 images ten times |
 | gradual | `image_stream=gradual image_test_size=1984`: the 992 images twice |
-| labels in runs | `image_stream=correlated` |
-| mixed, with labels in runs | `image_stream=mixed_correlated` |
-| slowly changing, with labels in runs | `image_stream=gradual_correlated` |
+| correlated labels | `image_stream=correlated` |
+| mixed, with correlated labels | `image_stream=mixed_correlated` |
+| slowly changing, with correlated labels | `image_stream=gradual_correlated` |
 
 `image_recurring_visits` is the number of rounds of the recurring stream. `image_dirichlet_delta` \
 says how long the runs of a label are. `image_order_seed` draws the order of the domains and of \
