@@ -9,9 +9,9 @@ The other public names are Cascade, METHODS, evaluate and meta_gradient.
 
 Six files to read first, in this order:
 
-    models/cascade.py          φ, θ_m and θ_a, and what a network returns
+    models/cascade.py          the network: φ, θ_m and θ_a
     training/meta.py           Algorithm 1: the inner step, and the gradient through it
-    training/pretrain.py       the loop that trains a network by it
+    training/pretrain.py       the loop that trains a network, by Algorithm 1 or otherwise
     methods/base.py            what every test-time method shares: a step, a prediction, a reset
     methods/cascade.py         the paper's method (Tent is beside it, in methods/tent.py)
     evaluation/evaluator.py    the loop that runs a method over a stream
@@ -29,8 +29,8 @@ from cascadetta_lib.public import PUBLIC
 __version__ = "0.2.0"
 __all__ = ["METHODS", "Cascade", "adapt", "evaluate", "meta_gradient"]
 
-# Set here, because every use of the library imports this file. Use one thread on a CPU, unless
-# OMP_NUM_THREADS is set: the networks are small, and more threads mostly wait.
+# Use one thread if there is no GPU and OMP_NUM_THREADS is not set: the networks are small, and more
+# threads mostly wait. The number is set here, because every use of the library imports this file.
 if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
     torch.set_num_threads(1)
 

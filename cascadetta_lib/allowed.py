@@ -1,4 +1,6 @@
-"""Refuse a value that is not allowed. Each function raises ValueError, which names the value and
+"""Check values that a user gives.
+
+Each function raises ValueError if the value is not allowed. The message names the value and says
 what is allowed.
 """
 
@@ -10,14 +12,14 @@ from cascadetta_lib.registry import nearest
 
 
 def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse what is none of `choices`."""
+    """Refuse a value that is not in `choices`."""
     known = list(choices)
     if value not in known:
         raise ValueError(f"{name} = {value!r}; {nearest(str(value), known)}")
 
 
 def require_number(name: str, value: object, *, positive: bool = False) -> None:
-    """Refuse what is no finite number from 0 on, or above 0 if it must be `positive`."""
+    """Refuse a value that is not a finite number ≥ 0, or > 0 if `positive`. A bool is refused."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     is_finite = is_number and math.isfinite(value)  # type: ignore[arg-type]
     if not is_finite or value < 0 or (positive and value == 0):  # type: ignore[operator]
@@ -26,7 +28,7 @@ def require_number(name: str, value: object, *, positive: bool = False) -> None:
 
 
 def require_whole(name: str, value: object, least: int = 0) -> None:
-    """Refuse what is no whole number from `least` on."""
+    """Refuse a value that is not a whole number ≥ `least`. A bool is refused."""
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_whole or value < least:  # type: ignore[operator]
         raise ValueError(f"{name} = {value!r}; allowed is a whole number from {least} on")

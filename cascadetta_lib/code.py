@@ -1,7 +1,8 @@
-"""Hash the code that makes a number, so that a result is never taken for that of other code.
+"""Hash the code that makes a number, so that a stored result is never taken for one of other code.
 
-The hash is over the syntax tree of the source files: a comment, a docstring or a line break leaves
-it as it is, and anything else changes it.
+The hash of a file is over its syntax tree. A comment, a docstring or a line break does not change
+it; any other change of the code does. Code without a file, such as that of a notebook's cells, is
+hashed by its bytecode (`class_hash`).
 """
 
 import ast
@@ -23,28 +24,35 @@ from cascadetta_lib.public import PUBLIC
 
 PACKAGE = __name__.partition(".")[0]
 DATA_FILES = (".yaml", ".json", ".csv")
-"""Files beside the modules of a package that belong to its code, such as tables of parameters."""
+"""The endings of data files that belong to a package's code, such as tables of parameters. They lie
+beside its modules.
+"""
 MAKES_NO_NUMBER = ("allowed", "code", "data.fetch", "progress", "public", "registry")
-"""Modules of this package that look up, check, download or report: their text is in no hash."""
+"""Modules of this package that change no number: they look up, check, download or report.
+`code_hash` leaves them out.
+"""
 IN_EVERY_HASH = ("numerics",)
-"""Modules of this package that change numbers, although the code that makes them does not import
-them.
+"""Modules of this package that change numbers without being imported by the code that makes them.
+Every `code_hash` includes them.
 """
 
 
 def code_hash(modules: Iterable[str]) -> str:
-    """Hash `modules` and every module of this package, or of the user's own, that they import,
-    directly or indirectly. The standard library and installed packages do not count.
+    """Hash the code of `modules` and of every module that they import, directly or indirectly.
 
-    A module without a file, such as that of a notebook's cells, adds nothing: see `class_hash`.
-    Returns 16 hexadecimal digits.
+    Imports count if they are modules of this package or of the user's own. The standard library and
+    installed packages do not count. A module without a file, such as that of a notebook's cells,
+    adds nothing; see `class_hash`. Returns 16 hexadecimal digits.
     """
     return _hash_files(tuple(sorted(files_of(modules))))
 
 
 def files_of(modules: Iterable[str]) -> set[Path]:
-    """Return the files of `modules`, of what they import within this package or of the user's own
-    modules, of the packages' data, and of IN_EVERY_HASH."""
+    """Return the files that `code_hash` hashes for `modules`.
+
+    These are the files of `modules`, of the modules in IN_EVERY_HASH, and of all imports that count
+    (`_counts`). Beside the `__init__.py` of a package its DATA_FILES are added.
+    """
     waiting = [*modules, *(f"{PACKAGE}.{name}" for name in IN_EVERY_HASH)]
     seen = {f"{PACKAGE}.{name}" for name in MAKES_NO_NUMBER}
     files = set()
@@ -65,17 +73,21 @@ def files_of(modules: Iterable[str]) -> set[Path]:
 
 
 def state_of(path: Path) -> tuple[int, int, int]:
-    """Return the size and the times of a file, by which a change since it was read is noticed."""
+    """Return the size and the times of a file, to notice a later change."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 @cache
 def _imports_of(path: Path, package: str, *state: int) -> tuple[str, ...]:
-    """Return the names of the modules that count and that a file of `package` imports, wherever in
-    it.
+    """Return the names of the modules that a file of `package` imports and that count, wherever in
+    the file the import stands.
 
-    Of `from package import name` it is `package.name` where that is a module, else `package`.
+    For `from package import name` the module is `package.name` if that is a module, else `package`.
+    For a name in PUBLIC it is the module behind the name.
+
+    state: `state_of(path)`. It is a part of the cache's key, so a file that has changed is read
+    again.
     """
     found = []
     for node in ast.walk(ast.parse(path.read_bytes())):
@@ -93,7 +105,9 @@ def _imports_of(path: Path, package: str, *state: int) -> tuple[str, ...]:
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
-    """Return the module that `from module import …` names, also by dots, in a file of `package`."""
+    """Return the absolute name of the module in `from module import …`, which may begin with dots,
+    in a file of `package`.
+    """
     if not node.level:
         return node.module or ""
     base = package.split(".")
@@ -102,8 +116,10 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 
 def _counts(name: str) -> bool:
-    """Say whether a module is of this package, or a file of the user's own: neither Python's nor
-    put there by an installer.
+    """Return whether the code of a module goes into hashes.
+
+    Modules of this package and the user's own files do. The standard library, `__main__`, and what
+    an installer put into site-packages or dist-packages do not.
     """
     top = name.partition(".")[0]
     if top == PACKAGE:
@@ -115,14 +131,15 @@ def _counts(name: str) -> bool:
 
 
 def class_hash(kind: type) -> str:
-    """Hash a class that has no file, and everything in its own module that it uses: functions,
-    classes, values.
+    """Hash a class that has no file, with everything that it uses in its own module: functions,
+    classes and values.
 
-    The same text gives the same hash in another process. Plain values, lists, dictionaries, arrays,
-    tensors, modules of torch, partial, cached and dispatched functions, bound methods and objects
-    of the cells' own classes count by their contents, and what comes from a file of the user's own
-    by that file. Any other object counts by its class, and by its `repr` where that names no place
-    in memory.
+    The same code gives the same hash in another process. Base classes count by their names alone.
+    Of the objects that the class uses, these count by their contents: plain values, tuples, lists,
+    sets, dictionaries, arrays, tensors, modules of torch, partial, cached and dispatched functions,
+    bound methods, and instances of the module's own classes. Any other object counts by its class,
+    and by its `repr` if that contains no address in memory. If it comes from a file of the user's
+    own, it also counts by that file.
     """
     digest = hashlib.sha256()
     _add_object(digest, kind, kind.__module__, {})
@@ -130,9 +147,9 @@ def class_hash(kind: type) -> str:
 
 
 def value_hash(value: object, module: str) -> str:
-    """Hash a value by its contents in the manner of class_hash.
+    """Hash a value as `class_hash` hashes the values that a class uses.
 
-    module: the module whose functions and classes count by their own text.
+    module: the module whose functions and classes count by their own code.
     """
     digest = hashlib.sha256()
     _add_object(digest, value, module, {})
@@ -154,14 +171,16 @@ def _file_of(name: str) -> Path | None:
 
 
 def module_hash(name: str) -> str:
-    """Hash the file of one module, without what it imports."""
+    """Hash the file of one module, without its imports. Returns 64 hexadecimal digits."""
     path = _file_of(name)
     assert path is not None, f"{name} has no file"
     return file_hash(path)
 
 
 def file_hash(path: Path) -> str:
-    """Hash one file: of Python its syntax tree without docstrings, of any other its bytes."""
+    """Hash one file: a Python file by its syntax tree without docstrings, any other file by its
+    bytes.
+    """
     return _hash_file(path, *state_of(path))
 
 
@@ -172,18 +191,21 @@ def _hash_files(paths: tuple[Path, ...]) -> str:
 
 @cache
 def _hash_file(path: Path, *state: int) -> str:
-    """Hash one file; its state only says when to read it again."""
+    """Hash one file. `state` is a part of the cache's key, so a file that has changed is read
+    again.
+    """
     content = path.read_bytes()
     if path.suffix == ".py":
-        with suppress(SyntaxError):  # such as in a file that is being edited
+        with suppress(SyntaxError):  # as in a file that is being edited; its bytes count
             content = "\n".join(_lines(ast.parse(content))).encode()
     return hashlib.sha256(content).hexdigest()
 
 
 def _lines(node: ast.AST) -> Iterator[str]:
-    """Yield a syntax tree as text, the same in every version of Python: what is empty is left out.
+    """Yield a syntax tree as text.
 
-    Docstrings, positions and the context of a name are left out too.
+    Empty fields are left out, so the text is the same in every version of Python. Docstrings,
+    positions and the context of a name are left out too.
     """
     yield type(node).__name__
     for name, value in ast.iter_fields(node):
@@ -202,7 +224,7 @@ def _lines(node: ast.AST) -> Iterator[str]:
 
 
 def _is_text_alone(node: ast.AST) -> bool:
-    """Say whether a statement is a text and does nothing, as a docstring."""
+    """Return whether a statement is nothing but a string, such as a docstring."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
@@ -211,7 +233,10 @@ def _is_text_alone(node: ast.AST) -> bool:
 
 
 def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]) -> None:
-    """Add a class, function or plain value of a module without a file, and what it uses there."""
+    """Add an object to the digest, with everything that it uses in `module`.
+
+    module: the name of a module without a file. seen: the objects added so far, by id.
+    """
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
     if isinstance(value, property):
@@ -225,7 +250,7 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
         digest.update(f"{getattr(value, '__qualname__', type(value).__qualname__)};".encode())
         return
     if parts := _parts_of(value, module):
-        seen[id(value)] = value  # kept, since another object could get its id
+        seen[id(value)] = value  # kept alive, or another object could get its id
         digest.update(f"{type(value).__qualname__}[".encode())
         for held in parts:
             _add_object(digest, held, module, seen)
@@ -235,13 +260,13 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
         digest.update(f"{getattr(value, '__qualname__', type(value).__qualname__)};".encode())
         if not isinstance(value, type | types.ModuleType):
             text = repr(value)
-            if " at 0x" not in text:  # A place in memory is another one in each process.
+            if " at 0x" not in text:  # An address in memory differs between processes.
                 digest.update(f"{text};".encode())
         source = value.__name__ if isinstance(value, types.ModuleType) else module_of(value)
         if source.partition(".")[0] != PACKAGE and _counts(source):
             digest.update(code_hash([source]).encode())
         return
-    seen[id(value)] = value  # kept, since another object could get its id
+    seen[id(value)] = value  # kept alive, or another object could get its id
     if isinstance(value, type):
         bases = [base.__qualname__ for base in value.__bases__]
         digest.update(f"class {value.__qualname__} {bases}".encode())
@@ -254,20 +279,20 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
         defaults = (value.__defaults__, value.__kwdefaults__)
         if _is_plain_tuple(value.__defaults__ or ()) and not value.__kwdefaults__:
             digest.update(repr(defaults).encode())
-        else:  # The text of an array has gaps, and that of a function its place in memory.
+        else:  # The repr of an array may have gaps; a function's holds an address.
             _add_object(digest, defaults, module, seen)
         for name in sorted(_names_in(value.__code__)):
             if name in value.__globals__:
                 digest.update(f"{name}=".encode())
                 _add_object(digest, value.__globals__[name], module, seen)
         for cell in value.__closure__ or ():
-            with suppress(ValueError):  # of a name that has no value yet
+            with suppress(ValueError):  # The name has no value yet.
                 if id(cell.cell_contents) not in seen:
                     _add_object(digest, cell.cell_contents, module, seen)
 
 
 def _is_plain_tuple(value: object) -> bool:
-    """Say whether a tuple holds nothing but plain values, also in tuples."""
+    """Return whether an object is a tuple that holds only plain values and other such tuples."""
     plain = (bool, int, float, str, bytes, type(None))
     return isinstance(value, tuple) and all(
         isinstance(part, plain) or _is_plain_tuple(part) for part in value
@@ -275,12 +300,14 @@ def _is_plain_tuple(value: object) -> bool:
 
 
 def module_of(value: object) -> str:
-    """Return the name of the module that defines a class, a function, or the class of an object."""
+    """Return the name of the module that defines a class or a function, or the class of another
+    object.
+    """
     return getattr(value, "__module__", None) or type(value).__module__
 
 
 def _options_of(module: torch.nn.Module) -> dict[str, object]:
-    """Return the plain attributes of a module of torch, which its `repr` need not show."""
+    """Return the plain attributes of a module of torch. Its `repr` may leave some of them out."""
     usual = vars(torch.nn.Module())
     plain = (bool, int, float, str, type(None))
     return {
@@ -291,7 +318,7 @@ def _options_of(module: torch.nn.Module) -> dict[str, object]:
 
 
 def _parts_of(value: object, module: str) -> Sequence[object]:
-    """Return what an object holds, if it counts by its contents; of any other object nothing."""
+    """Return the contents of an object that counts by its contents, else an empty list."""
     if isinstance(value, torch.Tensor):
         held = value.detach().cpu().reshape(-1).contiguous().view(torch.uint8)
         return [str(value.dtype), str(tuple(value.shape)), held.numpy().tobytes()]
@@ -314,7 +341,7 @@ def _parts_of(value: object, module: str) -> Sequence[object]:
     if isinstance(value, types.MethodType):
         return [value.__func__, value.__self__]
     if not isinstance(value, types.FunctionType | type) and hasattr(value, "__wrapped__"):
-        return [value.__wrapped__]  # as functools.cache leaves it
+        return [value.__wrapped__]  # such as a function under functools.cache
     if isinstance(value, torch.nn.Module):
         options = [_options_of(part) for part in value.modules()]
         return [repr(value), options, dict(value.state_dict())]
@@ -324,7 +351,7 @@ def _parts_of(value: object, module: str) -> Sequence[object]:
 
 
 def _slots_of(value: object) -> dict[str, object]:
-    """Return the attributes that an object keeps in `__slots__` and not in its `__dict__`."""
+    """Return the attributes that an object keeps in `__slots__` instead of its `__dict__`."""
     found: dict[str, object] = {}
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())

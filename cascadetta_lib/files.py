@@ -1,7 +1,7 @@
-"""Files: write them whole or not at all, keep arrays in them, and hash what they hold.
+"""Write files whole or not at all, keep arrays in files, and hash the contents of files.
 
-An array that takes long to make is kept in the data folder, and made anew where its file is damaged
-or was kept under another name.
+An array that takes long to make is kept in the data folder. If its file is damaged, or was kept
+under another name, the array is made again.
 """
 
 import errno
@@ -21,21 +21,21 @@ import numpy as np
 from pooch import file_hash
 
 CHECKSUM = "sha256"
-"""The name under which a kept file holds the checksum of its arrays."""
+"""The entry of a kept .npz file that holds the checksum of the arrays."""
 FULL_BELOW = 2**20
-"""Free bytes below which a disk counts as full."""
+"""A disk with fewer free bytes than this counts as full."""
 
 
 def is_disk_full(folder: Path) -> bool:
     """Return whether the disk that holds the folder has less than a mebibyte left.
 
-    Libraries report a full disk in many ways, so after an error this is asked of the disk itself.
+    Libraries report a full disk in many ways. So call this after an error, to ask the disk itself.
     """
     return shutil.disk_usage(folder).free < FULL_BELOW
 
 
 def full_disk_message(folder: Path, consequence: str = "") -> str:
-    """Return what a user reads where the disk that holds the folder is full.
+    """Return the message to a user if the disk that holds `folder` is full.
 
     consequence: a clause such as `, so x.csv is not written`.
     """
@@ -45,10 +45,11 @@ def full_disk_message(folder: Path, consequence: str = "") -> str:
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a file, which gets the name `path` only when it is complete on the disk.
+    """Write a file whole or not at all.
 
-    After a failure an earlier file of that name is as it was. Raises OSError; if a disk is full,
-    the message names it.
+    `write` fills a temporary file, which is renamed to `path` once it is complete on the disk.
+    Missing folders are made. After a failure an earlier file at `path` is as it was. Raises
+    OSError. If the disk is full, the message says so and names the folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
@@ -73,8 +74,10 @@ def write_text_atomically(path: Path, text: str) -> None:
 
 
 def set_aside(path: Path, reason: str) -> None:
-    """Rename a file or folder that cannot be used to PATH.set-aside-1, or the next free number, and
-    warn.
+    """Rename an unusable file or folder to PATH.set-aside-N, where N is the first free number from
+    1, and warn.
+
+    reason: the beginning of the warning.
     """
     names = (path.with_name(f"{path.name}.set-aside-{number}") for number in itertools.count(1))
     aside = path.replace(next(name for name in names if not name.exists()))
@@ -82,26 +85,29 @@ def set_aside(path: Path, reason: str) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return all arrays of an .npz file, without unpickling anything.
+    """Return all arrays of an .npz file by name, without unpickling anything.
 
-    Raises ValueError if the file cannot be read.
+    Raises ValueError if the file cannot be read, or holds two arrays of one name.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
             if len(set(file.files)) < len(file.files):
                 raise ValueError("it holds two arrays of one name")
             return {name: np.asarray(file[name]) for name in file}
-    # NumPy raises a dozen kinds, down to MemoryError, for a header that is not true.
+    # For a false header NumPy raises a dozen kinds of errors, MemoryError among them.
     except Exception as error:
         raise ValueError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
 
 
 def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Return the arrays in the .npz file `path`. If there is no file, call `make` and keep what it
-    returns. Warn if that cannot be kept; raise NotADirectoryError if a parent of `path` is a file.
+    """Return the arrays in the .npz file `path`. If there is no file, call `make`, keep the arrays
+    that it returns, and return them.
 
-    The file holds a SHA-256 of its own place and of the arrays. A file that is damaged, or was kept
-    under another name, is set aside and made again.
+    The file also holds a SHA-256 of the arrays and of its own place. A file that is damaged, or was
+    kept under another name, is set aside, and the arrays are made again.
+
+    Warns if the arrays cannot be kept. Raises NotADirectoryError if a folder above that of `path`
+    is a file.
     """
     if path.is_file():
         try:
@@ -118,7 +124,7 @@ def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dic
         write_atomically(path, lambda file: np.savez(file, **checked))  # type: ignore[arg-type]
     except NotADirectoryError:
         raise
-    except OSError as error:  # such as in a folder that many share, and only one may write to
+    except OSError as error:  # such as in a shared folder that only one user may write to
         warnings.warn(
             f"{path} cannot be kept ({error.strerror}): it is made anew each time", stacklevel=2
         )
@@ -132,9 +138,9 @@ def kept_array(
     dtype: str | None = None,
     shape: tuple[int, ...] | None = None,
 ) -> np.ndarray:
-    """Call `kept_arrays` for a single array.
+    """Return a single array as `kept_arrays` returns several.
 
-    Raises ValueError if `dtype` or `shape` is given and the array has another.
+    Raises ValueError if the array has another dtype or shape than the one that is given.
     """
     found = kept_arrays(path, lambda: {"array": make()})["array"]
     if dtype is not None and found.dtype != dtype:
@@ -145,8 +151,8 @@ def kept_array(
 
 
 def _checksum(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Hash, by SHA-256, the last two parts of `path` and of names, dtypes, shapes and bytes of
-    arrays.
+    """Return the SHA-256 of the last two parts of `path`, and of the names, dtypes, shapes and
+    bytes of the arrays.
     """
     digest = hashlib.sha256(f"{path.parent.name}/{path.name}".encode())
     for name in sorted(arrays):
@@ -159,11 +165,13 @@ def _checksum(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 def mapped_array(
     path: Path, shape: tuple[int, ...], make: Callable[[], Iterable[np.ndarray]]
 ) -> np.ndarray:
-    """Return the uint8 array in the .npy file `path` as a memory map: only the indexed parts are
-    read into memory. Writing to the array does not change the file.
+    """Return the uint8 array in the .npy file `path` as a memory map. Only the parts that are
+    indexed are read into memory. Writing to the array does not change the file.
 
     make: yields the parts of the array along its first axis. It is called if there is no file. A
         file that is damaged, or was kept under another name, is set aside and made again.
+
+    Raises ValueError if the file holds another dtype or shape.
     """
     mark = path.with_suffix(".sha256")
     if path.is_file() and not (mark.is_file() and mark.read_text() == _mark_of(path)):
@@ -186,16 +194,15 @@ def mapped_array(
 
 
 def _mark_of(path: Path) -> str:
-    """Return what the file beside a mapped array says of it: its place and the hash of its bytes.
-
-    The place is the last two parts of `path`, as in `_checksum`.
+    """Return the text of the .sha256 file beside a mapped array: the last two parts of `path`, and
+    the hash of the array file's bytes.
     """
     return f"{path.parent.name}/{path.name} {file_hash(str(path))}"
 
 
 def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
-    """Hash, by SHA-256, the places in `folder` and the bytes of the files `paths`, in their
-    order.
+    """Return the SHA-256 of the bytes of files and of their paths relative to `folder`, in the
+    order of `paths`.
     """
 
     def hashed(path: Path) -> str:
@@ -211,8 +218,11 @@ def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
 
 
 def code_version(*modules: str) -> str:
-    """Hash the source of `modules` (of all files of a package): 8 hexadecimal digits. Kept files
-    have it in their names, so that a change of the code makes them anew.
+    """Hash the source of `modules`, for the names of kept files. A change of the code then makes
+    these files anew.
+
+    The bytes count, comments included. Of a package, all files in its folder count. Returns 8
+    hexadecimal digits.
     """
     paths = [Path(str(sys.modules[name].__file__)) for name in modules]
     files = [

@@ -1,5 +1,5 @@
-"""How this process computes numbers on a GPU. The package imports this file before all others, and
-its code is in every hash.
+"""Set how this process computes numbers on a GPU. The package imports this file before all others,
+and every `code_hash` includes it.
 """
 
 import torch

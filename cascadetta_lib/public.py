@@ -7,6 +7,6 @@ PUBLIC = {
     "evaluate": ("cascadetta_lib.evaluation.evaluator", "evaluate"),
     "meta_gradient": ("cascadetta_lib.training.meta", "meta_gradient"),
 }
-"""The module and the attribute behind each public name. They are imported on first use, because
-importing takes seconds.
+"""The module and the attribute behind each public name. A module is imported when its name is first
+used, because importing takes seconds.
 """

@@ -1,4 +1,6 @@
-"""One table for each kind of thing that can be named in a profile (methods, datasets)."""
+"""Tables from names to entries, one per kind of thing that a profile can name, such as methods and
+datasets.
+"""
 
 import difflib
 import importlib
@@ -11,8 +13,10 @@ Entry = TypeVar("Entry")
 
 
 def nearest(value: str, allowed: Iterable[str]) -> str:
-    """Say, for an error message, which names are allowed and which one `value` may have meant. Of
-    many names only the nearest few are listed.
+    """Return the end of an error message: which names are allowed, and which of them `value` may
+    have meant.
+
+    If more than 25 names are allowed, only the five nearest are listed.
     """
     allowed = list(allowed)
     close = difflib.get_close_matches(value.lower(), allowed, n=1, cutoff=0.5)
@@ -24,8 +28,10 @@ def nearest(value: str, allowed: Iterable[str]) -> str:
 
 
 class Registry(Iterable[str], Generic[Entry]):
-    """A table from names to entries. With `package`, all modules in it are imported before the
-    first look-up, so a new entry needs only a file there.
+    """A table from names to entries. Iterating yields the names in alphabetical order.
+
+    Looking up an unknown name raises ValueError. If `package` is given, all modules in it are
+    imported before the first look-up, so a new entry needs only a file there.
     """
 
     def __init__(self, kind: str, package: str | None = None) -> None:
@@ -34,9 +40,13 @@ class Registry(Iterable[str], Generic[Entry]):
         self._entries: dict[str, Entry] = {}
 
     def add(self, name: str) -> Callable[[Entry], Entry]:
+        """Return a decorator that adds an entry under `name`. Raises ValueError if another entry
+        has that name.
+        """
+
         def register(entry: Entry) -> Entry:
             known = self._entries.get(name)
-            # A notebook's cell may run again, and then adds what has the same repr.
+            # A notebook's cell that runs again adds an entry with the same repr.
             if known is not None and repr(known) != repr(entry):
                 raise ValueError(f"two {self.kind}s are named {name!r}")
             self._entries[name] = entry
@@ -46,7 +56,7 @@ class Registry(Iterable[str], Generic[Entry]):
 
     @contextmanager
     def replaced(self, name: str, entry: Entry) -> Iterator[None]:
-        """Let `name` mean `entry` inside `with`, and what it meant before afterwards."""
+        """Make `name` stand for `entry` inside `with`, and restore the table afterwards."""
         before = dict(self._loaded())
         self._entries[name] = entry
         try:

@@ -1,9 +1,9 @@
-"""Augmentations, and what they share: where random numbers are drawn, and how a part of a batch is
-changed.
+"""Augmentations, and what all of them need: random draws on the right device, and changes of some
+rows of a batch.
 
-Every draw begins at a generator of the CPU. What Python has to know, such as the order of
-operations, is drawn there and is the same on every device. Tensors are drawn on the device that
-they are for, so that nothing is copied there.
+Every draw begins at a generator on the CPU. Values that Python needs, such as the order of
+operations, are drawn there and are the same on every device. Random tensors are drawn on the device
+that uses them, so nothing is copied to it.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from torch import Tensor
 
 
 def generator_for(x: Tensor, generator: torch.Generator) -> torch.Generator:
-    """Return the generator of draws on the device of x: `generator` itself if it is on that device,
-    otherwise a new one, seeded by a draw from `generator`.
+    """Return a generator on the device of x: `generator` itself if it is on that device, else a new
+    one that is seeded by a draw from `generator`.
     """
     if generator.device.type == x.device.type:
         return generator
@@ -25,11 +25,12 @@ def generator_for(x: Tensor, generator: torch.Generator) -> torch.Generator:
 def change_chosen(
     x: Tensor, chosen: Tensor, function: Callable[..., Tensor], *others: Tensor
 ) -> None:
-    """Put function(x, *others) in the place of x, in place, in the rows that are `chosen`, bool
-    (N,).
+    """Replace the chosen rows of x by those of function(x, *others), in place.
 
-    A CPU computes these rows alone. Any other device computes all, because counting the chosen ones
-    would wait for it.
+    On a CPU the function gets the chosen rows alone. On any other device it gets all rows, because
+    counting the chosen ones would wait for the device.
+
+    chosen: bool (N,). others: tensors with N rows each.
     """
     if x.is_cpu:
         rows = chosen.nonzero().squeeze(1)

@@ -1,9 +1,9 @@
 """Augmentations of speech, in batches and on the device.
 
 Domain randomisation (Sec. 5.3 of the paper) is a gain, a high-pass filter and a convolution with an
-impulse response, in that order and with audiomentations' default ranges. The gain resembles the
-test domain "amplitude"; the paper names both, and neither changes what the network sees, because
-spectrograms are relative to their own maximum.
+impulse response, in this order and with audiomentations' default ranges. The gain resembles the
+test domain "amplitude"; the paper names both. Both hardly change the network's input, because a
+spectrogram is relative to its own maximum.
 """
 
 import math
@@ -24,21 +24,23 @@ BUTTERWORTH = {
     3: (1, 2, 2, 1),
     4: (1, 2.613125929752753, 2 + 2**0.5, 2.613125929752753, 1),
 }
-"""Orders of the high-pass filter, 12, 18 and 24 dB an octave, and the coefficients of their
-Butterworth polynomials.
+"""The coefficients of Butterworth polynomials, by the order of the high-pass filter. The filters
+fall by 12, 18 and 24 dB per octave.
 """
 REVERBERATION = (0.1, 0.6)  # seconds in which an impulse response falls by 60 dB
 RESPONSE = round(REVERBERATION[1] * SAMPLE_RATE)  # samples of an impulse response
-LARGEST_MASK = 4  # bands and frames that a mask of `spectrogram_copies` covers at most
+LARGEST_MASK = 4  # the most bands, or frames, that `spectrogram_copies` masks
 NOISE = (
     0.005,
     0.02,
-)  # standard deviation of the noise of `spectrogram_copies`; the network's input spans −1..1
+)  # range of the noise's standard deviation in `spectrogram_copies`; inputs span −1..1
 
 
 def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float) -> Tensor:
-    """Augment float32 waveforms (N, L), each by every augmentation with `probability`; the result
-    may leave [−1, 1].
+    """Apply domain randomisation to waveforms, each augmentation to each waveform with
+    `probability`.
+
+    waveforms: float32 (N, L). Returns float32 (N, L), with values that may leave [−1, 1].
     """
 
     device = waveforms.device
@@ -67,18 +69,19 @@ def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float
 
 
 def high_pass(waveforms: Tensor, cutoff: Tensor, order: Tensor) -> Tensor:
-    """Filter waveforms (N, L) by a Butterworth high-pass with `cutoff` (N,) in Hz and `order` (N,),
-    2 to 4.
+    """Filter waveforms (N, L) by Butterworth high-pass filters.
 
-    The result is that of scipy.signal.sosfilt with a filter that has settled on the first sample,
-    which is how audiomentations calls it. It is computed in the frequency domain as H = 1/B(1/s),
-    where B is the Butterworth polynomial and the bilinear transform gives 1/s =
-    −j·tan(ω_c/2)/tan(ω/2).
+    The result is that of scipy.signal.sosfilt with a filter that has settled on the first sample.
+    audiomentations calls sosfilt in this way. The filter is applied in the frequency domain. Its
+    response is H = 1/B(1/s), where B is the Butterworth polynomial. The bilinear transform gives
+    1/s = −j·tan(ω_c/2)/tan(ω/2).
+
+    cutoff: in Hz, (N,). order: 2 to 4, (N,).
     """
-    # A settled high-pass filter answers a constant with 0, so the first sample may be subtracted
-    # beforehand.
+    # A settled high-pass filter answers a constant with 0, so subtracting the first sample does not
+    # change the result.
     moved = waveforms - waveforms[:, :1]
-    length = waveforms.shape[1] + RESPONSE  # leaves the slowest filter 0.3 s and more to settle
+    length = waveforms.shape[1] + RESPONSE  # leaves the slowest filter 0.6 s to settle
     half_frequency = torch.linspace(0, torch.pi / 2, length // 2 + 1, device=waveforms.device)
     ratio = torch.tan(torch.pi * cutoff / SAMPLE_RATE)[:, None] / torch.tan(half_frequency)[1:]
     inverse = torch.complex(torch.zeros_like(ratio), -ratio)
@@ -91,8 +94,9 @@ def high_pass(waveforms: Tensor, cutoff: Tensor, order: Tensor) -> Tensor:
 
 
 def _response(coefficients: Sequence[float], inverse: Tensor) -> Tensor:
-    """Return H of a filter by the coefficients of its Butterworth polynomial, highest power first,
-    at 1/s.
+    """Return the response 1/B(1/s) of a filter, complex and of the shape of `inverse`.
+
+    coefficients: those of the Butterworth polynomial B, highest power first. inverse: 1/s.
     """
     polynomial = torch.zeros_like(inverse)
     for coefficient in coefficients:
@@ -101,8 +105,11 @@ def _response(coefficients: Sequence[float], inverse: Tensor) -> Tensor:
 
 
 def reverberate(waveforms: Tensor, responses: Tensor) -> Tensor:
-    """Convolve waveforms (N, L) with impulse responses (N, RESPONSE), scale the largest absolute
-    value to 0.5 as audiomentations does, and cut the tail off: (N, L). Silence stays silent."""
+    """Convolve waveforms (N, L) with impulse responses (N, RESPONSE).
+
+    Each result is scaled to a largest absolute value of 0.5, as audiomentations does. Then its tail
+    is cut off: (N, L). Silence stays silent.
+    """
     # torchaudio's fftconvolve takes four times as long, because it transforms lengths with large
     # prime factors.
     length = waveforms.shape[1] + RESPONSE
@@ -114,9 +121,13 @@ def reverberate(waveforms: Tensor, responses: Tensor) -> Tensor:
 
 
 def spectrogram_copies(x: Tensor, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield `count` versions of prepared spectrograms (B, 1, bands, frames) with up to LARGEST_MASK
-    adjacent bands and as many frames set to the batch's mean and with Gaussian noise. A draw serves
-    the whole batch, as in CoTTA."""
+    """Yield `count` augmented versions of prepared spectrograms x (B, 1, bands, frames), with a
+    mask and noise.
+
+    The mask sets up to LARGEST_MASK adjacent bands, and as many frames, to the batch's mean. The
+    noise is Gaussian. All examples of a version share the mask and the noise's standard deviation,
+    as in CoTTA.
+    """
     low, high = NOISE
     width = torch.randint(LARGEST_MASK + 1, (count, 2), generator=generator)
     places = torch.tensor(x.shape[2:]) - width + 1

@@ -1,5 +1,5 @@
-"""Augmentations of images in batches on the device: AugMix, crop and flip, and CoTTA's augmented
-copies.
+"""Augmentations of images, in batches and on the device: AugMix, crop and flip, and the augmented
+copies of MEMO and CoTTA.
 
 AugMix (Hendrycks et al. 2020) is the paper's domain randomisation (Algorithm 1). Operations that
 overlap with the benchmark's corruptions (brightness, contrast, colour, sharpness) are left out, so
@@ -20,21 +20,21 @@ AFFINE_OPERATIONS = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y
 OPERATIONS = COLOUR_OPERATIONS + AFFINE_OPERATIONS
 WIDTH = 3
 DEPTH = 3
-"""An image has WIDTH chains, each of at most DEPTH operations."""
+"""AugMix has WIDTH chains per image, each of 1 to DEPTH operations."""
 PADDING = 4
-"""Pixels that a random crop may reach over the border, on each side."""
+"""The pixels by which a random crop may reach over the border, on each side."""
 
 
 def augmix(
     images: Tensor, generator: torch.Generator, *, severity: float, shared: bool = False
 ) -> Tensor:
-    """Apply AugMix to uint8 images (N, 3, H, W): (1 − m)·x + m·Σ_k w_k·chain_k(x), w ~
-    Dirichlet(1), m ~ Beta(1, 1).
+    """Apply AugMix to uint8 images x (N, 3, H, W): (1 − m)·x + m·Σ_k w_k·chain_k(x), with w ~
+    Dirichlet(1) and m ~ Beta(1, 1).
 
-    severity: the level of an operation is uniform between 0.1 and the severity, on a scale on which
-        10 is the strongest. AugMix's own severity is 3, and that of the paper's release −1.
-    shared: one mixture for the whole batch (the paper's one transformation a batch); else one an
-        image (the release).
+    severity: the level of an operation is drawn uniformly between 0.1 and the severity, on a scale
+        where 10 is the strongest. AugMix's own severity is 3; the paper's release has −1.
+    shared: whether one mixture is drawn for the whole batch, as in Algorithm 1, or one per image,
+        as in the release.
     """
     count = 1 if shared else len(images)
     device = images.device
@@ -44,7 +44,7 @@ def augmix(
     level = 0.1 + (severity - 0.1) * torch.rand(shape, generator=generator, device=device)
     mirrored = torch.randint(2, shape, generator=generator, device=device).bool()
     depth = torch.randint(1, DEPTH + 1, shape[:2], generator=generator, device=device)
-    # Dirichlet(1) is normalised exponentials, Beta(1, 1) is uniform.
+    # Normalised exponentials follow Dirichlet(1). Beta(1, 1) is uniform.
     exponential = -torch.log1p(-torch.rand(shape[:2], generator=generator, device=device))
     mix = torch.rand(count, generator=generator, device=device).view(-1, 1, 1, 1)
     operation.masked_fill_(torch.arange(DEPTH, device=device) >= depth[:, :, None], -1)
@@ -67,7 +67,7 @@ def apply_operations(x: Tensor, operation: Tensor, magnitude: Tensor) -> None:
     """Change the images x (N, 3, H, W; float32, 0..255) in place, each by its own operation.
 
     operation: int64 (N,), an index into OPERATIONS, or −1 for none. magnitude: (N,), the share of
-    the strongest effect, negative for affine operations that turn the other way.
+    the strongest effect. A negative magnitude turns an affine operation the other way.
     """
     change_chosen(x, operation >= len(COLOUR_OPERATIONS), _affine, operation, magnitude)
     for index, function in enumerate((_autocontrast, _equalize, _posterize, _solarize)):
@@ -89,20 +89,22 @@ def _equalize(x: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def _posterize(x: Tensor, magnitude: Tensor) -> Tensor:
-    """Keep 4 − 4·magnitude bits of each value, the product without its fraction."""
+    """Keep the highest 4 − k bits of each value, where k is 4·magnitude without its fraction."""
     quantum = 2.0 ** (4 + (4 * magnitude).trunc())
     return (x / quantum).floor() * quantum
 
 
 def _solarize(x: Tensor, magnitude: Tensor) -> Tensor:
-    """Invert every value at or above 256 − 256·magnitude, the product without its fraction."""
+    """Invert every value at or above 256 − k, where k is 256·magnitude without its fraction."""
     return torch.where(x < 256 - (256 * magnitude).trunc(), x, 255 - x)
 
 
 def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
-    """Rotate by 30°·magnitude and translate by size/3·magnitude, in whole degrees and pixels; shear
-    by 0.3·magnitude about the centre (Pillow: about the corner, so Pillow's result shifted by half
-    the shear). What comes from outside the image is black.
+    """Rotate, shear or translate each image by its magnitude.
+
+    A rotation is by 30°·magnitude, in whole degrees. A translation is by size/3·magnitude, in whole
+    pixels. A shear is by 0.3·magnitude about the centre. Pillow shears about the corner, so its
+    result is shifted by half the shear. Pixels from outside the image are black.
     """
     kind = [operation == OPERATIONS.index(name) for name in AFFINE_OPERATIONS]
     rotate, shear_x, shear_y, translate_x, translate_y = (k.float() * magnitude for k in kind)
@@ -123,8 +125,9 @@ def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
 
 
 def take_pixels(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return the pixels of x (N, C, H, W) at `rows` and `columns`, int64, which together broadcast
-    to (N, H', W').
+    """Return the pixels of x (N, C, H, W) at `rows` and `columns`: (N, C, H', W').
+
+    rows, columns: int64, of shapes that together broadcast to (N, H', W').
     """
     places = rows * x.shape[3] + columns
     taken = x.flatten(2).gather(2, places.flatten(1)[:, None].expand(-1, x.shape[1], -1))
@@ -132,8 +135,10 @@ def take_pixels(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def crop_and_flip(x: Tensor, generator: torch.Generator, *, black: float = 0) -> Tensor:
-    """Crop each image of x (N, C, H, W) at random to its own size, after padding it by PADDING
-    pixels of value `black`, and mirror it with probability 0.5. Any dtype.
+    """Pad each image of x (N, C, H, W) by PADDING pixels, crop it at random to its own size, and
+    mirror it with probability 0.5. Any dtype.
+
+    black: the value of the padding.
     """
     count, _, height, width = x.shape
     device = x.device
@@ -150,9 +155,12 @@ def crop_and_flip(x: Tensor, generator: torch.Generator, *, black: float = 0) ->
 def augmix_copies(
     x: Tensor, count: int, generator: torch.Generator, value_range: tuple[float, float]
 ) -> Iterator[Tensor]:
-    """Yield `count` augmented versions of a prepared batch x (N, 3, H, W), whose black and white
-    are `value_range`, as MEMO's release makes them: each image cropped and flipped, then AugMix at
-    severity 1, by draws of its own.
+    """Yield `count` augmented versions of a prepared batch x (N, 3, H, W), as MEMO's release makes
+    them.
+
+    Each image is cropped and flipped, then goes through AugMix at severity 1, by draws of its own.
+
+    value_range: the values of black and of white in x.
     """
     black, white = value_range
     pixels = ((x - black) * (255 / (white - black))).round().clamp(0, 255).to(torch.uint8)
@@ -168,14 +176,14 @@ COTTA_RANGES = {
     "hue": (-0.06, 0.06),  # turns
     "gamma": (0.7, 1.3),
     "angle": (-15, 15),  # degrees
-    # Shares of the size; 1/16 in the release, of an image padded to twice its size.
+    # Shares of the size. The release has 1/16, of an image that is padded to twice its size.
     "right": (-1 / 8, 1 / 8),
     "down": (-1 / 8, 1 / 8),
     "scale": (0.9, 1.1),
     "sigma": (0.001, 0.5),  # of the blur, pixels
 }
-"""The ranges of CoTTA's release, from which each copy draws uniformly; the first five act in a
-random order.
+"""The ranges of CoTTA's release. Each copy draws from them uniformly. The first five transforms act
+in a random order.
 """
 NOISE = 0.005
 """Standard deviation of the Gaussian noise, as a share of the value range."""
@@ -184,12 +192,14 @@ NOISE = 0.005
 def cotta_copies(
     x: Tensor, count: int, generator: torch.Generator, value_range: tuple[float, float]
 ) -> Iterator[Tensor]:
-    """Yield `count` augmented versions of a prepared batch x (N, 3, H, W), whose black and white
-    are `value_range`.
+    """Yield `count` augmented versions of a prepared batch x (N, 3, H, W), as CoTTA's release makes
+    them.
 
-    The transforms of CoTTA's release see a whole batch, so the images of a copy share all but the
-    noise. Draws and results are the release's, except in the two outermost pixels. The release pads
+    A transform acts on a whole batch, so the images of a copy share all draws except the noise.
+    Draws and results are as in the release, except in the two outermost pixels. The release pads
     with the edge, moves, blurs, then crops. Here nothing is padded, and the blur reflects the edge.
+
+    value_range: the values of black and of white in x.
     """
     black, white = value_range
     images = ((x - black) / (white - black)).clamp(0, 1).contiguous()
@@ -208,18 +218,24 @@ def cotta_copies(
 
 
 def cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: bool) -> Tensor:
-    """Change colours in the drawn order, then apply an affine map that repeats the image's edge,
-    then blur; x is in [0, 1].
+    """Return a copy of the images x (N, 3, H, W) in [0, 1], as `cotta_copies` makes it, without
+    noise.
+
+    First the colours change, in the drawn order. Then an affine map moves the images and repeats
+    their edges. Last comes the blur.
+
+    drawn: a value per name in COTTA_RANGES. order: indices of the changes of colour. mirror:
+    whether to flip the images.
     """
     from torchvision.transforms.v2 import functional as transforms  # takes seconds to import
 
     for name in (list(COTTA_RANGES)[index] for index in order):
-        # torchvision's hue takes three times as long as ours, and a GPU would be waited for.
+        # torchvision's adjust_hue takes three times as long as ours, and waits for a GPU.
         change = turn_hue if name == "hue" else getattr(transforms, f"adjust_{name}")
         x = change(x, drawn[name])
     (height, width), device = x.shape[2:], x.device
-    # Where each pixel comes from, in pixels from the centre; moved by whole pixels, as by
-    # torchvision's RandomAffine.
+    # Where each pixel comes from, in pixels from the centre. Images are moved by whole pixels, as
+    # in torchvision's RandomAffine.
     down = (
         torch.arange(height, device=device)[:, None]
         - (height - 1) / 2
@@ -232,8 +248,7 @@ def cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: boo
     cos = math.cos(angle) / scale
     sin = math.sin(angle) / scale
     places = (cos * right - sin * down) * (2 / width), (sin * right + cos * down) * (2 / height)
-    # All images move alike, so they are handled as the channels of one image, which takes half the
-    # time.
+    # All images move alike. So they are handled as the channels of one image, in half the time.
     channels = x.reshape(1, -1, height, width)
     grid = torch.stack(places, 2)[None].to(x)
     moved = functional.grid_sample(channels, grid, padding_mode="border", align_corners=False)
@@ -248,10 +263,11 @@ def cotta_copy(x: Tensor, drawn: dict[str, float], order: list[int], mirror: boo
 
 
 def turn_hue(x: Tensor, turns: float) -> Tensor:
-    """Turn the hue of HSV by at most a sixth of the circle, at fixed value and saturation.
+    """Turn the hue (HSV) of images x (N, 3, H, W) in [0, 1] by at most a sixth of the circle, at
+    fixed value and saturation.
 
-    A channel is min + (max − min) · t(hue), where min and max are over the three channels of its
-    pixel, and t is a trapezoid of the hue in sixths of the circle.
+    A channel is min + (max − min) · t(hue). Here min and max are over the three channels of a
+    pixel, and t is a trapezoid of the hue, which is counted in sixths of the circle.
     """
     red, green, blue = x.unbind(1)
     most = torch.maximum(torch.maximum(red, green), blue)

@@ -1,11 +1,16 @@
 """Easy data augmentation (EDA, Wei and Zou 2019) of lists of words, as in the appendix "Text" of
 the paper.
 
-Each augmented review has gone through one of four operations, all equally likely. Let α be the
-strength and n = max(1, ⌊α · number of words⌋). Synonym replacement replaces n words by a synonym,
-random insertion inserts a synonym of some word of the review at a random place, n times, random
-swap exchanges two words, n times, and random deletion drops every word with probability α. Stop
-words have no synonyms here, so the first two operations leave them alone.
+Each review goes through one of four operations, all equally likely. Let α be the strength and n =
+max(1, ⌊α · number of words⌋).
+
+- synonym replacement: replace n words by a synonym each.
+- random insertion: insert a synonym of some word of the review at a random place, n times.
+- random swap: exchange two words, n times.
+- random deletion: drop every word with probability α.
+
+A word without synonyms is not replaced, and gives no synonym to insert. Stop words have no synonyms
+here.
 """
 
 import re
@@ -15,8 +20,8 @@ import torch
 
 OPERATIONS = ("synonym replacement", "random insertion", "random swap", "random deletion")
 WORD = r"\w+(?:'\w+)*"
-"""The regular expression of a word in lower-case text; `don't` is one word. Features are counted
-with it as well.
+"""The regular expression of a word in lower-case text; `don't` is one word. The features are counts
+of the same words.
 """
 
 FindSynonyms = Callable[[str], tuple[str, ...]]
@@ -33,11 +38,14 @@ def words(text: str) -> list[str]:
 def eda(
     review: list[str], strength: float, generator: torch.Generator, find_synonyms: FindSynonyms
 ) -> tuple[str, list[str]]:
-    """Draw an operation and apply it to a list of words; `strength` is α, between 0 and 1. Returns
-    the operation and a new list, which is the same where nothing can be changed."""
+    """Draw an operation and apply it to a review, a list of words.
+
+    strength: α, between 0 and 1. Returns the operation's name and a new list of words. The list
+    equals `review` if nothing can be changed.
+    """
     operation = OPERATIONS[int(torch.randint(len(OPERATIONS), (), generator=generator))]
-    # One number for each word decides which words are replaced first or deleted. For each change,
-    # there are three numbers in [0, 1) that choose a word, a synonym or a second word, and a place.
+    # A number per word decides which words are replaced first, or deleted. Three numbers in [0, 1)
+    # per change choose a word, a synonym or a second word, and a place.
     order = torch.rand(len(review), generator=generator)
     changes = torch.rand(max(1, int(strength * len(review))), 3, generator=generator).tolist()
     result = list(review)
@@ -69,6 +77,6 @@ def eda(
         return operation, result
 
     kept = [word for word, number in zip(review, order.tolist(), strict=True) if number >= strength]
-    if review and not kept:  # A random word stays where all of them would go.
+    if review and not kept:  # If all words would go, a random one stays.
         kept = [review[int(order.argmax())]]
     return operation, kept

@@ -1,14 +1,14 @@
-"""An alarm for methods that collapse. It needs no labels, and any method can carry it:
+"""An alarm for collapse. It needs no labels and works with any method:
 
-alarm = Alarm()
-for x in batches:
-    logits = method(x)
-    if rings(alarm(logits)):
-        method.reset()
-        alarm.reset()
+    alarm = Alarm()
+    for x in batches:
+        logits = method(x)
+        if rings(alarm(logits)):
+            method.reset()
+            alarm.reset()
 
-Agreement with the source (source_agreement.py) is a second signal, at one more forward pass per
-batch. It is only recorded: along a stream it triggers neither a reset nor a stop.
+Agreement with the source (source_agreement.py) is a second signal, which costs one more forward
+pass per batch. The evaluator only records this signal: it causes neither a reset nor a stop.
 """
 
 import math
@@ -21,25 +21,28 @@ from torch import Tensor
 from cascadetta_lib.losses import probabilities
 
 WINDOW = 256
-"""Each signal is a mean over about this many of the last examples."""
+"""Each signal is a mean over about this many of the latest examples."""
 LEAST = 0.5
 """The alarm rings below this level. It was set before any stream was looked at."""
 LEAST_SOURCE_AGREEMENT = 0.5
 """The second signal, the moving mean of agreement with the source, rings below this level. It was
-set before any stream was looked at. The reason: a method that works changes few of the source's
-predictions. One that contradicts the source on most examples is wrong wherever the source is right
-on most. Where the source is not, the alarm may be false.
+set before any stream was looked at.
+
+The reason: a method that works changes few of the source's predictions. Wherever the source is
+right on most examples, a method that contradicts the source on most is wrong. Wherever the source
+is not, the alarm may be false.
 """
 OnAlarm = Literal["reset", "stop"]
-"""What is done when it rings: go back to the source, or learn nothing more."""
+"""What to do when the alarm rings: reset the method to the source, or stop learning."""
 
 
 class Alarm:
-    """Measures how diverse the predictions of a method are: H(m) / ln C in [0, 1].
+    """Measure how diverse the predictions of a method are: the level is H(m) / ln C, in [0, 1].
 
-    m is the moving mean of the predictions softmax(z), of C classes, over about the last 256
-    examples, and H its entropy. m begins as uniform, at level 1. A method that has collapsed into
-    one class is near 0; so is one that is right where all examples are of one class.
+    H is the entropy, and m is the moving mean of the predictions softmax(z), of C classes, over
+    about the last 256 examples. At first m is uniform, which is level 1. The level is near 0 if the
+    method has collapsed into one class. It is near 0, too, if the method is right and all examples
+    are of one class.
 
     The level stays on the device, so that a stream need not wait for it.
     """
@@ -53,7 +56,7 @@ class Alarm:
 
     @torch.no_grad()
     def __call__(self, z: Tensor) -> Tensor:
-        """Take in the logits (B, C) of a batch; return the level, a scalar."""
+        """Take in the logits z (B, C) of a batch. Return the level after it, a scalar."""
         p = probabilities(z)
         classes = p.shape[1]
         if self.mean is None:
@@ -63,15 +66,19 @@ class Alarm:
 
 
 def rings(level: Any) -> Any:
-    """Return whether the alarm rings at a level, or at each of a tensor or a column of them."""
+    """Return whether the alarm rings at a level. For a tensor or a column of levels, return one
+    answer per level.
+    """
     return level < LEAST
 
 
 def moving_agreement(shares: Sequence[float], counts: Sequence[int]) -> list[float]:
     """Return the moving mean of the agreement with the source after each batch, over about the last
-    256 examples. It begins at 1, the agreement of the source with itself.
+    256 examples.
 
-    shares: of the examples of each batch, in [0, 1]. counts: how many examples these are.
+    The mean begins at 1, the agreement of the source with itself.
+
+    shares: the agreement on each batch, in [0, 1]. counts: the number of examples in each batch.
     """
     mean = 1.0
     means = []
@@ -82,7 +89,7 @@ def moving_agreement(shares: Sequence[float], counts: Sequence[int]) -> list[flo
 
 
 def classes_predicted(z: Tensor) -> Tensor:
-    """Return the number of different classes predicted in a batch with logits z (B, C), a
-    scalar.
+    """Return how many different classes are predicted in a batch with logits z (B, C), as a scalar
+    tensor.
     """
     return (z.argmax(1)[:, None] == torch.arange(z.shape[1], device=z.device)).any(0).sum()

@@ -14,7 +14,9 @@ from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models.batch_norm import BatchNorm, batch_norms, use_batch_statistics
 
 EXAMPLES = 1024
-"""The most examples of a domain whose statistics batches are compared with."""
+"""The most examples of a domain that are used. The statistics of batches are compared with those of
+all used examples.
+"""
 LayerErrors = dict[str, Any]
 """The errors at one layer, as `batch_variance` describes them."""
 
@@ -25,21 +27,24 @@ def batch_variance(
     """Compare the statistics of batches with those of all examples, at each BatchNorm layer.
 
     All examples of a domain pass through the network together, and each layer normalises by the
-    statistics of all of them. So every layer sees the same inputs, whatever the batch size, and
-    only its own error is measured. The result has a dictionary per layer:
+    statistics of all of them. So a layer's inputs do not depend on the batch size, and only the
+    layer's own error is measured. The result has a dictionary per layer:
 
-    layer: the layer's name. channels: how many channels it has.
-    values: how many values an example has in a channel, such as its pixels.
+    layer: the layer's name.
+    channels: the number of channels.
+    values: the number of values of an example in a channel, such as its pixels.
     variance_error: the error of a batch's variance, divided by the variance of all examples; root
         mean square over batches, channels and domains.
-    mean_error: the error of a batch's mean, in standard deviations; root mean square likewise.
-    independent_error: what variance_error would be if the n values of a batch were independent and
-        normal, √(2n − 1) / n: the variance divides by n.
+    mean_error: the error of a batch's mean, in standard deviations; also a root mean square.
+    independent_error: the variance_error that independent, normal values would have. For n values
+        in a batch it is √(2n − 1) / n, since the variance divides by n.
 
-    Only the first EXAMPLES examples of each domain are used, in whole batches. A domain on which no
-    channel of a layer varies does not count for that layer. A layer that varies on no domain, or
-    that the forward pass does not use, is left out. Raises ValueError if a domain has fewer than
-    two batches, if no layer is left, or if the inputs of a layer hold NaN or infinity.
+    Only the first EXAMPLES examples of each domain are used, in whole batches. If no channel of a
+    layer varies on a domain, the domain does not count for that layer. A layer that varies on no
+    domain, or that the forward pass does not use, is left out.
+
+    Raises ValueError if a domain has fewer than two batches, if no layer is left, if the inputs of
+    a layer hold NaN or infinity, or if `batch_size` is not a whole number ≥ 1.
     """
     require_whole("batch_size", batch_size, least=1)
     network = copy.deepcopy(model).eval()
@@ -84,12 +89,13 @@ def batch_variance(
 
 
 def squared_errors(x: Tensor, batch_size: int) -> tuple[float, float]:
-    """Return the mean square, over batches and channels, of two errors of a batch: that of its
-    variance, divided by the variance of all examples, and that of its mean, in standard deviations.
+    """Return the mean squares, over batches and channels, of two errors of a batch.
 
-    Channels that are constant over all examples do not count. If all are constant, both are NaN.
+    The first is the error of the batch's variance, divided by the variance of all examples. The
+    second is the error of the batch's mean, in standard deviations. Channels that are constant over
+    all examples do not count. If all channels are constant, both results are NaN.
 
-    x: (N, C, …); N is a multiple of batch_size.
+    x: (N, C, …), where N is a multiple of `batch_size`.
     """
     values = x.flatten(2) if x.dim() > 2 else x[:, :, None]
     whole = values.transpose(0, 1).flatten(1)

@@ -15,15 +15,17 @@ from cascadetta_lib.methods import Method
 def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
     """Return the work and the memory of a method, with the keys below.
 
-    Resets the method before and after. If all steps of the method are alike, only the first batch
-    is used, because counting a step takes longer than the step.
+    The method is reset before and after. If all of its steps are alike, only the first batch is
+    used, because counting a step takes longer than the step.
 
     work: floating-point operations of a step, divided by those of one forward pass of the network,
         both summed over `batches`. It is 1 if nothing is adapted (LAME adds a little), and 3 for
-        Tent, which goes forward, backward, forward. NaN for a network without a convolution or a
-        matrix product.
-    memory: how many numbers the method and its optimiser keep beyond the network's, divided by how
-        many the network has. The copy of the weights for `reset` does not count.
+        Tent, which goes forward, backward, forward. It is NaN for a network without a convolution
+        or a matrix product.
+    memory: how many numbers the method and its optimiser keep beyond those of the network, divided
+        by how many the network has. The copy of the weights for `reset` does not count.
+
+    batches: prepared inputs, (B, …) each.
     """
     method.reset()
     if method.steps_alike:
@@ -47,19 +49,19 @@ def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
 
 
 def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list[Tensor]:
-    """Return four prepared batches, of the domains at four places along the stream. A domain
-    may come more than once, as on a stream of fewer than four.
+    """Return four prepared batches from domains spread evenly along the stream. A stream of fewer
+    than four domains gives several batches of one domain.
 
-    Four, because the steps of some methods differ: RoTTA updates once in 64 examples, and CoTTA
-    makes copies only if it is unsure.
+    There are four because the steps of some methods differ: RoTTA updates once in 64 examples, and
+    CoTTA makes copies only if it is unsure.
 
-    size: the examples per batch; at least 32 are taken.
+    size: the examples per batch. At least 32 are taken, if the domain has them.
     """
     domains = [stream[place * len(stream) // 4] for place in range(4)]
     return [dataset.prepare(dataset.domain(*domain).x[: max(32, size)]) for domain in domains]
 
 
 def _tensors(module: torch.nn.Module) -> dict[int, Tensor]:
-    """Return the tensors of a module's state, by id."""
+    """Return the tensors in a module's state, by id."""
     state = module.state_dict(keep_vars=True).values()
     return {id(value): value for value in state if isinstance(value, Tensor)}

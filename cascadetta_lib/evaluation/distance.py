@@ -11,10 +11,10 @@ from cascadetta_lib.models import NORMALIZATION_LAYERS
 
 
 class Moved(NamedTuple):
-    """Euclidean distances from the source, each a scalar ≥ 0 on the device.
+    """Euclidean distances from the source, scalars ≥ 0 on the device.
 
-    normalization: the distance of the adapted scales and shifts of normalisation layers.
-    others: the distance of all other adapted parameters, such as those of θ_m.
+    normalization: of the adapted scales and shifts of normalisation layers. others: of all other
+    adapted parameters, such as those of θ_m.
     """
 
     normalization: Tensor
@@ -22,9 +22,10 @@ class Moved(NamedTuple):
 
 
 class Distance:
-    """Measure how far a method's adapted parameters are from their values at construction.
+    """Measure how far a method's adapted parameters are from the values that they had when this
+    object was made.
 
-    Construct it right after `method.reset()`; each call compares with that state.
+    Make this object immediately after `method.reset()`, so that these values are the source's.
     """
 
     def __init__(self, method: Method) -> None:
@@ -39,6 +40,7 @@ class Distance:
 
     @torch.no_grad()
     def __call__(self) -> Moved:
+        """Return the distances now. A distance over no parameters is 0."""
         return Moved(self._of(self.normalization), self._of(self.others))
 
     def _of(self, parameters: list[nn.Parameter]) -> Tensor:

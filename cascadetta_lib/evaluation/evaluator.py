@@ -1,17 +1,19 @@
 """The loop that runs a method over a stream. Its records give E, A and F (metrics.py).
 
+Let R(T | S) be the accuracy on domain T, without updates, after adapting to the domains S.
+
 For E:  adapt to each domain T_t and predict it, online.
-For A:  at the end, measure every domain without updates, R(T_t | T_1:N).
-For F:  measure T_t without updates, by three models: one that has just passed it, R(T_t | T_1:t);
-        the source model; and a source model that adapted to T_t alone, R(T_t | T_t).
+For A:  at the end, measure R(T_t | T_1:N) for every domain.
+For F:  measure R(T_t | T_1:t) right after each domain, and R(T_t | T_t) by a source model that
+        adapted to T_t alone. The unadapted source model is measured on T_t as well.
 
 Every measurement uses the stream's batches, because methods take statistics from the batch.
-streams.order_of_examples says in which order the examples come.
+`order_of_examples` (streams.py) says in which order the examples come.
 
 On a `correlated` stream each batch holds few labels; E, A and F have the same definitions. A
 `mixed` stream is one pass over the examples of all domains, shuffled together. Its E is the online
-error per domain, averaged over domains; its A is the final model's accuracy per domain, averaged
-likewise. F is not defined there, because no domain comes after another.
+error per domain, averaged over domains. Its A is the final model's accuracy per domain, averaged
+over domains. F is not defined there, because no domain comes after another.
 
 With `reset_each` a method begins each domain from the source. For A, each domain is then measured
 by the model that adapted to it alone, and there is no F.
@@ -51,31 +53,32 @@ ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxil
 class Evaluation(NamedTuple):
     """The record of a method on a stream.
 
-    batches: a row per batch; of a mixed stream, a row per domain in a batch. Its columns:
+    batches: a row per batch; on a mixed stream, a row per domain in each batch. Its columns:
 
     step: the domain's place in the stream, from 0.
-    domain, severity.
+    domain, severity: the domain's name and severity.
     position: how many examples of the domain (or of the whole mixed stream) came before the batch.
-    count, errors.
-    classes_predicted: how many classes the examples are predicted as.
-    alarm_level: the level of `alarm.Alarm` after the batch. See alarm.rings.
+    count: the number of examples in the row.
+    errors: how many of these are predicted wrongly.
+    classes_predicted: the number of different classes that are predicted.
+    alarm_level: the level of the alarm after the batch (alarm.py).
     source_agreement: the share of the examples that the source model predicts as the same class
         (source_agreement.py). The column is there only if the evaluator is asked for it.
     the columns of `losses.describe` (without θ_a all but entropy_main are NaN).
     moved_normalization, moved_others: how far the adapted parameters are from the source after the
-        batch; see distance.Moved.
+        batch (distance.Moved).
     seconds: the time per batch, averaged over the batches of the domain. On a mixed stream it is
         averaged over all batches, and divided among the rows of a batch by their counts.
 
     accuracies: a row per measurement without update. Its columns:
 
-    step, domain, severity.
+    step, domain, severity: as above, of the measured domain.
     kind: which model was measured. `stream`: the model that ran along the stream. `source`: the
         unadapted model in the method's BatchNorm mode. `alone`: a source model that adapted to this
         domain alone.
-    after: for `stream`, how many of its N domains were over when the model was measured; N marks
-        the rows of A. With `reset_each` it is N, too, although that model has seen one domain, its
-        own. 0 for the other kinds.
+    after: for `stream`, how many of the stream's N domains the model had passed when it was
+        measured. The rows with N give A. With `reset_each` all rows have N, although each model has
+        passed only its own domain. For the other kinds it is 0.
     accuracy: in [0, 1].
     """
 
@@ -84,17 +87,17 @@ class Evaluation(NamedTuple):
 
 
 Stretch = tuple[Domain, ...]
-"""What a method passes without a measurement in between: one domain, or all domains of a mixed
-stream. A domain's *number* is its place in the stretch, from 0.
+"""A part of a stream that a method passes without a measurement in between: one domain, or all
+domains of a mixed stream. A domain's *number* is its place in the stretch, from 0.
 """
 
 
 class Examples(NamedTuple):
     """The examples of a stretch, as stored.
 
-    x: the examples, (N, ...). y: their labels, (N,).
-    order: the order in which they come, (N,), as indices into x and y.
-    domains: the number of each example's domain, (N,), in the order in which they come.
+    x: the examples, (N, …). y: their labels, (N,).
+    order: the order in which the examples come, (N,), as indices into x and y.
+    domains: the number of each example's domain, (N,), in that order.
     """
 
     x: Tensor
@@ -109,7 +112,7 @@ class Batch(NamedTuple):
     start: how many examples of the stretch came before it.
     examples: indices into the stretch's x and y, (B,).
     domains: the numbers of the domains in it, ascending.
-    inside: for each of these domains, the positions of its examples in the batch.
+    inside: per domain in it, the positions of the domain's examples in the batch.
     """
 
     start: int
@@ -120,21 +123,22 @@ class Batch(NamedTuple):
 
 @dataclass
 class Evaluator:
-    """Run one method over a list of domains, one after the other, or all mixed.
+    """Run one method over a list of domains, one after the other or all mixed.
 
-    `dataset` prepares the inputs. Examples come in the order in which they are stored. On mixed and
-    correlated streams `seed` draws the order, and `dirichlet_delta` says how strongly labels are
-    correlated (streams.order_of_examples). The last batch of a domain, or of a mixed stream, may be
-    shorter.
+    Examples come in the order in which they are stored. On mixed and correlated streams `seed`
+    draws the order, and `dirichlet_delta` says how strongly labels are correlated
+    (streams.order_of_examples). The last batch of a domain, or of a mixed stream, may be shorter.
 
-    order_seed: if given, it takes the place of `seed`, and domains whose examples come as stored
-        are shuffled by it too. So runs of several seeds can see one order.
+    dataset: has the examples of the domains, and prepares the inputs.
+    order: an order in streams.Order. None means one domain after the other.
+    order_seed: if given, it takes the place of `seed`. It then also shuffles domains whose examples
+        would come as stored. So runs of several seeds can see one order.
     reset_each: whether the method goes back to the source before each domain.
     on_alarm: what to do after a batch at which the alarm rings. `reset`: reset the method to the
         source, and start the alarm anew. `stop`: only predict from then on. None: nothing. With
         `reset` and `stop` every batch waits for the device, until the method has stopped. The alarm
         is off while a model adapts to one domain alone, for F.
-    source_agreement: whether to record the agreement with the source along the stream. It takes
+    source_agreement: whether to record the agreement with the source along the stream. This takes
         one more forward pass per batch, which `seconds` includes, and changes nothing else.
 
     Raises ValueError for a value that is not allowed.
@@ -173,8 +177,8 @@ class Evaluator:
 
         The method is reset before and after.
 
-        transfer: also measure what F needs, if the method adapts, the domains have an order, and
-            the method is not reset at each domain.
+        transfer: whether to measure what F needs. It is not measured if the method does not adapt
+        or is reset at each domain, or if the stream is mixed.
 
         Raises ValueError before the start if a last batch is too small for the network. Raises
         ValueError on the way if an example's logits (z or a) hold NaN or +∞, or −∞ for every class.
@@ -203,7 +207,9 @@ class Evaluator:
         return Evaluation(pd.DataFrame(self._batches), pd.DataFrame(self._accuracy_rows))
 
     def _reset(self) -> None:
-        """Begin from the source: the method learns again, and the alarm has seen nothing."""
+        """Begin from the source. The method learns again if the alarm had stopped it, and the alarm
+        starts anew.
+        """
         self.method.reset()
         self._alarm.reset()
         self._stopped = False
@@ -211,10 +217,10 @@ class Evaluator:
     def _run_online(
         self, stretches: Sequence[Stretch], transfer: bool
     ) -> dict[Stretch, Accuracies]:
-        """Adapt to the stream and predict it; for F, measure each domain right after it.
+        """Adapt to the stream and predict it. For F, also measure each domain right after it.
 
-        Return the accuracies for A that need no further pass: every domain's, if the method never
-        changes or `reset_each` is set; otherwise none.
+        Return the accuracies for A that need no further pass. If the method never changes, or
+        `reset_each` is set, these are the accuracies on all domains. Otherwise there are none.
         """
         method = self.method
         changes = method.adapts or method.has_state or any(statistics_of(method))
@@ -236,8 +242,8 @@ class Evaluator:
         return final
 
     def _measure_for_transfer(self, stretches: Sequence[Stretch]) -> None:
-        """Measure every domain but the first by the source model, and by a source model that
-        adapted to that domain alone.
+        """Measure every domain except the first by two models: the source model, and a source model
+        that adapted to that domain alone.
         """
         method = self.method
         later = list(dict.fromkeys(stretches[1:]))
@@ -257,7 +263,7 @@ class Evaluator:
         return {"step": step, "domain": name, "severity": severity}
 
     def _add_accuracy_rows(self, first: int, kind: str, after: int, measured: Accuracies) -> None:
-        """Add a row of `Evaluation.accuracies` per domain of a stretch, which begins at step
+        """Add a row of `Evaluation.accuracies` per domain of a stretch. The stretch begins at step
         `first`.
         """
         for number, accuracy in measured.items():
@@ -265,8 +271,8 @@ class Evaluator:
             self._accuracy_rows.append(self._about_domain(first + number) | row)
 
     def _hold(self, stretches: Sequence[Stretch]) -> None:
-        """Read the examples of each domain and draw their order, once, even where a gradual stream
-        comes back to a domain.
+        """Read the examples of each stretch and draw their order. A stretch that comes again, as on
+        a gradual stream, is read and drawn once.
         """
         self._held = {}
         seed = self.seed if self.order_seed is None else self.order_seed
@@ -286,7 +292,9 @@ class Evaluator:
             self._held[stretch] = Examples(x, y, torch.from_numpy(order).to(y.device), domains)
 
     def _require_last_batch(self) -> None:
-        """Raise ValueError if a BatchNorm cannot normalise a last batch of a single example."""
+        """Raise ValueError if a last batch has a single example and a BatchNorm cannot normalise
+        it.
+        """
         for held in self._held.values():
             if (len(held.y) - 1) % self.batch_size == 0:
                 with values_per_channel(self.method.label, 1):
@@ -294,7 +302,7 @@ class Evaluator:
                 return
 
     def _step(self, x: Tensor) -> Outputs:
-        """Adapt to a batch and predict it. After an alarm has stopped the method, only predict."""
+        """Adapt to a batch and predict it. If the alarm has stopped the method, only predict."""
         return self._predict(x) if self._stopped else self.method.step(x)
 
     def _predict(self, x: Tensor) -> Outputs:
@@ -313,11 +321,12 @@ class Evaluator:
         self._alarm.reset()
 
     def measure(self, stretch: Stretch) -> Accuracies:
-        """Return the accuracy of the model as it is on each domain of a stretch, by the domain's
+        """Return the accuracy of the model as it is, on each domain of a stretch, by the domain's
         number.
 
-        Nothing is updated. BatchNorm keeps the method's mode, and the batches are the stream's.
-        `run` calls it, while it holds the examples.
+        No parameter is updated. BatchNorm keeps the method's mode, and the batches are the
+        stream's. Remembered statistics change from batch to batch and are restored at the end.
+        `run` calls this while it holds the examples.
         """
         with keep_statistics(self.method):
             return _accuracy_by_domain(self._pass(stretch, self._predict))
@@ -340,13 +349,13 @@ class Evaluator:
     def _pass(
         self, stretch: Stretch, predict: Callable[[Tensor], Outputs], *, along_stream: bool = False
     ) -> list[tuple[int, Record]]:
-        """Predict a stretch. Return a pair per batch and domain in it: the domain's number, and its
-        record.
+        """Predict the batches of a stretch. Return a pair per batch and domain in it: the domain's
+        number, and its record.
 
         The results are read from the device once, after the last batch.
 
-        along_stream: whether these are the stream's own batches. Then the alarm is measured and
-            answered, and the agreement with the source recorded.
+        along_stream: whether these are the stream's own batches. If so, the alarm is measured and
+            acted on, and the agreement with the source is recorded.
         """
         held = self._held[stretch]
         batches = self._batches_of(held)
@@ -385,7 +394,7 @@ class Evaluator:
     ) -> list[dict[str, Tensor]]:
         """Return what is measured of a batch, per domain in it: scalars on the device.
 
-        agrees: per example, whether the source model predicts the same class, (B,); None if this is
+        agrees: whether the source model predicts the same class, per example, (B,). None if this is
         not recorded.
         """
         z, a = outputs
@@ -414,7 +423,9 @@ class Evaluator:
         return found
 
     def _require_finite(self, measures: Mapping[str, float], stretch: Stretch, batch: str) -> None:
-        """Raise ValueError if the logits of a batch are not finite."""
+        """Raise ValueError if the logits of a batch are not finite. A class masked by −∞ is
+        allowed.
+        """
         if measures["finite"] and measures["readable"]:
             return
         where = stretch[0] if len(stretch) == 1 else "the mixed stream"
@@ -422,7 +433,7 @@ class Evaluator:
         cause = "lower the learning rate"
         if not self.method.adapts:
             cause = "the network's own forward pass gives NaN or infinity; check its weights"
-        if measures["finite"]:  # The logits z are, so those of θ_a are not.
+        if measures["finite"]:  # z is finite, so a is not.
             which = "auxiliary logits"
             if measures["masked"]:
                 cause = MASKING_REMEDY

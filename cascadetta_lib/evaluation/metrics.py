@@ -10,25 +10,32 @@ Transfer = Literal["paper", "final", "unadapted"]
 
 
 def online_errors(batches: pd.DataFrame) -> pd.Series:
-    """Return the online error of each domain, in [0, 1], in the stream's order.
+    """Return the online error of each domain, in [0, 1]. The index is (step, domain, severity), in
+    the stream's order.
 
-    The index is (step, domain, severity).
+    batches: `Evaluation.batches`.
     """
     sums = batches.groupby(["step", "domain", "severity"])[["errors", "count"]].sum()
     return sums["errors"] / sums["count"]
 
 
 def mean_online_error(batches: pd.DataFrame) -> float:
-    """Return E: the mean over domains of the online error, in [0, 1]."""
-    # A step is one domain at one severity; grouping by it alone takes half of the time.
+    """Return E: the mean over domains of the online error, in [0, 1].
+
+    batches: `Evaluation.batches`.
+    """
+    # A step is one domain at one severity. Grouping by step alone takes half the time.
     sums = batches.groupby("step")[["errors", "count"]].sum()
     return float((sums["errors"] / sums["count"]).mean())
 
 
 def average_accuracy(accuracies: pd.DataFrame) -> float:
-    """Return A (Eq. 1): the mean accuracy over the stream's domains, in [0, 1].
+    """Return A (Eq. 1), in [0, 1]: the mean over the stream's domains of the final model's
+    accuracy.
 
-    The accuracies are the final model's. With reset_each they are those of each domain's own model.
+    With `reset_each` each domain has a model of its own, and A is the mean of their accuracies.
+
+    accuracies: `Evaluation.accuracies`.
     """
     final = accuracies["after"] == accuracies["after"].max()
     return float(accuracies.loc[final, "accuracy"].mean())
@@ -37,24 +44,28 @@ def average_accuracy(accuracies: pd.DataFrame) -> float:
 def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -> float | None:
     """Return F in [−1, 1], or None if it was not measured, as on a mixed stream.
 
-    Each definition is a mean over the domains t = 2..N:
+    Each definition is a mean over the domains t = 2..N. R(T | S) is the accuracy on T after
+    adapting to S:
 
-    paper (Eq. 2): R(T_t | T_1:t) − R(T_t | T_t). For R(T_t | T_t) a source model adapts to T_t
-        alone.
+    paper: R(T_t | T_1:t) − R(T_t | T_t), which is Eq. 2. For R(T_t | T_t) a source model adapts to
+        T_t alone.
     final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
-    unadapted: R(T_t | T_1:N) minus the accuracy of the unadapted model. The release computes this,
-        too. Intended is a second model adapted to T_t; in fact its optimiser updates another copy,
-        so it stays unadapted. One difference is left: the release's second model has running
-        statistics of the domain, and our unadapted model has the method's BatchNorm mode.
+    unadapted: R(T_t | T_1:N) minus the accuracy of the unadapted model. The release computes this
+        too, unintentionally: its second model should adapt to T_t, but the optimiser updates
+        another copy, so the second model stays unadapted. One difference is left: the release's
+        second model has running statistics of the domain, and our unadapted model has the method's
+        BatchNorm mode.
 
-    Raises ValueError for another definition.
+    accuracies: `Evaluation.accuracies`. Raises ValueError for another definition.
     """
     require_choice("definition", definition, get_args(Transfer))
     return forward_transfers(accuracies)[definition]
 
 
 def forward_transfers(accuracies: pd.DataFrame) -> dict[Transfer, float | None]:
-    """Return F by each definition of `forward_transfer`; None for one that was not measured."""
+    """Return F by every definition of `forward_transfer`, by its name. A definition that was not
+    measured gives None.
+    """
     later = accuracies[accuracies["step"] > 0].set_index("step")
     by_kind = {str(kind): rows for kind, rows in later.groupby("kind")}
     found: dict[Transfer, float | None] = dict.fromkeys(get_args(Transfer))

@@ -1,4 +1,4 @@
-"""Measure how often a method still says what the network said before it adapted."""
+"""Measure how often a method predicts the class that the source model predicts."""
 
 import torch
 from torch import Tensor
@@ -12,18 +12,19 @@ class SourceAgreement:
     """Compare a method's predictions with those of the source model on the same batch.
 
     The source model is the network with the weights and the running statistics that it has when
-    this object is made, normalised as the method normalises. A method with batch statistics is
-    compared with AdaBN, ERM with itself. So only what learning has changed is counted. What the
-    batch's statistics change is not counted; they change much even where a method works.
+    this object is made. It normalises as the method does: for a method with batch statistics it is
+    AdaBN, and for ERM it is ERM. So only changes by learning are counted. Changes by the batch's
+    statistics are not counted, because they are large even where a method works.
 
-    The source model predicts by one pass of the network that learns. So the agreement may be below
-    1 even before the first update for methods that predict otherwise: RoTTA and PeTTA, by a teacher
-    with statistics of its own; MEMO, image by image; LAME, T3A, ROID and CMF, which change the
-    logits afterwards.
+    The source model predicts by one pass of the network that learns. Some methods predict in
+    another way. RoTTA and PeTTA predict by a teacher with statistics of its own, and MEMO image by
+    image. LAME, T3A, ROID and CMF change the logits afterwards. The agreement of these methods may
+    be below 1 even before the first update.
 
-    Make it right after `method.reset()`. A call takes one forward pass of the network and leaves
-    the method as it was: the source's values are written into the network for the pass, and then
-    the method's again. No second network is built, because not every network can be copied.
+    Make this object immediately after `method.reset()`. A call takes one forward pass of the
+    network: the source's values are written into the network for the pass, and then the method's
+    again. So the call leaves the method as it was. No second network is built, because not every
+    network can be copied.
     """
 
     def __init__(self, method: Method) -> None:
@@ -33,8 +34,10 @@ class SourceAgreement:
 
     @torch.no_grad()
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
-        """Return for each example of a batch x (B, …) whether the method's logits z (B, C) and the
-        source model name one class: (B,), bool.
+        """Return whether the method and the source model predict the same class, per example: bool
+        (B,).
+
+        x: the batch, (B, …). z: the method's logits, (B, C).
         """
         adapted = _copies(self.tensors)
         _write(self.source, self.tensors)

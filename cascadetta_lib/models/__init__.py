@@ -1,4 +1,6 @@
-"""The networks: φ, θ_m and θ_a of the cascade, and TTT's parallel network."""
+"""The networks of the cascade and of TTT, and what acts on any network: normalisation layers,
+replaced parameters, outputs.
+"""
 
 from cascadetta_lib.models.batch_norm import (
     NORMALIZATION_LAYERS,

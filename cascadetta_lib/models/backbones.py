@@ -1,5 +1,8 @@
-"""The feature extractors φ of the paper's appendix: small ResNets and ResNet-34 for images, a fully
-connected network for text, and LeNet for speech; and the wide ResNet that the field compares on."""
+"""The feature extractors φ.
+
+The paper's appendix has small ResNets and ResNet-34 for images, a fully connected network for text,
+and LeNet for speech. The wide ResNet is the network on which the field compares methods.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,8 +13,8 @@ from torch.nn import functional as F
 
 
 class ConvBNReLUBlock(nn.Module):
-    """conv-BN-ReLU twice, as the paper's appendix writes it; the shortcut joins before the last
-    ReLU.
+    """A residual block of conv-BN-ReLU twice, as the paper's appendix writes it. The shortcut is
+    added before the last ReLU.
     """
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
@@ -27,7 +30,7 @@ class ConvBNReLUBlock(nn.Module):
 
 
 class PreActivationBlock(nn.Module):
-    """BN-ReLU-conv twice, as in the paper's release and in TTT's ResNet-26."""
+    """A residual block of BN-ReLU-conv twice, as in the paper's release and in TTT's ResNet-26."""
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -65,7 +68,9 @@ BLOCKS = {"conv_bn_relu": ConvBNReLUBlock, "pre_activation": PreActivationBlock,
 def stage(
     kind: type[nn.Module], count: int, channels_in: int, channels: int, stride: int
 ) -> nn.Sequential:
-    """Return `count` blocks, of which the first changes the number of channels and the size."""
+    """Return `count` blocks in a row. The first changes the number of channels and, by `stride`,
+    the size.
+    """
     others = [kind(channels, channels, 1) for _ in range(count - 1)]
     return nn.Sequential(kind(channels_in, channels, stride), *others)
 
@@ -81,8 +86,8 @@ def shortcut(x: Tensor, conv: nn.Conv2d) -> Tensor:
 
 
 class ImageFeatures(nn.Module, ABC):
-    """A φ for images in two halves, between which TTT branches off: φ(x) = private(shared(x)), (B,
-    features).
+    """A φ for images in two parts: φ(x) = private(shared(x)), (B, 3, H, W) → (B, features). TTT's
+    rotation branch leaves φ between them.
     """
 
     features: int
@@ -90,7 +95,7 @@ class ImageFeatures(nn.Module, ABC):
 
     @abstractmethod
     def shared(self, x: Tensor) -> Tensor:
-        """Return the features with which both branches of TTT's network begin."""
+        """Return the features that both branches of TTT's network start from."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.private(self.shared(x))
@@ -110,9 +115,13 @@ class LastStage(nn.Module):
 
 
 class SmallResNet(ImageFeatures):
-    """φ for 32×32 images: a 3×3 convolution and three stages of (depth − 2)/6 blocks with w, 2w, 4w
-    channels. (B, 3, H, W) → (B, 4w). The paper's ResNet-26 has depth 26 and width 16, and 366,288
-    parameters."""
+    """φ for 32×32 images: a 3×3 convolution, and three stages of (depth − 2)/6 blocks with w, 2w
+    and 4w channels. (B, 3, H, W) → (B, 4w).
+
+    The paper's ResNet-26 has depth 26 and width w = 16, and 366,288 parameters.
+
+    block: a name in BLOCKS. stem: the channels of the first convolution; None for w.
+    """
 
     def __init__(self, depth: int, width: int, block: str, stem: int | None = None) -> None:
         super().__init__()
@@ -139,23 +148,25 @@ class SmallResNet(ImageFeatures):
 
 
 class WideResNet(SmallResNet):
-    """φ of the wide ResNet (Zagoruyko and Komodakis 2016), for 32×32 images, of depth 6n + 4 and
-    widening factor k: a 3×3 convolution to 16 channels, and three stages of n blocks with 16k, 32k,
-    64k. (B, 3, H, W) → (B, 64k)."""
+    """φ of the wide ResNet (Zagoruyko and Komodakis 2016) for 32×32 images: a 3×3 convolution to 16
+    channels, and three stages of n blocks with 16k, 32k and 64k channels. (B, 3, H, W) → (B, 64k).
+
+    depth: 6n + 4. widening: k.
+    """
 
     def __init__(self, depth: int, widening: int) -> None:
         super().__init__(depth, 16 * widening, "wide", stem=16)
 
 
 class ResNet34(ImageFeatures):
-    """φ for 224×224 images: torchvision's ResNet-34 without its classifier. (B, 3, 224, 224) → (B,
-    512).
+    """φ for 224×224 images: torchvision's ResNet-34 without its classifier. (B, 3, 224, 224) →
+    (B, 512).
     """
 
     features = 512
 
     def __init__(self) -> None:
-        # Imported here, because at the top it would be half of this package's time to import.
+        # Imported here: at the top of the file it would take half of this package's time to import.
         from torchvision.models import resnet34
 
         super().__init__()
@@ -169,8 +180,8 @@ class ResNet34(ImageFeatures):
 
 
 def text_features(inputs: int, hidden: Sequence[int]) -> nn.Sequential:
-    """Make φ for text: fully connected layers, each with BN and ReLU. (B, inputs) → (B,
-    hidden[-1]).
+    """Make φ for text: fully connected layers, each with BN and ReLU. (B, inputs) →
+    (B, hidden[-1]).
     """
     sizes = zip((inputs, *hidden), hidden, strict=False)
     layers = [(nn.Linear(before, size), nn.BatchNorm1d(size), nn.ReLU()) for before, size in sizes]
@@ -178,8 +189,8 @@ def text_features(inputs: int, hidden: Sequence[int]) -> nn.Sequential:
 
 
 def speech_features() -> nn.Sequential:
-    """Make φ for speech: LeNet's two 5×5 convolutions, each with BN, ReLU and 2×2 max-pooling. (B,
-    1, 32, 32) → (B, 400).
+    """Make φ for speech: LeNet's two 5×5 convolutions, each with BN, ReLU and 2×2 max-pooling.
+    (B, 1, 32, 32) → (B, 400).
     """
     first = [nn.Conv2d(1, 6, 5), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)]
     second = [nn.Conv2d(6, 16, 5), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]

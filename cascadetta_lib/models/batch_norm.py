@@ -1,6 +1,6 @@
-"""Normalisation layers, their scales and shifts, and batch statistics.
+"""Find normalisation layers and their scales and shifts, and let BatchNorm use batch statistics.
 
-remembered_statistics.py has the other statistics that BatchNorm may use.
+remembered_statistics.py has the other statistics that BatchNorm can use.
 """
 
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ def batch_norms(module: nn.Module) -> Iterator[BatchNorm]:
 
 
 def normalization_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """Return scale and shift of every normalisation layer of `module`, where it has them, each
-    once.
+    """Return the scales and shifts of all normalisation layers of `module`, each once. Layers
+    without them are skipped.
     """
     found: dict[nn.Parameter, None] = {}
     for layer in module.modules():
@@ -43,8 +43,8 @@ def normalization_parameters(module: nn.Module) -> list[nn.Parameter]:
 
 
 def require_own_scales(module: nn.Module) -> None:
-    """Raise ValueError if a normalisation layer's scale or shift is not a parameter, as under a
-    parametrisation, since a step would not move it.
+    """Raise ValueError if the scale or shift of a normalisation layer is not a parameter, as under
+    a parametrisation. A step would not move it.
     """
     for layer in module.modules():
         if not isinstance(layer, NORMALIZATION_LAYERS):
@@ -61,7 +61,9 @@ def require_own_scales(module: nn.Module) -> None:
 
 
 def use_batch_statistics(module: nn.Module) -> None:
-    """Let every BatchNorm layer normalise by its batch and leave its running statistics alone."""
+    """Set every BatchNorm layer to normalise by its batch. Running statistics are neither used nor
+    changed.
+    """
     for norm in batch_norms(module):
         norm.training = True
         norm.track_running_stats = False
@@ -69,7 +71,7 @@ def use_batch_statistics(module: nn.Module) -> None:
 
 @contextmanager
 def using_batch_statistics(module: nn.Module) -> Iterator[None]:
-    """Call `use_batch_statistics` for the time inside `with`."""
+    """Use batch statistics inside `with`. Restore each BatchNorm layer's mode afterwards."""
     before = [(norm, norm.training, norm.track_running_stats) for norm in batch_norms(module)]
     use_batch_statistics(module)
     try:

@@ -18,10 +18,10 @@ def _six_n_plus_two(depth: int) -> int:
 
 
 class ImageNetwork(BaseModel, frozen=True, extra="forbid"):
-    """The configuration of a network of images.
+    """The configuration of a network for images.
 
-    Depth, width and block concern the small ResNet alone, which is called resnet26 whatever its
-    depth is.
+    Depth, width and block apply to the small ResNet alone. It is called resnet26, whatever its
+    depth.
     """
 
     architecture: Literal["auto", "resnet26", "resnet34"] = Field(
@@ -44,7 +44,7 @@ class ImageNetwork(BaseModel, frozen=True, extra="forbid"):
 
 
 class TextNetwork(BaseModel, frozen=True, extra="forbid"):
-    """The configuration of the fully connected network of reviews."""
+    """The configuration of the fully connected network for reviews."""
 
     hidden: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = Field(
         (1024, 512),
@@ -54,12 +54,12 @@ class TextNetwork(BaseModel, frozen=True, extra="forbid"):
 
 
 class SpeechNetwork(BaseModel, frozen=True, extra="forbid"):
-    """The configuration of the LeNet of log-mel spectrograms (32 bands, 32 frames): no choices."""
+    """The configuration of LeNet for log-mel spectrograms (32 bands, 32 frames), without fields."""
 
 
 Network = SpeechNetwork | TextNetwork | ImageNetwork
-"""The class with the fewest fields comes first, since pydantic takes the first that fits a stored
-configuration.
+"""The class with the fewest fields comes first, because pydantic takes the first one that fits a
+stored configuration.
 """
 
 
@@ -75,13 +75,13 @@ def build_network(
 ) -> Cascade | Parallel:
     """Return a fresh network, initialised from `seed` without touching torch's global generator.
 
-    inputs: how many features a text has; only for text.
-    architecture: what "auto" means on this dataset; None is resnet26.
-    parallel: whether to build TTT's network instead of a cascade. Raises ValueError unless the
-        network is for images, whose rotation is its task.
+    classes: the number C of classes.
+    inputs: the number of features of a text. Required for text, ignored otherwise.
+    architecture: what "auto" means on this dataset. None means resnet26.
+    parallel: whether to build TTT's network in place of a cascade; for images only.
     auxiliary: whether the cascade has θ_a.
 
-    Raises ValueError for another architecture.
+    Raises ValueError for another architecture, and if `parallel` is set for text or speech.
     """
     if architecture is not None:
         require_choice("architecture", architecture, ["resnet26", "resnet34"])
@@ -103,7 +103,7 @@ def build_network(
             model = _text_network(network, inputs, classes, auxiliary)
         else:
             model = _speech_network(classes, auxiliary)
-    # The convolutions of a CPU are faster with the channels last. Weights stay what they are; sums
+    # On a CPU convolutions are faster with the channels last. The weights keep their values. Sums
     # run in another order, so results may differ in their last bits.
     return nn.utils.convert_conv2d_weight_memory_format(model, torch.channels_last)
 

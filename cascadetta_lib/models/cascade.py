@@ -4,7 +4,7 @@ Cascade:   x ─ φ ─ θ_m ─► z (main logits) ─ θ_a ─► a (auxiliary
 Parallel:  x ─ φ's shared stages ─┬─ last stage ─ θ_m ─► z
                                   └─ a last stage of its own ─ θ_a ─► four rotations
 
-The parts are found as modules, never by the names of parameters.
+Code finds these parts as modules, never by the names of parameters.
 """
 
 import copy
@@ -19,7 +19,8 @@ from cascadetta_lib.models.outputs import Outputs
 def parameters_of_z(model: nn.Module) -> list[nn.Parameter]:
     """Return all parameters of a network except those of θ_a, which takes no part in z.
 
-    Of a Parallel, the last stage of the rotation branch is among them, although z does not use it.
+    For a Parallel the list includes the last stage of the rotation branch, although z does not use
+    it.
     """
     theta_a = getattr(model, "auxiliary_classifier", None)
     apart = set() if theta_a is None else set(theta_a.parameters())
@@ -32,8 +33,8 @@ class Cascade(nn.Module):
     feature_extractor: φ.
     main_classifier: θ_m.
     auxiliary_classifier: θ_a, or None.
-    relu_logits: z is max(θ_m(φ(x)), 0), as in the paper's release, whose in-place ReLU before θ_a
-        changes z as well.
+    relu_logits: whether z is max(θ_m(φ(x)), 0) in place of θ_m(φ(x)), as in the paper's release.
+        There an in-place ReLU before θ_a changes z as well.
     """
 
     def __init__(
@@ -62,10 +63,12 @@ class Cascade(nn.Module):
 
 
 class Parallel(nn.Module):
-    """TTT's network: the rotation branch leaves φ before its last stage and has a last stage of its
-    own.
+    """TTT's network. Its rotation branch leaves φ before the last stage of φ, and has a last stage
+    and a classifier θ_a of its own.
 
-    relu_logits: as of a Cascade, so that TTT can stand beside one.
+    Maps x (B, 3, H, W) to z (B, C); there is no a. `rotation_logits` computes the other branch.
+
+    relu_logits: as in Cascade, so that TTT's network can be compared with a cascade.
     """
 
     def __init__(
@@ -96,5 +99,7 @@ class Parallel(nn.Module):
         return Outputs(F.relu(z) if self.relu_logits else z, None)
 
     def rotation_logits(self, x: Tensor) -> Tensor:
-        """Return which multiple of 90° x was rotated by, as logits: (B, 3, H, W) → (B, 4)."""
+        """Return the logits of the multiple of 90° by which each image was rotated: (B, 3, H, W) →
+        (B, 4).
+        """
         return self.auxiliary_classifier(self.auxiliary_stage(self.feature_extractor.shared(x)))

@@ -1,4 +1,4 @@
-"""Calls of a module with other tensors in the place of some of its parameters."""
+"""Call a module with other tensors in place of some of its parameters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +8,12 @@ from torch.func import functional_call
 
 
 def call_with(module: nn.Module, values: Mapping[Any, Tensor], *inputs: Any) -> Any:
-    """Return what `module` gives with `values[parameter]` in the place of each such parameter.
+    """Return module(*inputs), computed with `values[parameter]` in place of each parameter that is
+    a key of `values`.
 
-    A parameter is replaced wherever it is used, and the module is left as it was. With a module
-    that stands at two places, or with tied weights, torch.func.functional_call alone would leave
-    the replacement behind (pytorch#164759).
+    A parameter is replaced wherever it is used. Afterwards the module has its own parameters again.
+    torch.func.functional_call alone would leave replacements behind if weights are tied or a module
+    stands at two places (pytorch#164759). Of a DataParallel the module inside is called.
     """
     if isinstance(module, nn.DataParallel):
         module = module.module

@@ -1,4 +1,4 @@
-"""Put the normalisation of images that a network learned with in front of the network."""
+"""Put the normalisation of images in front of a network that was trained with it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,10 @@ from cascadetta_lib.registry import nearest
 
 
 class Normalization(NamedTuple):
-    """(x − mean)/deviation of images x in [0, 1]; each has a number per channel, or one for all."""
+    """The normalisation (x − mean)/deviation of images x in [0, 1].
+
+    mean, deviation: a number per channel, or one number for all channels.
+    """
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -24,13 +27,17 @@ INPUT_NORMALIZATIONS = {
     "cifar10": Normalization((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
     "levels": Normalization((0.0,), (1 / 255,)),
 }
-"""Normalisations by name. unit: x stays in 0..1. symmetric: −1..1. levels: 0..255. imagenet and
-cifar10: by mean and standard deviation per channel of those data.
+"""Normalisations by name.
+
+unit: x stays in 0..1.
+symmetric: x is mapped to −1..1.
+imagenet, cifar10: by the mean and the standard deviation of each channel of that dataset.
+levels: x is mapped to 0..255.
 """
 
 
 class Normalize(nn.Module):
-    """Images in [0, 1] (B, C, H, W) → (x − mean)/deviation."""
+    """Normalise images x (B, C, H, W) in [0, 1]: (x − mean)/deviation."""
 
     mean: Tensor
     deviation: Tensor
@@ -39,7 +46,7 @@ class Normalize(nn.Module):
         super().__init__()
         self.normalization = normalization
         for name, values in normalization._asdict().items():
-            # Not part of the state_dict, so that files of weights still fit.
+            # Not in the state_dict, so that files of weights still fit.
             self.register_buffer(name, torch.tensor(values).view(-1, 1, 1), persistent=False)
 
     def extra_repr(self) -> str:
@@ -50,11 +57,12 @@ class Normalize(nn.Module):
 
 
 def read_normalization(given: Any) -> Normalization:
-    """Return a normalisation of images in [0, 1].
+    """Return the normalisation that `given` describes, for images in [0, 1].
 
-    given: a name of INPUT_NORMALIZATIONS; or a pair (mean, deviation), each a number or a number
+    given: a name in INPUT_NORMALIZATIONS; or a pair (mean, deviation), each a number or a number
         per channel; or a mapping with `mean` and `std`, such as timm's `model.pretrained_cfg`; or
-        an object with these attributes, such as torchvision's `weights.transforms()`.
+        an object with the attributes `mean` and `std`, such as torchvision's
+        `weights.transforms()`.
 
     Raises ValueError for anything else.
     """
@@ -83,7 +91,9 @@ def read_normalization(given: Any) -> Normalization:
 
 
 def _channels(values: Any) -> tuple[float, ...]:
-    """Return one number or several as a tuple; an empty one for anything else."""
+    """Return a number, or a sequence of numbers, as a tuple. Return an empty tuple for anything
+    else.
+    """
     if isinstance(values, int | float):
         return (float(values),)
     if not isinstance(values, Sequence) or isinstance(values, str):
@@ -96,10 +106,10 @@ def _channels(values: Any) -> tuple[float, ...]:
 def normalized(network: nn.Module, normalization: Any) -> nn.Module:
     """Return `network` with its normalisation in front, so that it takes images x in [0, 1].
 
-    A Cascade stays a Cascade, and its φ begins with the normalisation. Modules and parameters are
-    those of `network`, not copies.
+    A Cascade stays a Cascade, and its φ begins with the normalisation. Any other network becomes a
+    Sequential. Modules and parameters are those of `network`, not copies.
 
-    normalization: see `read_normalization`.
+    normalization: whatever `read_normalization` takes. Raises ValueError for anything else.
     """
     first = Normalize(read_normalization(normalization))
     if isinstance(network, Cascade):

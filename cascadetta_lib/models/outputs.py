@@ -1,4 +1,4 @@
-"""What a network returns: main and auxiliary logits."""
+"""The outputs of a network: main and auxiliary logits."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,10 @@ from torch import Tensor
 
 
 class Outputs(NamedTuple):
-    """Main logits z (B, C), and auxiliary logits a: (B, C), or None without θ_a."""
+    """What a network returns for a batch.
+
+    main: the main logits z, (B, C). auxiliary: the auxiliary logits a, (B, C), or None without θ_a.
+    """
 
     main: Tensor
     auxiliary: Tensor | None
@@ -18,8 +21,10 @@ class Outputs(NamedTuple):
 
 
 def as_outputs(result: Any) -> Outputs:
-    """Convert a model's result to Outputs. It may be logits (B, C), a tuple that begins with them,
-    or an object whose attribute `logits` is one of the two.
+    """Convert the result of any network to Outputs.
+
+    result: Outputs; or logits (B, C); or a tuple or list that begins with logits; or an object
+        whose attribute `logits` is such a tensor, tuple or list.
 
     Raises TypeError for anything else.
     """

@@ -1,4 +1,4 @@
-"""Refuse networks that compute a part again in the backward pass, by torch.utils.checkpoint."""
+"""Refuse networks that recompute a part in the backward pass, by torch.utils.checkpoint."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ from torch.autograd.graph import disable_saved_tensors_hooks
 
 @contextmanager
 def refuse_recomputation(name: str) -> Iterator[None]:
-    """Raise ValueError if a network called inside `with` would compute a part again later.
+    """Raise ValueError if a network that is called inside `with` would recompute a part later.
 
-    `call_with` puts other tensors in the place of the parameters, and takes them out before the
-    backward pass. A part that is computed again there would see the original parameters, and the
-    gradient would mix two networks.
+    `call_with` replaces parameters during a call and puts them back before the backward pass. A
+    part that is recomputed in the backward pass would see the original parameters, and the gradient
+    would mix two networks. Checkpointing with use_reentrant=True is not noticed.
 
-    name: the function or method that needs the gradient; the message begins with it.
+    name: the function or method that needs the gradient. The message begins with it.
     """
     message = (
         f"{name}: the network computes a part again in the backward pass, by "

@@ -1,17 +1,17 @@
-"""Statistics that BatchNorm layers normalise by instead of those of the batch alone.
+"""Statistics by which BatchNorm layers normalise in place of those of the batch alone.
 
-A layer is never replaced, since a subclass of BatchNorm may do more than normalise: it may apply an
-activation. The layer's own forward runs, and only its call of `torch.nn.functional.batch_norm` is
-answered with other statistics, in training mode. In evaluation mode nothing changes, unless
-`in_evaluation` is set.
+A layer is not replaced, because a subclass of BatchNorm may do more than normalise, such as apply
+an activation. The layer's own forward runs. In training mode its call of
+`torch.nn.functional.batch_norm` is answered with other statistics, and nothing else is changed. In
+evaluation mode nothing is changed, except by a class that sets `in_evaluation`.
 
     RememberedStatistics   the batch, blended with about N earlier examples
     MovingStatistics       moving averages of the mean and of the variance
-    PriorStatistics        the batch, blended with the source, and nothing is remembered
+    PriorStatistics        the batch, blended with the source; nothing is remembered
 
-What is remembered is kept in the layer's running statistics and begins as the source's. A variance
-divides by n, as in BatchNorm's own normalisation. PyTorch's running variances divide by n − 1, and
-the releases of TEMA and of the source prior use those.
+Remembered statistics are kept in the layer's running statistics and begin as the source's. The
+variance of a batch divides by n, as in BatchNorm's own normalisation. PyTorch's running variances
+divide by n − 1, and so do the variances in the releases of TEMA and of the source prior.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,15 +28,15 @@ from cascadetta_lib.models.batch_norm import BatchNorm, batch_norms
 
 
 class RememberedStatistics(TorchFunctionMode):
-    """The batch's statistics, blended with those of about `examples` earlier examples.
+    """The batch's statistics, blended with those of about N = `examples` earlier examples.
 
-    A batch of n examples has the weight n/(n + N), with N = `examples`, and what is remembered has
-    the weight N/(n + N). With N = 0 these are the batch's statistics alone. Raises ValueError for a
-    layer without running statistics.
+    A batch of n examples has the weight n/(n + N), and the remembered statistics have the weight
+    N/(n + N). With N = 0 the blend is the batch's statistics alone. Raises ValueError for a layer
+    without running statistics.
     """
 
     in_evaluation: ClassVar[bool] = False
-    """Whether it takes the place of batch_norm in evaluation mode too."""
+    """Whether these statistics replace the layer's own in evaluation mode too."""
 
     def __init__(self, norm: BatchNorm, examples: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class RememberedStatistics(TorchFunctionMode):
         self.norm = norm
         self.examples = examples
         self.seen: tuple[Tensor, Tensor] | None = None
-        """Mean and variance that the last forward pass normalised by, (C,) each."""
+        """The mean and variance by which the last forward pass normalised, (C,) each."""
         self.active = False
 
     @property
@@ -79,7 +79,9 @@ class RememberedStatistics(TorchFunctionMode):
         momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Tensor:
-        """Return what takes the place of `torch.nn.functional.batch_norm` with these arguments."""
+        """Return the result that replaces a call of `torch.nn.functional.batch_norm` with these
+        arguments.
+        """
         return self.normalise(x, weight, bias, eps)
 
     def normalise(
@@ -88,7 +90,7 @@ class RememberedStatistics(TorchFunctionMode):
         """Normalise x (B, C, …) by the blend. The gradient flows through the batch's share."""
         dimensions = [0, *range(2, x.ndim)]
         shape = (-1,) + (1,) * (x.ndim - 2)
-        # Under autocast x is in half precision, and statistics never are.
+        # Under autocast x is in half precision. Statistics never are.
         exact = x.to(self.mean.dtype)
         mean = exact.mean(dimensions)
         # On a CPU this takes a tenth of torch.var_mean's time.
@@ -102,19 +104,21 @@ class RememberedStatistics(TorchFunctionMode):
         return torch.addcmul(shift.view(shape), exact, scale.view(shape)).to(x.dtype)
 
     def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return the blend of what is remembered with a batch's mean and variance, (C,) each.
+        """Return the mean and variance to normalise by, (C,) each: a blend of the remembered
+        statistics with those of a batch.
 
-        count: the examples of the batch.
+        mean, variance: those of the batch, (C,) each. count: the number of examples in the batch.
         """
         share = count / (count + self.examples)
         apart = mean - self.mean
-        # The variance of a mixture: variance within its parts, plus variance between their means.
+        # The variance of a mixture is the variance within its parts plus the variance between their
+        # means.
         within = self.variance.lerp(variance, share)
         return self.mean + share * apart, within + share * (1 - share) * apart.square()
 
     @torch.no_grad()
     def remember(self) -> None:
-        """Store the blend of the last forward pass; a second call changes nothing."""
+        """Store the blend of the last forward pass. A second call changes nothing."""
         if self.seen is not None:
             self.mean.copy_(self.seen[0])
             self.variance.copy_(self.seen[1])
@@ -124,6 +128,8 @@ class RememberedStatistics(TorchFunctionMode):
 class MovingStatistics(RememberedStatistics):
     """Separate moving averages of the mean and of the variance: (1 − m)·remembered + m·batch, with
     m = `momentum`.
+
+    With m = 1 these are the batch's statistics alone.
     """
 
     def __init__(self, norm: BatchNorm, momentum: float = 1.0) -> None:
@@ -135,21 +141,26 @@ class MovingStatistics(RememberedStatistics):
 
 
 class PriorStatistics(RememberedStatistics):
-    """(N·source + n·batch)/(N + n), of the mean and of the variance, for a batch of n examples."""
+    """Weighted means of the source's statistics and the batch's: (N·source + n·batch)/(N + n).
+
+    Mean and variance are averaged separately. n is the number of examples in the batch, and N is
+    `examples`.
+    """
 
     def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
         share = count / (count + self.examples)
         return self.mean.lerp(mean, share), self.variance.lerp(variance, share)
 
     def remember(self) -> None:
-        """Do nothing, since the source's statistics are blended in and never change."""
+        """Do nothing, because the source's statistics never change."""
 
 
 def give_statistics(module: nn.Module, make: Callable[[BatchNorm], RememberedStatistics]) -> None:
-    """Let every BatchNorm layer of `module` normalise by the statistics that `make` returns for it.
+    """Make every BatchNorm layer of `module` normalise by the statistics that `make` returns for
+    it.
 
-    Raises ValueError for a layer without running statistics, for a forward of its own that does not
-    call F.batch_norm, and for a compiled network.
+    Raises ValueError for a compiled network, for a layer without running statistics, and for a
+    layer whose own forward does not call F.batch_norm.
     """
     if any(_is_compiled(child) for child in module.modules()):
         raise ValueError(
@@ -175,14 +186,16 @@ def statistics_of(module: nn.Module) -> Iterator[RememberedStatistics]:
 
 
 def remember(module: nn.Module) -> None:
-    """Let every BatchNorm layer inside `module` that has a memory remember its last batch."""
+    """Store the blend of the last forward pass in every BatchNorm layer of `module` that has such
+    statistics.
+    """
     for statistics in statistics_of(module):
         statistics.remember()
 
 
 @contextmanager
 def keep_statistics(module: nn.Module) -> Iterator[None]:
-    """Restore, on leaving `with`, what a module remembered before it."""
+    """Restore the remembered statistics of `module` at the end of `with`."""
     kept = [(given, given.mean.clone(), given.variance.clone()) for given in statistics_of(module)]
     try:
         yield
@@ -204,7 +217,7 @@ def _enter(norm: Any, inputs: Any) -> None:
 
 
 def _leave(norm: Any, inputs: Any, result: Any) -> None:
-    if norm.statistics.active:  # False if an earlier hook raised, so that `_enter` never ran
+    if norm.statistics.active:  # False if another hook raised before `_enter` ran
         norm.statistics.active = False
         norm.statistics.__exit__(None, None, None)
     if result is not None and norm.training and norm.statistics.seen is None:
@@ -216,9 +229,9 @@ def _leave(norm: Any, inputs: Any, result: Any) -> None:
 
 @torch.no_grad()
 def _try(norm: BatchNorm) -> None:
-    """Pass two examples through a layer with a forward of its own.
+    """Test a layer that has a forward of its own by passing two examples through it.
 
-    Raises ValueError if that does not call F.batch_norm; see `_leave`.
+    `_leave` raises ValueError if the forward does not call F.batch_norm.
     """
     statistics = next(statistics_of(norm))
     pixels = {nn.BatchNorm1d: 0, nn.BatchNorm2d: 2, nn.BatchNorm3d: 3}

@@ -1,4 +1,4 @@
-"""The state of a module, to go back to."""
+"""Copy the state of a module, to restore it later."""
 
 import copy
 from typing import Any
@@ -20,8 +20,8 @@ class Snapshot:
         }
 
     def restore(self, module: nn.Module) -> None:
-        """Write the state back. A buffer of `module` itself that was None at the time of the copy
-        is None again.
+        """Write the state back. A buffer of `module` itself (not of its submodules) that was None
+        when the copy was made becomes None again.
         """
         for name in module._buffers.keys() - self.values.keys() - self._not_stored.keys():
             setattr(module, name, None)

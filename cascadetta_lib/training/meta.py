@@ -1,16 +1,17 @@
-"""Meta-learning by Algorithm 1 (Sec. 4.2): the inner and the outer loss of a halved batch, and the
-gradient of the outer one through the inner step.
+"""Meta-learning by Algorithm 1 (Sec. 4.2): the inner and the outer loss, and the gradient of the
+outer loss through the inner step.
 
-With ψ = {φ, θ_m}, a batch is halved into meta-train and meta-test. In the code `psi` holds all
-parameters, those of θ_a too, which the inner step leaves as they are.
+Each batch is halved into meta-train and meta-test. With ψ = {φ, θ_m}:
 
-    inner (Eq. 3)  ψ' = ψ − α ∇_I ENT(a; meta-train)    I: what the inner step moves, θ_a fixed
+    inner (Eq. 3)  ψ' = ψ − α ∇_I ENT(a; meta-train)    I: the parameters that the inner step moves
     outer (Eq. 4)  {ψ, θ_a} ← {ψ, θ_a} − β ∇[CE(z; meta-test) + λ ENT(a; meta-test)]
                    at ψ', through the inner step
 
 Let v be the gradient of the outer loss at ψ', and v_I its part on I. The gradient through the inner
 step is then v − α H v_I. H holds the second derivatives of the inner loss: a row per parameter and
 a column per parameter of I.
+
+In the code `psi` holds the parameters of θ_a too. The inner step does not move these.
 """
 
 from collections.abc import Iterable
@@ -46,11 +47,14 @@ ByName = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class MetaProblem:
-    """Eq. 3 and 4 for one batch.
+    """The inner and the outer step of Algorithm 1 (Eq. 3 and 4) on one batch.
 
-    inner_names: the parameters that the inner step moves.
+    meta_train, meta_test: the two halves of the batch.
+    inner_names: the names of the parameters that the inner step moves.
     inner_learning_rate: α.
-    outer_loss: that of the paper, or of its release. entropy_weight: λ.
+    outer_loss: the paper's, or that of its release.
+    entropy_weight: λ.
+    kind: the objective, which defines the losses.
 
     Raises ValueError for a value that is not allowed.
     """
@@ -69,10 +73,11 @@ class MetaProblem:
         require_number("entropy_weight", self.entropy_weight)
 
     def losses_at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return two losses at ψ on the meta-train half.
+        """Return two losses at ψ on the meta-train half: a part of the outer loss, and the inner
+        loss.
 
-        The first is a part of the outer loss. With the release's outer loss it is the cross-entropy
-        at ψ; the paper's has no such part, so it is 0. The second is the inner loss.
+        The release's outer loss has the supervised loss at ψ as a part. The paper's has no part at
+        ψ, so the first loss is 0.
         """
         if self.outer_loss == "release":
             return losses(model, self.meta_train, self.kind)
@@ -80,9 +85,10 @@ class MetaProblem:
         return torch.zeros_like(inner), inner
 
     def outer_at_psi_prime(self, model: nn.Module) -> Tensor:
-        """Return the part of the outer loss at ψ': that on the meta-test half. `model` has ψ' here.
+        """Return the part of the outer loss at ψ', on the meta-test half. In the release's outer
+        loss this part is multiplied by 0.1.
 
-        The release multiplies it by 0.1.
+        model: the network with ψ' in place of ψ.
         """
         main, self_supervised = losses(model, self.meta_test, self.kind)
         total = main + self.entropy_weight * self_supervised
@@ -92,7 +98,7 @@ class MetaProblem:
 def halve(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> tuple[Half, Half]:
     """Split a batch into meta-train, its first half, and meta-test, the rest.
 
-    x (B, …), y (B,). draws: the generator of the random rotations, for the rotation task.
+    x: (B, …). y: (B,). draws: the generator of the random rotations, for the rotation task.
     """
     middle = len(y) // 2
     meta_train = as_half(x[:middle], y[:middle], kind, draws)
@@ -101,13 +107,13 @@ def halve(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> tupl
 
 
 def inner_parameter_names(model: Cascade | Parallel, which: InnerParameters) -> tuple[str, ...]:
-    """Return the parameters that the inner step moves.
+    """Return the names of the parameters that the inner step moves.
 
-    which: `all` of ψ; or `batchnorm_and_classifier`, θ_m and the scales and shifts of φ's
-        normalisation layers of every kind, as at test time.
+    which: `all`: all of ψ. `batchnorm_and_classifier`: θ_m, and the scales and shifts of all
+        normalisation layers of φ, of every kind, as at test time.
 
-    For TTT these are all parameters of φ's shared stages, for both values of `which`. Raises
-    ValueError for any other value.
+    For TTT's network both values stand for all parameters of φ's shared stages. Raises ValueError
+    for any other value, and for a scale or shift that is not a parameter.
     """
     require_choice("which", which, get_args(InnerParameters))
     if isinstance(model, Parallel):
@@ -124,11 +130,12 @@ def inner_parameter_names(model: Cascade | Parallel, which: InnerParameters) -> 
 
 
 def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByName]:
-    """Return the outer loss, a scalar, and its gradient with respect to every parameter, through
-    the inner step.
+    """Return the outer loss, a scalar, and its gradient with respect to every parameter, by name.
+    The gradient is taken through the inner step.
 
-    H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss (`_slope`). Raises
-    ValueError for a network that recomputes activations (checkpointing).
+    H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss (`_slope`). Every
+    parameter must require a gradient. Raises ValueError for a network that recomputes activations
+    (checkpointing with use_reentrant=False).
     """
     psi: ByName = dict(model.named_parameters())
     inner = {name: psi[name] for name in problem.inner_names}
@@ -146,7 +153,7 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByNam
     outer_gradient = _gradients(outer_loss_at_psi_prime, psi_prime)  # v
     slope = _slope(tape, inner_loss, inner, outer_gradient)
     gradient_at_psi = _gradients(outer_loss_at_psi - problem.inner_learning_rate * slope, psi)
-    # A new tensor for each: one tensor may be the gradient of two parameters.
+    # Make a new tensor for each parameter, because one tensor may be the gradient of two of them.
     total = {name: outer_gradient[name] + gradient_at_psi[name] for name in psi}
     return (outer_loss_at_psi_prime + outer_loss_at_psi).detach(), total
 
@@ -154,7 +161,7 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByNam
 def _slope(tape: Tape, inner_loss: Tensor, inner: ByName, v: ByName) -> Tensor:
     """Return ⟨∇L, v_I⟩ as a scalar with a graph, where L is the inner loss.
 
-    tangents.py computes it. If that has no rule for one of the network's functions, double backward
+    The tape computes it. If tangents.py has no rule for a function of the network, double backward
     computes it, at twice the cost.
 
     inner: the parameters I. v: the gradient of the outer loss.
@@ -168,12 +175,12 @@ def _slope(tape: Tape, inner_loss: Tensor, inner: ByName, v: ByName) -> Tensor:
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
-    """Return all elements as one vector without a gradient."""
+    """Return all elements of the tensors as one vector without a gradient."""
     return torch.cat([tensor.detach().flatten() for tensor in tensors])
 
 
 class OuterLoss(nn.Module):
-    """The outer loss of a model, as a module whose parameters can be replaced."""
+    """The part of the outer loss at ψ' as a module, so that `call_with` can replace parameters."""
 
     def __init__(self, model: nn.Module, problem: MetaProblem) -> None:
         super().__init__()

@@ -1,8 +1,9 @@
 """The objectives of pre-training and their losses.
 
-Every objective has a supervised loss, the cross-entropy of z, and most have a self-supervised one:
-the entropy of a (of z where there is no θ_a), or the rotation task of TTT. Algorithm 1 (meta.py)
-puts the two together.
+Every objective has a supervised loss: the cross-entropy of z, in some objectives plus that of a.
+Most also have a self-supervised loss: the entropy of a (of z without θ_a), or the loss of TTT's
+rotation task. Algorithm 1 (meta.py) combines the two losses; without meta-learning they are added
+(pretrain.py).
 """
 
 from collections.abc import Mapping
@@ -22,22 +23,22 @@ from cascadetta_lib.training.settings import Training
 class Objective:
     """One way to pre-train: which network, on which augmentation, by which losses.
 
-    parallel: whether the network is TTT's instead of a cascade.
+    parallel: whether the network is TTT's in place of a cascade.
     auxiliary: whether the cascade has θ_a.
     self_supervised: whether the self-supervised loss takes part.
-    meta: whether to train by Algorithm 1 instead of minimising the sum of both losses.
-    randomised: what domain randomisation changes. `all`: every example of a batch. `none`: no
-        example. `both`: the network sees each batch as it is, and randomised beside it.
+    meta: whether to train by Algorithm 1, in place of minimising a weighted sum of both losses.
+    randomised: which examples of a batch go through domain randomisation: `all` or `none`. With
+        `both` the network sees each example as it is, and randomised beside it.
     recipe: fields of Training that the objective sets, whatever the profile says.
 
-    The paper trains θ_a by the entropy of its own output alone, which is smallest if `a` is one
-    class for every x. Two alternatives:
+    The paper trains θ_a by the entropy of a alone. This entropy is smallest if a is one class for
+    every x. Two fields change this training:
 
-    supervised: add the cross-entropy on `a` to that on z. A θ_a of one layer (text, speech) then
-        begins as the identity. The reason is text: a thousand small steps hardly move its θ_a from
-        the initial weights.
-    diversity: maximise information, by ENT(a) − diversity · H(mean softmax(a)) in the inner and the
-        outer loss.
+    supervised: add the cross-entropy of a to that of z. A θ_a of one layer (text, speech) then
+        begins as the identity. The reason is text, where a thousand small steps hardly move θ_a
+        from its initial weights.
+    diversity: the weight of the entropy of a's mean prediction. The self-supervised loss is ENT(a)
+        − diversity · H(mean softmax(a)), in the inner and in the outer loss.
     """
 
     parallel: bool = False
@@ -53,17 +54,17 @@ class Objective:
 OBJECTIVES: dict[str, Objective] = {
     "erm": Objective(auxiliary=False, self_supervised=False, randomised="none"),
     "multi_task": Objective(),
-    # The weight of the entropy in the release's outer loss: 0.1 λ = 0.01.
+    # λ is the weight that the entropy has in the release's outer loss: 0.1 · 0.1 = 0.01.
     "multi_task_light_entropy": Objective(recipe={"entropy_weight": 0.01}),
     "meta": Objective(meta=True),
     "meta_no_auxiliary": Objective(meta=True, auxiliary=False),
-    # The settings are those of TTT's release, which the paper says that it keeps.
+    # The settings are those of TTT's release. The paper says that it keeps them.
     "ttt": Objective(
         parallel=True,
         randomised="none",
         recipe={"learning_rate": 0.1, "weight_decay": 5e-4, "schedule": "ttt_steps"},
     ),
-    # Sec. 6.4 draws the tasks from the randomised source. The rotation counts as much as the
+    # Sec. 6.4 draws the tasks from the randomised source. The rotation loss has the weight of the
     # cross-entropy, as in TTT.
     "meta_ttt": Objective(
         parallel=True, meta=True, recipe={"outer_loss": "paper", "entropy_weight": 1.0}
@@ -74,22 +75,22 @@ OBJECTIVES: dict[str, Objective] = {
     "multi_task_supervised_information": Objective(supervised=True, diversity=1),
     "plain_supervised_information": Objective(supervised=True, diversity=1, randomised="none"),
     "both_supervised_information": Objective(supervised=True, diversity=1, randomised="both"),
-    # The control for Cascade+: the same images, plain and randomised, by the cross-entropy on z
-    # alone.
+    # The control for Cascade+ sees the same images, plain and randomised, but learns by the
+    # cross-entropy of z alone.
     "both_cross_entropy": Objective(auxiliary=False, self_supervised=False, randomised="both"),
 }
 
 
 def training_for(objective: str, training: Training) -> Training:
-    """Return `training` with the settings that `objective` prescribes in place of its own."""
+    """Return `training` with the settings of the objective's recipe in place of its own."""
     return training.model_copy(update=dict(OBJECTIVES[objective].recipe))
 
 
 class Half(NamedTuple):
     """Examples as the network sees them, such as half a batch.
 
-    x: (B, …). y: labels, (B,).
-    rotated: for the rotation task, x rotated, and by how many multiples of 90°.
+    x: (B, …). y: the labels, (B,). rotated: for the rotation task, the rotated x, and the multiples
+    of 90°, (B,).
     """
 
     x: Tensor
@@ -98,7 +99,10 @@ class Half(NamedTuple):
 
 
 def as_half(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> Half:
-    """Return examples as `losses` takes them. For the rotation task, `draws` rotates them."""
+    """Return examples in the form that `losses` takes.
+
+    draws: the generator of the random rotations, for the rotation task.
+    """
     return Half(x, y, rotate_randomly(x, draws) if kind.parallel else None)
 
 
@@ -108,8 +112,9 @@ PAPER = Objective()  # the paper's losses
 def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tensor, Tensor]:
     """Return the supervised and the self-supervised loss of an objective, scalars in nats.
 
-    Supervised: the cross-entropy of z, plus that of `a` if `kind.supervised`. Self-supervised: the
-    information loss of `a` (of z without θ_a), or the rotation loss.
+    The supervised loss is the cross-entropy of z, plus that of a if `kind.supervised`. The
+    self-supervised loss is the information loss of a (of z without θ_a), or the rotation loss if
+    the examples are rotated.
     """
     outputs = model(half.x)
     z = at_least_float32(outputs.main)
@@ -120,8 +125,7 @@ def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tenso
         return main, information_loss(z, kind.diversity)
     a = at_least_float32(outputs.auxiliary)
     if kind.supervised:
-        # The sum: on held-out source images the mean of the two was worse for all but one of the
-        # candidates.
+        # Add the two. On held-out source images their mean was worse for all candidates except one.
         main = main + F.cross_entropy(a, half.y)
     return main, information_loss(a, kind.diversity)
 

@@ -1,8 +1,8 @@
 """Pre-training (Sec. 4.2, Algorithm 1): one loop for all objectives, and its diagnostics.
 
-Each step draws a batch and augments it as the objective says. A meta-learning objective halves it
-and takes the gradient of Algorithm 1 (meta.py). Every other objective takes the gradient of its
-losses (objectives.py).
+Each step draws a batch and augments it as the objective says. A meta-learning objective halves the
+batch and takes the gradient of Algorithm 1 (meta.py). Every other objective takes the gradient of
+its losses (objectives.py).
 """
 
 import math
@@ -53,8 +53,7 @@ from cascadetta_lib.training.settings import Training
 class _State:
     """A training in progress, as its state file holds it.
 
-    best: the weights of the epoch that is kept so far.
-    history: a row per epoch that is done.
+    best: the weights after the best epoch so far. history: a row per epoch that is done.
     """
 
     model: Cascade | Parallel
@@ -75,27 +74,28 @@ def pretrain(
 ) -> tuple[Cascade | Parallel, pd.DataFrame]:
     """Train a network for `objective`. Return the network and its history, a row per epoch.
 
-    The weights are those of the epoch with the highest held-out accuracy; on a tie, the latest. An
-    epoch takes every whole batch once; a remainder is left out. If iterations are counted, the last
-    epoch may stop early. The columns of the history:
+    The weights are those of the epoch with the highest held-out accuracy; on a tie, of the latest
+    such epoch. An epoch draws whole batches without repeating an example, and leaves the remainder
+    out. If iterations are counted, the last epoch may stop early. The columns of the history:
 
     epoch: from 1.
     learning_rate: at the last batch of the epoch.
     loss: the mean over the batches, in nats.
-    held_out_accuracy: in 0..1. BatchNorm uses each batch's statistics; erm uses the running ones,
-        like the method ERM.
+    held_out_accuracy: in 0..1. BatchNorm uses the statistics of each batch; for `erm` it uses the
+        running statistics, as the method ERM does.
     the columns of `diagnose`, if there is a self-supervised loss.
-    seconds.
+    seconds: the time of the epoch and its measurements.
     code_revision: the argument.
 
     state_file: holds the training in progress. It is written after an epoch, at most every
         `save_seconds`, because writing the state of a text network takes a tenth of an epoch's
-        time. A later call with the same file goes on from there and ends in the same weights (bit
-        for bit on a CPU), because every draw depends only on the seed and the epoch. A damaged file
-        is set aside with a warning, and so is one with another network, objective, training, seed
-        or data.
+        time. A later call with the same file goes on from there. It ends in the same weights (bit
+        for bit on a CPU), because every draw depends only on the seed and the epoch. A file that is
+        damaged, or has another network, objective, training, seed or data, is set aside with a
+        warning.
 
-    Raises ValueError if the source has fewer examples than a batch, or the loss stops being finite.
+    Raises ValueError if the source has fewer examples than a batch, if the objective has a rotation
+    task and the dataset no images, or if the loss stops being finite.
     """
     training = training_for(objective, training)
     kind = OBJECTIVES[objective]
@@ -145,7 +145,7 @@ def pretrain(
             "held_out_accuracy": accuracy,
         }
         if kind.self_supervised:
-            # The same examples and rotations in every epoch, so that the rows compare.
+            # Use the same examples and rotations in every epoch, so that rows can be compared.
             x, y = dataset.plain_held_out.take(slice(0, 200))
             half = as_half(dataset.prepare(x), y, kind, torch.Generator().manual_seed(0))
             row |= diagnose(state.model, half)
@@ -163,10 +163,10 @@ def pretrain(
 
 
 def _read_state(state_file: Path, begin: Callable[[], _State], asked: Mapping[str, Any]) -> _State:
-    """Return the training that a state file holds, or a fresh one where there is no file.
+    """Return the training that a state file holds, or a fresh one if there is no file.
 
-    begin: makes a fresh training. asked: what is to be trained, and how. A damaged file, or one of
-    another training, is set aside with a warning.
+    begin: makes a fresh training. asked: what is to be trained, and how. A file that is damaged, or
+    of another training, is set aside with a warning.
     """
     state = begin()
     if not state_file.exists():
@@ -185,7 +185,7 @@ def _read_state(state_file: Path, begin: Callable[[], _State], asked: Mapping[st
     except Exception as error:
         reason = str(error).partition("\n")[0]
         set_aside(state_file, f"{state_file} cannot be used ({reason})")
-        return begin()  # The first one may hold a part of the file.
+        return begin()  # `state` may hold a part of the file.
     return state
 
 
@@ -213,8 +213,8 @@ def _train_epoch(
 ) -> tuple[float, float]:
     """Train for an epoch. Return the mean loss, and the learning rate of the last batch.
 
-    epoch: from 0. iterations: of the whole training. steps: yields the number of the next step;
-    the epoch ends early when it is exhausted.
+    epoch: from 0. iterations: of the whole training. steps: yields the number of the next step. If
+    `steps` is exhausted, the epoch ends early.
     """
     count = len(dataset.train.y)
     size = training.training_batch_size
@@ -240,7 +240,7 @@ def _train_epoch(
             loss = set_gradients(state.model, batch, kind, training, rate, generator)
         losses_found.append(loss)
         state.optimizer.step()
-    # Read once per epoch, because each reading waits for the GPU.
+    # Read the losses once per epoch, because each reading waits for the GPU.
     return sum(torch.stack(losses_found).tolist()) / len(losses_found), rate
 
 
@@ -249,7 +249,7 @@ def new_network(
 ) -> Cascade | Parallel:
     """Return a fresh network for `objective` on a dataset, initialised from `seed`.
 
-    Raises ValueError where the objective is about rotations and the dataset has no images.
+    Raises ValueError if the objective has a rotation task and the dataset has no images.
     """
     kind = OBJECTIVES[objective]
     model = build_network(
@@ -274,14 +274,16 @@ def make_optimizer(model: nn.Module, training: Training) -> torch.optim.Optimize
             parameters, training.learning_rate, momentum=0.9, nesterov=True, weight_decay=decay
         )
     # The fused kernel is three times as fast for wide layers on a CPU. It pairs weights, gradients
-    # and state by their place in memory and ignores strides, so it is wrong for convolutions whose
-    # channels are last.
+    # and state by their place in memory and ignores strides, so it is wrong for convolutions with
+    # the channels last.
     fused = all(parameter.ndim <= 2 for parameter in parameters)
     return torch.optim.Adam(parameters, training.learning_rate, weight_decay=decay, fused=fused)
 
 
 def kept_epoch(history: pd.DataFrame) -> pd.Series:
-    """Return the history's row of the epoch that was kept: the last of the most accurate ones."""
+    """Return the history's row of the kept epoch: the latest of those with the highest held-out
+    accuracy.
+    """
     return history[history["held_out_accuracy"] == history["held_out_accuracy"].max()].iloc[-1]
 
 
@@ -308,7 +310,7 @@ def set_gradients(
     rate: float,
     draws: torch.Generator,
 ) -> Tensor:
-    """Set the gradient of the objective `kind` with respect to every parameter; return its loss, a
+    """Set the gradient of the loss of objective `kind` in every parameter. Return the loss, a
     scalar.
 
     rate: the learning rate β of this step. draws: the generator of the random rotations, for the
@@ -334,7 +336,7 @@ def set_gradients(
     model.zero_grad()
     if kind.self_supervised:
         main, self_supervised = losses(model, as_half(x, y, kind, draws), kind)
-        # TTT adds the two losses; multi-task weights the entropy by the λ of Sec. 6.4.
+        # TTT adds the two losses. Multi-task weights the entropy by the λ of Sec. 6.4.
         weight = 1.0 if kind.parallel else training.entropy_weight
         total = main + weight * self_supervised
     else:
@@ -356,13 +358,13 @@ def held_out_accuracy(
 
     running_statistics: whether BatchNorm uses the source's statistics, as ERM does, or each
         batch's, as the other methods do at test time.
-    held_out: None is the dataset's clean held-out examples.
+    held_out: the examples to measure on. None means the dataset's clean held-out examples.
     """
     held_out = held_out or dataset.plain_held_out
     right = []
     model.eval()
-    # Equal parts of batch_size examples or more, but fewer than twice as many, so that no short
-    # last batch has statistics unlike the others'. Fewer than batch_size examples are one part.
+    # Make equal parts of batch_size to 2·batch_size − 1 examples, so that no short last batch has
+    # statistics unlike the others'. Fewer than batch_size examples are one part.
     parts = max(1, len(held_out.y) // batch_size)
     for x, y in zip(held_out.x.tensor_split(parts), held_out.y.tensor_split(parts), strict=True):
         with nullcontext() if running_statistics else using_batch_statistics(model):
@@ -375,17 +377,17 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
     """Return what `cascadetta_lib.losses.describe` says of a batch under batch statistics, and the
     alignment of Theorem 1.
 
-    The losses are the paper's, whatever the objective; with a rotation task (`ttt`, `meta_ttt`) the
-    self-supervised one is the rotation loss.
+    The losses are the paper's, whatever the objective. For a rotation task (`ttt`, `meta_ttt`) the
+    self-supervised loss is the rotation loss.
 
     gradient_norm_main: the norm of the supervised loss's gradient with respect to ψ.
-    gradient_norm_self_supervised: the norm of the self-supervised loss's gradient; nearly 0 if θ_a
-        has collapsed.
-    gradient_cosine: the cosine between the two gradients, which is the alignment.
+    gradient_norm_self_supervised: the norm of the self-supervised loss's gradient with respect to
+        ψ; nearly 0 if θ_a has collapsed.
+    gradient_cosine: the cosine between these two gradients, which is the alignment.
     """
     psi = [*model.feature_extractor.parameters(), *model.main_classifier.parameters()]
     with using_batch_statistics(model):
-        # No gradient of these is taken, so that no second graph of the whole batch takes memory.
+        # These values need no gradient. So no second graph of the whole batch takes memory.
         with torch.no_grad():
             values = describe(model(half.x))
         main_loss, self_supervised_loss = losses(model, half)
@@ -394,12 +396,12 @@ def diagnose(model: Cascade | Parallel, half: Half) -> dict[str, float]:
     values["gradient_norm_main"] = main.norm()
     values["gradient_norm_self_supervised"] = self_supervised.norm()
     values["gradient_cosine"] = F.cosine_similarity(main, self_supervised, dim=0)
-    # Read together, because each reading waits for the GPU.
+    # Read the values together, because each reading waits for the GPU.
     read = torch.stack(list(values.values())).tolist()
     return dict(zip(values, read, strict=True))
 
 
 def _flat_gradient(loss: Tensor, parameters: list[nn.Parameter]) -> Tensor:
-    """Return the gradient of a loss with respect to parameters as one vector; the graph is kept."""
+    """Return the gradient of a loss with respect to parameters as one vector. The graph is kept."""
     gradients = torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True)
     return flatten(gradients)

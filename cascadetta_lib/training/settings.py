@@ -5,8 +5,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 
 InnerParameters = Literal["all", "batchnorm_and_classifier"]
-"""What the inner step moves: all of ψ, or the normalisation layers of φ (BatchNorm in the networks
-of this study) and θ_m.
+"""What the inner step moves: all of ψ; or θ_m and the normalisation layers of φ, which are
+BatchNorm in the networks of this study.
 """
 OuterLossName = Literal["paper", "release"]
 
@@ -14,8 +14,8 @@ OuterLossName = Literal["paper", "release"]
 class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """The settings of a training, for a number of epochs or of iterations.
 
-    SGD has Nesterov momentum 0.9 (appendix). The defaults are the release's settings for images,
-    since a literal reading is not expected to reach the paper's ERM and AdaBN rows.
+    SGD has Nesterov momentum 0.9 (appendix). The defaults are the release's settings for images. A
+    literal reading of the paper is not expected to reach the paper's rows of ERM and AdaBN.
     """
 
     epochs: int | None = Field(
@@ -72,7 +72,7 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         return self
 
     def iterations_for(self, batches: int) -> int:
-        """Return the number of batches of a training whose epochs have `batches` each."""
+        """Return the number of batches of the whole training. `batches` is the number per epoch."""
         if self.iterations is not None:
             return self.iterations
         assert self.epochs is not None, "one of the two is given"
@@ -82,8 +82,9 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 class KnownTraining(Training, frozen=True):
     """The training recorded with a network, and how its meta-gradient was computed.
 
-    The shipped networks used a difference of two gradients, which is no longer offered. Accepts a
-    Training, too.
+    meta_gradient: `exact`; or `difference`, a difference of two gradients, which is no longer
+    offered. The shipped networks used `difference`. A Training is accepted in place of a mapping
+    and counts as `exact`.
     """
 
     meta_gradient: Literal["exact", "difference"] = "exact"

@@ -1,11 +1,11 @@
 """Differentiable directional derivatives of a loss that is already computed.
 
 `Tape` records the functions that a model calls on its way to the loss. `Tape.derivative` then goes
-along them in forward mode. If θ moves along θ̇, every tensor x has a tangent ẋ. The tangent of the
-loss is ⟨∇L, θ̇⟩. The gradient of that tangent, by ordinary backward, is the product H θ̇ of
-Algorithm 1. This costs one more forward and two more backward passes. Double backward finds the
-same product, but it computes parts of the model again, and it has no closed form for BatchNorm's
-second derivatives.
+through these calls in forward mode. If θ moves along θ̇, every tensor x has a tangent ẋ, and the
+tangent of the loss is ⟨∇L, θ̇⟩. Ordinary backward finds the gradient of that tangent, which is the
+product H θ̇ of Algorithm 1. All this costs one more forward and two more backward passes. Double
+backward finds the same product, but it computes parts of the model again, and it has no closed form
+for BatchNorm's second derivatives.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,14 +22,17 @@ TensorVersion = tuple[int, int]
 
 
 class UnknownFunctionError(Exception):
-    """Raised if a function on the way to the loss has no rule; the message names it."""
+    """Raised if the tangent of a function on the way to the loss cannot be computed. The message
+    says which function and why.
+    """
 
 
 @dataclass(frozen=True)
 class Call:
     """One call of a function.
 
-    versions: the versions of its tensors before the call, by id. result: that of its output.
+    versions: the versions of the tensors in its arguments before the call, by id. result: the
+    version of its output.
     """
 
     function: Callable[..., Any]
@@ -41,8 +44,10 @@ class Call:
 
 
 class Tape(TorchFunctionMode):
-    """Record every call of torch whose result is one tensor that needs a gradient, and keep its
-    tensors alive. Use as `with Tape() as tape:`.
+    """Record every call of torch whose result is one tensor that needs a gradient, and keep the
+    tensors of these calls alive.
+
+    Use as `with Tape() as tape:`.
     """
 
     def __init__(self) -> None:
@@ -64,8 +69,10 @@ class Tape(TorchFunctionMode):
         return output
 
     def derivative(self, loss: Tensor, along: Mapping[Tensor, Tensor]) -> Tensor:
-        """Return the derivative of a recorded loss, a scalar, when each parameter θ in `along`
-        moves in its direction θ̇: Σ ⟨∂L/∂θ, θ̇⟩, a scalar that can be differentiated once more.
+        """Return Σ ⟨∂L/∂θ, θ̇⟩, the derivative of a recorded loss L along θ̇, as a scalar that can
+        be differentiated once more.
+
+        loss: a scalar. along: the direction θ̇ of each parameter θ that moves.
 
         Raises UnknownFunctionError if a function between the parameters and the loss has no rule,
         if no recorded function made a tensor between them, or if a value that a rule needs was
@@ -145,14 +152,14 @@ def _linear(call: Call, known: Known) -> Tensor:
     tensor.
     """
     x, *rest = call.args
-    if known.keys() != {id(x)} or call.kwargs.get("value"):  # padding by another value than 0
+    if known.keys() != {id(x)} or call.kwargs.get("value"):  # padding by a value that is not 0
         raise UnknownFunctionError(f"{_name(call)} is not linear as it was called")
     tangent: Tensor = call.function(known[id(x)], *rest, **call.kwargs)
     return tangent
 
 
 def _addition(call: Call, known: Known) -> Tensor:
-    """Return the tangent of x + y, also in place."""
+    """Return the tangent of x + y, computed in place or not."""
     if call.kwargs:
         raise UnknownFunctionError(f"{_name(call)} with options")
     moving = [known[id(x)] for x in call.args if id(x) in known]
@@ -160,7 +167,7 @@ def _addition(call: Call, known: Known) -> Tensor:
 
 
 def _masked_fill(call: Call, known: Known) -> Tensor:
-    """Return ẋ, and 0 where a constant took the place of x."""
+    """Return ẋ, with 0 in place of elements that a constant replaced in x."""
     x, mask, value = call.args
     if known.keys() != {id(x)} or isinstance(value, Tensor):
         raise UnknownFunctionError(f"{_name(call)} is not by a constant")
@@ -188,7 +195,9 @@ def _affine(call: Call, known: Known) -> Tensor:
 
 
 def _relu(call: Call, known: Known) -> Tensor:
-    """Return ẋ where the output is positive; in place or not, since the output alone is needed."""
+    """Return ẋ where the output is positive, and 0 elsewhere. Only the output is needed, so an
+    in-place ReLU may have overwritten x.
+    """
     if _version_of(call.output) != call.result:
         raise UnknownFunctionError("the output of a ReLU was changed in place")
     return torch.ops.aten.threshold_backward(known[id(call.args[0])], call.output.detach(), 0)
@@ -197,8 +206,8 @@ def _relu(call: Call, known: Known) -> Tensor:
 def _batch_norm(call: Call, known: Known) -> Tensor:
     """Return the tangent of BatchNorm.
 
-    Batch statistics have a closed form. With running statistics, which are constants, it goes to
-    `_by_transposed_gradient`.
+    With batch statistics it has a closed form (BatchNormTangent). With running statistics, which
+    are constants, `_by_transposed_gradient` computes it.
     """
     x, running_mean, running_var, *_ = call.args
     weight = call.kwargs["weight"]
@@ -218,14 +227,16 @@ def _batch_norm(call: Call, known: Known) -> Tensor:
 
 
 def _by_transposed_gradient(call: Call, known: Known) -> Tensor:
-    """Return the tangent of a function that costs little beside the convolutions.
+    """Return the tangent of a function for which there is no formula here. The function must cost
+    little beside the convolutions.
 
-    The gradient for a cotangent c on the output is linear in c, and the transpose of this map gives
-    the tangent. The function is computed again, on aliases of its tensors, so that the gradient is
-    through this one function alone.
+    The gradient for a cotangent c on the output is linear in c. The transpose of this linear map
+    gives the tangent. The function is computed again, on aliases of its tensors, so that the
+    gradient is through this one function alone.
 
-    Torch must differentiate the function correctly three times; add one to SMOOTH only with a test.
-    (layer_norm fails it: its third derivative takes mean and variance for constants.)
+    Torch must differentiate the function correctly three times. So add a function to SMOOTH only
+    with a test. (layer_norm fails such a test: its third derivative takes mean and variance for
+    constants.)
     """
     _must_be_unchanged(call, *_tensors((call.args, call.kwargs)))
     aliases = {id(x): x.view_as(x) for x in call.args if id(x) in known}
@@ -244,9 +255,11 @@ def _by_transposed_gradient(call: Call, known: Known) -> Tensor:
 
 
 def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and variance (by n) of each channel of x (B, C, …): two tensors (C,)."""
+    """Return the mean and the variance (divided by n) of each channel of x (B, C, …): two tensors
+    (C,).
+    """
     if x.device.type == "cpu":
-        # One pass over x, where var_mean takes several for channels that lie last in memory.
+        # This is one pass over x. var_mean takes several if channels lie last in memory.
         mean, variance = torch.batch_norm_update_stats(x, None, None, 0.0)
         return mean, variance
     variance, mean = torch.var_mean(x, [0, *range(2, x.ndim)], correction=0)
@@ -254,12 +267,12 @@ def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class BatchNormTangent(torch.autograd.Function):
-    """The tangent of y = w x̂ + b, where x̂ = r (x − μ) and μ, 1/r² − ε are mean and variance of x
-    over all but the channels:
+    """The tangent of y = w x̂ + b, where x̂ = r (x − μ). The mean and the variance of x over all
+    dimensions except the channels are μ and 1/r² − ε.
 
         ẏ = w r P(ẋ) + ẇ x̂ + ḃ     where  P(u) = u − mean(u) − x̂ mean(x̂ u)
 
-    and its gradients, where G is that with respect to ẏ; ẇ and ḃ are taken for constants:
+    Its gradients, where G is the gradient with respect to ẏ, and ẇ and ḃ are taken for constants:
 
         of ẋ:  w r P(G)
         of x:  r (ẇ − w r mean(x̂ ẋ)) P(G) − w r² mean(x̂ G) P(ẋ) − w r² mean(G P(ẋ)) x̂
@@ -298,7 +311,7 @@ class BatchNormTangent(torch.autograd.Function):
         rest = [axis for axis in range(x.ndim) if axis != 1]
         product = (g * moving).mean(rest) - g_mean * mean_x_dot - g_along * mean_xhat_x_dot
         of_weight = product * r * (x.numel() / x.shape[1])
-        on_moving = -scale * r * g_along  # of x − mean(x), in the gradient of ẋ
+        on_moving = -scale * r * g_along  # the factor of x − mean(x) in the gradient of ẋ
         of_moving = _combination(-scale * g_mean - on_moving * mean, (scale, g), (on_moving, x))
         of_x = None
         if ctx.needs_input_grad[1]:
@@ -309,7 +322,9 @@ class BatchNormTangent(torch.autograd.Function):
 
 
 def _projections(u: Tensor, x: Tensor, mean: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean(x̂ u) and mean(u), (C,). BatchNorm's own backward has their sums as gradients."""
+    """Return mean(x̂ u) and mean(u), (C,) each. BatchNorm's own backward computes the sums of x̂ u
+    and of u as the gradients of its scale and shift.
+    """
     _, on_weight, on_bias = torch.ops.aten.native_batch_norm_backward(
         u, x, None, None, None, mean, r, True, 0.0, [False, True, True]
     )
@@ -318,7 +333,7 @@ def _projections(u: Tensor, x: Tensor, mean: Tensor, r: Tensor) -> tuple[Tensor,
 
 
 def _combination(constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
-    """Return constant + Σ factor · x, with constant and factors per channel, (C,)."""
+    """Return constant + Σ factor · x. The constant and the factors are per channel, (C,) each."""
     shape = (1, -1, *[1] * (terms[0][1].ndim - 2))
     (factor, x), *others = terms
     total = torch.addcmul(constant.view(shape), x, factor.view(shape))
@@ -328,9 +343,7 @@ def _combination(constant: Tensor, *terms: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def _named(*names: str) -> list[Callable[..., Any]]:
-    """Return the functions of torch and the methods of Tensor of these names, as far as there are
-    any.
-    """
+    """Return the functions of torch and the methods of Tensor that have these names."""
     places = (torch, Tensor)
     return [getattr(place, name) for name in names for place in places if hasattr(place, name)]
 
@@ -350,7 +363,7 @@ SMOOTH = [
 ]
 
 COUNT_BY_POSITION: dict[Rule, int] = {_affine: 2, _masked_fill: 3}
-"""How many arguments a rule takes by their place, if more than x alone."""
+"""The number of positional arguments that a rule needs, if it is more than one."""
 RULES: dict[Any, Rule] = {
     F.batch_norm: _batch_norm,
     Tensor.masked_fill: _masked_fill,
@@ -360,4 +373,6 @@ RULES: dict[Any, Rule] = {
     **dict.fromkeys(LINEAR, _linear),
     **dict.fromkeys(SMOOTH, _by_transposed_gradient),
 }
-"""The rule of each function: its call and the tangents of its tensors → that of its output."""
+"""The rule of each function. A rule takes a call and the tangents of its tensors, and returns the
+tangent of its output.
+"""

@@ -1,10 +1,10 @@
-"""Theorem 1, checked numerically on one batch: how the meta-gradient decomposes, and whether its
-assumption holds.
+"""Theorem 1, checked numerically on one batch: does the meta-gradient decompose as printed, and
+does the theorem's assumption hold?
 
-The theorem writes the meta-gradient as (I − βH)ᵀ(∇L_main + λ∇L_SSL) with β, the outer learning
-rate, and H the Hessian of the self-supervised loss at ψ′, which it assumes to be positive
-semi-definite. By the chain rule through Eq. 3 it is (I − αH)ᵀ(…), with α, the inner learning rate,
-and H at ψ.
+The theorem writes the meta-gradient as (I − βH)ᵀ(∇L_main + λ∇L_SSL). Here β is the outer learning
+rate, and H is the Hessian of the self-supervised loss at ψ′. The theorem assumes that H is positive
+semi-definite. By the chain rule through Eq. 3 the meta-gradient is (I − αH)ᵀ(…), with the inner
+learning rate α, and H at ψ.
 """
 
 import copy
@@ -33,27 +33,31 @@ EXAMPLES = 64  # of the source, half of them meta-train
 def check_theorem(
     model: Cascade, dataset: Dataset, training: Training, seed: int, iterations: int = 10
 ) -> dict[str, float]:
-    """Return errors of the decompositions, and curvatures, of a pre-trained network on randomised
-    source examples.
+    """Measure errors of decompositions of the meta-gradient, and curvatures of the inner loss, for
+    a pre-trained network on randomised source examples.
 
-    Each error is the distance from the exact meta-gradient, divided by the norm of that; about 1e-6
-    is rounding error. The first three are at the training's α and β:
+    Each error is the distance from the exact meta-gradient, divided by the norm of the exact
+    meta-gradient. About 1e-6 is rounding error. The first three errors are at the training's α and
+    β:
 
     error_chain_rule: with α, and H at ψ.
     error_as_printed: with β, and H at ψ′, over θ_a as well.
     error_first_order: without H.
 
-    The last two are at α = β, so that the choice of the two plays no part:
+    The other two errors are at α = β, so that the choice between the two rates plays no part:
 
     error_moved_point: with H at ψ′ in place of ψ.
     error_first_order_equal_rates: without H.
 
-    The curvatures are of H at ψ′, where the theorem assumes it to be positive semi-definite.
-    curvature_along_gradient: along the gradient of the outer loss. smallest_curvature,
-    largest_curvature: the smallest and the largest Rayleigh quotient among that along the gradient
-    and those of the power iteration; one below 0 by more than rounding refutes the assumption.
+    The curvatures are of H at ψ′, which the theorem assumes to be positive semi-definite there:
 
-    iterations: of the power iteration, at either end of the spectrum.
+    curvature_along_gradient: along the gradient of the outer loss.
+    smallest_curvature, largest_curvature: the extremes of all measured Rayleigh quotients, which
+        are the curvature along the gradient and those of the power iteration. A value below 0 by
+        more than rounding refutes the assumption.
+
+    seed: draws the examples and their augmentation.
+    iterations: the steps of the power iteration, at either end of the spectrum.
     """
     generator = torch.Generator().manual_seed(seed)
     x, y = dataset.train.take(torch.randperm(len(dataset.train.y), generator=generator)[:EXAMPLES])
@@ -79,7 +83,7 @@ def check_problem(
     generator: torch.Generator,
     iterations: int,
 ) -> dict[str, float]:
-    """Return what `check_theorem` finds for one batch at the learning rate β."""
+    """Return what `check_theorem` returns, for one batch at the learning rate β."""
     moved = _after_inner_step(network, problem)
     found = _errors(network, moved, problem, beta)
     equal_rates = replace(problem, inner_learning_rate=beta)
@@ -98,7 +102,7 @@ def check_problem(
 
 
 def _after_inner_step(network: Cascade, problem: MetaProblem) -> Cascade:
-    """Return a copy of the network, which is at ψ, at ψ′."""
+    """Return a copy of the network at ψ′, after the inner step. `network` is at ψ."""
     moved = copy.deepcopy(network)
     steps = torch.autograd.grad(self_supervised_loss(network, problem.meta_train), _psi(network))
     with torch.no_grad():
@@ -108,7 +112,9 @@ def _after_inner_step(network: Cascade, problem: MetaProblem) -> Cascade:
 
 
 def _outer_gradient(moved: Cascade, problem: MetaProblem) -> tuple[Tensor, Tensor]:
-    """Return the gradient of the outer loss at ψ′, by all parameters and by φ and θ_m alone."""
+    """Return the gradient of the outer loss at ψ′: with respect to all parameters, and with respect
+    to φ and θ_m alone.
+    """
     v = flatten(torch.autograd.grad(problem.outer_at_psi_prime(moved), list(moved.parameters())))
     return v, v[: sum(parameter.numel() for parameter in _psi(moved))]
 
@@ -116,7 +122,7 @@ def _outer_gradient(moved: Cascade, problem: MetaProblem) -> tuple[Tensor, Tenso
 def _errors(
     network: Cascade, moved: Cascade, problem: MetaProblem, beta: float
 ) -> dict[str, float]:
-    """Return the errors of the decompositions for one α. `moved` is the network at ψ′."""
+    """Return the errors of the decompositions at one α. `moved` is the network at ψ′."""
     exact = flatten(meta_gradient(network, problem)[1].values())
     alpha = problem.inner_learning_rate
     v, on_psi = _outer_gradient(moved, problem)
@@ -135,8 +141,10 @@ def _errors(
 def _curvatures(
     moved: Cascade, problem: MetaProblem, generator: torch.Generator, iterations: int
 ) -> list[float]:
-    """Return curvatures of the inner loss at ψ′: along the gradient of the outer loss, and on power
-    iteration's way to the spectrum's ends.
+    """Return Rayleigh quotients of the Hessian H of the inner loss at ψ′.
+
+    The first is along the gradient of the outer loss. The others are the steps of a power iteration
+    to either end of the spectrum.
     """
 
     seen = list[float]()
@@ -150,8 +158,9 @@ def _curvatures(
     _, direction = _outer_gradient(moved, problem)
     measure(direction)
     for _ in range(2):
-        # The first time, find c, the eigenvalue of H of largest magnitude. The second time, take
-        # H − cI, so that the eigenvalue of largest magnitude is the other end of the spectrum.
+        # The first time, find c, the eigenvalue of H with the largest magnitude. The second time,
+        # take H − cI. Its eigenvalue with the largest magnitude belongs to the other end of the
+        # spectrum.
         direction = torch.randn(len(direction), generator=generator).to(direction)
         for _ in range(iterations):
             direction = F.normalize(measure(direction) - shift * direction, dim=0)
@@ -160,15 +169,17 @@ def _curvatures(
 
 
 def _psi(network: Cascade) -> list[nn.Parameter]:
-    """Return the parameters of φ and θ_m, which come before those of θ_a."""
+    """Return the parameters of φ and θ_m. They come before those of θ_a."""
     return [*network.feature_extractor.parameters(), *network.main_classifier.parameters()]
 
 
 def _hessian_times(
     network: Cascade, problem: MetaProblem, direction: Tensor, along: Sequence[nn.Parameter]
 ) -> Tensor:
-    """Return H·direction, all rows, by double backward: `direction` is a change of the parameters
-    `along`, and H the Hessian of the inner loss of `network`.
+    """Return H·direction by double backward, with a row per parameter of the network. H is the
+    Hessian of the inner loss.
+
+    direction: a change of the parameters `along`, as one vector.
     """
     first = torch.autograd.grad(
         self_supervised_loss(network, problem.meta_train), along, create_graph=True

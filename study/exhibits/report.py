@@ -16,24 +16,24 @@ from study.exhibits.kit.stored_runs import by_label
 from study.exhibits.verdicts.verdicts import Judgement
 
 SPOKEN = ("supported", "contradicted", "depends")
-"""The outcomes of claims that the numbers decide."""
+"""The outcomes that count as decided."""
 
 
 def main_exhibits(shown: Sequence[Shown]) -> list[Shown]:
-    """Return the main study of each dataset."""
+    """Return the exhibits that show a main study, one per dataset."""
     return [each for each in shown if each.exhibit.name.startswith("main_")]
 
 
 def compares(shown: Sequence[Shown]) -> bool:
-    """Return whether any run is on data that compare with the paper's.
+    """Return whether any run of a main study is on data that compare with the paper's.
 
-    Where none is, no gate, finding or verdict is shown.
+    If not, the report shows no gate, finding or verdict.
     """
     return any(not stand_in(run) for each in main_exhibits(shown) for run in each.runs)
 
 
 def banner(shown: Sequence[Shown]) -> str:
-    """Return HTML that warns where data stand in for the paper's; empty where none do."""
+    """Return HTML that names the datasets that stand in for the paper's; empty if none does."""
     datasets = dict.fromkeys(each.dataset for each in main_exhibits(shown) if each.banner)
     if not datasets:
         return ""
@@ -57,7 +57,7 @@ def in_short(shown: Sequence[Shown], judgements: Sequence[Judgement], profile: s
 
 
 def _whose_data(shown: Sequence[Shown]) -> str:
-    """Say of each dataset that has runs how far it is the paper's."""
+    """Say, for each dataset with runs, how its data compare with the paper's."""
     said: dict[str, list[str]] = {}
     for each in main_exhibits(shown):
         if each.runs:
@@ -69,7 +69,7 @@ def _whose_data(shown: Sequence[Shown]) -> str:
 
 
 def _what_is_decided(judgements: Sequence[Judgement]) -> str:
-    """Count the claims that the numbers decide."""
+    """Say how many claims have each of the outcomes in SPOKEN."""
     counts = Counter(str(each.outcome) for each in judgements)
     found = [f"{counts[name]} {name}" for name in SPOKEN if counts[name]]
     if not found:
@@ -78,7 +78,9 @@ def _what_is_decided(judgements: Sequence[Judgement]) -> str:
 
 
 def what_was_run(shown: Sequence[Shown]) -> str:
-    """Return HTML of a table of the main studies, a row per dataset: its methods and seeds."""
+    """Return HTML of a table of the main studies, a row per dataset: how many methods and runs it
+    has, at which seeds, and where its data come from.
+    """
     rows = {}
     for each in main_exhibits(shown):
         rows[each.dataset] = {
@@ -92,7 +94,7 @@ def what_was_run(shown: Sequence[Shown]) -> str:
 
 
 def main_tables(shown: Sequence[Shown]) -> str:
-    """Return HTML of the table of E, A and F of each dataset."""
+    """Return HTML of the tables of E, A and F, one per dataset."""
     pieces = []
     for each in main_exhibits(shown):
         for part in each.parts:
@@ -103,10 +105,11 @@ def main_tables(shown: Sequence[Shown]) -> str:
 
 
 def findings(shown: Sequence[Shown]) -> list[str]:
-    """Return a sentence per dataset that compares with the paper's: which method errs least.
+    """Return a sentence per dataset that compares with the paper's: which method has the lowest E.
 
-    It also says whether its lead on the next is more than the spread over networks. Only rows over
-    the seeds that the others share take part.
+    The sentence also gives the lead over the method with the second-lowest E, and says whether the
+    whole 95 % interval of the lead over networks is above 0. A method takes part only if it has all
+    seeds that the methods share (see `comparable`).
     """
     sentences = []
     for each in main_exhibits(shown):
@@ -130,19 +133,25 @@ def findings(shown: Sequence[Shown]) -> list[str]:
 
 
 def _networks(first: pd.DataFrame, second: pd.DataFrame) -> str:
-    """Return whether two methods ran on networks of two pre-trainings, as the end of a bracket."""
+    """Say, at the end of a bracket, that two methods ran on networks of different pre-trainings;
+    empty if they did not.
+    """
     if set(first["objective"]) == set(second["objective"]):
         return ""
     return "; on networks of two pre-trainings"
 
 
 def _decided(lead: Estimate) -> str:
-    """Return whether a lead is more than its spread; undecided without an interval."""
+    """Return `decided` if the whole interval of a lead is above 0. Otherwise, or without an
+    interval, return `undecided`.
+    """
     return "decided" if lead.low > 0 else "undecided"
 
 
 def verdicts_counted(judgements: Sequence[Judgement]) -> str:
-    """Return HTML of a table that counts the claims by dataset and verdict."""
+    """Return HTML of a table that counts the claims by dataset and verdict, or of a sentence if
+    there is no verdict.
+    """
     if not judgements:
         return "<p>No verdict: no run is on data that compare with the paper's.</p>"
     counts = pd.crosstab(
@@ -155,7 +164,7 @@ def verdicts_counted(judgements: Sequence[Judgement]) -> str:
 
 
 def decided(judgements: Sequence[Judgement]) -> list[str]:
-    """Return a sentence per claim that the numbers decide, in the order of the claims."""
+    """Return a sentence on each decided claim, in the order of the claims."""
     sure = [each for each in judgements if each.outcome in SPOKEN]
     return [
         f"“{each.claim.sentence}” ({each.claim.section}): **{each.outcome}**, {each.estimate}"
@@ -164,9 +173,9 @@ def decided(judgements: Sequence[Judgement]) -> list[str]:
 
 
 def missing(shown: Sequence[Shown]) -> str:
-    """Return HTML of the exhibits that are missing, whole or in part.
+    """Return HTML that lists the exhibits that lack runs or have nothing to show.
 
-    One line names those without a run; a table has the others with the reason.
+    One line names the exhibits without any run. A table gives the reason for each of the others.
     """
     asked = [each for each in shown if each.belongs_in_report]
     lacking = {}

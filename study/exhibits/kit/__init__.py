@@ -1,1 +1,1 @@
-"""What exhibits are made with."""
+"""Tools with which exhibits ask for runs, compare them, and show them in tables and figures."""

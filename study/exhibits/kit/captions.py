@@ -1,4 +1,4 @@
-"""Sentences about the runs behind an exhibit: how many seeds and networks, and what made them."""
+"""Sentences on the runs behind an exhibit: their seeds and networks, and what made the runs."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,12 +17,15 @@ def count_of_seeds(runs: Sequence[Run]) -> str:
     """Write how many seeds and networks are behind each row of a table.
 
     The usual form is `n = 3 seeds`. If rows differ, it is `n = 1–3 seeds`. If several seeds ran on
-    the same weights, it is `n = 1 network, at 3 seeds`. Several orders of the stream are added, as
-    in `n = 3 seeds, 10 orders`.
+    the same weights, it is `n = 1 network, at 3 seeds`. If the runs are in several orders of the
+    stream, the number of orders is added: `n = 3 seeds, 10 orders`.
+
+    runs: the runs of the whole table, at least one.
     """
     seeds_by_row: dict[tuple[RunRequest, str], set[int]] = defaultdict(set)
     networks_by_row: dict[tuple[RunRequest, str], set[str]] = defaultdict(set)
-    # A row is what runs share whatever their seed, their network and what is measured beside E.
+    # The runs of a row have one pre-training. They differ only in the seed, the network, and what
+    # is measured beside E and A.
     shared = {"checkpoint": runs[0].request.checkpoint}
     for run in runs:
         request = run.request.fullest.model_copy(update=shared)
@@ -41,8 +44,10 @@ def count_of_seeds(runs: Sequence[Run]) -> str:
 
 
 def order_of(request: RunRequest) -> str:
-    """Return the name of the order of the examples: `stored`, `mixed`, `correlated`, or `seed 3's`
-    for an order that order_seed = 3 draws.
+    """Return what captions call the order of the examples.
+
+    It is the request's `order`, such as `mixed`. Without an `order` it is `seed 3's` if the order
+    seed is 3, and `stored` if there is no order seed.
     """
     if request.order is None and request.order_seed is not None:
         return f"seed {request.order_seed}'s"
@@ -81,7 +86,7 @@ def what_made(runs: Sequence[Run]) -> str:
 
 
 def _stream_of(runs: Sequence[Run], unit: str) -> str:
-    """Return how many examples a domain has, at which severity, in which batches and order."""
+    """Say how many examples a domain has, at which severity, and in which batches and order."""
     requests = [run.request for run in runs]
     sizes = each_once(from_to(run.examples_by_domain) for run in runs)
     examples = f"{sizes} {unit} a domain"
@@ -99,15 +104,15 @@ def _stream_of(runs: Sequence[Run], unit: str) -> str:
 
 
 def _networks_of(runs: Sequence[Run]) -> str:
-    """Return where the networks come from, with their architectures if known."""
+    """Say where the networks come from, with their architectures if these are known."""
     networks = each_once(run.request.checkpoint.weights for run in runs)
     architectures = each_once(filter(None, map(architecture_of, runs)))
     return f"{networks} ({architectures})" if architectures else networks
 
 
 def _protocol_of(runs: Sequence[Run]) -> str:
-    """Return when the runs predict, at which learning rate, and by which optimiser if one was set
-    for all methods.
+    """Say whether the runs predict before or after the update, and at which learning rate. Name the
+    optimiser if one was set for all methods.
     """
     requests = [run.request for run in runs]
     predict = each_once(request.predict for request in requests)

@@ -14,8 +14,10 @@ BANNER = (
 
 
 def stand_in(run: Run) -> bool:
-    """Return whether a run is on other data than the paper's (embedded data, or somebody's own), so
-    that its numbers must not stand beside the paper's.
+    """Return whether a run's data stand in for the paper's: embedded data, or data of the user's
+    own.
+
+    If so, the run's numbers must not stand beside the paper's.
     """
     dataset = DATASETS[run.request.checkpoint.dataset_kind]
     return not dataset.real or dataset.own
@@ -24,8 +26,8 @@ def stand_in(run: Run) -> bool:
 def beside_the_paper(run: Run) -> bool:
     """Return whether the paper's numbers may stand beside a run's.
 
-    They may not if the data stand in for the paper's (see `stand_in`), or if the network is a
-    published one and the run's sample of CIFAR-10 is not of the official images.
+    They may not if the data stand in for the paper's (see `stand_in`). Nor may they if a published
+    network ran on a `cifar10_sample` that does not hold the official images.
     """
     asked = run.request.checkpoint
     is_sample = asked.dataset_kind == "cifar10_sample"
@@ -34,8 +36,8 @@ def beside_the_paper(run: Run) -> bool:
 
 
 def warning(runs: Sequence[Run]) -> str:
-    """Say how far the levels of these runs compare with the paper's; empty on the paper's own
-    data.
+    """Warn if the numbers of some of these runs compare with the paper's only roughly, or not at
+    all. Empty if all runs are on the paper's data as published.
     """
     if any(map(stand_in, runs)):
         return "**Not the paper's data: these numbers do not compare with the paper's.**"

@@ -1,6 +1,4 @@
-"""Choose the runs that a table may compare: those on the seeds that most of its rows have, of one
-state of data and code.
-"""
+"""Choose which runs a table may compare, by their seeds and by the code that made the runs."""
 
 import math
 from collections import Counter
@@ -32,14 +30,16 @@ def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[A
 def comparable(
     frame: pd.DataFrame, keys: Sequence[str] = ("label",), shared: set[Any] | None = None
 ) -> pd.DataFrame:
-    """Return the runs that a table compares, with the column `apart`.
+    """Return the runs that a table compares. The new column `apart` marks rows not to compare.
 
-    A row that has all `shared` seeds keeps only the runs at these, so that these rows are means
-    over the same seeds. A row that lacks a shared seed is apart, and keeps its own seeds. If any
-    run is of today's code, a row with one of an earlier code is apart too. All runs have the same
-    data (see `Runs`).
+    A row with all `shared` seeds keeps only its runs at these seeds, so that the means of such rows
+    are over the same seeds. A row that lacks a shared seed is apart, and keeps all of its runs. If
+    any run of the table was made by today's code, a row with a run by an earlier code is apart,
+    too. All runs are on the same data (see `Runs`).
 
-    shared: the seeds to compare over; None is `shared_seeds`.
+    frame: a table of `Runs.frame`.
+    keys: the columns that distinguish the rows (or cells) of the table.
+    shared: the seeds to compare over; None: those of `shared_seeds`.
     """
     if frame.empty:
         return frame.assign(apart=False)
@@ -57,10 +57,13 @@ def comparable(
 
 
 def by_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return runs in several orders of domains and examples so that each order counts as a seed.
+    """Make each order of domains and examples count as a seed.
 
-    The column `seed` then numbers the pairs of seed and order. If all runs of an objective are on
-    one network, the column `network` names the order too, so that spreads are over orders.
+    The column `seed` then numbers the pairs of seed and order. If each objective has a single
+    network, the column `network` names the order, too, so that spreads are over orders. A table of
+    runs in one order is returned as it is.
+
+    frame: a table of `Runs.frame`.
     """
     orders = pd.Series([run.request.order_seed for run in frame["run"]], frame.index, dtype=object)
     if orders.nunique(dropna=False) < 2:
@@ -79,11 +82,12 @@ def cell(
     most: int = 2,
     alone: int = ALONE,
 ) -> Rounded:
-    """Write `mean ± standard deviation` over networks, with † if it must not be compared.
+    """Write `mean ± standard deviation` over networks. A † says that the cell must not be compared.
 
-    rows: runs of `comparable`. If some of the runs lack the value, it must not be compared either.
+    rows: the runs behind the cell, from `comparable`. The cell has a † if one of them is apart or
+        lacks the value.
     column: the column of the value. Each network counts once: as the mean of its runs.
-    uncertainty, most, alone: they decide the number of decimals; see `spread`.
+    uncertainty, most, alone: what decides the number of decimals; see `spread`.
     """
     values = per_network(rows, column).dropna()
     incomplete = rows[column].isna().any() or rows["apart"].any()
@@ -97,5 +101,5 @@ def count(rows: pd.DataFrame) -> int:
 
 
 def has_dagger(table: pd.DataFrame) -> bool:
-    """Return whether a table marks a value by †."""
+    """Return whether a table marks a value with †."""
     return bool(table.map(lambda text: DAGGER in str(text)).any(axis=None))

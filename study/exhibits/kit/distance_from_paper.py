@@ -17,7 +17,7 @@ PAPER_ROWS = {
     "cascade_same_weights": "cascade",
     "cascade_fixed_classifier": "cascade",
 }
-"""For a variant: the paper's method whose row stands beside it."""
+"""For each variant, the method of the paper with whose row the variant is compared."""
 BESIDE_ITS_ROW = (
     "The interval is over the test images, for these networks: a bootstrap of blocks, each the "
     "distinct images of one batch. "
@@ -29,7 +29,11 @@ INSIDE = "paper's E inside"
 
 def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
     """Return a row per label: our metrics, the interval of E over the images, and the distance from
-    the paper's row.
+    the paper's row. Without rows of the paper, there is no distance.
+
+    frame: a table of `Runs.frame`.
+    paper: the paper's rows; see `paper_main`.
+    metrics: the columns of `frame` to show, such as E and A.
     """
     rows = {}
     own = {}
@@ -54,13 +58,13 @@ def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str])
     ours = pd.DataFrame.from_dict(own, orient="index", columns=metrics).rename_axis("method")
     ours["n"] = metrics_by_label(frame)["n"]
     table = ours.join(pd.DataFrame.from_dict(rows, orient="index"))
-    if paper.empty:  # Nothing is set beside these runs.
+    if paper.empty:  # No row of the paper stands beside ours.
         return table[[*metrics, "n", "95 % of E, over images"]]
     return table
 
 
 def _inside(low: float, high: float, theirs: float) -> str:
-    """Say whether the paper's E lies in our interval; a dash where one of the two is missing."""
+    """Say whether the paper's E lies in our interval; a dash if one of the two is missing."""
     if math.isnan(low) or math.isnan(theirs):
         return "–"
     return "yes" if low <= theirs <= high else "no"

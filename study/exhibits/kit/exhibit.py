@@ -1,5 +1,5 @@
 """The base class of exhibits. An exhibit names the runs that it needs, and makes figures, tables
-and sentences of them.
+and sentences from these runs.
 """
 
 import warnings
@@ -21,20 +21,20 @@ from study.store import Run
 from study.study import Study
 
 LEAST_EXAMPLES = 16
-"""The fewest examples per domain of a run that is shown. With fewer, one error would move a number
-by more than 6 points.
+"""The fewest examples per domain of a run that is shown. With fewer, one wrong prediction would
+move a domain's error by more than 6.25 points.
 """
 
 
 class Exhibit(Described, ABC):
-    """One table or figure of the paper, or one beyond it.
+    """Base class of exhibits, those of the paper and those beyond it.
 
-    To make one, write a subclass under `@exhibit` in a file of study/exhibits/paper/ or
-    study/exhibits/beyond/. `Described` explains its other class attributes.
+    To add an exhibit, write a subclass under `@exhibit` in a file of study/exhibits/paper/ or
+    study/exhibits/beyond/. `Described` explains the other class attributes.
 
-    once: whether it is made only at the profile's first seed.
-    of_several: whether it compares networks of several pre-trainings. It then cannot be made for a
-        network that the user brings (Study.bring).
+    once: whether the exhibit is made only at the profile's first seed.
+    of_several: whether the exhibit compares networks of several pre-trainings. If so, it cannot be
+        made for a network that the user brings (Study.bring).
     """
 
     once: ClassVar[bool] = False
@@ -42,29 +42,34 @@ class Exhibit(Described, ABC):
 
     @abstractmethod
     def points(self, settings: Settings) -> list[Point]:
-        """Return the runs that it asks for. The list is empty if the profile lacks its methods."""
+        """Return the runs that the exhibit asks for; an empty list if the profile has none of its
+        methods.
+        """
 
     @abstractmethod
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        """Return its figures and tables, and sentences that say what stands out or why something is
-        not shown.
+        """Return the exhibit's figures, tables and sentences. A sentence says what stands out, or
+        why something is not shown.
 
-        frame: its stored runs, at least one row; see `Runs.frame`.
+        frame: the stored runs of `points`, at least one; see `Runs.frame`.
+        runs: the stored runs from which `frame` was made.
         """
 
     def seeds(self, settings: Settings) -> tuple[int, ...]:
-        """Return the seeds that it is made at."""
+        """Return the seeds at which the exhibit is made."""
         return settings.seeds[:1] if self.once else settings.seeds
 
     def not_made(self, settings: Settings) -> str:
-        """Return why it is not made on the dataset of the settings, as a sentence; empty if it is.
+        """Return why the exhibit is not made on the dataset of the settings, as a sentence; empty
+        if it is made.
 
-        A dataset with domains of its own has no stream of corruptions or of severities.
+        It is not made if `made_on` excludes the dataset, or if a dataset with domains of its own
+        lacks a stream that the exhibit runs on.
         """
         name = settings.datasets(self.modality)[0]
         if not self.made_on(name.title):
             return "Not made on this dataset."
-        if name.entry.vocabulary is None:  # It has the domains of the modality.
+        if name.entry.vocabulary is None:  # The dataset has the domains of its modality.
             return ""
         lacking = lacking_stream(self.points(settings), name.vocabulary)
         if lacking:
@@ -72,17 +77,22 @@ class Exhibit(Described, ABC):
         return ""
 
     def so_far(self, study: Study, made: Sequence[Run]) -> pd.DataFrame | None:
-        """Return a table of the runs made so far, for a notebook to show meanwhile, or None."""
+        """Return a table of the runs made so far, which a notebook shows until all are made. None:
+        no table is shown.
+        """
         return None
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs that are not stored yet, at the study's seed. Return all of its runs there.
-        Runs of a network that is not there are left out, and so are methods that refuse a network
-        that the user brought, with a warning.
+        """Make the runs that are not stored yet, at the study's seed. Return all of the exhibit's
+        runs at this seed.
 
-        Methods with augmented copies (such as CoTTA) come last. A notebook shows the table `so_far`
-        meanwhile. Raises ValueError if two methods have the same label, or if the exhibit compares
-        several networks and the user brought one (`of_several`).
+        A run is left out if its network is missing. It is left out with a warning if its method
+        refuses a network that the user brought. Methods with augmented copies (such as CoTTA) come
+        last. A notebook shows the table `so_far` meanwhile. Nothing is made if `not_made` gives a
+        reason, or if the exhibit is made `once` and the study is at another seed.
+
+        Raises ValueError if two methods have the same label, or if the exhibit compares several
+        networks and the user brought one (`of_several`).
         """
         if self.of_several and study.brought:
             name = study.brought.card["name"]
@@ -100,12 +110,12 @@ class Exhibit(Described, ABC):
                 try:
                     varied.request(point.method, point.objective)
                 except NetworkError:
-                    # There is no network of this pre-training and seed; `show` says so.
+                    # No network has this pre-training and seed; `show` says so.
                     continue
                 try:
                     made.append(varied.run(point.method, point.objective))
                 except ValueError as error:
-                    # Not every method works on every network that a user brings.
+                    # A method may refuse a network that the user brought.
                     if not study.brought or isinstance(error, NetworkError):
                         raise
                     warnings.warn(f"{point.label} is left out: {error}", stacklevel=2)
@@ -157,6 +167,6 @@ EXHIBITS: Registry[Exhibit] = Registry("exhibit", "study.exhibits")
 
 
 def exhibit(kind: type[Exhibit]) -> type[Exhibit]:
-    """Register an exhibit, so that notebooks and the report find it."""
+    """Register a subclass of `Exhibit`, so that notebooks and the report find it."""
     EXHIBITS.add(kind.name)(kind())
     return kind

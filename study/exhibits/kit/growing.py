@@ -15,10 +15,11 @@ MakeTable = Callable[[], pd.DataFrame | None]
 
 @contextmanager
 def table_that_grows() -> Iterator[Callable[[MakeTable], None]]:
-    """Yield a function that displays a table, in place of the one that it displayed before.
+    """Yield a function that displays a table in place of the table that it displayed before.
 
-    At the end the table is taken away, because the exhibit itself follows. Nothing is made where
-    nobody watches: outside of a notebook, and where run_all.sh executes it.
+    The function takes a callable that makes the table. If the callable returns None, the display
+    stays as it is. At the end the table is removed, because the exhibit itself follows. No table is
+    made where nobody watches: outside a notebook, and in a notebook that run_all.sh executes.
     """
     place = DisplayHandle()
     shown: list[pd.DataFrame] = []

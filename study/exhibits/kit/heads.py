@@ -1,4 +1,4 @@
-"""Entropies of both heads along a stream, and how often they agree."""
+"""Draw the entropies of both heads along a stream, and how often the heads agree."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ HEADS = "z: output of the classifier θ_m; a: of θ_a."
 
 
 def tidy_batches(run: Run) -> pd.DataFrame:
-    """Return the batches of a run with label, method, variant, objective, seed, and the error in
-    percent.
+    """Return the batches of a run with the columns label, method, variant, objective, seed, and
+    error (in percent).
     """
     return run.batches.assign(
         label=METHODS[run.method].label,
@@ -32,12 +32,17 @@ def tidy_batches(run: Run) -> pd.DataFrame:
 
 
 MOST_LINES = 30
-"""A panel with more lines, such as those of many seeds, draws them thin."""
+"""The most lines of a panel that are drawn at full width. If there are more, such as those of many
+seeds, all are thin.
+"""
 
 
 def entropy_figure(runs: Sequence[Run]) -> Figure:
-    """Draw the entropies of z and of a along the stream, and how often their argmax agrees, for
-    methods that have θ_a.
+    """Draw, for methods that have θ_a, the entropies of z and of a along the stream, and how often
+    z and a name the same class.
+
+    A line shows means over the batches of each domain. The domains and the number of classes are
+    those of the first run.
     """
     batches = pd.concat([tidy_batches(run) for run in runs]).dropna(subset="agreement")
     keys = ["label", "method", "variant", "objective", "seed", "step"]
@@ -47,7 +52,7 @@ def entropy_figure(runs: Sequence[Run]) -> Figure:
     for axes, (column, title) in zip(grid, ENTROPIES.items(), strict=True):
         draw_lines(axes, means, "step", column)
         crowded = len(axes.lines) > MOST_LINES
-        for line in axes.lines:  # Markers of methods that agree would hide each other.
+        for line in axes.lines:  # Where lines coincide, markers would hide each other.
             line.set(marker="", lw=0.6 if crowded else 1.6)
         draw_level(axes, column, classes)
         axes.set(title=title, xlabel="", ylabel="")

@@ -1,4 +1,4 @@
-"""How networks were pre-trained: curves, and the table of the epochs that were kept."""
+"""How networks were pre-trained: curves by epoch, and a table of the epochs that were kept."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,8 +16,8 @@ from study.exhibits.kit.shown import Part
 from study.exhibits.kit.style import colour, draw_level, legend, line_over, panels, reading, typeset
 
 COLLAPSE_SHARE = 0.1
-"""θ_a counts as collapsed where the entropy of its mean prediction is below this share of the
-uniform's.
+"""θ_a counts as collapsed if the entropy of its mean prediction is below this share of the entropy
+of a uniform prediction.
 """
 PANELS = {
     "held_out_accuracy": "held-out accuracy (share)",
@@ -31,19 +31,26 @@ MEASURED = (
     f"which has the source's. All else: {ONE_BATCH}. {HEADS}"
 )
 SMOOTHED = 5
-"""Epochs over which a curve of many epochs is a mean."""
+"""The number of epochs in the trailing mean that smooths a curve."""
 MANY = 20
-"""Epochs from which on curves are smoothed."""
+"""The fewest epochs with which curves are smoothed."""
 OWNERS = {
     METHODS[name].objective: name
     for name in ("erm", "ttt", "cascade", "cascade_no_auxiliary", "cascade_plus")
 }
 OWNERS |= dict.fromkeys(METHODS["cascade_plus"].objective_elsewhere.values(), "cascade_plus")
-"""For each pre-training, the method that it is for, whose colour its curve has."""
+"""For each pre-training, the method that starts from it. The curve of the pre-training has the
+colour of the method.
+"""
 
 
 def training_parts(name: str, histories: pd.DataFrame) -> list[Part | str]:
-    """Return the curves, and the table of kept epochs, which says whether θ_a has collapsed."""
+    """Return a figure of the training curves and a table of the kept epochs. The table also says
+    whether θ_a has collapsed. Without a history, return a sentence instead.
+
+    name: the name of the figure; the table's is NAME-table.
+    histories: a table of `Runs.histories`.
+    """
     if histories.empty:
         return ["The trainings of these networks are not on record."]
     histories = histories.drop_duplicates(["objective", "seed", "epoch"])
@@ -76,14 +83,14 @@ def _kept_table(histories: pd.DataFrame) -> pd.DataFrame:
 
 
 def _smoothing(histories: pd.DataFrame) -> str:
-    """Say that curves are means over several epochs, where they are."""
+    """Say over how many epochs the curves are smoothed; empty if they are not."""
     if histories["epoch"].nunique() < MANY:
         return ""
     return f"Each point is the mean of {SMOOTHED} epochs. "
 
 
 def _without_auxiliary(histories: pd.DataFrame) -> str:
-    """Name the pre-trainings that have no line in the panels on θ_a."""
+    """Name the pre-trainings that lack a line in the panels on θ_a; empty if none does."""
     if "agreement" not in histories:
         return ""
     has = histories.groupby("objective", sort=False)["agreement"].count() > 0
@@ -92,8 +99,9 @@ def _without_auxiliary(histories: pd.DataFrame) -> str:
 
 
 def smoothed(histories: pd.DataFrame, column: str, hue: str) -> pd.DataFrame:
-    """Smooth each curve by a trailing mean over SMOOTHED epochs, if there are MANY epochs or
-    more.
+    """Smooth each curve by a trailing mean over SMOOTHED epochs, if there are MANY epochs or more.
+
+    hue: the column that distinguishes the curves of one seed.
     """
     rows = histories.dropna(subset=column)
     if rows["epoch"].nunique() < MANY:
@@ -105,8 +113,8 @@ def smoothed(histories: pd.DataFrame, column: str, hue: str) -> pd.DataFrame:
 
 
 def _curves_by_objective(histories: pd.DataFrame) -> Figure:
-    """Draw the curves of each pre-training in the colour of the method that it is for, dashed if it
-    is for none.
+    """Draw the curves of each pre-training in the colour of its method (OWNERS). If it has no
+    method, the curves are dashed, in a colour of their own.
     """
     names: dict[str, str] = {}
     palette: dict[str, Any] = {}
@@ -131,10 +139,14 @@ def curves(
     palette: Any = None,
     dashes: Any = True,
 ) -> Figure:
-    """Draw a panel for each of these columns of the history, by epoch.
+    """Draw columns of training histories by epoch, a panel per column.
 
-    Each value of the column `hue` is a line of the same colour in all panels, also where others are
-    missing.
+    A value of the column `hue` has the same colour in all panels, even in a panel that lacks other
+    values.
+
+    histories: a table of `Runs.histories`.
+    columns: the title of each panel, by column.
+    palette, dashes: as for seaborn.lineplot.
     """
     figure, grid = panels(len(columns), 2.7, columns=3, sharex=True)
     order = list(dict.fromkeys(histories[hue]))
@@ -158,14 +170,18 @@ def curves(
 
 
 def state_of_auxiliary(kept: pd.Series) -> str:
-    """Say whether θ_a still tells examples apart in an epoch, and whether it agrees with z."""
+    """Say whether θ_a held, has collapsed, or does not agree with z; a dash if there is no θ_a.
+
+    kept: one epoch of `Runs.histories`.
+    """
     agreement = kept.get("agreement", np.nan)
     classes = kept["classes"]
     if np.isnan(agreement):
         return "–"
     if kept["entropy_of_mean_auxiliary"] < COLLAPSE_SHARE * np.log(classes):
         return "**collapsed**"
-    # Agreement nearer to chance than to 1: a confident θ_a then says little about the class.
+    # Where the agreement is nearer to chance than to 1, even a confident θ_a says little about the
+    # class.
     if agreement < (1 + 1 / classes) / 2:
         return "**does not agree with z**"
     return "held"

@@ -1,4 +1,6 @@
-"""Means with their intervals: over networks, over the test batches, and over the test images."""
+"""Means with 95 % intervals: over networks, over orders, over the test batches, or over the test
+images.
+"""
 
 import math
 from collections.abc import Sequence
@@ -15,17 +17,18 @@ from study.store import Run
 CONFIDENCE = 0.95
 """Level of every interval."""
 RESAMPLES = 2000
-"""Draws of every bootstrap."""
+"""The number of draws in every bootstrap."""
 LEAST_BATCHES = 10
-"""With fewer batches of a domain there is no bootstrap interval."""
+"""The fewest batches from which a bootstrap makes an interval."""
 
 
 @dataclass(frozen=True)
 class Estimate:
     """A mean with its 95 % interval.
 
-    low, high: NaN where there is no interval. n: how many values the mean is taken over. over: what
-    those values are, in the plural.
+    low, high: the limits; NaN if there is no interval.
+    n: the number of values behind the mean.
+    over: what the values are, in the plural, such as `orders`.
     """
 
     mean: float
@@ -39,7 +42,7 @@ class Estimate:
 
     @property
     def written(self) -> Rounded:
-        """The mean, its interval where there is one, and what it is a mean over."""
+        """The mean, its interval if there is one, and the number of values behind the mean."""
         unit = self.over.removesuffix("s") if self.n == 1 else self.over
         shown = str(self.value(sign=False))
         full = number(self.mean, FULL)
@@ -50,18 +53,21 @@ class Estimate:
 
     @property
     def half(self) -> float:
-        """Half the width of the interval; NaN where there is none."""
+        """Half the width of the interval; NaN if there is none."""
         return (self.high - self.low) / 2
 
     def value(self, sign: bool = True) -> Rounded:
-        """Write the mean with the decimals that its interval supports. sign: write a plus sign,
-        too.
+        """Write the mean with the decimals that its interval supports.
+
+        sign: whether to write the plus sign of a positive mean.
         """
         return rounded(self.mean, self.half, sign=sign)
 
     @property
     def interval(self) -> Rounded:
-        """`[low, high]`, `no spread known` where several values are all equal, or a dash."""
+        """The interval as text: `[low, high]`. If there is none, it is `no spread known` for
+        several seeds, and otherwise a dash.
+        """
         if math.isnan(self.low) and self.n > 1 and self.over == "seeds":
             return Rounded("no spread known", "no spread known")
         return interval(self.low, self.high)
@@ -72,9 +78,10 @@ def mean_with_interval(values: Sequence[float] | pd.Series, over: str = "seeds")
 
     over: what the values are, in the plural, such as `orders`.
 
-    One value has no interval. Nor have several equal ones: on a small test set they are equal by
-    chance, so their spread is not known. The networks of a study share their training examples and
-    their test stream, so the interval covers initialisation and order alone.
+    A single value has no interval. Several equal values have none either: on a small test set
+    values may be equal by chance, so their spread is not known. The networks of a study share their
+    training examples and their test stream. So an interval over networks covers only their
+    initialisation and the order of their training.
     """
     mean = float(np.mean(values))
     n = len(values)
@@ -86,7 +93,7 @@ def mean_with_interval(values: Sequence[float] | pd.Series, over: str = "seeds")
 
 
 def per_network(rows: pd.DataFrame, column: str) -> pd.Series:
-    """Return one value per network: the mean over the seeds at which the same network ran.
+    """Return one value per network: the mean of a column over the runs on this network.
 
     rows: a table of `Runs.frame`.
     """
@@ -94,10 +101,12 @@ def per_network(rows: pd.DataFrame, column: str) -> pd.Series:
 
 
 def paired(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
-    """Return E of `other` less E of `base`, over the seeds that both have; None without one.
+    """Return E of `other` less E of `base`, in points, as a mean over the seeds that both have.
 
-    base, other: tables of `Runs.frame`, a run per seed. Seeds at which both ran on the same two
-    networks count as one: their differences are averaged first.
+    Seeds at which both ran on the same two networks count as one: their differences are averaged
+    first. The result is None without a common seed.
+
+    base, other: tables of `Runs.frame`, a run per seed.
     """
     both = base.merge(other, on="seed", suffixes=("_base", "_other"))
     both["difference"] = both["E_other"] - both["E_base"]
@@ -109,9 +118,9 @@ def paired(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
 
 
 def image_numbers(run: Run, positions: pd.Series) -> pd.Series:
-    """Return the number, in stored order, of the image at each of these positions of a domain.
+    """Return which image is at each of these positions of a domain, by its number in stored order.
 
-    A long stream repeats its images. There an image's number is the position at which it came
+    On a long stream that repeats its images, an image's number is the position at which it comes
     first.
     """
     if repeats_images(run):
@@ -120,30 +129,31 @@ def image_numbers(run: Run, positions: pd.Series) -> pd.Series:
 
 
 def repeats_images(run: Run) -> bool:
-    """Return whether a long stream of the run's dataset has its images several times."""
+    """Return whether the long streams of the run's dataset repeat their images."""
     return run.request.checkpoint.dataset_kind == "cifar10_sample"
 
 
 def percentiles(draws: np.ndarray) -> tuple[float, float]:
-    """Return the interval of bootstrap draws."""
+    """Return the limits of the 95 % interval of bootstrap draws."""
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 
 def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
-    """Return E of `other` less E of `base` on the same networks and batches, with an interval over
-    the test batches.
+    """Return E of `other` less E of `base`, in points, with an interval over the test batches.
 
-    This is a paired block bootstrap. Blocks of ∛n consecutive batches (n: a domain's batches) are
-    drawn with replacement, not single batches, because what a method learned from one batch shows
-    in the next. Generated domains of images and of speech hold the same examples in one order, so
-    the same blocks are drawn in each domain. Errors are first averaged over the common seeds, which
-    share the test examples. The interval is conditional on these networks: it says nothing of
-    others.
+    This is a paired block bootstrap over the batches that both have. It draws blocks of ∛n
+    consecutive batches with replacement (n: a domain's batches). It does not draw single batches,
+    because what a method learned from one batch shows in the next. Generated domains of images and
+    of speech hold the same examples in one order, so the same blocks are drawn in each domain. The
+    common seeds share the test examples, so errors are first averaged over these seeds. The
+    interval is conditional on these networks: it says nothing about other networks.
 
     The result is None without a common seed. The limits are NaN if a domain has fewer than
-    LEAST_BATCHES batches, on mixed and correlated streams, and if a position does not name one
+    LEAST_BATCHES batches, if the stream is mixed or correlated, or if a position does not name one
     image (`positions_are_ambiguous`).
+
+    base, other: tables of `Runs.frame`, a run per seed.
     """
     both = base.merge(other, on="seed", suffixes=("_base", "_other"))
     if both.empty:
@@ -177,8 +187,9 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
 def positions_are_ambiguous(runs: pd.Series) -> bool:
     """Return whether batches at one position may hold different images.
 
-    It is true if the runs are in several orders, if a long stream is shuffled (the versions of an
-    image are then scattered), or if a version of the images begins within a batch.
+    They may in three cases: the runs are in several orders; a stream that repeats its images is
+    shuffled, so that the versions of an image are scattered; or a version of the images begins
+    within a batch.
     """
     orders = {run.request.order_seed for run in runs}
     if len(orders) > 1:
@@ -195,7 +206,7 @@ def _begins_within_a_batch(run: Run) -> bool:
 
 
 def _blocks(count: int, seed: int) -> np.ndarray:
-    """Draw (RESAMPLES, count) of the batches 0 … count − 1, in blocks of consecutive ones."""
+    """Draw (RESAMPLES, count) of the batches 0 … count − 1, in blocks of consecutive batches."""
     length = max(1, round(count ** (1 / 3)))
     generator = np.random.default_rng(seed)
     starts = generator.integers(count, size=(RESAMPLES, math.ceil(count / length), 1))
@@ -204,11 +215,17 @@ def _blocks(count: int, seed: int) -> np.ndarray:
 
 
 def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
-    """Return the 95 % interval of E, in percent, over the images of the stream.
+    """Return the limits of the 95 % interval of E, in percent, over the images of the stream.
 
-    Batches that hold the same images are drawn together, in whatever domain, version or seed. The
-    limits are NaN if there are fewer than LEAST_BATCHES batches, or if batches overlap in part, as
-    they do on mixed and correlated streams and where runs are in several orders.
+    Batches that hold the same images are drawn together, whatever their domain, version or seed.
+    The error of a draw is that of all its images together, so the interval is that of E only if all
+    domains are equally long.
+
+    The limits are NaN if there are fewer than LEAST_BATCHES batches of different images. They are
+    NaN, too, if batches overlap in part, as on mixed and correlated streams, and with runs in
+    several orders.
+
+    frame: a table of `Runs.frame`.
     """
     if any(run.request.order for run in frame["run"]) or positions_are_ambiguous(frame["run"]):
         return math.nan, math.nan

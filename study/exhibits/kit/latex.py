@@ -43,14 +43,17 @@ def to_latex(text: object) -> str:
 
 
 def _escaped(letter: re.Match[str]) -> str:
-    """Write a letter as LaTeX; θ together with its index."""
+    """Write one letter as LaTeX, or θ together with its index."""
     if letter["index"]:
         return rf"$\theta_{letter['index']}$"
     return ESCAPED.get(letter[0], letter[0])
 
 
 def latex_table(table: pd.DataFrame, caption: str, label: str) -> str:
-    """Write a table of text as LaTeX for the package booktabs, its index as columns."""
+    """Write a table of text as LaTeX for the package booktabs. The index becomes the first columns.
+
+    label: the table's label in LaTeX, without `tab:`.
+    """
     flat = table.reset_index()
     left = table.index.nlevels
     columns = "l" * left + "r" * (flat.shape[1] - left)

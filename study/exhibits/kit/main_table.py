@@ -33,11 +33,13 @@ from study.store import Run
 from study.study import Study
 
 OF_ENTROPIES = ("adabn", "cascade", "cascade_plus")
-"""The methods whose entropies are drawn; others on the same network give nearly the same lines."""
+"""The methods whose entropies are drawn. Other methods on the same networks give nearly the same
+lines.
+"""
 
 
 class MainTable(Exhibit):
-    """The main study of one modality."""
+    """Base class of the exhibits that show the main study of a modality."""
 
     elsewhere = LESS_IN_THE_PAPER
 
@@ -45,7 +47,7 @@ class MainTable(Exhibit):
         return main_points(settings, self.modality)
 
     def so_far(self, study: Study, made: Sequence[Run]) -> pd.DataFrame:
-        """Return E, A and F, a row for each method that has run."""
+        """Return a table of E, A and F, with a row for each method that has run."""
         frame = Runs.of(study, made).frame(self.points(study.settings))
         return metrics_table(frame, paper_main(frame["run"].iloc[0]))
 
@@ -63,8 +65,8 @@ class MainTable(Exhibit):
 
 
 def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
-    """Draw the entropies of AdaBN and of the cascades along the stream; if none of these has θ_a,
-    those of the methods that have.
+    """Draw the entropies of the methods in OF_ENTROPIES along the stream. If none of these has θ_a,
+    draw those of all methods with θ_a. Return a sentence if no method has θ_a.
     """
     with_a = frame[[run.batches["agreement"].notna().any() for run in frame["run"]]]
     if with_a.empty:
@@ -80,8 +82,8 @@ def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
 
 
 def _draw_alarms(axes: Axes, rows: Sequence[pd.DataFrame]) -> bool:
-    """Put a × on each cell (a row's runs in a domain) in which the alarm rings in any run. Return
-    whether there is one.
+    """Put a × on each cell in which the alarm rings in any run. A cell is one method in one domain.
+    Return whether there is a ×.
     """
     rang = False
     for row, each in enumerate(rows):
@@ -92,8 +94,10 @@ def _draw_alarms(axes: Axes, rows: Sequence[pd.DataFrame]) -> bool:
 
 
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
-    """Draw a heat map: the online error of each adapting method less AdaBN's, per domain, as a mean
-    over the seeds that both have.
+    """Draw a heat map by domain: the online error of each method that adapts, less AdaBN's. The
+    differences are means over the seeds that both methods have.
+
+    Return a sentence instead if the runs lack AdaBN, a method that adapts, or a second domain.
     """
     domains = [domain.name for domain in frame["run"].iloc[0].request.stream]
     labels = by_label(frame)
@@ -107,7 +111,7 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     rows = [labels[label] for label in added.index]
     network = set(base["objective"])
     other = {label for label in added.index if set(labels[label]["objective"]) != network}
-    # One method that fails would leave the others without colour, if colours were linear.
+    # With linear colours, one method that fails would leave the others without colour.
     end = max(1.0, float(added.abs().to_numpy().max()))
     linear = max(1.0, float(added.abs().max(axis=1).median()))
     figure, axes = plt.subplots(figsize=(WIDTH, 1.2 + 0.35 * len(added)))
@@ -133,8 +137,8 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
 
 
 def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFrame:
-    """Return the online error of each method that adapts less that of `base`, by label and
-    domain.
+    """Return the online error of each method that adapts, less that of `base`, in points: a row per
+    label, a column per domain.
     """
     added = {}
     for label, rows in labels.items():
@@ -145,13 +149,15 @@ def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFra
 
 
 NEAR_THE_END = 0.6
-"""The colour bar has a tick where colours begin to change slowly, unless this is beyond this share
-of its length.
+"""The colour bar has ticks where colours begin to change slowly, if the ticks lie within this share
+of the way from 0 to its end.
 """
 
 
 def _heat_map(axes: Axes, added: pd.DataFrame, linear: float, end: float) -> None:
-    """Draw points as colours, which change slowly beyond ±`linear` and end at ±`end`."""
+    """Draw differences in points as colours, which change slowly beyond ±`linear` and end at
+    ±`end`. With 20 domains or fewer, write the numbers, too.
+    """
     texts: Any = False
     if added.shape[1] <= 20:
         texts = added.map(lambda value: number(value, 1, sign=True))

@@ -7,16 +7,17 @@ from typing import Any
 import pandas as pd
 
 FULL = 6
-"""Decimals of a number that is not rounded, in CSV files."""
+"""Decimals of numbers in CSV files, which are not rounded for readers."""
 ALONE = 1
 """Decimals of a percentage whose uncertainty is not known."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rounded:
-    """A cell of a table: `text` is shown, `full` is the same with all decimals, for CSV files.
+    """A cell of a table. It compares equal to its text.
 
-    Compares equal to its text.
+    text: what is shown.
+    full: the same with FULL decimals, for CSV files.
     """
 
     text: str
@@ -33,15 +34,15 @@ class Rounded:
 
 
 def in_full(cell: object) -> str:
-    """Return a cell of a table with all its decimals."""
+    """Return a cell of a table as text, with FULL decimals if it is `Rounded`."""
     return cell.full if isinstance(cell, Rounded) else str(cell)
 
 
 def round_half_up(value: float, digits: int) -> float:
-    """Round a number, and a half away from zero: 14.25 to 14.3 and −14.25 to −14.3.
+    """Round a number to `digits` decimals, halves away from zero: 14.25 to 14.3, −14.25 to −14.3.
 
-    The number is first taken to FULL decimals, those of CSV files. So a mean that has just been
-    computed, such as 14.250000000000002, and the same mean read from a CSV file give one text.
+    The number is first rounded to FULL decimals, as in CSV files. So a mean that has just been
+    computed, such as 14.250000000000002, gives the same text as the mean read from a CSV file.
     """
     full = round(value, FULL)
     past_half = full + math.copysign(10 ** -(FULL + 2), full)
@@ -51,7 +52,9 @@ def round_half_up(value: float, digits: int) -> float:
 def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
     """Write a number with a minus sign, not a hyphen. A zero has no sign, and NaN is a dash.
 
-    Rounds by `round_half_up`.
+    Rounds by `round_half_up` to `digits` decimals.
+
+    sign: whether to write the plus sign of a positive number.
     """
     if math.isnan(value):
         return "–"
@@ -61,13 +64,13 @@ def number(value: Any, digits: int = 2, *, sign: bool = False) -> str:
 
 
 def places(uncertainty: float, most: int = 2) -> int:
-    """Return how many decimals of an uncertain mean to print.
+    """Return how many decimals of an uncertain mean to print: at most `most`.
 
-    By the Particle Data Group's rule the uncertainty keeps two digits if they are below 3.55, and
-    otherwise one.
+    By the rule of the Particle Data Group, the uncertainty keeps two digits if its leading digits
+    are below 3.55, and otherwise one. A mean has as many decimals as its uncertainty.
 
     uncertainty: half the width of an interval, or a standard deviation. 4.85 gives no decimal, 3.4
-        gives one and 0.34 two. NaN and 0 say nothing and give `most`.
+        gives one and 0.34 two. NaN and 0 give `most`, because they say nothing about the mean.
     """
     if math.isnan(uncertainty) or uncertainty == 0:
         return most
@@ -78,13 +81,15 @@ def places(uncertainty: float, most: int = 2) -> int:
 def rounded(
     value: float, uncertainty: float = math.nan, *, alone: int = ALONE, sign: bool = False
 ) -> Rounded:
-    """Write a number with an uncertainty; see `places`. NaN gives `alone` decimals."""
+    """Write a number with the decimals that its uncertainty supports (see `places`), or with
+    `alone` decimals if the uncertainty is NaN.
+    """
     digits = alone if math.isnan(uncertainty) else places(uncertainty)
     return Rounded(number(value, digits, sign=sign), number(value, FULL, sign=sign))
 
 
 def interval(low: float, high: float) -> Rounded:
-    """Write `[low, high]` with the decimals that its width supports; a dash where it is NaN."""
+    """Write `[low, high]` with the decimals that the width supports; a dash if `low` is NaN."""
     if math.isnan(low):
         return Rounded("–", "–")
     digits = places((high - low) / 2)
@@ -99,10 +104,10 @@ def spread(
     alone: int = ALONE,
     mark: str = "",
 ) -> Rounded:
-    """Write `mean ± standard deviation` of the values, as 22.8 ± 0.4; a single value alone.
+    """Write `mean ± standard deviation` of the values, such as 22.8 ± 0.4.
 
-    Without a value it is a dash. The decimals are those that the deviation supports, or another
-    uncertainty if that is larger; see `places`.
+    A single value has no deviation, and no value gives a dash. The larger of the deviation and
+    `uncertainty` decides the number of decimals; see `places`.
 
     uncertainty: another uncertainty of the mean, such as half of an interval over images.
     most: the largest number of decimals.

@@ -9,9 +9,10 @@ from study.store import Run
 
 
 def in_kept_epoch(column: str) -> Callable[[Runs, Run], float]:
-    """Return a function that reads a column of the history of a run's network, in the epoch kept.
+    """Return a function that reads a column of a training history, in the epoch that was kept.
 
-    Its value is NaN without a history.
+    The function takes `Runs` and a run, and reads the history of the run's network. It returns NaN
+    if there is no history or no such column.
     """
 
     def value(runs: Runs, run: Run) -> float:
@@ -26,8 +27,8 @@ def in_kept_epoch(column: str) -> Callable[[Runs, Run], float]:
 def doubt_about_held_out(run: Run) -> str:
     """Say why the network of a run may have learned from the held-out source examples.
 
-    It may if it was trained elsewhere, on other data or on another part of them. The answer is
-    empty if the held-out examples were not used in its training.
+    The network may have if it was trained elsewhere, on other data or on another part of the data.
+    The answer is empty if its training did not use the held-out examples.
     """
     asked = run.request.checkpoint
     if asked.weights == "train":

@@ -28,7 +28,7 @@ OUR_NAMES = {
 
 @cache
 def paper_results() -> pd.DataFrame:
-    """Return all of PAPER_RESULTS, with our names; the column `row` joins method and variant."""
+    """Return all of PAPER_RESULTS, under our names. The column `row` joins method and variant."""
     values = pd.read_csv(PAPER_RESULTS, dtype={"severity": str, "batch_size": str})
     values = values.replace(OUR_NAMES)
     values["row"] = values["method"] + ", " + values["variant"]
@@ -38,11 +38,12 @@ def paper_results() -> pd.DataFrame:
 def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
     """Return the numbers of one of the paper's tables, on the dataset that a run compares with.
 
-    They are those at the run's batch size, and those for which the paper states no batch size. With
-    `over` "batch_size" they are those at every batch size. Methods, metrics, domains and variants
-    have our names. The column `row` joins method and variant. The table is empty if the paper has
-    no such numbers, or if they may not stand beside the run's (see
-    `comparability.beside_the_paper`).
+    The numbers are those at the run's batch size, and those without a batch size. If `over` is
+    "batch_size", they are those at every batch size. Methods, metrics, domains and variants have
+    our names. The column `row` joins method and variant. The result is empty if the paper has no
+    such numbers, or if they may not stand beside the run's (see `comparability.beside_the_paper`).
+
+    table: the paper's label of the table, such as "tab:text".
     """
     values = paper_results()
     if not beside_the_paper(run):
@@ -57,8 +58,12 @@ def paper_values(table: str, run: Run, over: str = "") -> pd.DataFrame:
 
 
 def paper_error(dataset: str, method: str) -> float:
-    """Return the paper's E (%) of a method on one of its datasets: its main table at severity 5,
-    tab:text or tab:speech.
+    """Return the paper's E (%) of a method on one of its datasets.
+
+    The number is from the paper's main table at severity 5, tab:text or tab:speech. Raises
+    ValueError if there is not exactly one such number.
+
+    dataset: the paper's name, such as "CIFAR-10-C". method: the label that we give the method.
     """
     values = paper_results()
     main = values["table"].isin(["tab:main-result", "tab:text", "tab:speech"])
@@ -74,14 +79,14 @@ def paper_main(run: Run) -> pd.DataFrame:
     """Return the paper's numbers for a run's stream and batch size: a row per method; columns E, A,
     F and the domains.
 
-    The source is its main table where the severity is 5, tab:add-result below that, tab:text or
-    tab:speech. The result is empty for a stream or a batch size that the paper does not have; in
-    another order of its domains a stream is still the paper's.
+    Images at severity 5 have the numbers of tab:main-result, and at lower severities those of
+    tab:add-result. Text and speech have those of tab:text and tab:speech. The result is empty if
+    the paper does not have the stream or the batch size. The order of the domains does not matter.
     """
     request = run.request
     modality = run.request.checkpoint.modality
     severity = min(domain.severity for domain in request.stream)
-    if severity not in VOCABULARIES[modality].severities:  # a walk
+    if severity not in VOCABULARIES[modality].severities:  # as on a walk with few places
         return pd.DataFrame()
     standard = make_stream("instantaneous", VOCABULARIES[modality], severity)
     if sorted(request.stream) != sorted(standard) or request.order or request.reset_each:

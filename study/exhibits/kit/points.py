@@ -1,4 +1,6 @@
-"""The runs that an exhibit asks for: a Point per run, and points that several exhibits share."""
+"""The runs that an exhibit asks for: the class `Point`, one per run, and lists of points that
+several exhibits share.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +18,15 @@ WITH_AND_WITHOUT_META = {
     "meta": "meta",
 }
 PRIORS = (8, 16, 32, 64, 128)
-"""Weights of the source's statistics in the source prior, in examples."""
+"""The source priors to run: how many images the source's statistics count as."""
 MANY_COPIES = ("cotta", "memo")
-"""Methods whose many copies of each image take too long on a stream of many rounds."""
+"""Methods that make many copies of each image, and so take too long on a stream of many rounds."""
 TRAININGS = {
     "adabn": WITH_AND_WITHOUT_META,
     "ttt": {"no meta": "ttt", "meta": "meta_ttt"},
     "cascade": WITH_AND_WITHOUT_META,
 }
-"""Per method, its pre-trainings without meta-learning, then with it. AdaBN does not learn at test
+"""For each method, its pre-trainings without and with meta-learning. AdaBN does not learn at test
 time, so its error shows the effect of the pre-training alone.
 """
 
@@ -36,10 +38,9 @@ class Point:
     method: the method's name.
     objective: the pre-training that the run starts from; None for the method's own.
     changes: the parameters that differ from the profile's, named as for `Study.varied`.
-    variant: what distinguishes the run from other runs of the method in the exhibit, such as
-        `batch 4`.
-    network: the network that the run is on, if not the method's own: `Cascade+'s network`.
-    called: a name that replaces the method's label.
+    variant: what distinguishes the run from the method's other runs in the exhibit: `batch 4`.
+    network: what tables call the network, if it is not the method's own: `Cascade+'s network`.
+    called: a name in place of the method's label.
     """
 
     method: str
@@ -51,7 +52,7 @@ class Point:
 
     @property
     def label(self) -> str:
-        """What tables and figures call it: `Tent on Cascade+'s network, batch 4`."""
+        """What tables and figures call the run, such as `Tent on Cascade+'s network, batch 4`."""
         label = self.called or METHODS[self.method].label
         if self.network:
             label = f"{label} on {self.network}"
@@ -61,18 +62,17 @@ class Point:
 
 
 def points_for(methods: Sequence[str], several: Iterable[Mapping[str, Any]] = ({},)) -> list[Point]:
-    """Return a point for each method on its own pre-training, with each of `several` changes."""
+    """Return a point for each method on its own pre-training, under each of `several` changes."""
     return [Point(name, None, changes) for changes in several for name in methods]
 
 
 def points_with_transfer(
     settings: Settings, methods: Iterable[str], changes: Mapping[str, Any]
 ) -> list[Point]:
-    """Return a point for each method. A method is measured with F if the profile measures F and
-    lists the method.
+    """Return a point for each method, with F for some of them.
 
-    CoTTA has no F on a published network, where its F would cost as much as everything else
-    together.
+    F is measured for the methods that the profile lists, if the profile measures F. CoTTA has no F
+    on a published network, where its F would cost as much as everything else together.
     """
     image = settings.image
     measured = set(image.methods) if image.online.forward_transfer else set()
@@ -82,8 +82,8 @@ def points_with_transfer(
 
 
 def lacking_stream(points: Iterable[Point], vocabulary: Vocabulary) -> str:
-    """Return the first stream of the points that cannot be made of these domains, as text; empty if
-    all can.
+    """Return the first stream in `points` that the domains in `vocabulary` cannot make, as text;
+    empty if there is none.
     """
     for point in points:
         stream = point.changes.get("stream")
@@ -102,8 +102,8 @@ def main_points(settings: Settings, modality: Modality) -> list[Point]:
 
 
 def cheap_first(points: Sequence[Point]) -> list[Point]:
-    """Return points in the order in which to make them. Methods that predict augmented copies of
-    each example come last, because a step of CoTTA takes as long as ten of the others.
+    """Return the points in the order in which to make them. Methods that predict augmented copies
+    of each example come last, because a step of CoTTA takes as long as ten steps of the others.
     """
 
     def has_copies(point: Point) -> bool:
@@ -115,9 +115,10 @@ def cheap_first(points: Sequence[Point]) -> list[Point]:
 
 
 def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
-    """Return the changes that every ablation on images makes, and `changes`.
+    """Return the changes that every ablation on images makes, updated by `changes`.
 
-    An ablation has the instantaneous stream, its own number of images, and no F.
+    An ablation has the instantaneous stream, its own number of images, and no F, unless `changes`
+    says otherwise.
     """
     made = {
         "stream": "instantaneous",
@@ -128,14 +129,16 @@ def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
 
 
 def with_alarm(settings: Settings, stream: str, **changes: Any) -> dict[str, Any]:
-    """Return `reduced` on a stream on which the alarm is judged, with all of its signals, so that
-    other exhibits on that stream share its runs.
+    """Return the changes of a run on a stream on which the alarm is judged, with all of the alarm's
+    signals. Other exhibits on the stream use the same changes, so that they share the runs.
     """
     return reduced(settings, stream=stream, source_agreement=True, **changes)
 
 
 def adapting(settings: Settings) -> list[str]:
-    """Return the profile's methods on images that learn at test time, and AdaBN."""
+    """Return those of the profile's methods on images that learn at test time, and AdaBN if the
+    profile has it.
+    """
     return [name for name in settings.image.methods if name == "adabn" or METHODS[name].adapts]
 
 
@@ -160,7 +163,7 @@ def gradual_points(settings: Settings) -> list[Point]:
 
 
 def of_sizes(settings: Settings, sizes: Sequence[int], **changes: Any) -> list[dict[str, Any]]:
-    """Return `reduced` at each batch size, with enough images for one batch of the largest."""
+    """Return `reduced` at each batch size, with enough images for one batch of the largest size."""
     shared = reduced(settings, **changes)
     if shared["test_size"]:
         shared["test_size"] = max(shared["test_size"], *sizes)
@@ -181,14 +184,14 @@ def at_rates(settings: Settings, name: str, changes: dict[str, Any]) -> list[Poi
 def long_at_rates(settings: Settings, names: Sequence[str], **changes: Any) -> list[Point]:
     """Return points of methods on the long stream, one per learning rate of the profile, without F.
 
-    changes: what differs besides.
+    changes: further parameters that differ from the profile's.
     """
     changes |= {"test_size": settings.image.exhibits.long_test_size, "forward_transfer": False}
     return [point for name in names for point in at_rates(settings, name, changes)]
 
 
 def long_in_each_order(settings: Settings, names: Sequence[str]) -> list[Point]:
-    """Return the points of `long_at_rates` in each order of domains and examples that the profile
+    """Return the points of `long_at_rates`, in each order of domains and examples that the profile
     names.
     """
     orders = settings.image.exhibits.long_order_seeds
@@ -198,7 +201,9 @@ def long_in_each_order(settings: Settings, names: Sequence[str]) -> list[Point]:
 
 
 def meta_learning_points(settings: Settings) -> list[Point]:
-    """Return points of methods on networks with and without meta-learning, at each batch size."""
+    """Return points of the profile's methods that TRAININGS names, on networks with and without
+    meta-learning, at each batch size.
+    """
     return [
         Point(method, objective, changes, variant)
         for method in settings.image.methods
@@ -208,7 +213,7 @@ def meta_learning_points(settings: Settings) -> list[Point]:
 
 
 def source_prior_points(objective: str, network: str = "") -> list[Point]:
-    """Return points of AdaBN and of the source prior with each of PRIORS, on one network.
+    """Return points of AdaBN, and of the source prior at each of PRIORS, on one network.
 
     network: what tables call the network; empty if there is only one.
     """

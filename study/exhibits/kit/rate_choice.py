@@ -1,8 +1,8 @@
 """The online learning rate of each method, chosen on the source and kept in the results folder.
 
-The exhibit `choice` makes the runs, on four corruptions of held-out source images at the profile's
-first seed, and keeps what they choose. Exhibits that need a rate ask for it by `chosen_rate`, which
-reads no run.
+The exhibit `choice` makes the runs at the profile's first seed, on four corruptions of held-out
+source images. It keeps the rates that these runs choose. Exhibits that need a rate ask for it by
+`chosen_rate`, which reads no run.
 """
 
 import hashlib
@@ -31,9 +31,11 @@ from study.study import Study
 
 ON_SOURCE = "E on four corruptions of held-out source images (%)"
 CONTROL = "both_cross_entropy"
-"""The pre-training on Cascade+'s images with the cross-entropy alone."""
+"""The pre-training of the control: on the images of Cascade+'s pre-training, by the cross-entropy
+alone.
+"""
 ALIKE = ("adabn", "tent", "tent_adam")
-"""Methods that also run on Cascade+'s network and on the control."""
+"""Methods that also run on Cascade+'s network and on the control's."""
 RUN_CHOICE = "run the exhibit `choice`"
 PLUS = METHODS["cascade_plus"].label
 PLUS_NETWORK = f"{PLUS}'s network"
@@ -41,16 +43,19 @@ CONTROL_NETWORK = "the control"
 
 
 def on_source(settings: Settings, **changes: Any) -> dict[str, Any]:
-    """Return the changes of a run on the four corruptions of held-out source images."""
+    """Return the changes of a run on the four corruptions of held-out source images.
+
+    changes: further changes of the run.
+    """
     size = settings.image.exhibits.choice_size
     return reduced(settings, stream=HELD_OUT_CORRUPTIONS, test_size=size, **changes)
 
 
 def contestants(settings: Settings) -> list[Point]:
-    """Return points of the profile's methods, and of some again on Cascade+'s network and on the
-    control's.
+    """Return the points whose rates are chosen: each of the profile's methods on its own network.
 
-    On both of these networks they have Cascade+'s memory and diversity.
+    If Cascade+ is among the methods, those of ALIKE also have points on Cascade+'s network and on
+    the control's. There they have Cascade+'s memory of statistics and its diversity.
     """
     points = main_points(settings, "image")
     if "cascade_plus" not in settings.image.methods:
@@ -63,8 +68,8 @@ def contestants(settings: Settings) -> list[Point]:
 
 
 def candidates(settings: Settings, contestant: Point) -> list[Point]:
-    """Return points of a contestant on the source, one per learning rate; none if it does not
-    adapt.
+    """Return points of a contestant on the source, one per learning rate; an empty list if the
+    contestant does not adapt.
     """
     if not METHODS[contestant.method].adapts:
         return []
@@ -76,7 +81,9 @@ def candidates(settings: Settings, contestant: Point) -> list[Point]:
 
 
 def frame_on_source(runs: Runs) -> pd.DataFrame:
-    """Return the runs of every contestant on the source at the first seed, as `Runs.frame`."""
+    """Return the runs of every contestant on the source at the first seed, as a table of
+    `Runs.frame`.
+    """
     settings = runs.settings
     points = [
         point for contestant in contestants(settings) for point in candidates(settings, contestant)
@@ -85,9 +92,10 @@ def frame_on_source(runs: Runs) -> pd.DataFrame:
 
 
 def errors_on_source(runs: Runs) -> pd.DataFrame:
-    """Return E (%) on the source by contestant and learning rate, at the first seed.
+    """Return E (%) on the source at the first seed: a row per contestant, a column per learning
+    rate.
 
-    A contestant that lacks a run is left out, because a later run could change its choice.
+    A contestant that lacks a run is left out, because the missing run could change its choice.
     """
     settings = runs.settings
     frame = frame_on_source(runs)
@@ -95,13 +103,13 @@ def errors_on_source(runs: Runs) -> pd.DataFrame:
         return pd.DataFrame()
     table = frame.pivot_table(index="label", columns="online_learning_rate", values="E", sort=False)
     table = table.reindex(columns=sorted(settings.image.exhibits.choice_learning_rates)).dropna()
-    # Rounded, because equal errors may differ in the last bit; of equal ones the smaller rate is
-    # chosen.
+    # Equal errors may differ in the last bit. Rounding makes them equal, so that `keep_choice`
+    # chooses the smallest of their rates.
     return table.round(6)
 
 
 def keep_choice(runs: Runs) -> None:
-    """Keep the rate of each contestant whose runs are all stored, for `chosen_rate`."""
+    """Choose a rate for each contestant with all of its runs stored. Keep it for `chosen_rate`."""
     errors = errors_on_source(runs)
     made_by = by_label(frame_on_source(runs))
     for contestant in contestants(runs.settings):
@@ -124,11 +132,11 @@ def keep_choice(runs: Runs) -> None:
 
 
 def chosen_rate(study: Study, contestant: Point) -> float | None:
-    """Return the learning rate that was chosen for a contestant; None if the choice is not made
-    yet.
+    """Return the learning rate that was chosen for a contestant; None if none is chosen yet.
 
-    Without adaptation it is the profile's rate. If the profile has one rate to choose from, it is
-    that rate, so networks without source images can be measured.
+    A contestant that does not adapt has the profile's rate. If the profile names a single rate to
+    choose from, every other contestant has that rate, so networks without source images can be
+    measured.
     """
     image = study.settings.image
     if not METHODS[contestant.method].adapts:
@@ -142,9 +150,10 @@ def chosen_rate(study: Study, contestant: Point) -> float | None:
 
 
 def _place(study: Study, contestant: Point) -> Path | None:
-    """Return the file of a contestant's choice. Its name is a hash of the requests of its runs.
+    """Return the file of a contestant's choice. Its name is a hash of the requests of the
+    contestant's runs.
 
-    None if the contestant does not adapt or there is no such network.
+    The result is None if the contestant does not adapt, or if its network is missing.
     """
     keys = []
     at_first = study.at_seed(study.settings.seeds[0])
@@ -161,19 +170,18 @@ def _place(study: Study, contestant: Point) -> Path | None:
 
 
 def rates_table(frame: pd.DataFrame) -> pd.Series:
-    """Return the online learning rate by label, as text; a dash for a method that does not
-    adapt.
-    """
+    """Return the learning rate by label, as text; a dash if the method does not adapt."""
     first = frame.groupby("label").first()
     adapts = pd.Series([METHODS[name].adapts for name in first["method"]], first.index)
     return first["online_learning_rate"].map("{:g}".format).where(adapts, "–")
 
 
 class OnSource(Exhibit):
-    """Base of exhibits whose rates are chosen on four corruptions of held-out source images.
+    """Base class of exhibits that choose rates on the source, or that use rates chosen there.
 
-    The four corruptions exist for images of 32×32 pixels only. The exhibit compares the profile's
-    own networks; `show` warns if a network may have learned from the held-out images.
+    The source means here four corruptions of held-out source images. These exist only for images of
+    32×32 pixels. The exhibits compare the profile's own networks. `show` warns if a network may
+    have learned from the held-out images.
 
     on_source: whether the exhibit itself runs on the four corruptions.
     """
@@ -213,15 +221,15 @@ class OnSource(Exhibit):
 
 
 class AtChosenRates(OnSource):
-    """Base of exhibits that run each contestant at the rate that the exhibit `choice` chose for it.
+    """Base class of exhibits that run each contestant at the rate that `choice` chose for it.
 
-    `show` names the contestants without a rate, and those whose rate an earlier state of the code
-    or of the data has chosen.
+    `show` names the contestants that have no rate yet, and those whose rate was chosen by an
+    earlier state of the code or of the data.
     """
 
     @abstractmethod
     def contestants(self, settings: Settings) -> list[Point]:
-        """Return a point per contestant, without the rate."""
+        """Return a point per contestant, without its learning rate."""
 
     def show(self, runs: Runs) -> Shown:
         shown = super().show(runs)
@@ -244,7 +252,7 @@ class AtChosenRates(OnSource):
         content = list(shown.content)
         if waiting:
             if not self.points(settings):
-                # Without a rate no run is asked for. The line below gives this cause.
+                # Without a rate no run is asked for. The line below says so.
                 content = []
             content.append(f"No rate is chosen yet for {', '.join(waiting)}: {RUN_CHOICE}.")
         if outdated:
@@ -256,9 +264,10 @@ class AtChosenRates(OnSource):
 
 
 def _is_outdated(path: Path, code: str, fingerprints: set[str]) -> bool:
-    """Return whether a kept choice is of other code than this, or of other data than those shown.
+    """Return whether a kept choice was made by other code than `code`, or on data whose fingerprint
+    is not among `fingerprints`.
 
-    A kept choice that names neither is never outdated.
+    A code or a fingerprint that the file of the choice lacks is not compared.
     """
     kept = json.loads(path.read_text(encoding="utf-8"))
     other_code = kept.get("code") not in (None, "", code)

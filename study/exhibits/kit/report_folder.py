@@ -1,4 +1,6 @@
-"""The folder of a report's figures and tables. It keeps nothing that an earlier report wrote."""
+"""The folder of a report's figures and tables. Files of earlier reports are removed from the
+folder.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,7 @@ MANIFEST = ".written-by-the-report"
 
 
 class ReportFolder:
-    """Writes files into a folder, each whole or not at all, and knows their names.
+    """Write a report's files into a folder, each whole or not at all, and note their names.
 
     also: files that the same report writes there by other means.
     """
@@ -22,8 +24,10 @@ class ReportFolder:
         self.written: set[str] = set()
 
     def write(self, name: str, write: Callable[[IO[bytes]], object]) -> None:
-        """Write a file by `write(file)`. Raises ValueError where this report wrote that name
-        before, since the second would replace the first.
+        """Write a file by `write(file)`.
+
+        Raises ValueError if this report has written a file of that name, because the second file
+        would replace the first. Names that differ only in case count as one.
         """
         if name.lower() in {each.lower() for each in self.written}:
             raise ValueError(f"two exhibits of one report would write the file {self.path / name}")
@@ -36,13 +40,13 @@ class ReportFolder:
         self.write(name, lambda file: file.write(content))
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a text file."""
+        """Write a text file. Raises ValueError as `write` does."""
         self.write_bytes(name, text.encode())
 
     def finish(self) -> str:
-        """Remove what an earlier report wrote here and this one did not; say what was done.
+        """Remove the files that an earlier report wrote and this report did not. Say what was done.
 
-        Files that no report wrote are left and named.
+        Files that no report wrote stay, and are named.
         """
         manifest = self.path / MANIFEST
         earlier: set[str] = set()

@@ -18,8 +18,8 @@ VERDICTS = ("verdicts.md", "verdicts.csv")
 
 
 def save_all(shown: Sequence[Shown], folder: Path, verdicts: bool = True) -> str:
-    """Write a report's exhibits into a folder, remove an earlier report's files, and say what was
-    done.
+    """Write a report's exhibits into a folder, and remove the files of earlier reports. Return what
+    was done, as a text.
 
     verdicts: whether the same report writes VERDICTS there.
     """
@@ -30,7 +30,7 @@ def save_all(shown: Sequence[Shown], folder: Path, verdicts: bool = True) -> str
 
 
 def without_runs(shown: Sequence[Shown]) -> str:
-    """Return one line that names the exhibits without a stored run; empty where there is none."""
+    """Return one line that names the exhibits without a stored run; empty if there are none."""
     names = dict.fromkeys(
         f"{each.exhibit.title} ({each.dataset})"
         for each in shown
@@ -40,9 +40,9 @@ def without_runs(shown: Sequence[Shown]) -> str:
 
 
 def make(name: str, study: Study) -> list[Run]:
-    """Make the runs that an exhibit lacks at the study's seed.
+    """Make the runs of an exhibit that are not stored yet, at the study's seed.
 
-    Raises ValueError for an unknown name.
+    Raises ValueError for an unknown name, and as `Exhibit.make` does.
     """
     return EXHIBITS[name].make(study)
 
@@ -56,10 +56,11 @@ def show(name: str, study: Study) -> Shown:
 
 
 def run(name: str, study: Study) -> Shown:
-    """Make the runs that an exhibit lacks at the study's seed, then show it.
+    """Make the runs of an exhibit that are not stored yet, at the study's seed. Then show the
+    exhibit.
 
-    Raises ValueError for an unknown name, and in a notebook for an exhibit that it does not
-    declare.
+    Raises ValueError for an unknown name, and as `Exhibit.make` does. In a notebook it also raises
+    ValueError for an exhibit that the notebook does not declare.
     """
     if study.exhibits is not None and name not in study.exhibits:
         declared = ", ".join(study.exhibits) or "none"
@@ -72,7 +73,7 @@ def run(name: str, study: Study) -> Shown:
 
 
 def show_all(settings: Settings) -> list[Shown]:
-    """Return every exhibit on every dataset of the profile, in the order of the page."""
+    """Return every exhibit on every dataset of the profile, sorted by `Described.place`."""
     ordered = sorted((EXHIBITS[name] for name in EXHIBITS), key=lambda each: each.place)
     runs: dict[Modality, list[Runs]] = {}
     for modality in get_args(Modality):

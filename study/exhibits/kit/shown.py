@@ -20,15 +20,15 @@ from study.exhibits.kit.report_folder import ReportFolder
 from study.store import Run
 
 LESS_IN_THE_PAPER = ("cifar100", "tiny_imagenet")
-"""Datasets for which the paper has little more than the main table."""
+"""The datasets for which the paper has little more than the main table."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A figure or table.
+    """A figure or table of an exhibit.
 
     name: its files are called DATASET-NAME.
-    note: what a reader must know to read it.
+    note: what a reader must know to read the figure or table.
     runs: the runs behind it; empty for all runs of the exhibit.
     """
 
@@ -45,15 +45,15 @@ class Part:
 class Described:
     """The description of an exhibit, which does not depend on its runs.
 
-    name: what notebooks call it.
-    place: a number by which the page is sorted. Those of the paper's exhibits are below 120, and
-        those of exhibits beyond the paper from 120 on, except streams beyond the paper's (85 to
-        89), which follow the paper's gradual stream. Two exhibits may have the same number.
+    name: what notebooks call the exhibit.
+    place: a number by which a page sorts its exhibits. Exhibits of the paper have numbers below
+        120, and exhibits beyond the paper have 120 or more. Those beyond the paper that follow its
+        gradual stream have 85 to 89. Two exhibits may have the same number.
     label: its label in the paper, or `beyond: …`.
     title: its heading.
     question: the question that it answers.
-    elsewhere: `cifar100` or `tiny_imagenet` if it is made on these datasets too. By default it is
-        not, because the paper has little more than the main table for them.
+    modality: the modality of its runs.
+    elsewhere: those of LESS_IN_THE_PAPER on which the exhibit is made, too; none by default.
     """
 
     name: ClassVar[str]
@@ -65,21 +65,22 @@ class Described:
     elsewhere: ClassVar[tuple[str, ...]] = ()
 
     def made_on(self, dataset: str) -> bool:
-        """Return whether it is made on the dataset of this title."""
+        """Return whether the exhibit is made on the dataset with this title."""
         return dataset not in LESS_IN_THE_PAPER or dataset in self.elsewhere
 
 
 @dataclass
 class Shown:
-    """An exhibit on one dataset: parts and sentences in their order, and the runs behind them.
+    """An exhibit on one dataset: its parts and sentences in their order, and the runs behind them.
 
-    missing: the sentences of `content` that say which of its runs are not stored.
-    can_be_made: whether the dataset has the domains that it needs.
+    numbers: a row per run, with the columns of `Runs.frame` except `run`, and the code's revision.
+    missing: the sentences of `content` that say which runs are not stored.
+    can_be_made: False if `Exhibit.not_made` gives a reason.
     """
 
     exhibit: Described
     dataset: str
-    # A notebook asks for the repr of what it shows, and that of many runs takes seconds.
+    # A notebook asks for the repr of what it shows. The repr of many runs takes seconds.
     content: Sequence[Part | str] = field(repr=False)
     numbers: pd.DataFrame | None = field(default=None, repr=False)
     runs: list[Run] = field(default_factory=list, repr=False)
@@ -88,22 +89,24 @@ class Shown:
 
     @property
     def parts(self) -> list[Part]:
-        """Its figures and tables."""
+        """The figures and tables."""
         return [part for part in self.content if isinstance(part, Part)]
 
     @property
     def lines(self) -> list[str]:
-        """Its sentences, `**…**` in bold."""
+        """The sentences, `**…**` in bold."""
         return [line for line in self.content if isinstance(line, str)]
 
     @property
     def belongs_in_report(self) -> bool:
-        """Whether its dataset can have it. If so, a report without its runs names it as missing."""
+        """Whether the exhibit can be made on its dataset. If so, a report without its runs names it
+        as missing.
+        """
         return self.exhibit.made_on(self.dataset) and self.can_be_made
 
     @property
     def anchor(self) -> str:
-        """The identifier of its heading on a page, and the beginning of its files' names."""
+        """The identifier of the exhibit's heading on a page, and the name of its Markdown file."""
         return slug(f"{self.dataset}-{self.exhibit.name}")
 
     @property
@@ -113,7 +116,7 @@ class Shown:
 
     @property
     def place_in_paper(self) -> str:
-        """A sentence that names its table or figure in the paper; empty beyond the paper."""
+        """A sentence that names the exhibit's table or figure in the paper; empty without one."""
         label = self.exhibit.label
         if label.startswith("beyond"):
             return ""
@@ -126,9 +129,7 @@ class Shown:
         return f"{self.exhibit.question} {self.place_in_paper}".rstrip()
 
     def caption(self, part: Part) -> str:
-        """Return a part's note, with the meaning of † where the part has one, and the number of
-        seeds.
-        """
+        """Return a part's note, the meaning of † if the part has one, and the number of seeds."""
         notes = [part.note]
         if isinstance(part.content, pd.DataFrame) and has_dagger(part.content):
             notes.append(APART)
@@ -138,7 +139,7 @@ class Shown:
 
     @property
     def banner(self) -> str:
-        """A warning if the data stand in for the paper's; empty if they are the paper's."""
+        """A warning if data of the runs stand in for the paper's; empty otherwise."""
         if any(map(stand_in, self.runs)):
             return BANNER
         return ""
@@ -170,7 +171,7 @@ class Shown:
     def save(self, folder: "Path | ReportFolder") -> None:
         """Write ANCHOR.md, the numbers as CSV, each table as CSV and LaTeX, and each figure as PNG.
 
-        Nothing is written where there is no part.
+        Nothing is written if there is no part. Raises ValueError if two files would have one name.
         """
         if not self.parts:
             return

@@ -1,4 +1,4 @@
-"""What an exhibit reads: the stored runs that a profile asks for, as one tidy table."""
+"""Read the stored runs that a profile asks for, as one tidy table for an exhibit."""
 
 import math
 from collections import defaultdict
@@ -30,21 +30,23 @@ from study.weights_name import WeightsName
 
 TRANSFERS: dict[str, Transfer] = {"F": "paper", "F_final": "final", "F_unadapted": "unadapted"}
 METRICS = ("E", "A", *TRANSFERS)
-"""Online error and average accuracy, in percent; forward transfer by three definitions, in points.
+"""Online error and average accuracy, in percent, and forward transfer by three definitions, in
+points.
 """
 
 
 def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the rows of each label of a `Runs.frame`, in the order they come."""
+    """Return the rows of each label of a `Runs.frame`, in the order in which labels first come."""
     return {str(label): rows for label, rows in frame.groupby("label", sort=False)}
 
 
 class Runs:
     """The stored runs of one dataset that a profile asks for, whichever profile made them.
 
-    All are on one state of the data: that which the store noted last, or else that of the newest
-    run. All runs of a method on one kind of network are of one state of the code: today's if
-    there is such a run, or else that of the newest run. `aside` says which runs this leaves out.
+    For each set of options of the dataset, `frame` has runs on one state of the data: the state
+    that the store noted last, or else that of the newest run. For each method on one kind of
+    network, `frame` has runs by one state of the code: today's if there is a run by it, or else
+    that of the newest run. `aside` says which runs are left out.
     """
 
     def __init__(self, study: Study) -> None:
@@ -57,7 +59,7 @@ class Runs:
 
     @classmethod
     def of(cls, study: Study, made: Iterable[Run]) -> "Runs":
-        """Return these runs of a study, whatever else is stored."""
+        """Return a reader of these runs of a study, whatever other runs are stored."""
         runs = cls(study)
         runs.stored = list(made)
         return runs
@@ -69,9 +71,9 @@ class Runs:
         modality: Modality = "image",
         dataset_name: DatasetName | None = None,
     ) -> "Runs":
-        """Return the stored runs of a dataset of a profile.
+        """Return a reader of the stored runs of one dataset of a profile.
 
-        dataset_name: None if the profile names only one.
+        dataset_name: the dataset; None if the profile names only one.
         """
         if dataset_name is not None:
             settings = settings.vary(modality, {"dataset": str(dataset_name)})
@@ -88,16 +90,18 @@ class Runs:
         return list(self.study.store.read_runs(read))
 
     def frame(self, points: Sequence[Point], seeds: Iterable[int] | None = None) -> pd.DataFrame:
-        """Return a row per stored run, by point and seed. Its columns:
+        """Return a row per stored run of the points, by point and seed. The columns:
 
         label, method, variant, objective, seed.
         network: the weights. Runs of one objective on the same weights have the same text.
         current: whether today's code made the run (see `is_current`).
-        every name that a point changes.
-        the METRICS: NaN where one was not measured.
+        every parameter that one of the points changes.
+        the METRICS: NaN if one was not measured.
         run: the run itself.
 
-        seeds: None is every seed in the store. Raises ValueError where two methods have one label.
+        seeds: the seeds to read; None: every seed in the store.
+
+        Raises ValueError if two methods have the same label.
         """
         check_labels(points)
         names = list(dict.fromkeys(name for point in points for name in point.changes))
@@ -121,7 +125,9 @@ class Runs:
         return pd.DataFrame(rows, columns=[*about, *names, *METRICS, "run"])
 
     def missing(self, points: Sequence[Point], seeds: Sequence[int]) -> list[str]:
-        """Return one line that says which of these runs the store lacks; no line if none."""
+        """Return one line, in a list, that says which runs of these points at these seeds the store
+        lacks. The list is empty if it lacks none.
+        """
         if not points:
             return [
                 "Not asked for: the profile has none of its methods, or none of its networks is "
@@ -149,8 +155,8 @@ class Runs:
         return [f"Partial: {told}, such as {', '.join(first)}."]
 
     def aside(self, points: Sequence[Point]) -> list[str]:
-        """Return warnings: which stored runs of these points are left out, and which of those shown
-        were made by an earlier code.
+        """Return warnings about stored runs of these points: which are not shown, and which of
+        those shown were made by an earlier code.
         """
         asked = {
             request.fullest for point in points for request in self._requests(point, self._seeds)
@@ -170,7 +176,7 @@ class Runs:
         return [notice for notice in notices if notice]
 
     def _other_data(self, on_others: Sequence[Run], shown: Sequence[Run]) -> str:
-        """Say how many runs are on data that are not shown; empty where none is."""
+        """Say how many runs are on data that are not shown; empty if there are none."""
         if not on_others:
             return ""
         fingerprints = ", ".join(sorted({run.provenance.fingerprint for run in on_others}))
@@ -181,7 +187,7 @@ class Runs:
         )
 
     def _older_code(self, shown: Sequence[Run]) -> str:
-        """Say which of the runs shown are of an earlier code; empty where none is."""
+        """Say which methods have shown runs by an earlier code; empty if there are none."""
         old = {
             METHODS[run.method].label
             for run in shown
@@ -195,7 +201,7 @@ class Runs:
         )
 
     def history(self, run: Run) -> pd.DataFrame | None:
-        """Return how the network of `run` was trained, a row per epoch; None where that is not
+        """Return the training history of the run's network, a row per epoch; None if it is not
         known.
         """
         asked = run.request.checkpoint
@@ -207,10 +213,10 @@ class Runs:
         return pd.read_csv(path)
 
     def histories(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return how the networks behind a `frame` were pre-trained, a row per epoch.
+        """Return the training histories of the networks behind a `frame`, a row per epoch.
 
-        The columns are label, objective, seed, classes, and those of pretrain's history. A network
-        that was brought has no history.
+        The columns are label, objective, seed, classes, and those of pretrain's history. Networks
+        without a known history are left out.
         """
         found = []
         for row in frame.drop_duplicates(["label", "objective", "seed"]).to_dict("records"):
@@ -222,8 +228,8 @@ class Runs:
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
     def is_current(self, run: Run) -> bool:
-        """Say whether today's code made a run (requests.code_of_run). It is hashed once per method
-        and kind of network.
+        """Return whether today's code made a run (requests.code_of_run). The code is hashed once
+        per method and kind of network.
         """
         kind = _what_code_depends_on(run)
         if kind not in self._codes:
@@ -233,13 +239,13 @@ class Runs:
 
     @cached_property
     def _by_request(self) -> dict[RunRequest, Run]:
-        """The stored runs of the data and the code shown, by their request."""
+        """The runs on the state of data and code that is shown, by their request."""
 
         def precedence(run: Run) -> tuple[bool, str]:
             noted = self.study.store.data_at_hand(run.request.checkpoint)
             return _data(run) == noted, run.provenance.finished
 
-        # In each table below a later run replaces an earlier one.
+        # In each dictionary below a later run replaces an earlier one.
         ordered = sorted(self.stored, key=precedence)
         last_data = {_options(run): _data(run) for run in ordered}
         on_data = [run for run in ordered if _data(run) == last_data[_options(run)]]
@@ -254,7 +260,9 @@ class Runs:
 
     @cached_property
     def _by_stream(self) -> dict[RunRequest, list[Run]]:
-        """The same runs; those that differ in what they measure beside E and A stand together."""
+        """The runs of `_by_request`, in groups that differ only in what they measure beside E and
+        A.
+        """
         found = defaultdict[RunRequest, list[Run]](list)
         for request, run in self._by_request.items():
             found[request.fullest].append(run)
@@ -265,17 +273,17 @@ class Runs:
         return sorted({run.seed for run in self.stored})
 
     def _requests(self, point: Point, seeds: Iterable[int]) -> Iterator[RunRequest]:
-        """Yield the request of a point for each seed; none where there is no such network."""
+        """Yield the request of a point for each seed, except for seeds whose network is missing."""
         varied = self.study.varied(**point.changes) if point.changes else self.study
         for seed in sorted(set(seeds)):
             with suppress(NetworkError):
                 yield varied.at_seed(seed).request(point.method, point.objective)
 
     def _find(self, point: Point, seeds: Iterable[int] | None, *, whole: bool = False) -> list[Run]:
-        """Return the stored runs of a point, by seed.
+        """Return the stored runs of a point, at most one per seed.
 
-        A run with F, or with the agreement with the source, also serves a point without it. Unless
-        `whole`, a run that lacks F or the agreement is also returned for a point that asks for it.
+        A run with F, or with the agreement with the source, also serves a point that does not ask
+        for them. If `whole` is false, a run without them also serves a point that asks for them.
         """
         runs = []
         for request in self._requests(point, self._seeds if seeds is None else seeds):
@@ -288,7 +296,7 @@ class Runs:
         return runs
 
     def _measured(self, run: Run) -> dict[str, float]:
-        """Return the METRICS of a stored run, worked out once."""
+        """Return the METRICS of a stored run. They are computed once per request."""
         if run.request not in self._metrics:
             transfers = forward_transfers(run.accuracies)
             values = {name: transfers[definition] for name, definition in TRANSFERS.items()}
@@ -301,10 +309,11 @@ class Runs:
 
 
 def check_labels(points: Sequence[Point]) -> None:
-    """Refuse two methods with one label: their runs would be averaged as if they were seeds of one.
+    """Raise ValueError if two methods have one label, and name both methods.
 
-    A point with a name of its own (`called`) may share it, because its exhibit says what its row
-    holds. Raises ValueError, which names both methods.
+    With one label, their runs would be averaged as if they were seeds of one method. A point with a
+    name of its own (`called`) may share the label of another method, because its exhibit says what
+    its row holds.
     """
     methods: dict[str, str] = {}
     for point in points:
@@ -321,7 +330,7 @@ def check_labels(points: Sequence[Point]) -> None:
 def weights_of(run: Run) -> str:
     """Return an identifier of a run's weights: their hash, or the seed of their training here.
 
-    A network that was brought or published is one, however many seeds ran on it.
+    A network that was brought or published has one identifier for all seeds that ran on it.
     """
     asked = run.request.checkpoint
     if asked.weights == "train":
@@ -331,22 +340,22 @@ def weights_of(run: Run) -> str:
 
 
 def code(run: Run) -> str | None:
-    """Return the state of the code that made a run; None where that is not on record."""
+    """Return the state of the code that made a run; None if it is not on record."""
     return run.provenance.code or None
 
 
 def _what_code_depends_on(run: Run) -> tuple[str, str]:
-    """Return what a code hash depends on besides the modality: the method, and where the network
-    comes from.
+    """Return what a code hash depends on, besides the modality: the method, and the kind of
+    weights.
     """
     return run.method, run.request.checkpoint.weights_kind
 
 
 @cache
 def _read(folder: Path, checksums: bytes, modality: Modality, dataset: str) -> Run | None:
-    """Return the run in `folder`, or None where it is of another dataset.
+    """Return the run in `folder`, or None if it is of another dataset.
 
-    A process reads a run once, as long as the entry has these checksums.
+    A process reads a run only once as long as the entry's checksums stay the same.
     """
 
     def wanted(request: RunRequest) -> bool:
@@ -367,7 +376,7 @@ def _options(run: Run) -> str:
 
 
 def _other_code(on_data: Sequence[Run], shown: Sequence[Run]) -> str:
-    """Say how many runs on the data shown are of a code that is not shown; empty where none is."""
+    """Say how many runs on the data shown are by a code that is not shown; empty if none is."""
     shown_codes = {(run.method, code(run)) for run in shown}
     others = [run for run in on_data if (run.method, code(run)) not in shown_codes]
     if not others:

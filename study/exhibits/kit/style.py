@@ -19,7 +19,9 @@ from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.methods import METHODS
 
 WIDTH = 8.0
-"""Inches of every figure, so that its letters have one size on a page."""
+"""The width of every figure in inches. It is the same for all, so that their letters have one size
+on a page.
+"""
 _HEADS = "gauss shot impul defoc glass motn zoom snow frost fog brit contr elast pixel jpeg"
 SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
 """The paper's column heads."""
@@ -31,8 +33,8 @@ PALETTE = (
     *sns.husl_palette(12, l=0.45),
     *sns.husl_palette(8, h=0.05, l=0.7),
 )
-"""The colours of the methods. The paper's six come first and far apart, also for colour-blind
-readers.
+"""The colours of the methods. The first six are those of the paper's methods. They are far apart,
+also for colour-blind readers.
 """
 MARKERS = "osD^vP*X<>pdhH8"
 ORDER = (
@@ -69,11 +71,11 @@ ORDER = (
     "cascade_rate_selection",
     "tent_rate_selection",
 )
-"""Methods in the order of colours and markers. A new method comes after these, so both stay."""
+"""Methods in the order of colours and markers. Append new methods, so that those of others stay."""
 
 
 def set_style() -> None:
-    """Set seaborn's white grid, with letters that can be read where a figure is 800 pixels wide."""
+    """Set seaborn's white grid, with letters that can be read in a figure 800 pixels wide."""
     sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.1)
     plt.rcParams |= {
         "figure.dpi": 110,
@@ -85,7 +87,9 @@ def set_style() -> None:
 
 
 def place_of(method: str) -> int:
-    """Return the place of a method among all, which gives it its colour and its marker."""
+    """Return the place of a method among all methods. The place decides the method's colour and
+    marker.
+    """
     if method in ORDER:
         return ORDER.index(method)
     new = sorted(set(METHODS) - set(ORDER))
@@ -93,15 +97,15 @@ def place_of(method: str) -> int:
 
 
 def colour(method: str) -> tuple[float, float, float]:
-    """Return the colour of a method, the same in every figure."""
+    """Return the colour of a method as (red, green, blue). It is the same in every figure."""
     return PALETTE[place_of(method) % len(PALETTE)]
 
 
 def typeset(text: str) -> str:
     """Return a name as Matplotlib draws it: θ_a with its index below the line.
 
-    A `$` of the name stays a `$`. Matplotlib takes what stands between two `$` for a formula: it
-    draws it differently, or raises an error.
+    A `$` in the name is escaped. Otherwise Matplotlib would read the text between two `$` as a
+    formula.
     """
     return re.sub(r"θ_(\w)", r"$\\theta_\1$", text.replace("$", r"\$"))
 
@@ -117,14 +121,17 @@ VARIANTS = {
     "tent_rate_selection",
     "tent_source_prior",
 }
-"""Methods that are another one with a change; their lines are dashed."""
+"""Methods that change one thing in another method. Their lines are dashed."""
 
 
 def line_of(method: str, objective: str, varied: bool = False) -> dict[str, Any]:
     """Return how the line of a method looks in every figure: in its colour, with its marker.
 
-    Dashed for a variant and for another pre-training than the method's own; dotted for
-    `multi_task_light_entropy`, to tell it from `multi_task`. Both lie above the others.
+    The line is dashed for a variant, and for a pre-training that is not the method's own. It is
+    dotted for `multi_task_light_entropy`, to tell it from `multi_task`. Dashed and dotted lines lie
+    above the others.
+
+    varied: whether the line shows a variant, even if the method is not one of VARIANTS.
     """
     own = {METHODS[method].objective, *METHODS[method].objective_elsewhere.values()}
     look = {
@@ -143,9 +150,11 @@ EACH_SEED = {"agreement", "entropy_auxiliary", "entropy_of_mean_auxiliary"}
 
 
 def line_over(column: str) -> dict[str, Any]:
-    """Say how seaborn draws several seeds: as a band, or a line per seed.
+    """Return how seaborn draws several seeds: as a band of one standard deviation, or as a line per
+    seed.
 
-    A line per seed where the seeds differ so much that a band would mislead.
+    Columns of EACH_SEED have a line per seed, because their seeds differ so much that a band would
+    mislead.
     """
     if column in EACH_SEED:
         return {"units": "seed", "estimator": None, "lw": 0.8}
@@ -153,9 +162,9 @@ def line_over(column: str) -> dict[str, Any]:
 
 
 def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
-    """Say what bands and dashes mean in figures of a table; empty if there are none.
+    """Say what bands and dashes mean in the figures of a table; empty if the figures have neither.
 
-    columns: those of the table that are drawn.
+    columns: the columns of the table that are drawn.
     """
     said = ""
     if frame["seed"].nunique() > 1:
@@ -179,7 +188,7 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
     """Draw a line for each label of a tidy table with the columns label, method, objective and
     seed.
 
-    If x is the learning rate, a method that does not learn is a dotted horizontal line.
+    If x is the learning rate, a method that does not learn has a dotted horizontal line.
     """
     for label, rows in frame.dropna(subset=y).groupby("label", sort=False):
         method, objective = rows[["method", "objective"]].iloc[0]
@@ -193,12 +202,14 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
 
 
 NEAR = 2.5
-"""A level above NEAR times the largest value drawn is written, not drawn."""
+"""A level above NEAR times the largest value drawn is written as text instead of drawn."""
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
-    """Mark the entropy, or the agreement, of a head that knows nothing: by a dotted line, or as
-    text where the line would squeeze the curves.
+    """Mark the entropy, or the agreement, of a head that knows nothing. Draw nothing for other
+    columns.
+
+    The mark is a dotted line, or a text if the line would squeeze the curves (NEAR).
     """
     if not column.startswith("entropy") and column != "agreement":
         return
@@ -217,14 +228,15 @@ def draw_level(axes: Axes, column: str, classes: int) -> None:
 
 
 NEAR_ENOUGH = 0.02
-"""Lines coincide if they differ by less than this share of what a panel spans."""
+"""Lines coincide if their mean distance is below this share of the range of all lines."""
 
 
 def dodged(frame: pd.DataFrame, x: str, y: str, log: bool) -> pd.DataFrame:
     """Return a table for `draw_lines` in which lines that coincide stand apart.
 
-    A line moves right by 1/50 of the axis for each earlier line that it coincides with. log:
-    whether the axis of x is logarithmic.
+    A line moves right by 1/50 of the axis for each earlier line that it coincides with.
+
+    log: whether the axis of x is logarithmic.
     """
     means = frame.pivot_table(y, "label", x, sort=False)
     places = np.sort(frame[x].unique().astype(float))
@@ -241,7 +253,9 @@ def dodged(frame: pd.DataFrame, x: str, y: str, log: bool) -> pd.DataFrame:
 
 
 def legend(figure: Figure, columns: int = 5) -> None:
-    """Draw one legend below all panels, each name once, in as many columns as fit the figure."""
+    """Draw one legend below all panels, with each name once, in at most `columns` columns that fit
+    the figure.
+    """
     names: dict[str, Artist] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -258,13 +272,13 @@ def legend(figure: Figure, columns: int = 5) -> None:
 
 
 LETTER = 0.065
-"""Inches that a letter of a domain's name takes."""
+"""The width of a letter in a domain's name, in inches."""
 
 
 def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
     """Name the domains of a stream below an axis that counts them from `first`.
 
-    Neighbours of one name get it once. The names are upright where they would touch.
+    Neighbours with one name share it. The names are vertical if they would touch otherwise.
     """
     ticks = {}
     for name, group in groupby(enumerate(names), key=lambda pair: pair[1]):
@@ -278,9 +292,11 @@ def name_domains(axes: Axes, names: Iterable[str], first: float = 0.0) -> None:
 
 
 def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[Figure, list[Axes]]:
-    """Make `count` panels of that height in inches, at most `columns` in a row.
+    """Make `count` panels of `height` inches, with at most `columns` in a row.
 
-    The lowest of each column, which may be in an upper row, has the numbers of its axis.
+    The lowest panel of each column has the numbers of its axis, even if it is not in the last row.
+
+    style: further arguments of plt.subplots.
     """
     columns = min(count, columns)
     rows = math.ceil(count / columns)
@@ -290,15 +306,17 @@ def panels(count: int, height: float, columns: int = 4, **style: Any) -> tuple[F
     for axes in grid.flat[count:]:
         axes.remove()
     for axes in grid.flat[max(0, count - columns) : count]:
-        axes.tick_params(labelbottom=True)  # sharex leaves them to the last row
+        axes.tick_params(labelbottom=True)  # With sharex only the last row has them.
     return figure, list(grid.flat[:count])
 
 
 def picture_grid(
     rows: Mapping[str, Sequence[Tensor] | Tensor], heads: Iterable[str] = ()
 ) -> Figure:
-    """Draw a grid of images (3, height, width), or of spectrograms (1, height, width) in decibels,
-    with names.
+    """Draw a grid of images (3, height, width), or of spectrograms (1, height, width) in decibels.
+
+    rows: the pictures of each row, by the name of the row; all rows have equally many.
+    heads: the names of the columns.
     """
     columns = len(next(iter(rows.values())))
     size = (WIDTH, (WIDTH - 0.6) / columns * len(rows) + 0.3)

@@ -21,10 +21,10 @@ from study.exhibits.kit.tables import beside_paper, differences
 
 
 def sweep_table(frame: pd.DataFrame, over: str, metric: str = "E") -> pd.DataFrame:
-    """Return a metric by label (rows) and by `over` (columns, in the order they come).
+    """Return a metric by label (rows) and by the setting `over` (columns, in the order they come).
 
-    A last column, n, counts the networks behind each row. Cells are over the seeds that most of
-    them have; † marks one over other seeds, or of an earlier code (see `comparable`).
+    The last column, n, counts the networks behind each row. Cells are over the seeds that most
+    cells have. A † marks a cell over other seeds, or by an earlier code (see `comparable`).
     """
     cells: dict[str, dict[object, Rounded]] = {}
     counts: dict[str, list[int]] = {}
@@ -47,12 +47,15 @@ def sweep_figure(
     metrics: Sequence[str] = ("E",),
     most: float = math.inf,
 ) -> Part | str:
-    """Draw metrics by the setting `over`, and beside them E minus that of the label `reference`.
+    """Draw a panel per metric by the setting `over`. A last panel draws E minus E of the label
+    `reference`.
 
-    The second panel shows differences too small for the first. A value over other seeds than the
-    rest, or of an earlier code, is not drawn. Lines that would coincide are drawn a little apart.
+    The last panel shows differences that are too small to see in the others. A value over other
+    seeds than the rest, or by an earlier code, is not drawn. Lines that would coincide are drawn a
+    little apart. With fewer than two values of the setting, return a sentence.
 
-    most: the upper limit of the E axis (%), if every setting has a value below it.
+    most: the upper limit of the axis of E (%). The axis is limited only if each value of the
+    setting has an E below `most`.
     """
     axis = over.replace("_", " ")
     compared = comparable(frame, ("label", over))
@@ -92,8 +95,8 @@ def _cut(
 ) -> str:
     """Limit the panel of E to `most`, and those of A and of differences to match.
 
-    Return a sentence that names what lies beyond; empty if all fits, or if some setting has no
-    value below `most`.
+    Return a sentence that names what lies beyond. It is empty, and nothing is limited, if no E is
+    above `most`, or if all E at some value of the setting are above it.
     """
     errors = drawn.pivot_table("E", "label", over, sort=False)
     means = drawn.groupby(["label", over], sort=False)["E"].mean()
@@ -119,7 +122,7 @@ def _cut(
 
 
 def _point_beyond(axes: Axes, most: float) -> None:
-    """Put an arrowhead at the upper end of a panel where a line leaves it."""
+    """Put an arrowhead at the upper end of a panel wherever a line is above it."""
     for line in list(axes.lines):
         heights = np.asarray(line.get_ydata(), dtype=float)
         beyond = np.asarray(line.get_xdata(), dtype=float)[heights > most]
@@ -129,12 +132,15 @@ def _point_beyond(axes: Axes, most: float) -> None:
 
 
 class Sweep(Exhibit):
-    """E by one setting, as a table beside the paper's and as a figure, and differences between
-    pairs of methods.
+    """Base class of exhibits that show E by one setting: as a table beside the paper's, as a
+    figure, and as differences between pairs of methods.
 
-    over: the setting. paper: the paper's table, and the column of `paper_values` that names its
-    rows. reference: the method whose E is subtracted in the second panel of the figure. contrasts:
-    pairs of labels (base, other); E of `other` less E of `base` is shown at every value.
+    over: the setting.
+    paper: the paper's table, and the column of `paper_values` that names its rows.
+    reference: the label whose E is subtracted in the second panel of the figure.
+    contrasts: pairs of labels (base, other). E of `other` less E of `base` is shown at every value
+        of the setting.
+    note: the caption of the table.
     """
 
     over: ClassVar[str]
@@ -144,7 +150,7 @@ class Sweep(Exhibit):
     note: ClassVar[str] = "E (%)."
 
     def table(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return our table, as text."""
+        """Return our table as text, without the paper's rows."""
         return sweep_table(frame, self.over)
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
@@ -156,14 +162,16 @@ class Sweep(Exhibit):
         ]
 
     def _published(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return the paper's rows."""
+        """Return E of the paper's rows, by the setting."""
         table, rows = self.paper
         values = paper_values(table, frame["run"].iloc[0], self.over)
         values = values[(values["domain"] == "all") & (values["metric"] == "E")]
         return values.pivot(index=rows, columns=self.over, values="value")
 
     def _pairs(self, frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
-        """Return the runs of each contrast at each value of the setting."""
+        """Return the runs of each contrast (base, other) at each value of the setting, by the name
+        of the difference.
+        """
         cells = dict(list(frame.groupby(["label", self.over])))
         axis = self.over.replace("_", " ")
         pairs = {}

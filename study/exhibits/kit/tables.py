@@ -1,6 +1,4 @@
-"""Tables that several exhibits share: ours beside the paper's published numbers, and differences of
-methods.
-"""
+"""Tables that several exhibits share: ours beside the paper's, and differences of methods."""
 
 import math
 from collections.abc import Mapping
@@ -27,11 +25,11 @@ DEFINED = (
 
 
 def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per label: E, A and F by all its definitions, mean ± standard deviation over
-    networks, and n.
+    """Return a row per label: E, A and F by each definition as mean ± standard deviation over
+    networks, and n, the number of networks.
 
-    The means are over the seeds that most rows have; † marks a row that lacks one (see
-    `comparable`).
+    The means are over the seeds that most rows have. A † marks a row that lacks one of these seeds,
+    or that an earlier code made (see `comparable`).
     """
     rows = {}
     for label, each in by_label(comparable(frame)).items():
@@ -41,17 +39,17 @@ def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def metrics_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Return `metrics_by_label`, with the paper's row, if there is one, below each of ours."""
+    """Return `metrics_by_label`, with the paper's row below ours if there is one."""
     return beside_paper(metrics_by_label(frame), paper).rename(columns=F_NAMES)
 
 
 def domains_table(frame: pd.DataFrame, shared: set[Any] | None = None) -> pd.DataFrame:
     """Return a table in the paper's layout: methods × domains, then E, A, F and n.
 
-    The means are over the seeds that most rows have. A row that lacks one is marked with † and is
-    never the best. The best of each column is in bold, ours and the paper's separately. A metric
-    that a run of a row lacks is a dash. A row has one decimal, or none if the deviation of its E
-    over networks supports none.
+    The means are over the seeds that most rows have. A row that lacks one of these seeds, or that
+    an earlier code made, is marked with † and is never the best. The best of each column is in
+    bold, ours and the paper's separately. A metric that one of a row's runs lacks is a dash. A row
+    has one decimal, or none if the deviation of its E over networks supports none.
 
     shared: see `comparable`.
     """
@@ -79,7 +77,7 @@ def per_network_mean(rows: pd.DataFrame, metric: str) -> float:
 
 
 def by_domain(frame: pd.DataFrame) -> pd.Series:
-    """Return the online error (%) by the name of the domain: the mean over the runs of a network,
+    """Return the online error (%) by the name of the domain: a mean over the runs of each network,
     then over the networks of `frame`.
     """
     means = []
@@ -93,10 +91,10 @@ def by_domain(frame: pd.DataFrame) -> pd.Series:
 
 
 def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
-    """Return the online error per domain of the stream less that of `base`, in points.
+    """Return the online error less that of `base`, in points, for each domain of the stream.
 
-    frame, base: a run per seed each. The result is the mean over the seeds that both have, and
-    empty where they share none.
+    frame, base: tables of `Runs.frame`, a run per seed. The result is a mean over the seeds that
+    both have. It is empty if they share none.
     """
     both = frame.merge(base, on="seed", suffixes=("", "_base"))
     if both.empty:
@@ -111,10 +109,11 @@ def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
 def _best_in_bold(
     column: pd.Series, apart: pd.Series | None = None, digits: pd.Series | None = None
 ) -> pd.Series:
-    """Write numbers as text; in bold the largest of A and F, and the smallest of any other column.
+    """Write numbers as text, the best in bold: the largest of A and F, the smallest of other
+    columns.
 
-    apart: which rows are not to be compared; they are marked with † and are never in bold.
-    digits: the decimals of each row; one if there is none.
+    apart: whether each row must not be compared; if so, it is marked with † and never in bold.
+    digits: the decimals of each row; None is one decimal for all.
     """
     if apart is None:
         apart = pd.Series(False, index=column.index)
@@ -136,9 +135,10 @@ def _best_in_bold(
 
 
 def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
-    """Return each of our rows with the paper's of the same name below it, if there is one, as text.
+    """Return our rows, each with the paper's row of the same name below it if there is one.
 
-    The index is (method, source); the columns are ours.
+    The index is (method, source), and the columns are ours. The paper's numbers are written as
+    text, and a missing number as a dash.
     """
     theirs = paper.map(lambda value: number(value) if isinstance(value, float) else value)
     theirs = theirs.rename(columns=str)
@@ -150,12 +150,12 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 def differences(
     name: str, pairs: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]
 ) -> list[Part | str]:
-    """Return E of `other` less E of `base` for each pair (base, other), with two intervals.
+    """Return a table of E of `other` less E of `base`, with two intervals, per pair (base, other).
 
-    One is over networks, the other over the test batches. There is no part if no pair has a common
-    seed.
+    One interval is over networks, the other over the test batches. The list is empty if no pair has
+    a common seed.
 
-    pairs: by the name of the difference, `OTHER − BASE`.
+    pairs: pairs of tables of `Runs.frame`, by the name of the difference, `OTHER − BASE`.
     """
     rows = {}
     for label, (base, other) in pairs.items():
@@ -182,8 +182,8 @@ def differences(
 
 
 def other_errs(difference: Estimate) -> str:
-    """Say whether `other` errs less or more than `base`; undecided if 0 is inside the interval, a
-    dash if there is none.
+    """Say whether `other` errs less or more than `base`. It is undecided if 0 is inside the
+    interval, and a dash if there is no interval.
 
     difference: E of `other` less E of `base`.
     """
@@ -197,7 +197,9 @@ def other_errs(difference: Estimate) -> str:
 def method_differences(
     name: str, frame: pd.DataFrame, reference: str = METHODS["cascade"].label
 ) -> list[Part | str]:
-    """Return every method's E less that of `reference`."""
+    """Return a table of `differences`: each method's E less that of the label `reference`. The list
+    is empty if `reference` has no runs.
+    """
     parts = by_label(frame)
     if reference not in parts:
         return []

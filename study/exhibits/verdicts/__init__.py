@@ -1,1 +1,1 @@
-"""The paper's claims and what the runs say of them."""
+"""The paper's claims, and verdicts on them from the stored runs."""

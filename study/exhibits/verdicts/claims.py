@@ -1,5 +1,5 @@
-"""The paper's claims and what is asked of Cascade+, read from claims.csv. VERDICTS.md states the
-rules in words.
+"""Read claims.csv: the paper's claims, and ours about Cascade+ and the field. VERDICTS.md states
+the rules in words.
 """
 
 from dataclasses import dataclass
@@ -13,21 +13,22 @@ from study.yaml12 import parse_yaml
 
 READINGS_OF_F = {"F": "F of Eq. 2", "F_final": "F of the final model"}
 READINGS_OF_TENT = {"Tent": "Tent with SGD", "Tent (Adam)": "Tent with Adam"}
-"""The readings of claims. A claim about F has one per definition. A claim of the paper's about Tent
-has one with the cascade's optimiser and one with Adam, as in Tent's release.
+"""The names of readings. A claim about F has a reading per definition of F. A claim of the paper
+about Tent has a reading with the cascade's optimiser, and one with Adam, as in Tent's release.
 """
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to take a sentence: a statistic, and the bound that it must meet.
+    """One way to take a sentence: a statistic, and the bound that the statistic must meet.
 
-    name: what distinguishes it from the claim's other readings; empty if there is only one.
-    exhibit: the exhibit whose runs judge it.
+    name: what distinguishes the reading from the claim's other readings; empty if there is only
+        one.
+    exhibit: the exhibit whose runs judge the reading.
     value: a metric of stored_runs.METRICS or a name of evidence.VALUES.
-    labels, rivals, settings: the statistic has a part for each label and each setting, such as
-        severities 1 to 5. With rivals it has a part for each rival: by how much the label is
-        better.
+    labels, rivals, settings: without rivals the statistic has a part for each label and setting,
+        such as the severities 1 to 5. With rivals it has a part for each rival and setting: by how
+        much the label is better than the rival.
     then: how the parts are combined (evidence.combined). With `one refutes`, one network that
         misses the bound refutes the reading, and no number of networks supports it.
     side, bound: every part must lie above the bound (`>`) or below it (`<`).
@@ -44,7 +45,9 @@ class Reading:
     bound: float
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a statistic that would be taken of something else than it says."""
+        """Raise ValueError if a setting names a domain and the value is not E, or if `then` takes
+        another number of parts.
+        """
         if any("domain" in setting for setting in self.settings) and self.value != "E":
             raise ValueError(f"{self.exhibit}: {self.value} is of a whole run; only E has a domain")
         parts = max(len(self.settings), 1) * len(self.labels) * max(len(self.rivals), 1)
@@ -59,11 +62,11 @@ class Claim:
     """A sentence that numbers can support or refute, in all its readings.
 
     section: the paper's section, `appendix`, or `ours`.
-    dataset: the dataset of the paper that it is about.
+    dataset: the dataset of the paper that the claim is about.
     paper: the paper's own value of the statistic.
-    ours: whether the bound is ours, because the paper states no number.
-    whole: whether only runs on all examples of the paper's stream may judge it, because it is
-        about drift, small batches or long streams.
+    ours: whether the bound is ours. If so, the paper states no number.
+    whole: whether only runs on all examples of the paper's stream may judge the claim. True for
+        claims about drift, small batches or long streams.
     """
 
     section: str
@@ -78,7 +81,7 @@ class Claim:
 
     @property
     def condition(self) -> str:
-        """The condition on the statistic, as text. All readings of a claim have the same bound."""
+        """The bound and its side, as text. They are the same in all readings of a claim."""
         reading = self.readings[0]
         whose = " (our bound)" if self.ours else ""
         return f"{reading.side} {reading.bound:g}".replace("-", "−") + whose
@@ -122,8 +125,8 @@ def _readings(row: dict[str, str]) -> list[Reading]:
 def read_claims(path: Path) -> list[Claim]:
     """Return the claims of a table.
 
-    A claim has one line, or a line per reading if its readings differ in several columns. The lines
-    of a claim follow one another. Bars separate several names or values in a cell.
+    A claim has one line. If its readings differ in several columns, it has a line per reading, and
+    these lines follow one another. Bars separate the names or values in a cell.
     """
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
     claims = []

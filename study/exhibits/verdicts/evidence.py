@@ -1,8 +1,9 @@
-"""The statistic that a reading of a claim is judged by: a table with a row per replicate and a
+"""The statistic by which a reading of a claim is judged: a table with a row per replicate and a
 column per part, such as a rival.
 
-On networks of ours a replicate is a seed, and so another network. There is only one network of the
-authors; on it a replicate is an order of the images and domains (`order_seed`).
+On networks of ours a replicate is a seed, and each seed has a network of its own. The authors
+released a single network. On their network a replicate is an order of the images and domains
+(`order_seed`).
 """
 
 import math
@@ -25,14 +26,14 @@ from study.store import Run
 
 
 class NotTestedError(Exception):
-    """Raised if there is no number to judge. The message says which one is missing."""
+    """Raised if a number to judge is missing. The message says which one."""
 
 
 def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
-    """Return a function that gives one number of theorem.check_theorem for the network of a run.
+    """Return a function that reads one number of theorem.check_theorem for the network of a run.
 
-    The number is divided by the largest absolute value of `others`. It is NaN if that is 0, or if
-    the network was not checked.
+    The function divides the number by the largest absolute value of `others`. It returns NaN if
+    this value is 0, or if the network was not checked.
     """
 
     def value(runs: Runs, run: Run) -> float:
@@ -46,10 +47,11 @@ def _theorem(number: str, *others: str) -> Callable[[Runs, Run], float]:
 
 
 def _fall(column: str, times: float) -> Callable[[Runs, Run], float]:
-    """Make a function for how far a column of the batches falls within a domain.
+    """Return a function that computes how far a column of the batches falls within a domain.
 
-    It is `times` × (the mean over the first halves of the domains − that over the second halves),
-    and NaN if each domain is one batch. Of a single batch, a domain has a first half alone.
+    The fall is `times` × (the column's mean over the first halves of all domains − its mean over
+    the second halves). A domain of a single batch has only a first half. The fall is NaN if all
+    domains have a single batch.
     """
 
     def value(runs: Runs, run: Run) -> float:
@@ -74,18 +76,21 @@ VALUES: dict[str, Callable[[Runs, Run], float]] = {
     "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),
     "least_curvature": _theorem("smallest_curvature", "smallest_curvature", "largest_curvature"),
 }
-"""The values that claims judge besides the METRICS, of a run or of its network. Errors are in
-percent, entropies in 0.001 nats.
+"""The values that claims judge besides the METRICS: functions of `Runs` and a run, for the run or
+its network. Errors are in percent, entropies in 0.001 nats.
 """
 
 
 Tier = Literal["the authors' network", "networks of ours"]
 AUTHORS, OURS = get_args(Tier)
 NOT_RELEASED = ("TTT",)
-"""Methods whose network the authors did not release. On the released network they are no rivals."""
+"""Methods whose networks the authors did not release. They are left out of claims on the authors'
+network.
+"""
 EXACT = ("ratio", "one refutes")
-"""The `then` of readings that need no interval: of counted work, and of a property that one network
-can refute."""
+"""The `then` of readings without an interval: of counted work, and of a property that one network
+can refute.
+"""
 NORMAL = 1.96
 
 
@@ -93,10 +98,10 @@ NORMAL = 1.96
 class Evidence:
     """A statistic, and the runs behind it.
 
-    parts: a row per replicate and a column per part; NaN if a part has no run.
+    parts: a row per replicate and a column per part; NaN if the part has no run at the replicate.
     used: the runs.
     images: on the authors' network, the standard error of each part over the test images.
-    left_out: methods whose network was not released (NOT_RELEASED).
+    left_out: the methods that the reading names and NOT_RELEASED excludes.
     """
 
     parts: pd.DataFrame
@@ -111,7 +116,9 @@ def tier_of(runs: Runs) -> Tier:
 
 
 def measure(reading: Reading, runs: Runs) -> Evidence:
-    """Return the statistic of a reading. Raises NotTestedError if a part has no run at all."""
+    """Return the statistic of a reading, with the runs behind it. Raises NotTestedError if a part
+    has no value, or lacks a standard error that it needs.
+    """
     parts: dict[str, pd.Series] = {}
     evidence = Evidence(pd.DataFrame())
     on_authors = tier_of(runs) == AUTHORS
@@ -140,18 +147,18 @@ def measure(reading: Reading, runs: Runs) -> Evidence:
     if evidence.parts.empty or evidence.parts.isna().all().any():
         raise NotTestedError("a replicate that all compared runs have")
     if evidence.images and reading.then:
-        # For what combines several parts, use the largest standard error of the parts.
+        # A combination of parts has the largest standard error of the parts.
         largest = max(evidence.images.values())
         evidence.images = dict.fromkeys(map(str, evidence.parts.columns), largest)
     return evidence
 
 
 def _error_over_images(value: str, first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Return the standard error over the test images of the difference of two methods on one
-    network.
+    """Return the standard error over the test images of a difference of two methods on one network.
 
-    For E on the same batches it comes from the paired block bootstrap (kit.intervals.bootstrap), as
-    the root mean square over the orders. Otherwise it is the error of two independent shares.
+    For E on the same batches it is that of the paired block bootstrap (kit.intervals.bootstrap), as
+    a root mean square over the orders. Otherwise it is that of a difference of two independent
+    shares.
     """
     if value != "E":
         return _error_of_shares(value, first)
@@ -169,10 +176,10 @@ def _error_over_images(value: str, first: pd.DataFrame, second: pd.DataFrame) ->
 
 
 def _error_of_shares(value: str, rows: pd.DataFrame) -> float:
-    """Return the largest standard error, in points, that the difference of two independent shares
-    of the images of one domain can have: 100 √(½ / images).
+    """Return the largest standard error, in points, that a difference of two independent shares can
+    have: 100 √(½ / images), where each share is of the images of one domain.
 
-    Raises NotTestedError for a value that is no share.
+    Raises NotTestedError if the value is not a metric.
     """
     if value not in METRICS:
         raise NotTestedError(f"an interval of {value} over images")
@@ -181,15 +188,15 @@ def _error_of_shares(value: str, rows: pd.DataFrame) -> float:
 
 
 def _part(label: str, setting: Mapping[str, Any]) -> str:
-    """Return what tables call a part."""
+    """Return the name of a part in tables."""
     named = [f"{column.replace('_', ' ')} {value}" for column, value in setting.items()]
     return ", ".join([label, *named])
 
 
 @lru_cache(maxsize=64)  # Most claims of an exhibit read the same runs.
 def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
-    """Return the runs of an exhibit with their `replicate`: the seed, or on the authors' network
-    the order.
+    """Return the runs of an exhibit with the column `replicate`: the seed on networks of ours, and
+    the order on the authors' network.
     """
     if tier_of(runs) == OURS:
         frame = runs.frame(EXHIBITS[exhibit].points(runs.settings))
@@ -208,7 +215,9 @@ def _frame(runs: Runs, exhibit: str) -> pd.DataFrame:
 def _rows(
     reading: Reading, runs: Runs, label: str, setting: Mapping[str, Any], evidence: Evidence
 ) -> pd.DataFrame:
-    """Return the runs of a label at a setting with their `value`, a row per replicate."""
+    """Return the runs of a label at a setting, a row per replicate, with the reading's value in the
+    column `value`.
+    """
     frame = _at_setting(runs, reading.exhibit, label, tuple(setting.items())).copy()
     evidence.used += list(frame["whole"])
     if reading.value in METRICS:
@@ -224,16 +233,16 @@ def _rows(
 def _at_setting(
     runs: Runs, exhibit: str, label: str, setting: tuple[tuple[str, Any], ...]
 ) -> pd.DataFrame:
-    """Return the runs of a label at a setting, a row per replicate, with the run as it is stored as
-    `whole`.
+    """Return the runs of a label at a setting, a row per replicate.
 
-    Where the setting names a domain, `run` and E are those of its batches alone.
+    The column `whole` has the runs as they are stored. If the setting names a domain, `run` and E
+    are of that domain's batches alone.
     """
     frame = _frame(runs, exhibit)
     frame = frame[frame["label"] == label]
     columns = dict(setting)
     domain = columns.pop("domain", None)
-    if len(frame):  # The table of no run has no columns of settings.
+    if len(frame):  # A table without runs has no columns of settings.
         for column, value in columns.items():
             frame = frame[frame[column] == value]
     if "severity" in frame and "severity" not in columns:
@@ -260,11 +269,15 @@ def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
 
 
 def combined(reading: Reading, parts: pd.DataFrame) -> pd.DataFrame:
-    """Combine the parts of a reading, over the replicates that have all of them.
+    """Combine the parts of a reading, as its `then` says.
 
-    `growth`: the growth from each part to the next. `deviation`: the standard deviation of the
-    parts. `ratio`: the first part divided by the second. `median`: the median over the settings of
-    the lead over the best rival. Parts that are not combined keep all their replicates.
+    growth: the growth from each part to the next.
+    deviation: the standard deviation of the parts.
+    ratio: the first part divided by the second.
+    median: the median, over the settings, of the lead over the best rival.
+
+    These four use only replicates that have all parts. If `then` is none of them, the parts stay as
+    they are, and a replicate with at least one part is kept.
     """
     whole = parts.dropna()
     if reading.then == "ratio":

@@ -1,9 +1,9 @@
 """Whether a verdict on the paper may be given: the study must be in the paper's regime, which
 VERDICTS.md states.
 
-The runs behind a number tell data, network and updates; the profile tells the protocol. The gate
-asks whether the networks are about as good as the paper's, by ERM and AdaBN alone, never by the
-cascade.
+The data, the network and the number of updates are taken from the runs behind a number, and the
+protocol from the profile. The gate asks whether the networks are about as good as the paper's. It
+looks at ERM and AdaBN alone, never at the cascade.
 """
 
 import math
@@ -25,27 +25,29 @@ from study.exhibits.verdicts.evidence import OURS, Tier
 from study.store import Run
 
 SHARE = 0.2
-"""The smallest share of the paper's examples per domain, and so of its updates, that a run must
-have. Claims about drift, small batches or long streams need all of them (Claim.whole).
+"""The smallest share of the paper's examples per domain, and so of the paper's updates, that a run
+must have. Claims about drift, small batches or long streams need all examples (Claim.whole).
 """
 CLEAN_ERROR = 10
 AHEAD = 8
-"""The gate on CIFAR-10-C: the most that ERM may err on clean test images (%), and by how many
-points at least AdaBN errs less than ERM at severity 5."""
+"""The gate on CIFAR-10-C. CLEAN_ERROR is the largest error (%) that ERM may have on clean test
+images. AHEAD is the smallest lead, in points of E, that AdaBN must have over ERM at severity 5.
+"""
 NEAR = 4
-"""The gate on other data: by how many points the E of ERM and of AdaBN may differ from the paper's
-(paper_results.csv)."""
+"""The gate on other data: the largest distance, in points, between our E of ERM or AdaBN and the
+paper's (paper_results.csv).
+"""
 RATE = 0.001
-"""The paper's learning rate at test time. The paper states none for text and speech; they have the
-rate of images.
+"""The paper's learning rate at test time. The paper states none for text and speech; we use the
+rate of images for them.
 """
 
 
 class Regime(NamedTuple):
     """The paper's regime on one of its datasets.
 
-    It consists of how many examples the smallest domain has, and of the values that fields of the
-    network may have.
+    examples: the number of examples in the smallest domain.
+    network: the allowed values of fields of the network.
     """
 
     examples: int
@@ -65,8 +67,8 @@ REGIMES = {
 
 
 def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> str:
-    """Return what the runs behind a number lack of the regime of the claim's dataset, as text;
-    empty if they lack nothing.
+    """Return the first way in which the runs behind a number miss the regime of the claim's
+    dataset, as text; empty if there is none.
     """
     name = claim.dataset
     regime = REGIMES[name]
@@ -90,7 +92,9 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
 
 
 def _hindrance_of_network(run: Run, regime: Regime) -> str:
-    """Return how a network of ours differs from the paper's, as text; empty if it does not."""
+    """Return the first way in which a network of ours differs from the paper's, as text; empty if
+    there is none.
+    """
     request = run.request.checkpoint
     card = run.provenance.card
     options = card.get("options", request.options)
@@ -106,8 +110,8 @@ def _hindrance_of_network(run: Run, regime: Regime) -> str:
 
 @lru_cache(maxsize=16)
 def hindrance_of_study(name: str, runs: Runs, tier: Tier = OURS) -> str:
-    """Return what the profile or its networks lack of the paper's regime, as text; empty if they
-    lack nothing.
+    """Return the first way in which the profile or its networks miss the paper's regime, as text;
+    empty if there is none.
 
     name: the paper's dataset.
     """
@@ -124,19 +128,19 @@ def hindrance_of_study(name: str, runs: Runs, tier: Tier = OURS) -> str:
         if ours[field] != value:
             return f"protocol: {field} {ours[field]} instead of {value}"
     if tier != OURS:
-        return ""  # The authors' network is the paper's, whatever it errs on.
+        return ""  # The authors' network needs no gate: it is the paper's own.
     failed = gate(name, runs).query("not passed")
     return f"gate: {', '.join(failed.index + ' ' + failed['ours'])}" if len(failed) else ""
 
 
 def gate(name: str, runs: Runs) -> pd.DataFrame:
-    """Return the gate of the paper's dataset `name`: the errors that ERM and AdaBN must have before
-    a verdict.
+    """Return the gate of the paper's dataset `name`: the errors of ERM and AdaBN that a verdict
+    needs.
 
-    It has a row per number: the allowed `band`, `ours` as text, whether it was `measured`, and
-    whether it has `passed`. Our number is the mean over the seeds that the main table compares
-    over. If a method lacks one of these seeds, it is the mean over the method's own seeds, and a
-    difference is over those that both have.
+    The result has a row per number: the allowed `band`, `ours` as text, whether the number was
+    `measured`, and whether it `passed`. Our number is a mean over the seeds that the main table
+    compares over. The mean of a method that lacks one of these seeds is over the method's own
+    seeds. A difference is over the seeds that both methods have.
     """
     main = comparable(runs.frame(main_points(runs.settings, runs.modality)))
     errors = main.groupby("method")["E"].mean().reindex(["erm", "adabn"])
@@ -163,5 +167,5 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
 
 
 def _plain(value: float) -> str:
-    """Return a bound of a band with the two decimals of the paper's numbers, or none."""
+    """Write a bound of a band with the two decimals of the paper, or with none if both are zero."""
     return f"{value:.2f}".removesuffix(".00")

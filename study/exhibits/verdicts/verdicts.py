@@ -1,5 +1,5 @@
-"""A verdict on each claim: supported, contradicted, depends on the reading, undecided, or not
-tested and why. VERDICTS.md states the rules.
+"""A verdict on each claim: supported, contradicted, depends (on the reading), undecided, or not
+tested. Each comes with the reason. VERDICTS.md states the rules.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,8 +47,8 @@ Outcome = Literal["supported", "contradicted", "depends", "undecided", "not test
 class Finding:
     """The outcome of one reading.
 
-    part: the part of the statistic that decides, or stands most in the way.
-    estimate: the part's mean and 95 % interval.
+    part: the part of the statistic that decides, or that stands most in the way of support.
+    estimate: the mean of this part, and its 95 % interval.
     reason: why nothing is decided, or what limits the decision.
     """
 
@@ -63,7 +63,7 @@ class Finding:
 
     @property
     def written(self) -> Rounded:
-        """The number, if any, with the reading's name."""
+        """The number with the reading's name; a dash if there is no number."""
         name = f"{self.reading.name}: " if self.reading.name else ""
         if self.estimate is None:
             return Rounded(f"{name}–", f"{name}–")
@@ -73,11 +73,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict on a claim on one dataset, and why.
+    """The verdict on a claim on one dataset, and the reason.
 
     dataset: None if no dataset of the profile compares with the claim's.
-    networks: where the networks behind it come from, such as `shipped`, and the fewest test
-        examples of a domain.
+    networks: the kinds of weights behind the verdict, such as `shipped`, and the number of test
+        examples in the smallest domain.
     """
 
     claim: Claim
@@ -97,7 +97,10 @@ class Judgement:
 
 
 def judge_reading(reading: Reading, runs: Runs, evidence: Evidence, hindrance: str) -> Finding:
-    """Return the outcome of a reading whose statistic was measured."""
+    """Return the outcome of a reading from its measured statistic.
+
+    hindrance: what forbids a verdict, as text. If it is not empty, the outcome is `not tested`.
+    """
     on_authors = tier_of(runs) == AUTHORS
     over = "orders" if on_authors else "seeds"
     if reading.then in EXACT:
@@ -115,10 +118,11 @@ def judge_reading(reading: Reading, runs: Runs, evidence: Evidence, hindrance: s
 
 
 def _exact(reading: Reading, parts: pd.DataFrame, over: str) -> Finding:
-    """Judge a reading that needs no interval.
+    """Judge a reading without an interval.
 
-    For `ratio` every value must meet the bound. For `one refutes`, one value that misses the bound
-    is enough to refute the reading, and if none does, nothing is proved.
+    With `ratio` the reading is supported if every value meets the bound, and else contradicted.
+    With `one refutes` a single value that misses the bound refutes the reading. If none misses it,
+    the outcome is `undecided`, because nothing is proved.
     """
     values = parts.iloc[:, 0].dropna()
     sign = 1 if reading.side == ">" else -1
@@ -137,7 +141,9 @@ def _exact(reading: Reading, parts: pd.DataFrame, over: str) -> Finding:
 
 
 def outcome_of(findings: Sequence[Finding]) -> tuple[Outcome, str]:
-    """Return the verdict on a claim, from the findings on all of its readings, and the reason."""
+    """Return the verdict on a claim, and its reason, from the findings on all of the claim's
+    readings.
+    """
     outcomes = [each.outcome for each in findings]
     several = len(findings) > 1
     if "supported" in outcomes and "contradicted" in outcomes:
@@ -155,14 +161,16 @@ def outcome_of(findings: Sequence[Finding]) -> tuple[Outcome, str]:
 
 
 def _named(finding: Finding, several: bool) -> str:
-    """Return a reading's reason, with its name if there are several."""
+    """Return the reason of a finding. If the claim has several readings, the name of the reading
+    comes first.
+    """
     if several and finding.reading.name:
         return f"{finding.reading.name}: {finding.reason}"
     return finding.reason
 
 
 def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> str:
-    """Return why a claim gets no verdict, whatever its number is, as text; empty if it gets one.
+    """Return why a claim gets no verdict, whatever the number is, as text; empty if it may get one.
 
     A claim needs enough orders or seeds. A claim of the paper also needs the paper's regime.
     """
@@ -213,7 +221,7 @@ def judge(
 ) -> Judgement:
     """Return the verdict on a claim from the runs of one dataset.
 
-    hindrance: returns what forbids a verdict, as text; empty if nothing does.
+    hindrance: a function that returns what forbids a verdict, as text; empty if nothing does.
     """
     findings: list[Finding] = []
     weights: list[str] = []
@@ -236,8 +244,8 @@ def judge(
 
 
 def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
-    """Return, for each dataset of the profile that has runs, the paper's dataset that it compares
-    with, and the runs.
+    """Return a pair for each dataset of the profile that has runs: the name of the paper's dataset
+    that it compares with, and the runs.
     """
     found = []
     for modality in get_args(Modality):
@@ -249,7 +257,9 @@ def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
 
 
 def judge_all(settings: Settings) -> list[Judgement]:
-    """Judge every claim on each dataset of the profile that compares with the claim's."""
+    """Judge every claim on each dataset of the profile that compares with the claim's. Without such
+    a dataset the claim is not tested.
+    """
     every = standing_for(settings)
     found: list[Judgement] = []
     for claim in CLAIMS:
@@ -261,9 +271,8 @@ def judge_all(settings: Settings) -> list[Judgement]:
 
 
 def gates(settings: Settings) -> pd.DataFrame:
-    """Return the gate (regime.gate) of every dataset that compares with one of the paper's.
-
-    It is text, with a row per number.
+    """Return the gates (regime.gate) of all datasets that compare with one of the paper's: a table
+    of text, with a row per number.
     """
     every = [
         (runs.dataset_name, gate(name, runs))
@@ -278,7 +287,7 @@ def gates(settings: Settings) -> pd.DataFrame:
 
 
 def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
-    """Return the judgements as text, a row per claim."""
+    """Return the judgements as a table of text, a row per judgement."""
     rows = []
     for each in judgements:
         dataset = each.dataset.title if each.dataset else f"({each.claim.dataset})"
@@ -300,8 +309,8 @@ def verdict_table(judgements: Sequence[Judgement]) -> pd.DataFrame:
 
 
 def save(judgements: Sequence[Judgement], settings: Settings) -> None:
-    """Write the verdicts as Markdown and CSV into the profile's folder of figures, the gate beside
-    them.
+    """Write the verdicts as Markdown and CSV into the profile's folder of figures. The Markdown
+    also has the gates.
     """
     table = verdict_table(judgements)
     counts = pd.Series([each.outcome for each in judgements]).value_counts()

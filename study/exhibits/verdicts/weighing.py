@@ -1,5 +1,6 @@
-"""How a statistic of several parts is weighed against its bound: Student's interval of each part,
-and max-t for the question whether any part misses the bound.
+"""Weigh a statistic of several parts against its bound.
+
+Each part has Student's interval. Whether any part misses the bound is tested by max-t.
 """
 
 import math
@@ -23,8 +24,8 @@ class Weighed(NamedTuple):
 
     part: the part that stands most in the way of support, such as the strongest rival.
     estimate: the part's mean and 95 % interval.
-    critical: how many standard errors the part must be beyond the bound to refute the reading;
-        Student's quantile if there is only one part.
+    critical: how many standard errors a part must be beyond the bound to refute the reading. With a
+        single part it is Student's quantile.
     """
 
     outcome: Outcome
@@ -40,10 +41,12 @@ def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
     values: a row per replicate (a seed, or an order) and a column per part; NaN where a part was
         not measured.
 
-    Each draw makes as many new replicates as there are. Each is a sum of the deviations from the
-    mean with random normal weights, so they have the parts' spread and correlation. The value of a
-    draw is the largest t statistic of a part. The quantile is that of 97.5 %: one side of a 95 %
-    interval. One part gives Student's quantile. NaN if no part has a spread.
+    Each draw makes as many new replicates as there are. A new replicate is a sum of the replicates'
+    deviations from the mean, with random normal weights. So new replicates have the parts' spread
+    and correlation. Each draw gives the largest t statistic among the parts. Of these values the
+    97.5 % quantile is returned, for one side of a 95 % interval.
+
+    A single part has Student's quantile. Several parts have NaN if none of them has a spread.
     """
     measured = values.notna().to_numpy()
     counts = measured.sum(axis=0)
@@ -63,7 +66,7 @@ def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
             t = means / (spread / np.sqrt(counts))
         largest[start : start + size] = np.nan_to_num(t, nan=-np.inf).max(axis=1)
     if not np.isfinite(largest).all():
-        return math.nan  # no part has a spread, as of a single seed
+        return math.nan  # No part has a spread, for example with a single seed.
     return float(np.quantile(largest, 1 - TAIL))
 
 
@@ -78,15 +81,17 @@ def weigh(
     """Compare the parts of a statistic with its bound.
 
     supported: the 95 % interval of every part lies on the right side of the bound. Since every part
-        must, no correction for multiple comparisons is needed.
+        must pass, no correction for multiple comparisons is needed.
     contradicted: a part lies more than `critical_value` standard errors on the wrong side.
     undecided: neither.
 
-    Parts without a spread have no interval, and decide nothing.
+    A part without a spread has no interval. It prevents support, and it contradicts nothing.
 
     values, draws: see `critical_value`.
-    images: the standard error of each part over the test images, which is added to the standard
-        error over the replicates; None is 0.
+    side, bound: the right side is above the bound (`>`) or below it (`<`).
+    over: what the replicates are, in the plural.
+    images: the standard error of each part over the test images; None is 0. Its square is added to
+        that of the standard error over the replicates.
     """
     sign = 1 if side == ">" else -1
     counts = values.count()
@@ -97,7 +102,7 @@ def weigh(
     known = errors > NO_SPREAD
     quantiles = pd.Series(stats.t.ppf(1 - TAIL, counts - 1), index=values.columns)
     critical = critical_value(values, draws)
-    # A part without a spread stands most in the way of support, and refutes nothing.
+    # A part without a spread has t = −∞, which prevents support. `known` keeps it from refuting.
     t = (sign * (means - bound) / errors.where(known)).fillna(-math.inf)
     refuting = known & (t < -critical)
     outcome: Outcome = "undecided"
