@@ -1,10 +1,11 @@
-"""Our corruptions beside the original code's, as docs/corruption-statistics.md.
+"""Write docs/corruption-statistics.md: our corruptions beside the original code's.
 
     python -m study.tools.corruption_statistics [--data FOLDER]
 
-`corruption_statistics.csv` beside this file has what the original code makes of 2,000 test images
-of CIFAR-10; `corruption_images.csv` has their places in the official test set. The original was
-measured on these images after one JPEG round trip at quality 75, so ours is measured on the same.
+`corruption_statistics.csv` beside this file has statistics of the original code's corruptions of
+2,000 test images of CIFAR-10. `corruption_images.csv` has the places of these images in the
+official test set. The images went through one JPEG round trip at quality 75 before the original
+code corrupted them, so ours corrupts the same.
 """
 
 import argparse
@@ -28,16 +29,19 @@ HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "corruption-statistics.md"
 QUALITY = 75
 DIGITS = {"median_psnr_db": 2, "mean_shift": 2, "mean_image_std": 2, "gradient_ratio": 3}
-"""The statistics: the median over images of the PSNR against the clean image; the mean shift in
-grey levels; the mean of an image's standard deviation in grey levels; and the ratio of the mean
-absolute vertical gradient to the clean images'. With the decimals that are shown.
+"""The statistics, with the decimals that are shown.
+
+median_psnr_db: the median over images of the PSNR against the clean image.
+mean_shift: how much higher the mean grey level is than that of the clean images.
+mean_image_std: the mean over images of an image's standard deviation, in grey levels.
+gradient_ratio: the mean absolute vertical gradient, divided by that of the clean images.
 """
 Domain = tuple[str, int]
 Statistics = dict[str, float]
 
 
 def reference() -> dict[Domain, Statistics]:
-    """Return the original's statistics by corruption and severity."""
+    """Return the statistics of the original code by corruption and severity."""
     with (HERE / "corruption_statistics.csv").open(encoding="utf-8", newline="") as file:
         return {
             (row["corruption"], int(row["severity"])): {name: float(row[name]) for name in DIGITS}
@@ -46,9 +50,9 @@ def reference() -> dict[Domain, Statistics]:
 
 
 def reference_images(folder: Path) -> Tensor:
-    """Return the images that the original was measured on, uint8 (2000, 3, 32, 32).
+    """Return the images that the original code corrupted, uint8 (2000, 3, 32, 32).
 
-    folder: where the official `cifar-10-batches-py` is.
+    folder: the folder that holds the official `cifar-10-batches-py`.
     """
     with (HERE / "corruption_images.csv").open(encoding="utf-8", newline="") as file:
         places = [int(row["place"]) for row in csv.DictReader(file)]
@@ -65,7 +69,10 @@ def _coded(image: np.ndarray) -> np.ndarray:
 
 
 def measure(clean: Tensor, corrupted: Tensor) -> Statistics:
-    """Return the statistics of corrupted images."""
+    """Return the statistics of corrupted images.
+
+    clean, corrupted: the same images before and after, uint8 (N, 3, H, W).
+    """
     before = clean.float()
     after = corrupted.float()
     error = (after - before).square().mean(dim=(1, 2, 3)).clamp(min=1e-10)
@@ -79,7 +86,7 @@ def measure(clean: Tensor, corrupted: Tensor) -> Statistics:
 
 
 def row_of(domain: Domain, ours: Statistics) -> str:
-    """Return a row of the page: ours, then the original's, for each statistic."""
+    """Return a Markdown row of the page: for each statistic ours, then the original code's."""
     theirs = reference()[domain]
     cells = [
         f"{number(ours[name], digits)} | {number(theirs[name], digits)}"

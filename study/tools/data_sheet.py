@@ -1,10 +1,11 @@
-"""The data sheet: what the real sets hold that guesses get wrong, as docs/data-sheet.csv and .md.
+"""Count in the real sets what guesses get wrong: classes, copies and runs of labels.
 
     python -m study.tools.data_sheet [--data FOLDER] [--set NAME ...]
 
-Each line of the CSV is one number: set, part, what was counted, and how many. An example copies
-another where its stored content is the same, bit by bit; the names and the order of the files play
-no part. Sets that the data folder does not have keep the lines that the CSV has of them.
+The counts are written to docs/data-sheet.csv and .md. Each line of the CSV has one number: set,
+part, what was counted, and the count. One example is a copy of another if both have the same
+content, bit by bit, such as pixels or words. The names and the order of files do not matter. A set
+that the data folder lacks, or that --set does not name, keeps its lines of the existing CSV.
 """
 
 import argparse
@@ -33,10 +34,12 @@ FIELDS = ("set", "part", "what", "count")
 
 
 class Part(NamedTuple):
-    """Labelled examples of one part of a set.
+    """The labelled examples of one part of a set.
 
-    contents: a digest of each example. labels: the label of each. ordered: whether the order of
-    the examples means something, as in a file, and not only that of a list of file names.
+    contents: a digest of each example's content.
+    labels: the label of each example.
+    ordered: whether the order of the examples means something, as that of rows in a file does. An
+        order of file names does not.
     """
 
     name: str
@@ -49,10 +52,11 @@ Row = tuple[str, str, str, int]
 
 
 def describe(name: str, parts: Sequence[Part]) -> list[Row]:
-    """Return the lines of a set.
+    """Return the lines of a set for the CSV.
 
-    They give each part's size, classes, copies and longest run of a label, and the copies between
-    each pair of parts.
+    For each part they count its examples, classes and copies, and give the longest run of a label
+    if the part is ordered. For each pair of parts they count the examples of the later part that
+    are copies of one in the earlier part. Raises ValueError if a part has no example.
     """
     rows: list[Row] = []
     for part in parts:
@@ -86,7 +90,7 @@ def describe(name: str, parts: Sequence[Part]) -> list[Row]:
 
 
 def by_content(parts: Iterable[Part]) -> dict[bytes, list[tuple[str, str]]]:
-    """Return the examples, as part and label, of each content."""
+    """Return the examples of each content, each as its part's name and its label."""
     groups: dict[bytes, list[tuple[str, str]]] = defaultdict(list)
     for part in parts:
         for content, label in zip(part.contents, part.labels, strict=True):
@@ -111,7 +115,7 @@ def digest(content: bytes) -> bytes:
 
 
 def cifar10(folder: Path) -> list[Part]:
-    """Read the official files, by pixels."""
+    """Read the official files. The content of an example is its pixels."""
     parts = []
     for name, train in (("train", True), ("test", False)):
         read = CIFAR10(str(folder), train=train)
@@ -121,7 +125,7 @@ def cifar10(folder: Path) -> list[Part]:
 
 
 def cifar100(folder: Path) -> list[Part]:
-    """Read the whole copy in cifar-100, by pixels."""
+    """Read train.npz and test.npz in cifar-100. The content of an example is its pixels."""
     parts = []
     for name in ("train", "test"):
         with np.load(folder / "cifar-100" / f"{name}.npz") as arrays:
@@ -132,7 +136,7 @@ def cifar100(folder: Path) -> list[Part]:
 
 
 def tiny_imagenet(folder: Path) -> list[Part]:
-    """Read the JPEG files, by their bytes."""
+    """Read the JPEG files. The content of an example is the bytes of its file."""
     listed = list_clean(folder / "tiny-imagenet-200")
     parts = []
     for name, paths, labels in (
@@ -145,8 +149,8 @@ def tiny_imagenet(folder: Path) -> list[Part]:
 
 
 def speech(folder: Path) -> list[Part]:
-    """Read the ten words of the sample, by their samples. Parts are those of the archive's own
-    rule, which hashes the speaker's name.
+    """Read the recordings of the ten words. The content of an example is its waveform, and its part
+    is that of `archive_part`.
     """
     place = folder / "SpeechCommands" / "speech_commands_v0.01"
     found: dict[str, tuple[list[bytes], list[str]]] = {
@@ -161,10 +165,13 @@ def speech(folder: Path) -> list[Part]:
 
 
 def archive_part(name: str) -> str:
-    """Return the part of Speech Commands that a recording belongs to.
+    """Return the part of Speech Commands that a recording belongs to: training, validation or
+    testing.
 
-    By the rule in the archive's README: 10 % each for validation and testing, by a hash of what
-    stands before _nohash_.
+    The rule is that of the archive's README. A hash of the speaker's name puts 10 % each into
+    validation and testing.
+
+    name: the file's name, which has the speaker's name before _nohash_.
     """
     most = 2**27 - 1
     speaker = name.partition("_nohash_")[0]
@@ -176,7 +183,7 @@ def archive_part(name: str) -> str:
 
 
 def amazon(folder: Path) -> list[Part]:
-    """Read the labelled reviews of the four domains, by their words."""
+    """Read the labelled reviews, a part per domain. The content of an example is its words."""
     parts = []
     for domain in ("books", "dvd", "electronics", "kitchen"):
         reviews, _ = read_reviews(labelled_files(folder / "sorted_data_acl", domain))
@@ -186,7 +193,7 @@ def amazon(folder: Path) -> list[Part]:
 
 
 def counts(domain: str) -> Callable[[Path], list[Part]]:
-    """Return a reader of the count files of one domain, by their rows."""
+    """Return a reader of a domain's count files. The content of an example is its row of counts."""
 
     def read(folder: Path) -> list[Part]:
         parts = []
@@ -211,7 +218,7 @@ READERS: dict[str, tuple[str, Callable[[Path], list[Part]]]] = {
         for domain in ("books", "dvd", "electronics", "kitchen")
     },
 }
-"""Name of a set to its folder in the data folder and its reader."""
+"""For each set: its folder in the data folder, and its reader."""
 
 
 def read_sheet(path: Path) -> list[Row]:

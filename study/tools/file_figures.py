@@ -1,10 +1,11 @@
-"""File a report's figures in `figures/`, a folder per question of RESULTS.md:
-`./run_all.sh python study/tools/file_figures.py results/released/figures --tag long`.
+"""Copy a report's files into `figures/`, a folder per question of RESULTS.md:
+
+    ./run_all.sh python study/tools/file_figures.py results/released/figures --tag long
 
 A report writes all its files into one folder. Their names begin with the dataset and the exhibit,
-such as `cifar10-orders-figure.png`, and `FOLDERS` says which question each answers. A tag keeps
-two pages of one exhibit apart, such as those of a long and of a short stream: with `--tag long`
-that file becomes `cifar10_long-orders-figure.png`.
+such as `cifar10-orders-figure.png`. FOLDERS says in which folder of `figures/` a file belongs. A
+tag tells two pages of one exhibit apart, such as those of a long and of a short stream. With the
+tag `long`, `cifar10-orders-figure.png` becomes `cifar10_long-orders-figure.png`.
 """
 
 import argparse
@@ -38,15 +39,15 @@ FOLDERS = {
     ),
     "10-verdicts": ("published-transfer", "verdicts"),
 }
-"""How the names of files continue after the dataset, by the folder that they belong in."""
+"""For each folder of `figures/`: its exhibits, as file names have them after the dataset."""
 OTHER = "other"
-"""The folder of all other exhibits, such as one of your own."""
+"""The folder of exhibits that FOLDERS does not name, such as one of your own."""
 
 
 def folder_of(name: str) -> str:
     """Return the folder of `figures/` in which a file of a report belongs."""
     dataset, _, rest = Path(name).stem.partition("-")
-    exhibit = (rest or dataset).replace("_", "-")  # of the verdicts there is no dataset
+    exhibit = (rest or dataset).replace("_", "-")  # the names of verdicts have no dataset
     for folder, beginnings in FOLDERS.items():
         for beginning in beginnings:
             if f"{exhibit}-".startswith(f"{beginning}-"):
@@ -55,7 +56,9 @@ def folder_of(name: str) -> str:
 
 
 def tagged(name: str, tag: str) -> str:
-    """Return a file's name with a tag behind its dataset; verdicts have the tag in front."""
+    """Return a file's name with the tag after the dataset. The names of verdicts have no dataset,
+    so there the tag comes first.
+    """
     if not tag:
         return name
     if name.startswith("verdicts."):
@@ -65,10 +68,10 @@ def tagged(name: str, tag: str) -> str:
 
 
 def file_report(report: Path, figures: Path, tag: str = "") -> list[Path]:
-    """Copy the files of a report into `figures`, each into its folder, and return their paths.
+    """Copy the files of a report into `figures`, each into its folder, and return their new paths.
 
-    A page names the files beside it, so their tag is put there as well. A file of the same name is
-    replaced. Raises ValueError where the report has no page.
+    The tag is added to the files' names and to the links between them. An existing file of the same
+    name is replaced. Raises ValueError if the report has no page (.md).
     """
     files = sorted(path for path in report.glob("*.*") if not path.name.startswith("."))
     if not any(path.suffix == ".md" for path in files):

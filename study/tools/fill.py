@@ -2,9 +2,10 @@
 
     ./run_all.sh python study/tools/fill.py
 
-A page `docs/templates/NAME.md` becomes NAME.md, or the part of it between two marks, with the
-numbers that it names by table, row and column. No number is typed by hand. Run this again after a
-table in `figures/` has changed; a test holds the pages to it.
+A template `docs/templates/NAME.md` names its numbers by table, row and column. With the numbers
+filled in, it becomes a whole page (WHOLE), or the part of a page between two marks (PARTS). No
+number is typed by hand. Run this again after a table in `figures/` has changed. A test checks that
+the pages fit the tables.
 """
 
 import copy
@@ -47,9 +48,9 @@ NAMES = {
     "of the rate",
     "Tent, a tenth of the rate": "Tent at a tenth of the rate",
 }
-"""What sentences call a row, where that is not its label."""
+"""What sentences call a row, if they do not use its label."""
 WHOLE_UPDATES = 4695
-"""Updates of the whole stream."""
+"""The number of updates on the whole stream."""
 LEARNING = {
     "tent": "Tent",
     "tent_adam": "Tent (Adam)",
@@ -58,11 +59,11 @@ LEARNING = {
     "cascade_fixed_classifier": "Cascade, θ_m fixed",
     "cascade_same_weights": "Cascade, same weights without θ_a",
 }
-"""The methods of the table of one order that learn, and their labels."""
+"""The methods that learn, with their labels, for the table of one order."""
 DECIMALS = 1
-"""The decimals of a number at most, unless a template or a function here asks for more."""
+"""The most decimals of a number, except where a template or a function here asks for more."""
 SCOPES = {"orders": "order", "seeds": "network", "test batches": "images"}
-"""What sentences call that over which an interval is."""
+"""What sentences call the seeds, orders or test batches that an interval is over."""
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 """How sentences write a small number."""
 
@@ -70,8 +71,10 @@ WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "
 class Table:
     """A committed table of an exhibit, as text, by row and column.
 
-    Where a row is ours or the paper's, it is called by both, as ("Tent", "paper"). A row of a
-    method at a learning rate, or on a stream, is called by both, as ("Tent", "0.001").
+    A row is called by its first column. In a table whose second column is the source, the rate or
+    the stream, a row is called by both, such as ("Tent", "paper") or ("Tent", "0.001").
+
+    name: the path of the CSV file below `folder`, without its suffix.
     """
 
     def __init__(self, name: str, folder: Path = FIGURES) -> None:
@@ -80,18 +83,18 @@ class Table:
         self.frame = frame.set_index(list(frame.columns[:levels]))
 
     def text(self, row: str | tuple[str, str], column: str) -> str:
-        """Return a cell as it is. Raises KeyError for one that the table lacks."""
+        """Return a cell as it is. Raises KeyError if the table lacks it."""
         return str(self.frame.loc[row, column])
 
     def value(self, row: str | tuple[str, str], column: str) -> float:
-        """Return the number of a cell, or the mean of `mean ± deviation`."""
+        """Return the number in a cell: the mean of `mean ± deviation`, and NaN for a dash."""
         first = self.text(row, column).split(" ")[0]
         return float(first.replace("−", "-").replace("–", "nan"))
 
     def at(
         self, row: str | tuple[str, str], column: str, digits: int = 1, sign: bool = False
     ) -> str:
-        """Return a number with this many decimals."""
+        """Write the number of a cell with this many decimals. sign: write a plus sign, too."""
         return number(self.value(row, column), digits, sign=sign)
 
     def less(
@@ -101,17 +104,20 @@ class Table:
         column: str,
         sign: bool = False,
     ) -> str:
-        """Return by how much the number of `row` is less than that of `other`."""
+        """Write how much smaller the number of `row` is than that of `other`, with one decimal."""
         return number(self.value(other, column) - self.value(row, column), 1, sign=sign)
 
     def has(self, row: str | tuple[str, str]) -> bool:
-        """Return whether there is such a row."""
+        """Return whether the table has this row."""
         return row in self.frame.index
 
     def with_paper(self, column: str, other: "Table", theirs: str) -> "Table":
-        """Return this table with a column of the paper's rows filled from another table.
+        """Return a copy of this table in which the paper's rows have a column filled from another
+        table.
 
-        theirs: the column of the other table, which has one row per label.
+        column: the column to fill.
+        other: a table with one row per label.
+        theirs: the column of `other` to fill in.
         """
         filled = copy.copy(self)
         filled.frame = self.frame.copy()
@@ -121,7 +127,7 @@ class Table:
         return filled
 
     def ours(self) -> list[tuple[str, str]]:
-        """Return the rows that are not the paper's."""
+        """Return the rows whose source is `ours`."""
         return [row for row in self.frame.index if row[1] == "ours"]
 
     def mean(self, row: str | tuple[str, str], columns: Sequence[str]) -> float:
@@ -129,14 +135,14 @@ class Table:
         return sum(self.value(row, column) for column in columns) / len(columns)
 
     def widths(self, column: str) -> list[float]:
-        """Return how wide the interval of each row is that has one."""
+        """Return the width of each interval in a column. Rows without an interval are left out."""
         found = [re.findall(r"[−\d.]+", cell) for cell in self.frame[column]]
         ends = [[float(end.replace("−", "-")) for end in pair] for pair in found if len(pair) == 2]
         return [high - low for low, high in ends]
 
     def learning(self) -> list[str]:
-        """Return the rows that gain or lose on AdaBN by learning: those with a gain, except ERM and
-        AdaBN with a source prior.
+        """Return the rows of methods that learn: those with a gain over AdaBN, except ERM and AdaBN
+        with a source prior.
         """
         rows = [row for row in self.frame.index if self.text(row, "gain") != "–"]
         return [row for row in rows if row not in ("ERM", "AdaBN, source prior")]
@@ -146,7 +152,7 @@ class Table:
         return with_its_decimals(self.text(row, column))
 
     def numbers(self, column: str, besides: Sequence[str] = ()) -> list[float]:
-        """Return the number of each row in this column, except of the rows in `besides`."""
+        """Return the numbers of a column, except those of the rows in `besides`."""
         return [self.value(row, column) for row in self.frame.index if row not in besides]
 
     @property
@@ -155,7 +161,7 @@ class Table:
         return len(self.frame)
 
     def place(self, row: str, column: str) -> str:
-        """Return which place a row has, the least first: `1st`."""
+        """Return the place of a row in a column, such as `1st` for the smallest number."""
         values = pd.Series({each: self.value(each, column) for each in self.frame.index})
         place = int(values.rank(method="min")[row])
         ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if 10 < place < 20 else place % 10, "th")
@@ -167,9 +173,13 @@ class Table:
         rows: Sequence[str | tuple[str, str]] = (),
         head: str = "",
     ) -> str:
-        """Return rows (all, if none is named) and columns as Markdown, columns by new names.
+        """Return rows and columns of the table as Markdown.
 
-        head: what the column of rows is called. Where all rows are ours, their source is left out.
+        columns: the columns, with their new names.
+        rows: the rows; all if empty.
+        head: the heading of the column of rows.
+
+        If all rows are ours, their source is left out.
         """
         shown = self.frame.loc[list(rows)] if rows else self.frame
         if shown.index.nlevels == 2 and set(shown.index.get_level_values(1)) == {"ours"}:
@@ -181,7 +191,7 @@ class Table:
 
 
 def with_its_decimals(text: str) -> str:
-    """Write a cell with as many decimals as its deviation or interval supports, and at most one."""
+    """Write a cell with the decimals that its deviation or interval supports, at most DECIMALS."""
     found = re.findall(r"−?\d+\.\d+", text)
     values = [float(each.replace("−", "-")) for each in found]
     half = math.nan
@@ -194,20 +204,20 @@ def with_its_decimals(text: str) -> str:
 
 
 def word(value: int | str) -> str:
-    """Write a whole number as a word up to ten, else in digits."""
+    """Write a whole number up to ten as a word, and a larger one in digits."""
     return WORDS[int(value)] if int(value) < len(WORDS) else str(value)
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital letter in front."""
+    """Return a text with a capital as its first letter."""
     return text[0].upper() + text[1:]
 
 
 def _decimals(low: float, high: float) -> int:
-    """Return the decimals to print of an interval's ends.
+    """Return the number of decimals for the ends of an interval.
 
-    They are those of `places`, or one more where an end would be rounded to 0 and nobody could see
-    on which side of 0 it lies.
+    It is that of `places`, or one more if an end that is not 0 would be rounded to 0. Otherwise
+    nobody could see on which side of 0 the end lies.
     """
     digits = places((high - low) / 2, DECIMALS)
     hidden = any(end and round_half_up(end, digits) == 0 for end in (low, high))
@@ -221,7 +231,9 @@ def _by_how_much(mean: float, low: float, high: float) -> str:
 
 
 def _ends(mean: float, low: float, high: float) -> str:
-    """Return the ends of an interval in the direction of its mean, and say if it includes 0."""
+    """Write the ends of an interval. If its mean is negative, the ends change their signs and
+    places. If the interval includes 0, add `undecided`.
+    """
     digits = _decimals(low, high)
     if mean < 0:
         low, high = -high, -low
@@ -234,8 +246,8 @@ def _ends(mean: float, low: float, high: float) -> str:
 class Differences(Table):
     """A committed table of differences of E, whose rows are called `FIRST − SECOND`.
 
-    over: what an interval may be over, such as `seeds`, `orders` or `test batches`, tried in this
-    order. Sentences have the first interval that the table has.
+    over: the kinds of interval to use, such as `seeds`, `orders` or `test batches`. Sentences give
+        the first of these that a row has.
     """
 
     def __init__(
@@ -245,10 +257,10 @@ class Differences(Table):
         self.over = over
 
     def lead(self, first: str, second: str) -> tuple[float, float, float]:
-        """Return by how many points the first method errs less than the second, and the interval's
-        ends.
+        """Return by how many points the first method errs less than the second, and the ends of the
+        interval.
 
-        The ends are NaN if there is no interval. Raises KeyError for a pair that the table lacks.
+        The ends are NaN if there is no interval. Raises KeyError if the table lacks the pair.
         """
         row, sign = self._row(first, second)
         mean = sign * self.value(row, "difference of E (points)")
@@ -260,14 +272,16 @@ class Differences(Table):
         return mean, low, high
 
     def _row(self, first: str, second: str) -> tuple[str, float]:
-        """Return the row of a pair, and the sign that makes its number the lead of the first."""
+        """Return the row of a pair, and the sign by which its number becomes the lead of the first
+        method.
+        """
         row = f"{first} − {second}"
         if row in self.frame.index:
             return row, -1.0
         return f"{second} − {first}", 1.0
 
     def _over(self, row: str) -> str | None:
-        """Return what the interval of a row is over; None where it has none."""
+        """Return what the interval of a row is over; None if it has none."""
         for each in self.over:
             if "," in self.text(row, f"95 %, over {each}"):
                 return each
@@ -288,7 +302,9 @@ class Differences(Table):
         return name
 
     def points(self, first: str, second: str) -> str:
-        """Return by how many points the first method errs less, with the interval, for a cell."""
+        """Write by how many points the first method errs less than the second, with the interval,
+        for a cell of a table.
+        """
         mean, low, high = self.lead(first, second)
         digits = _decimals(low, high)
         text = number(mean, digits, sign=True)
@@ -297,13 +313,15 @@ class Differences(Table):
         return f"{text} ({number(low, digits, sign=True)} to {number(high, digits, sign=True)})"
 
     def ahead(self, first: str, second: str) -> bool:
-        """Return whether the first method errs less, with 0 outside the interval."""
+        """Return whether the first method errs less than the second and the interval excludes 0."""
         return self.lead(first, second)[1] > 0
 
     def compare(self, first: str, second: str, called: str = "", than: str = "") -> str:
-        """Say whose error is lower, by how much and with what interval, or that it is undecided.
+        """Say whether the first method's error is higher or lower than the second's, by how much
+        and with what interval. The interval says `undecided` if it includes 0.
 
-        called, than: what the sentence calls the first and the second, such as `it`.
+        called, than: what the sentence calls the first and the second method, such as `it`; by
+            default by NAMES or their labels.
         """
         mean, low, high = self.lead(first, second)
         one = called or NAMES.get(first, first)
@@ -319,7 +337,11 @@ class Differences(Table):
 class OneOrder:
     """E and A of the authors' network on the whole stream in one order, by method and rate.
 
-    They are of the committed runs, so all methods are on the same batches.
+    They come from the committed runs. All methods see the same batches, because all runs have the
+    same order. If a method has several runs at a rate, the latest counts.
+
+    order: the order seed.
+    table: the table of committed runs.
     """
 
     def __init__(self, order: int = 0, table: Path = FIGURES / "runs" / "runs.csv") -> None:
@@ -335,23 +357,26 @@ class OneOrder:
         return (method, rate) in self.runs
 
     def at(self, method: str, rate: float, column: str = "E") -> str:
-        """Return a number with one decimal; a dash where the method has not run at this rate."""
+        """Write a number of a run with one decimal; a dash if there is no run at this rate."""
         if not self.has(method, rate):
             return number(math.nan)
         return number(self.value(method, rate, column), DECIMALS)
 
     def value(self, method: str, rate: float, column: str = "E") -> float:
-        """Return a number of a run. Raises KeyError where there is none."""
+        """Return a number of a run. Raises KeyError if the method has not run at this rate."""
         return float(self.runs[method, rate][column])
 
     def span(self, method: str) -> str:
-        """Return the least and the largest E of a method over the rates at which it has run, as
-        `23.3 and 24.2`."""
+        """Write the smallest and the largest E of a method over the rates at which it has run, such
+        as `23.3 and 24.2`.
+        """
         errors = self.latest.loc[self.latest["method"] == method, "E"]
         return f"{number(errors.min(), DECIMALS)} and {number(errors.max(), DECIMALS)}"
 
     def rows(self, rates: Sequence[float] = (0.0001, 0.001, 0.01)) -> str:
-        """Return Markdown rows of the methods that learn and have run: `E / A` at each rate."""
+        """Return Markdown rows of the methods that learn and have run. A cell has `E / A` at a
+        rate.
+        """
         lines = []
         for method, label in LEARNING.items():
             if any(self.has(method, rate) for rate in rates):
@@ -366,7 +391,10 @@ class OneOrder:
 
 
 class Verdicts(Table):
-    """The committed verdicts of a folder of `figures/`, a row per claim, and its gate."""
+    """A committed table of verdicts, a row per claim.
+
+    gate: the rows of the page's gate whose condition was missed.
+    """
 
     def __init__(self, name: str, folder: Path = FIGURES) -> None:
         super().__init__(name, folder)
@@ -375,7 +403,9 @@ class Verdicts(Table):
         self.gate = [row for row in rows if len(row) == 5 and row[3].strip("*") == "no"]
 
     def say(self) -> str:
-        """Say in a sentence what became of the claims, and which gate was missed, if one was."""
+        """Say how many claims have each verdict. If no claim could be tested, say so, and name the
+        conditions of the gate that were missed.
+        """
         found = self.frame["verdict"].str.extract(r"\*\*(.+?)\*\*", expand=False)
         counts = found.value_counts()
         if set(counts.index) == {"not tested"}:
@@ -393,12 +423,12 @@ class Verdicts(Table):
 
 
 def claims(section: str) -> str:
-    """Return a Markdown table of the claims of a section of claims.csv, each with its committed
-    verdict.
+    """Return a Markdown table of claims from claims.csv, each with its committed verdicts.
 
-    section: `paper` for all that are the paper's, or `ours`. Claims that have been judged come
-    first, each with all of its verdicts, on networks of several kinds. A claim without a committed
-    verdict is said to be not judged.
+    A claim has a verdict for each kind of networks that it was judged on. Claims that have been
+    judged come first. The others have the verdict `not judged`.
+
+    section: `ours` for our own claims, `paper` for all others.
     """
     verdicts: dict[str, list[str]] = {}
     for name, kind in JUDGED_ON.items():
@@ -425,7 +455,7 @@ JUDGED_ON = {
     "10-verdicts/wide-verdicts": "layers 1024-512",
     "10-verdicts/verdicts": "layers 50-50",
 }
-"""The committed verdicts, and the networks that each is on."""
+"""The committed tables of verdicts, with the networks that each is on."""
 
 
 def without_reason(verdict: str) -> str:
@@ -434,9 +464,14 @@ def without_reason(verdict: str) -> str:
 
 
 def losses(name: str, first: str, second: str, column: str = "E") -> list[float]:
-    """Return by how many points each network of `first` is worse than that of `second`.
+    """Return by how many points the network of `first` is worse than that of `second`, at each
+    seed.
 
-    name: a table of runs, `*-numbers`. column: E or A.
+    The value is NaN at a seed that only one of the two has.
+
+    name: a table of runs, `*-numbers`.
+    first, second: labels.
+    column: E or A.
     """
     runs = pd.read_csv(FIGURES / f"{name}.csv")
     values = runs.pivot(index="seed", columns="label", values=column)
@@ -445,7 +480,7 @@ def losses(name: str, first: str, second: str, column: str = "E") -> list[float]
 
 
 def over_networks(name: str, first: str, second: str) -> str:
-    """Say by how many points `first` has a higher or lower error than `second`, with the interval
+    """Say how much higher or lower the error of `first` is than that of `second`, with the interval
     over networks.
 
     name: a table of runs, `*-numbers`.
@@ -460,10 +495,10 @@ def over_networks(name: str, first: str, second: str) -> str:
 
 
 def span(name: str, row: str, column: str, times: float = 1) -> str:
-    """Return the least and the largest value of a column, `10.4 to 10.7`, over all rows of one
-    name.
+    """Write the smallest and the largest value of a column, such as `10.4 to 10.7`, over all rows
+    whose first column is `row`.
 
-    times: by how much the values are multiplied.
+    times: the factor by which values are multiplied.
     """
     table = pd.read_csv(FIGURES / f"{name}.csv", dtype=str)
     values = times * table.loc[table.iloc[:, 0] == row, column].astype(float)
@@ -473,8 +508,8 @@ def span(name: str, row: str, column: str, times: float = 1) -> str:
 
 
 def revisions() -> str:
-    """Return a Markdown table of every exhibit in `figures/`: its page, runs, and code
-    revisions.
+    """Return a Markdown table of the exhibits in `figures/`: the page, the number of runs, the
+    seeds, and the revisions of the code.
     """
     rows = {}
     for path in sorted(FIGURES.rglob("*-numbers.csv")):
@@ -502,7 +537,8 @@ def revisions() -> str:
 def pages() -> dict[Path, str]:
     """Return the text of every filled page by its path.
 
-    Raises KeyError or ValueError for a number that no committed table has.
+    Raises FileNotFoundError for a table that is not committed, and KeyError or ValueError for a
+    number that a table lacks.
     """
     loader = jinja2.FileSystemLoader(TEMPLATES)
     environment = jinja2.Environment(

@@ -1,9 +1,9 @@
-"""The methods, their options and what each needs, as docs/methods.md.
+"""Write docs/methods.md: the methods, their options, and what each method needs.
 
     python -m study.tools.methods_table
 
-All of it comes from the registry: what a method is, from its docstring; what it needs, by trying it
-on networks that have ever more.
+All of it comes from the registry. What a method does is taken from its docstring. What it needs is
+found by trying it on networks, each of which has more than the one before.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from cascadetta_lib.models import Cascade, ImageNetwork, build_network
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "methods.md"
 PAPERS = DOCS / "templates" / "papers.txt"
-"""Which paper each method is of."""
+"""The text that says which paper each method is from."""
 CLASSES = 4
 COMMON = ("learning_rate", "optimizer", "predict", "seed")
 """The options that every method takes."""
@@ -30,7 +30,7 @@ SIDE = 8
 
 
 def _network(norm: nn.Module) -> nn.Module:
-    """Make an image classifier (B, 3, 8, 8) → (B, 4) with one layer between its two others."""
+    """Make an image classifier, (B, 3, 8, 8) → (B, 4), with `norm` after its convolution."""
     layers = [nn.Conv2d(3, 4, 3, padding=1), norm, nn.Flatten(), nn.Linear(4 * SIDE**2, CLASSES)]
     return nn.Sequential(*layers)
 
@@ -41,7 +41,9 @@ def _cascade(theta_a: nn.Module | None) -> Cascade:
 
 
 def networks() -> dict[str, nn.Module]:
-    """Return networks of which each has more than the one before, by what a method needs."""
+    """Return the networks to try a method on, by what a method needs of them. Each has more than
+    the one before.
+    """
     return {
         "any network": _network(nn.Identity()),
         "a normalisation layer": _network(nn.GroupNorm(2, 4)),
@@ -55,7 +57,9 @@ def networks() -> dict[str, nn.Module]:
 
 
 def works(method: type[Method], network: nn.Module, source: Tensor | None) -> bool:
-    """Return whether the method predicts a batch of images with the network."""
+    """Return whether the method predicts a batch of images with the network instead of raising
+    ValueError.
+    """
     side = SIDE if source is None else source.shape[-1]
     try:
         method(network, source=source)(2 * torch.rand(8, 3, side, side) - 1)
@@ -65,7 +69,9 @@ def works(method: type[Method], network: nn.Module, source: Tensor | None) -> bo
 
 
 def needed_network(name: str) -> str:
-    """Return the least that a network must have for a method, in words."""
+    """Return in words the least that a network must have for a method. Raises ValueError if the
+    method works on none of `networks`.
+    """
     method = METHODS[name]
     source = torch.rand(4, 3, SIDE, SIDE) if method.needs_source else None
     for words, network in networks().items():
@@ -75,10 +81,10 @@ def needed_network(name: str) -> str:
 
 
 def sentence(name: str) -> str:
-    """Return the first sentence of what documents a method.
+    """Return the first sentence of a method's documentation.
 
-    That is its module's docstring, which names the paper, or its class's where a module has
-    several methods.
+    This is the docstring of its module, which names the paper. In a module of several methods it is
+    the docstring of the class.
     """
     method = METHODS[name]
     several = sum(METHODS[other].__module__ == method.__module__ for other in METHODS) > 1
@@ -88,7 +94,9 @@ def sentence(name: str) -> str:
 
 
 def explained() -> dict[str, list[str]]:
-    """Return the cells of each option: default and meaning, from the class that takes it."""
+    """Return, by option, the cells of its row in the table: name, default and meaning. They come
+    from the first class that takes the option.
+    """
     found: dict[str, list[str]] = {}
     for name in METHODS:
         for part in METHODS[name].__mro__:
@@ -103,7 +111,9 @@ def explained() -> dict[str, list[str]]:
 
 
 def meaning(part: type[Method], option: str) -> str:
-    """Return what a class's docstring says of an option, in the line that begins with its name."""
+    """Return what a class's docstring says of an option, from the line that begins with the
+    option's name. Raises ValueError if there is no such line.
+    """
     lines = re.search(rf"^{option}: (.+(?:\n {{4}}.+)*)", inspect.getdoc(part) or "", re.MULTILINE)
     if lines is None:
         raise ValueError(f"the docstring of {part.__name__} does not explain its option {option}")

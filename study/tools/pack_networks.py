@@ -1,11 +1,11 @@
-"""Pack the networks for images that a profile has trained into weights/:
+"""Pack the networks for images that a profile has trained, and put them into weights/:
 
     ./run_all.sh python study/tools/pack_networks.py [PROFILE]
 
-Of a run with --set, PROFILE is the profile.yaml in its folder of results.
+For a run with --set, PROFILE is the profile.yaml in its results folder.
 
-A network that is there already stays, and one that learned from other data than those that are
-there is refused. The table in weights/README.md is written anew from all cards.
+A network that weights/ has already stays. If a network there learned from other data than the
+profile's, nothing is packed. The table in weights/README.md is written anew from all cards.
 """
 
 import argparse
@@ -44,8 +44,12 @@ def pack(
     folder: Path, model: nn.Module, history: pd.DataFrame, dataset: Dataset, **card: Any
 ) -> Path:
     """Write a trained network, its card and its history into `folder`, and return the path of the
-    weights. `card` has the fields of Card that cannot be measured: network, objective, training,
-    seed, options, provenance."""
+    weights.
+
+    history: a row per epoch.
+    card: the fields of Card that cannot be measured: network, objective, training, seed, options
+        and provenance.
+    """
     content = save(
         {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     )
@@ -113,8 +117,8 @@ def table() -> pd.DataFrame:
 def study_of(profile: str, packed: Path = SHIPPED) -> Study:
     """Return the study of a profile.
 
-    Raises SettingsError and DataMissing, and ValueError if its data are not those that the networks
-    in `packed` learned from.
+    Raises SettingsError and DataMissing. Raises ValueError if a network in `packed` learned from
+    other data than the profile's.
     """
     study = Study(load_profile(profile))
     for path in packed.glob("*.safetensors"):
@@ -128,7 +132,9 @@ def study_of(profile: str, packed: Path = SHIPPED) -> Study:
 
 
 def pack_all(study: Study) -> None:
-    """Pack every network of the study, at each of its seeds, that has been trained."""
+    """Pack every trained network of the study, at each of its seeds, unless it is packed already.
+    Write the table of README.md anew.
+    """
     for seed in study.settings.seeds:
         for objective in study.objectives:
             request = study.at_seed(seed).checkpoint_request(objective)

@@ -4,20 +4,24 @@
     ./run_all.sh python -m study.tools.pack_runs check
     ./run_all.sh python -m study.tools.pack_runs unpack RESULTS
 
-`pack` adds the runs of these results folders, `check` holds the table and the batches to each
-other, and `unpack` files all runs in a results folder, from which exhibits and verdicts are drawn
-without making any run again.
+`pack` adds the runs of results folders to the committed ones. `check` compares the table with the
+batches. `unpack` files all committed runs in a results folder. Exhibits and verdicts can then be
+drawn from this folder without making any run again.
 
-`figures/runs/runs.csv` has a row per run, and README.md beside it says what each column is. The
-batches are in `*.jsonl.xz` beside it: a file per `pack`, named by a hash of what is in it, with a
-line per run. The table is made from these files alone. To merge two branches, keep the files of
-both and run `pack` without a folder.
+`figures/runs/runs.csv` has a row per run, and README.md beside it describes the columns. The
+batches are in `*.jsonl.xz` beside it. Each `pack` writes one such file, named by a hash of its
+content. Such a file has a line per run, check of Theorem 1, or measurement of batches' variances.
+The table is made from these files alone. To merge two branches, keep the files of both and run
+`pack` without a folder.
 
-Of every batch the errors are kept. Entropies are kept by batch, with four digits, only for the
-methods of `--by-batch`, which the exhibit of fig:unc draws so; for the others they are the means by
-domain. Distances moved are those at the end of each domain. Those after each batch are kept, too,
-with four digits, of a run that selects its rate and of the runs at fixed rates beside it in the
-same results folder, from which `rate_selection` finds what was selected.
+The errors of every batch are kept. Some other columns are reduced:
+
+entropies, agreement: means by domain. For the methods of `--by-batch`, they are kept by batch with
+    four digits, because the exhibit of fig:unc draws them by batch.
+distances moved: those at the end of each domain. For a run that selects its rate, and for the runs
+    at fixed rates beside it in the same results folder, those after each batch are kept too, with
+    four digits. The exhibit `rate_selection` finds the selected rate from these.
+seconds: means by domain.
 """
 
 import argparse
@@ -74,7 +78,7 @@ DISTANCES = ("moved_normalization", "moved_others")
 DIGITS_BY_BATCH = 4
 DIGITS_BY_DOMAIN = 6
 PACKED_KINDS = tuple(kind for kind in KINDS if kind != "checkpoints")
-"""What is packed. Networks are in weights/."""
+"""The kinds of entries that are packed. Networks are not, because they are in weights/."""
 
 
 BY_BATCH_TOLD = "by batch"
@@ -84,8 +88,9 @@ BY_DOMAIN_TOLD = "by domain"
 class Packed(NamedTuple):
     """A packed entry of a store.
 
-    key: the name of its folder there. line: what is written. distances_by_batch: whether it has the
-    distances moved after each batch.
+    key: the name of the entry's folder in the store.
+    line: the entry as it is written, in JSON.
+    distances_by_batch: whether the line has the distances moved after each batch.
     """
 
     kind: Kind
@@ -102,7 +107,8 @@ def packed(
 ) -> Packed:
     """Pack an entry of a store.
 
-    by_batch: the methods whose entropies stay by batch. distances_by_batch: whether distances do.
+    by_batch: the methods whose entropies stay by batch.
+    distances_by_batch: whether distances moved stay by batch.
     """
     kind = cast(Kind, entry.folder.parent.name)
     record: dict[str, Any] = {
@@ -126,9 +132,11 @@ def packed(
 
 
 def compact(batches: pd.DataFrame, by_batch: bool, distances_by_batch: bool) -> pd.DataFrame:
-    """Keep errors as they are, and of what was measured beside them what exhibits read.
+    """Return a run's batches with no more detail than exhibits read. Errors stay as they are.
 
-    by_batch: whether entropies stay by batch. distances_by_batch: whether distances do.
+    by_batch: whether entropies stay by batch; otherwise they become means by domain.
+    distances_by_batch: whether distances moved stay by batch; otherwise they become those at the
+        end of each domain.
     """
     kept = batches.copy()
     steps = batches["step"]
@@ -155,8 +163,8 @@ def _to_digits(value: float, digits: int) -> float:
 
 
 def _beside_a_selection(runs: Iterable[RunRequest]) -> set[RunRequest]:
-    """Return those of the requests that ask for a method which selects its rate, and those at fixed
-    rates that differ from one of these in the rate alone.
+    """Return the requests for methods that select their rate, and the requests at fixed rates
+    beside them. A request is beside a selection if `_at_any_rate` of both is the same.
     """
     of_stream = {request: _at_any_rate(request) for request in runs}
     selections = {same for request, same in of_stream.items() if request.method in SELECTING}
@@ -164,15 +172,18 @@ def _beside_a_selection(runs: Iterable[RunRequest]) -> set[RunRequest]:
 
 
 def _at_any_rate(request: RunRequest) -> RunRequest:
-    """Return a request without its rate, of the method whose copies it carries if it selects one,
-    and with all that is measured beside E.
+    """Return a request with the rate 0 and all measurements beside E and A. A method that selects
+    its rate is replaced by the method whose copies it carries.
     """
     method = SELECTING.get(request.method, request.method)
     return request.fullest.model_copy(update={"method": method, "online_learning_rate": 0.0})
 
 
 def columns_of(table: pd.DataFrame) -> dict[str, Any]:
-    """Return a table as lists. A column of long stretches of one value is written as stretches."""
+    """Return the columns of a table as lists by name, with None for NaN.
+
+    A column with long stretches of one value becomes {"stretches": [[value, length], …]} instead.
+    """
     columns: dict[str, Any] = {}
     for name in table:
         values = [None if value != value else value for value in table[name].tolist()]
@@ -193,7 +204,10 @@ def table_of(columns: dict[str, Any]) -> pd.DataFrame:
 
 
 def run_of(record: dict[str, Any]) -> Run:
-    """Return the run of a packed line. Raises Damaged where this version does not know it."""
+    """Return the run of a packed line. Raises Damaged if the line is of another version.
+
+    record: the line, read as JSON.
+    """
     try:
         request = RunRequest.model_validate(record["request"])
         made_by = Provenance.from_json(record["provenance"])
@@ -229,7 +243,7 @@ def _last(run: Run, name: str) -> float:
 
 
 def _batches(run: Run) -> int:
-    """Count the batches of the stream. One of a mixed stream has a row for each of its domains."""
+    """Count the batches of the stream. On a mixed stream, a batch has a row per domain in it."""
     if run.request.order in MIXED:
         return run.batches["position"].nunique()
     return len(run.batches)
@@ -350,9 +364,9 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
     "seconds": ("that it took", lambda run: run.provenance.seconds),
     "finished": ("when", lambda run: run.provenance.finished),
 }
-"""Each column of the table: what it holds, and how it is found."""
+"""For each column of the table: what it holds, and how it is computed from a run."""
 BY_DOMAIN = "E_"
-"""The beginning of the columns with the error of each domain."""
+"""The prefix of the columns with the error of each domain."""
 ORDERED_BY = ["modality", "dataset", "weights", "stream", "method", "rate", "order_seed", "key"]
 
 
@@ -370,7 +384,9 @@ def row_of(one: Packed) -> dict[str, Any]:
 
 
 def table_of_runs(entries: Iterable[Packed]) -> pd.DataFrame:
-    """Return the table of the runs among these entries, in an order that only they decide."""
+    """Return the table of the runs among these entries. The order of its rows does not depend on
+    the order of the entries.
+    """
     rows = [row_of(one) for one in entries if one.kind == "runs"]
     table = pd.DataFrame(rows)
     by_domain = sorted(str(name) for name in table if str(name).startswith(BY_DOMAIN))
@@ -381,7 +397,7 @@ def table_of_runs(entries: Iterable[Packed]) -> pd.DataFrame:
 
 
 def dictionary() -> str:
-    """Return what the columns of the table are, as Markdown."""
+    """Return the descriptions of the table's columns as Markdown."""
     described = {"key": "of the run in a store"}
     described |= {name: about for name, (about, _) in COLUMNS.items()}
     described |= {
@@ -406,8 +422,8 @@ def dictionary() -> str:
 def read_packed(folder: Path = FOLDER) -> dict[str, Packed]:
     """Return the packed entries of a folder by key.
 
-    Of two packed entries of one key, the one with distances by batch counts. Raises Damaged for a
-    file that is not the one that was written.
+    If two packed entries have the same key, the one with distances by batch counts. Raises Damaged
+    if a file cannot be read, or is not the one that was written.
     """
     found: dict[str, Packed] = {}
     for path in sorted(folder.glob("*.jsonl.xz")):
@@ -427,14 +443,15 @@ def read_packed(folder: Path = FOLDER) -> dict[str, Packed]:
 
 
 def file_name(text: str) -> str:
-    """Return the name of the file of packed lines."""
+    """Return the name of the file that has this text: the beginning of its hash."""
     return f"{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsonl.xz"
 
 
 def read_results(results: Path, by_batch: Sequence[str] = BY_BATCH) -> dict[str, Packed]:
-    """Pack every entry of a results folder except networks. Unfinished ones are left out.
+    """Pack every entry of a results folder, and return the packed entries by key. Networks and
+    unfinished entries are left out.
 
-    Raises Damaged for an entry that is not as it was written, or of another version.
+    Raises Damaged if an entry is not as it was written, or is of another version.
     """
     entries: list[Entry] = []
     for kind in PACKED_KINDS:
@@ -459,9 +476,11 @@ def pack(
 ) -> tuple[int, int]:
     """Add the entries of results folders to the packed ones, and write the table anew.
 
-    Returns how many were added and how many there are. What is there already stays; an entry
-    without distances by batch is added again where a results folder has them. Raises ValueError for
-    a result that differs from the one that is there, and Damaged; nothing is written then.
+    Return how many entries were added, and how many are packed now. A packed entry stays. If it
+    lacks distances by batch and a results folder has them, the entry is packed again with them.
+
+    Raises ValueError if a result differs from the packed one, and Damaged if an entry or a packed
+    file cannot be used.
     """
     there = read_packed(folder)
     new: dict[str, Packed] = {}
@@ -485,7 +504,10 @@ def pack(
 
 
 def check_same(known: Packed, other: Packed, place: Path) -> None:
-    """Raise ValueError where two entries of one request, data and code have other results."""
+    """Raise ValueError if two entries have the same request, data and code, but other results.
+
+    place: the results folder of `other`, for the message.
+    """
     records = [json.loads(one.line) for one in (known, other)]
     outcomes = []
     for record in records:
@@ -505,7 +527,7 @@ def check_same(known: Packed, other: Packed, place: Path) -> None:
 def check(folder: Path = FOLDER) -> int:
     """Return how many entries are packed.
 
-    Raises Damaged where the table or the dictionary is not the one that the batches give.
+    Raises Damaged if the table or README.md differs from what the batches give.
     """
     entries = read_packed(folder)
     written = {
@@ -520,9 +542,9 @@ def check(folder: Path = FOLDER) -> int:
 
 
 def unpack(results: Path, folder: Path = FOLDER) -> int:
-    """File all packed entries in a results folder; returns how many there are.
+    """File all packed entries in a results folder, and return how many there are.
 
-    What is there already stays. Raises Damaged where table and batches do not fit.
+    Entries that the folder has already stay. Raises Damaged if the table does not fit the batches.
     """
     check(folder)
     entries = read_packed(folder)
@@ -548,7 +570,7 @@ def unpack(results: Path, folder: Path = FOLDER) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one of the three commands."""
+    """Run one of the three commands. If it fails, print a message and exit with 2."""
     parser = argparse.ArgumentParser(
         prog="pack_runs", description=(__doc__ or "").partition("\n")[0]
     )

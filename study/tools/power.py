@@ -1,11 +1,11 @@
-"""How likely a verdict is, by the number of networks or orders.
+"""Compute how likely each verdict is, by the number of networks or orders.
 
 `./run_all.sh python study/tools/power.py` writes docs/power-of-claims.md from the committed tables
 of `figures/`.
 
-For each claim, values are drawn from a normal distribution with the spread and correlation of its
-parts over the stored networks or orders, and judged by the rules themselves
-(study.exhibits.verdicts.weighing.weigh).
+For each claim, values are drawn from a normal distribution. It has the spread and the correlation
+of the claim's parts over the stored networks or orders. Each draw is judged by the code of the
+rules itself (study.exhibits.verdicts.weighing.weigh).
 """
 
 import argparse
@@ -34,11 +34,13 @@ DRAWS = 500
 
 @dataclass(frozen=True)
 class Source:
-    """Where the spread of some claims is known from.
+    """The runs from which the spread of some claims is known.
 
-    title: of its table. numbers: a committed table of runs, below `figures/`. replicates: the
-        column that tells the replicates of a claim apart, networks or orders. counts: numbers of
-        replicates to ask for; the last is also tried at the bound.
+    title: the heading of their table.
+    numbers: a committed table of runs, below `figures/`.
+    claims: the identifiers of the claims.
+    replicates: the column that numbers the replicates of a claim, which are networks or orders.
+    counts: the numbers of replicates to compute the power for. The last is also tried at the bound.
     """
 
     title: str
@@ -67,10 +69,13 @@ SOURCES = (
 
 
 def parts_of(reading: Reading, numbers: pd.DataFrame, replicates: str) -> pd.DataFrame:
-    """Return the parts of a reading from an exhibit's numbers: a row per replicate, a column per
-    part.
+    """Return the parts of a reading, a row per replicate and a column per part.
 
-    Rivals that have not run are left out.
+    If the reading has rivals, a part is the lead over a rival, in the metric's unit. Rivals that
+    have not run are left out. Without rivals, a part is the value of a label. Replicates that lack
+    a part are left out.
+
+    numbers: the runs of an exhibit. Only those without a variant count.
     """
     at_own_rate = numbers[numbers["variant"].isna()]
     values = at_own_rate.pivot(index=replicates, columns="label", values=reading.value)
@@ -88,10 +93,14 @@ def parts_of(reading: Reading, numbers: pd.DataFrame, replicates: str) -> pd.Dat
 def shares(
     reading: Reading, parts: pd.DataFrame, margin: float, replicates: int
 ) -> tuple[float, float]:
-    """Return how often the reading is supported and how often it is refuted, over TRIALS draws.
+    """Return two shares of TRIALS draws: those in which a true reading is supported, and those in
+    which a false one is contradicted.
 
-    Supported: the margin of every part is `margin`. Refuted: that of the first part is as much on
-    the wrong side.
+    In the true reading every part is on the right side of the bound by `margin`. In the false one
+    the first part is on the wrong side by as much, and all others are right.
+
+    parts: the parts whose spread and correlation the draws have.
+    replicates: the number of networks or orders in each draw.
     """
     generator = np.random.default_rng(0)
     sign = 1 if reading.side == ">" else -1
@@ -111,7 +120,7 @@ def shares(
 
 
 def row_of(claim: Claim, numbers: pd.DataFrame, source: Source) -> dict[str, str]:
-    """Return the powers of a claim by its first reading."""
+    """Return the row of a claim in the table, by its first reading."""
     reading = claim.readings[0]
     parts = parts_of(reading, numbers, source.replicates)
     sign = 1 if reading.side == ">" else -1
@@ -135,9 +144,9 @@ def row_of(claim: Claim, numbers: pd.DataFrame, source: Source) -> dict[str, str
 
 
 def table_of(source: Source, figures: Path) -> str:
-    """Return the powers of a source's claims as a Markdown table.
+    """Return a Markdown table of the powers of a source's claims.
 
-    Raises FileNotFoundError where its numbers are not there.
+    Raises FileNotFoundError if the source's table of runs is not there.
     """
     by_name = {claim.identifier: claim for claim in CLAIMS}
     numbers = pd.read_csv(figures / source.numbers)

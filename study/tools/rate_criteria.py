@@ -1,16 +1,18 @@
-"""Which label-free criterion selects Tent's learning rate online, chosen on source images alone.
+"""Choose the label-free criterion that selects Tent's learning rate online, on source images alone.
 
     python -m study.tools.rate_criteria record WEIGHTS RECORDS [--data FOLDER]
     python -m study.tools.rate_criteria compare RECORDS
 
 `record` runs Tent at each rate on streams of held-out training images of CIFAR-10, under four
-corruptions that are no test domains, and keeps the logits of every batch, a file per stream.
-`compare` tries every criterion on these records and writes docs/rate-criteria.csv and .md. A rate's
-copy of the network never depends on the others, so a criterion needs no run of its own.
+corruptions that are no test domains. It keeps the logits of every batch, a file per stream.
+`compare` tries every criterion on these records and writes docs/rate-criteria.csv and .md. The copy
+of the network at one rate does not depend on the other copies, so a criterion needs no run of its
+own.
 
-The rule of the choice: the smallest worst regret over the streams, in tenths of a point; of equal
-ones the first in `candidates`, where the simpler ones come first. The regret is E of the selected
-predictions less E of the best fixed rate on that stream.
+The regret of a criterion on a stream is E of the selected predictions less E of the best fixed
+rate. The criterion with the smallest worst regret over the streams, in tenths of a point, is
+chosen. If several are equal, the first in `candidates` is chosen, where simpler criteria come
+first.
 """
 
 import argparse
@@ -49,8 +51,8 @@ TABLE = ROOT / "docs" / "rate-criteria.csv"
 PAGE = ROOT / "docs" / "rate-criteria.md"
 RATES = (1e-4, 1e-3, 1e-2)
 WINDOWS = (256, 1024)
-"""Examples that a criterion looks back on: the mean over all so far, and from then on a moving mean
-over about this many.
+"""The numbers of examples that a criterion may look back on. Up to this number, a measure is the
+mean over all examples so far. After that, it is a moving mean over about this many.
 """
 BATCH = 32
 DELTA = 0.1
@@ -62,9 +64,12 @@ MOST_IMAGES = 1472
 class Recipe:
     """A stream of the four held-out corruptions.
 
-    images: of each domain. order: see streams.Order. severities: those that each corruption goes
-    through. rounds: how often all of it comes. pairs: whether a domain is a corruption on top of
-    another, which is harder, in all ordered pairs.
+    images: the number of images of each domain.
+    order: see streams.Order.
+    severities: the severities that each corruption goes through.
+    rounds: how often the whole sequence of domains comes.
+    pairs: whether a domain has two corruptions, one on top of the other, which is harder. Then all
+        ordered pairs come.
     """
 
     images: int
@@ -75,7 +80,9 @@ class Recipe:
 
     @property
     def domains(self) -> list[tuple[Domain, ...]]:
-        """The domains in the order of the stream, each by the corruptions that it has."""
+        """The domains in the order of the stream. Each is the tuple of its corruptions, in the
+        order in which they are applied.
+        """
         names = itertools.permutations(HELD_OUT_CORRUPTIONS, 2 if self.pairs else 1)
         once = [
             tuple(Domain(name, level) for name in several)
@@ -92,16 +99,19 @@ RECIPES = {
     "pairs, mixed and correlated": Recipe(160, "mixed_correlated", pairs=True),
     "gradual and correlated": Recipe(96, "correlated", GRADUAL_SEVERITIES),
 }
-"""The streams, of 60 to 320 batches. The pairs were added when `recurring` had shown that no rate
-collapses under one corruption at a time, whose images the network has learned from.
+"""The streams, of 60 to 320 batches each. The streams of pairs were added when `recurring` had
+shown that no rate collapses under one corruption at a time, on images that the network has learned
+from.
 """
 
 
 @dataclass(frozen=True)
 class Record:
-    """What Tent predicted along a stream at each of K rates.
+    """What Tent predicted along a stream of N examples and T batches, at each of K rates.
 
-    logits: (N, K, C). labels: (N,). sizes: of the batches, (T,).
+    logits: (N, K, C), for C classes.
+    labels: (N,).
+    sizes: the number of examples of each batch, (T,).
     """
 
     logits: np.ndarray
@@ -110,7 +120,7 @@ class Record:
 
 
 def batches(recipe: Recipe, dataset: Dataset) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the prepared batches of a stream with their labels, ordered as in the evaluator."""
+    """Yield the prepared batches of a stream with their labels, in the order of the evaluator."""
     generator = np.random.default_rng(0)
     stretches = [[domain] for domain in recipe.domains]
     if recipe.order in MIXED:
@@ -125,7 +135,11 @@ def batches(recipe: Recipe, dataset: Dataset) -> Iterator[tuple[Tensor, Tensor]]
 
 
 def images_of(several: Sequence[Domain], count: int, dataset: Dataset) -> Split:
-    """Return the first held-out images under one corruption after the other."""
+    """Return the first held-out images, under the corruptions of a domain one after the other.
+
+    several: the corruptions, with their severities.
+    count: the number of images.
+    """
     first, *others = several
     split = dataset.domain(*first).take(slice(count))
     x = split.x
@@ -135,7 +149,9 @@ def images_of(several: Sequence[Domain], count: int, dataset: Dataset) -> Split:
 
 
 def record(recipe: Recipe, dataset: Dataset, network: nn.Module) -> Record:
-    """Run Tent at each rate over a stream, each on a copy of the network."""
+    """Run Tent along a stream at each rate, each on a copy of the network, and return its
+    predictions.
+    """
     copies = [METHODS["tent"](copy.deepcopy(network), learning_rate=rate) for rate in RATES]
     logits = []
     labels = []
@@ -164,11 +180,13 @@ def read(path: Path) -> Record:
 
 @dataclass(frozen=True)
 class Measures:
-    """What a criterion sees after each of T batches, as means over a window, of K copies.
+    """What a criterion sees of K copies after each of T batches. All values are means over a
+    window.
 
-    mean: the mean prediction, (T, K, C). entropy: the mean entropy of a prediction in nats, (T, K).
-    agreement: the share of examples that two copies predict alike, (T, K, K). surprise: the mean
-    cross-entropy of a copy to the mean of all copies' predictions, (T, K).
+    mean: the mean prediction, (T, K, C).
+    entropy: the mean entropy of a prediction in nats, (T, K).
+    agreement: the share of examples on which two copies predict the same class, (T, K, K).
+    surprise: the mean cross-entropy of a copy to the mean of all copies' predictions, (T, K).
     """
 
     mean: np.ndarray
@@ -183,7 +201,10 @@ class Measures:
 
 
 def measures(made: Record, window: int) -> Measures:
-    """Return what a criterion sees of a record, which holds no labels."""
+    """Return what a criterion sees of a record. The labels have no part in it.
+
+    window: see `moving_means`.
+    """
     log_p = log_softmax(made.logits.astype(np.float64), axis=2)
     p = np.exp(log_p)
     classes = p.argmax(2)
@@ -202,9 +223,13 @@ def measures(made: Record, window: int) -> Measures:
 
 
 def moving_means(values: np.ndarray, sizes: np.ndarray, window: int) -> np.ndarray:
-    """Return the mean after each batch: values (N, …) of examples → (T, …).
+    """Return the mean of values after each batch, (T, …).
 
-    It is over all examples so far, and from `window` on a moving mean over about that many.
+    Up to `window` examples it is the mean over all so far. After that, it is a moving mean over
+    about the last `window`.
+
+    values: a value per example, (N, …).
+    sizes: the number of examples of each batch, (T,).
     """
     found = []
     mean = np.zeros(values.shape[1:])
@@ -218,8 +243,8 @@ def moving_means(values: np.ndarray, sizes: np.ndarray, window: int) -> np.ndarr
 
 
 Select = Callable[[Measures, float], np.ndarray]
-"""Says which copy is preferred after each batch, (T,), by measures and a threshold. Copies are
-ordered by rate; of equal ones the smallest rate is preferred.
+"""A criterion. By measures and a threshold it returns the place of the preferred copy after each
+batch, (T,). Copies are ordered by rate. If several are equal, the smallest rate is preferred.
 """
 
 
@@ -261,7 +286,10 @@ def divergence(seen: Measures, threshold: float) -> np.ndarray:
 
 
 def largest(allowed: np.ndarray) -> np.ndarray:
-    """Return the last allowed copy, bool (T, K) → (T,); the first where none is allowed."""
+    """Return the place of the last allowed copy after each batch, (T,); 0 if none is allowed.
+
+    allowed: bool, (T, K).
+    """
     allowed = allowed.copy()
     allowed[:, 0] = True
     return allowed.shape[1] - 1 - allowed[:, ::-1].argmax(1)
@@ -269,14 +297,17 @@ def largest(allowed: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A criterion with its window and its threshold (NaN: it has none)."""
+    """A criterion with its window and its threshold.
+
+    threshold: NaN if the criterion has none.
+    """
 
     select: Select
     window: int
     threshold: float = np.nan
 
     def selected(self, made: Record) -> np.ndarray:
-        """Return which copy is preferred after each batch, (T,)."""
+        """Return the place of the preferred copy after each batch, (T,)."""
         return self.select(measures(made, self.window), self.threshold)
 
 
@@ -288,11 +319,11 @@ THRESHOLDS: dict[Select, tuple[float, ...]] = {
     agreement: (0.7, 0.8, 0.85, 0.9, 0.95),
     divergence: (0.002, 0.005, 0.01, 0.02, 0.05),
 }
-"""The criteria, the simpler ones first, with the thresholds that are tried."""
+"""The criteria, simpler ones first, with the thresholds to try."""
 
 
 def candidates() -> list[Candidate]:
-    """Return every candidate, the simpler ones first."""
+    """Return every candidate, simpler ones first."""
     return [
         Candidate(select, window, threshold)
         for select, thresholds in THRESHOLDS.items()
@@ -301,17 +332,21 @@ def candidates() -> list[Candidate]:
 
 
 def error(made: Record, selected: np.ndarray) -> float:
-    """Return E of the selected copies' predictions in percent; selected: (T,)."""
+    """Return the error of the selected copies' predictions, in percent.
+
+    selected: the place of the selected copy at each batch, (T,).
+    """
     of_examples = np.repeat(selected, made.sizes)
     predicted = made.logits.argmax(2)[np.arange(len(made.labels)), of_examples]
     return float(100 * (predicted != made.labels).mean())
 
 
 def compare(records: dict[str, Record]) -> pd.DataFrame:
-    """Return E (%) of each fixed rate on each stream, and the regret in points of each candidate.
+    """Return the regret of each fixed rate and of each candidate on each stream, in points.
 
-    The columns are criterion, window, threshold, one per stream, and the worst of these; the first
-    rows, whose window is 0, are those of the fixed rates.
+    The columns are criterion, window, threshold, one per stream, and the worst of these. The first
+    row has E (%) of the best fixed rate instead of regrets. The next rows are those of the fixed
+    rates. In all of these the window is 0.
     """
     rows: list[dict[str, object]] = []
     fixed = {
@@ -339,7 +374,7 @@ def _row(criterion: str, window: int, threshold: float, regrets: dict[str, float
 
 
 def chosen(table: pd.DataFrame) -> int:
-    """Return the row of the candidate that the rule chooses."""
+    """Return the index of the row that the rule chooses."""
     tried = table[table["window"] > 0]
     return int(tried.index.to_numpy()[tried["worst"].round(1).argmin()])
 
@@ -409,7 +444,7 @@ def _said(docstring: str | None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
+    """Run `record` or `compare`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("step", choices=("record", "compare"))
     parser.add_argument("weights", nargs="?", help="the authors' checkpoint, for `record`")

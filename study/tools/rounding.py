@@ -1,10 +1,11 @@
-"""How much of the spread over orders is rounding, from runs that were made twice:
+"""Compute how much of the spread over orders is rounding, from runs that were made twice.
 
     ./run_all.sh python -m study.tools.rounding FOLDER OTHER
 
-FOLDER and OTHER hold packed runs (see pack_runs.py) of the same requests, made on another number
-of threads or another kind of CPU. Sums are then added up in another order, so the last bit differs;
-nothing else does. Writes OTHER/rounding.md.
+FOLDER (by default figures/runs) and OTHER hold packed runs of the same requests (see pack_runs.py).
+Those in OTHER were made with another number of threads, or on another kind of CPU. This changes the
+order in which numbers are added up, so the last bit of a sum differs; nothing else does. Writes
+OTHER/rounding.md.
 """
 
 import argparse
@@ -46,8 +47,8 @@ def runs_of(folder: Path) -> dict[str, Run]:
 
 
 def in_any_order(request: RunRequest) -> RunRequest:
-    """Return what requests share that differ only in the order of domains and examples, and in
-    what is measured beside E and A.
+    """Return a request without its order of domains and examples, and with all measurements beside
+    E and A. Requests that differ only in these give the same result.
     """
     in_one_order = {"order_seed": None, "stream": tuple(sorted(request.stream))}
     return request.fullest.model_copy(update=in_one_order)
@@ -64,11 +65,16 @@ def values_of(run: Run) -> dict[str, float]:
 
 
 def compared(first: dict[str, Run], second: dict[str, Run]) -> pd.DataFrame:
-    """Return a row per method and rate: the spread over orders, and that of rounding.
+    """Return a row per method and rate: the spread over orders, and the spread by rounding, in
+    points.
 
-    first, second: runs by key. The spread over orders is that of `first`. Runs that differ in
-    more than the order from all that were made twice do not count. Raises ValueError where the two
-    have no request in common, or where those in common differ in more than method, rate and order.
+    The spread over orders is that of the runs in `first`. It includes runs that were made once, if
+    they differ only in order from a run that was made twice.
+
+    first, second: runs by key.
+
+    Raises ValueError if the two have no run in common, or if the common runs differ in more than
+    method, rate and order.
     """
     common = [key for key in first if key in second]
     if not common:

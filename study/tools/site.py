@@ -3,9 +3,9 @@ with a search.
 
     ./run_all.sh site [--profile NAME] [--into FOLDER]
 
-The profile's notebooks run first; what has run is not run again. `--sources` takes the notebooks
-without results. The site is written to `build/site/html`, and opens from the file. A broken link
-is an error.
+The profile's notebooks run first, except those that are up to date. With `--sources` nothing runs,
+and the notebooks have no results. The site is written to `build/site/html`, or to FOLDER/html. Its
+index.html opens without a server. A broken link is an error.
 """
 
 import argparse
@@ -36,9 +36,10 @@ LEFT_OUT = ("__pycache__", "*.pt", "*.safetensors", "*.tar.xz", "templates", "si
 
 
 def stage(source: Path, notebooks: Path) -> None:
-    """Write the sources of the site: the repository's pages, and the files that they link to.
+    """Write the sources of the site: the repository's pages, and the files that they link to. What
+    was in `source` is removed.
 
-    notebooks: the folder of the executed ones. One that is not there is taken without results.
+    notebooks: the folder of executed notebooks. A notebook that it lacks is shown without results.
     """
     shutil.rmtree(source, ignore_errors=True)
     source.mkdir(parents=True)
@@ -62,8 +63,8 @@ def stage(source: Path, notebooks: Path) -> None:
 
 
 def for_site(page: Path) -> str:
-    """Return the text of a staged page: with a title, links to README.md to the first page, and
-    links to a package to its first file.
+    """Return the text of a staged page for the site. A page without a title gets one. Links to
+    README.md become links to index.md, and links to a package become links to its `__init__.py`.
     """
 
     def followed(link: re.Match[str]) -> str:
@@ -77,9 +78,11 @@ def for_site(page: Path) -> str:
 
 
 def write_notebooks(folder: Path, executed: Path) -> None:
-    """Write the notebooks for readers: executed where they ran, and without paths of this machine.
+    """Write the notebooks for readers, without paths of this machine. A notebook that has run is
+    written as executed.
 
-    Of several runs of a notebook, such as of several datasets, the first by name is taken.
+    If a notebook has run several times, such as on several datasets, the first run by name is
+    taken.
     """
     folder.mkdir()
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
@@ -105,7 +108,9 @@ def write_api(folder: Path) -> None:
 
 
 def build(source: Path, output: Path) -> int:
-    """Run Sphinx, for which every warning is an error; return its exit status."""
+    """Run Sphinx, with warnings as errors, and return its exit status. What was in `output` is
+    removed.
+    """
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     return subprocess.run([*command, str(source), str(output)]).returncode

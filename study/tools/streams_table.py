@@ -1,6 +1,8 @@
-"""The streams that have a name, as docs/streams.md.
+"""Write docs/streams.md: the streams that have a name.
 
-python -m study.tools.streams_table
+    python -m study.tools.streams_table
+
+The names and their meanings come from data/streams.py.
 """
 
 from pathlib import Path

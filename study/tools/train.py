@@ -1,8 +1,10 @@
-"""Train the networks of a profile for images side by side, a process for each: `./run_all.sh python
-study/tools/train.py PROFILE --processes 16 --set device=cuda`.
+"""Train a profile's networks for images side by side, each in a process of its own:
 
-One network leaves most of a GPU idle, so several share it. On CPUs take as many processes as cores;
-each has one thread. What is trained already stays, and a training that was stopped goes on.
+    ./run_all.sh python study/tools/train.py PROFILE --processes 16 --set device=cuda
+
+One network leaves most of a GPU idle, so several share it. On CPUs, use as many processes as cores;
+each has one thread. A network that is trained already is not trained again, and a training that was
+stopped goes on.
 """
 
 import argparse
@@ -34,10 +36,12 @@ class Job(NamedTuple):
 
 
 def jobs_of(study: Study, objectives: Sequence[str] = ()) -> list[Job]:
-    """Return the networks of a study at all its seeds, the meta-learned first: they take longest.
+    """Return the networks of a study at all its seeds. Those that are meta-learned come first,
+    because they take longest.
 
-    objectives: those to train; none means all that the profile's methods start from. Raises
-    ValueError for another.
+    objectives: the objectives to train; empty for all of the study.
+
+    Raises ValueError for an objective that the study lacks.
     """
     unknown = [name for name in objectives if name not in study.objectives]
     if unknown:
@@ -58,10 +62,10 @@ def train(profile: str, values: dict[str, Any], job: Job) -> float:
 
 
 def end_with_starter() -> None:
-    """End this process at once when the one that started it is gone, however it ended.
+    """End this process at once when the process that started it ends, for whatever reason.
 
-    A process of a pool would train its network to the end, for nobody, and keep the next start from
-    it. What it has trained so far is stored, as after any kill.
+    Otherwise a process of a pool would train its network to the end, although nobody waits for it,
+    and block the next start. What it has trained so far is stored, as after any kill.
     """
     starter = multiprocessing.parent_process()
     assert starter is not None, "only a process that another one started can call this"
@@ -74,10 +78,10 @@ def end_with_starter() -> None:
 
 
 def train_all(profile: str, values: dict[str, Any], jobs: Sequence[Job], processes: int) -> None:
-    """Train networks in a pool of processes, and print a line as each is there.
+    """Train networks in a pool of processes, and print a line when one is trained.
 
-    If one fails, those that have begun end before its error is raised; no other is begun. Where
-    this process is interrupted or killed, all end at once.
+    If one training fails, no other begins, and its error is raised when the running ones have
+    ended. If this process is interrupted or killed, all trainings end at once.
     """
     # A forked process cannot use CUDA.
     context = multiprocessing.get_context("spawn")
@@ -86,7 +90,7 @@ def train_all(profile: str, values: dict[str, Any], jobs: Sequence[Job], process
     with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_starter) as pool:
         try:
             while left or running:
-                # No more than can run: the pool begins all that it has, whatever comes between.
+                # Submit only what can run: the pool begins all that it has, even after an error.
                 while left and len(running) < processes:
                     job = left.pop(0)
                     running[pool.submit(train, profile, values, job)] = job

@@ -1,1 +1,1 @@
-"""The workflow: `python -m study.workflow`."""
+"""The workflow behind run_all.sh: from the command line to the report."""

@@ -1,4 +1,4 @@
-"""`python -m study.workflow [OPTIONS]` is what run_all.sh calls."""
+"""Run the command line of run_all.sh: `python -m study.workflow [OPTIONS]`."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Parse the arguments of run_all.sh, and refuse arguments that are wrong under every profile.
+"""Parse the arguments of run_all.sh, and refuse those that are wrong under every profile.
 
-This module imports only the standard library, so that --help needs no environment, and a misspelled
-argument is refused without waiting for PyTorch.
+This module imports only the standard library and modules that do the same. So --help needs no
+environment, and a misspelled argument is refused without waiting for PyTorch.
 """
 
 import argparse
@@ -40,12 +40,14 @@ def profiles() -> list[str]:
 
 
 def notebooks_in(folder: Path) -> list[Path]:
-    """Return the notebooks `NN_name.ipynb` in `folder`, in their order."""
+    """Return the notebooks `NN_name.ipynb` in `folder`, by name."""
     return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options; `snakemake` holds the arguments after `--`. A wrong option exits."""
+    """Return the options. `snakemake` holds the arguments after `--`. After a wrong option, print a
+    message and exit with 2.
+    """
     parser = argparse.ArgumentParser(
         "./run_all.sh",
         usage="%(prog)s [OPTIONS] [-- SNAKEMAKE OPTIONS]\n       %(prog)s test [PYTEST OPTIONS]",
@@ -126,7 +128,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def check(options: argparse.Namespace, notebooks: Path) -> None:
     """Refuse arguments that are wrong under every profile: a profile or a notebook that does not
-    exist, and a --set that is not NAME=VALUE or repeats a name.
+    exist, and a --set that is not NAME=VALUE, sets `seed` or repeats a name. Raises Refusal.
     """
     _check_profile(options.profile)
     known = [path.stem for path in notebooks_in(notebooks)]
@@ -158,7 +160,7 @@ def _check_profile(profile: str) -> None:
 
 
 def check_notebooks(where: str, names: Collection[str], known: Collection[str]) -> None:
-    """Refuse the first name that is not known.
+    """Raise Refusal for the first name that is not known.
 
     where: the option or parameter that gave the names, for the message.
     """
@@ -167,7 +169,7 @@ def check_notebooks(where: str, names: Collection[str], known: Collection[str]) 
             raise Refusal(f"{where} {name}: no such notebook; {allowed_instead(name, known)}")
 
 
-if __name__ == "__main__":  # run_all.sh asks, before it makes an environment
+if __name__ == "__main__":  # run_all.sh calls this before it makes an environment
     try:
         check(parse(sys.argv[1:]), ROOT / "notebooks")
     except Refusal as refusal:

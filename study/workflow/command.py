@@ -14,11 +14,11 @@ def main(arguments: Sequence[str], notebooks: Path = ROOT / "notebooks") -> int:
     options = parse(arguments)
     try:
         check(options, notebooks)
-        # Imported here, because it imports PyTorch, and bad arguments are refused without it.
+        # Imported here, so that bad arguments are refused before PyTorch is imported.
         from study.workflow.configuration import settings_of_command_line
 
         settings = settings_of_command_line(options, Path.cwd())
-        # Imported here, because bad settings are refused without it.
+        # Imported here, so that bad settings are refused before it is imported.
         from study.workflow.run import run
 
         run(options, settings, notebooks)

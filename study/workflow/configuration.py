@@ -22,18 +22,19 @@ KEEP_THE_FOLDER = (
     "figures_notebooks",
 )
 """Parameters that --set may change while the results stay in the profile's folder, because they
-change no number. More seeds only add runs. The first seed is the exception: exhibits choose by it,
-so another first seed needs another folder.
+change no number. More seeds only add runs. The first seed is an exception: exhibits choose rates at
+the first seed, so another first seed needs another folder.
 """
 OF_TRAINING = ("image_trial_epochs", "image_trial_train_size")
 """Parameters of exhibits that matter only for networks that are trained here."""
 
 
 def from_folder(name: str, value: Any, folder: Path) -> Any:
-    """Return a value with its relative path resolved against `folder`.
+    """Return the value of a parameter, with a relative path in it joined to `folder`. In a list,
+    this is done for each item.
 
     Paths are in npz:FOLDER, release:FILE and the like, and in parameters whose names end in
-    _folder.
+    _folder. Raises ValueError for a wrong name of a dataset or of weights.
     """
     if isinstance(value, list):
         return [
@@ -60,10 +61,12 @@ def _within(folder: Path, path: str) -> str:
 
 
 def settings_of_command_line(options: argparse.Namespace, caller: Path) -> Settings:
-    """Return the profile with the command line's values.
+    """Return the settings of a profile, with the values of --set and --seeds.
 
-    If the values change a number, the run has a label of its own, so that it replaces no result of
-    the profile itself. Raises Refusal for a value that cannot be used.
+    If these values change a number, the settings have a profile name of their own, so that the run
+    replaces no result of the profile itself. Raises Refusal for a value that cannot be used.
+
+    caller: the folder that relative paths in --set start from.
     """
     pairs = list(options.set)
     if options.seeds is not None:
@@ -90,7 +93,7 @@ def settings_of_command_line(options: argparse.Namespace, caller: Path) -> Setti
 
 
 def _changed(plain: Settings, settings: Settings) -> dict[str, Any]:
-    """Return the changed values because of which the results need a folder of their own."""
+    """Return the changed values that need a results folder of their own, by name."""
     before = flat(plain)
     changed = {
         name: value
@@ -104,7 +107,9 @@ def _changed(plain: Settings, settings: Settings) -> dict[str, Any]:
 
 
 def _check_training(changed: dict[str, Any], values: dict[str, Any]) -> None:
-    """Refuse a parameter of training if no network is trained."""
+    """Raise Refusal if a parameter of the network or of training has changed, although no network
+    is trained.
+    """
     for name, value in changed.items():
         modality, *place = PLACES.get(name, ("",))
         if place[:1] not in (["network"], ["training"]) and name not in OF_TRAINING:

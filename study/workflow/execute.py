@@ -1,6 +1,8 @@
-"""Execute one notebook by the Python that runs this file. The Snakefile calls it.
+"""Execute one notebook with the Python that runs this file. The Snakefile calls this script.
 
-execute.py NOTEBOOK OUTPUT PARAMETERS     parameters as a JSON object
+    execute.py NOTEBOOK OUTPUT PARAMETERS
+
+PARAMETERS is a JSON object.
 """
 
 import fcntl
@@ -24,9 +26,9 @@ FAILURE = ".failure.txt"
 
 
 def isolate_kernel(folder: str) -> None:
-    """Give the kernel this Python's own Jupyter and IPython, ignoring the user's configuration.
+    """Make the kernel use this Python's Jupyter and IPython, without the user's configuration.
 
-    folder: an empty folder that takes the place of the user's.
+    folder: an empty folder that replaces the user's folders of Jupyter and IPython.
     """
     for name in list(os.environ):
         if name.startswith(("JUPYTER_", "PYTHON", "MPLBACKEND")):
@@ -41,7 +43,7 @@ def isolate_kernel(folder: str) -> None:
 
 
 def stop_with_runner() -> None:
-    """Stop this process when run.py ends, so that it does not disturb the next run.
+    """Wait until run.py ends, then stop this process, so that it does not disturb the next run.
 
     run.py holds the other end of the standard input and never writes to it, so the input ends when
     run.py does.
@@ -53,10 +55,13 @@ def stop_with_runner() -> None:
 
 
 def take_gpu(names: list[str], folder: Path) -> TextIO | None:
-    """Reserve the first free GPU of `names` for this process.
+    """Reserve the first free slot for this process, and use its GPU. Each slot serves one job at a
+    time.
 
-    Closing the returned file releases the GPU. Return None if no GPU is free. A GPU serves one job
-    at a time.
+    Return an open file, or None if no slot is free. Closing the file frees the slot.
+
+    names: the GPU of each slot. A GPU that is named several times has several slots.
+    folder: where the lock files of the slots are.
     """
     for slot, name in enumerate(names):
         handle = (folder / f".slot{slot}").open("a")
@@ -70,15 +75,22 @@ def take_gpu(names: list[str], folder: Path) -> TextIO | None:
 
 
 def run(notebook: Path, output: Path, parameters: str) -> bool:
-    """Execute `notebook` to `output`, which appears only on success. Return whether it did."""
-    import papermill  # here, because it takes seconds, and run.py needs two names of this file
+    """Execute `notebook` and write it to `output`. Return whether it succeeded.
 
-    # Most parameters are in the profile and not in the cell, as they should be. All were checked.
+    `output` appears only on success. After a failure, a file with the suffix PARTIAL has the
+    notebook as far as it came, and one with the suffix FAILURE the error.
+
+    parameters: a JSON object.
+    """
+    import papermill  # here, because it takes seconds, and run.py imports this file
+
+    # papermill warns of each parameter that the notebook's cell lacks. Most are meant to be read
+    # from the profile, and all were checked.
     logging.getLogger("papermill").setLevel(logging.ERROR)
     print(f"{output.stem}: started", flush=True)
     start = time.monotonic()
     partial = output.with_suffix(PARTIAL)
-    # papermill would fill in parameters between braces
+    # papermill would replace a name between braces by a parameter
     paths = [str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, partial)]
     how = {
         "kernel_name": "cascadetta",
@@ -91,7 +103,7 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
             prefix="cascadetta-", ignore_cleanup_errors=True
         ) as folder:
             isolate_kernel(folder)
-            # The library's lines of progress are the kernel's standard error.
+            # The library writes its lines of progress to the kernel's standard error.
             papermill.execute_notebook(
                 *paths, json.loads(parameters), stderr_file=sys.stdout, **how
             )
@@ -101,7 +113,7 @@ def run(notebook: Path, output: Path, parameters: str) -> bool:
     except KeyboardInterrupt:
         outcome = "stopped"
         partial.unlink(missing_ok=True)
-    except Exception as error:  # a kernel can die in many ways; all are told
+    except Exception as error:  # a kernel can die in many ways; all are reported
         outcome = "FAILED"
         text = "\n".join(getattr(error, "traceback", [])) or str(error) or repr(error)
         lines = [line for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line.strip()]
@@ -125,7 +137,7 @@ def main(notebook: str, output: str, parameters: str) -> bool:
     if "CASCADETTA_RUNNER" in os.environ:
         threading.Thread(target=stop_with_runner, daemon=True).start()
     gpus = os.environ.get("CASCADETTA_GPUS")
-    # It is held until the end.
+    # The GPU is held until this process ends.
     gpu = take_gpu(gpus.split(","), target.parent) if gpus else None  # noqa: F841
     return run(source, target, parameters)
 

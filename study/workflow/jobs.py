@@ -1,8 +1,9 @@
 """Turn the notebooks into the jobs of a profile, and write the plan for Snakemake.
 
-A notebook's parameters say what it works on. With `seed` there is a job per seed, with
-`image_dataset` or another of AXES a job per dataset. With `seeds` the notebook is a report: one job
-that sees all results and comes last. So a new notebook is a file in notebooks/ and nothing else.
+The names of a notebook's parameters decide its jobs. With `seed` there is a job per seed. With
+`image_dataset` or another of DATASET_PARAMETERS there is a job per dataset. With `seeds` the
+notebook is a report: it has one job, which comes last and sees all results. So a new notebook needs
+only its file in notebooks/.
 """
 
 import dataclasses
@@ -33,7 +34,7 @@ DATASET_PARAMETERS = ("image_dataset", "text_dataset", "speech_dataset")
 AXES = (*DATASET_PARAMETERS, "seed")
 PRETRAIN = "01_pretrain"
 """The notebook that trains networks. Its job comes before all other jobs on the same dataset and
-seed.
+seed, except those of ABLATIONS.
 """
 ABLATIONS = "05_ablations"
 """The notebook that begins by training networks that only it needs. It does not wait for PRETRAIN,
@@ -43,7 +44,7 @@ CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
 IN_KEYS = [f"{name.replace('.', '/')}.py" for name in (RUN_MODULE, *LOADING_MODULES)]
 NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py", *IN_KEYS)
-"""Code whose change makes every notebook run again, because it makes numbers or pages.
+"""The code that makes numbers or pages. If it changes, every notebook runs again.
 
 The rest of `study` finds, keeps and starts results. What it asks for is in the keys of the results.
 """
@@ -53,15 +54,19 @@ The rest of `study` finds, keeps and starts results. What it asks for is in the 
 class Job:
     """One execution of a notebook: on one dataset at one seed, or as a report of all results.
 
-    It runs again after a change of path, sha256, parameters or inputs, and after a job in `after`
-    has run again.
+    It runs again if path, sha256, parameters or inputs have changed, and after a job in `after` has
+    run again.
 
-    sha256: of the notebook, of the code of results, and of the store's format.
+    path: of the notebook.
+    sha256: a hash of the notebook, of the code of results, and of the store's format.
+    exhibits: the exhibits that the notebook declares.
+    axes: the dataset and the seed, by parameter; empty for a report.
     parameters: the parameters that the notebook names, and those of its modalities. The notebook
         reads all others from the profile.
+    gpu: the number of GPUs that it needs, 0 or 1.
     networks: the identifiers of all networks that are not trained here.
-    after: the jobs that must end before it begins.
-    inputs: identifiers of its data, of its networks, and of the seed at which exhibits choose.
+    after: the names of the jobs that must end before it begins.
+    inputs: the first seed, at which exhibits choose, and the identifiers of its data and networks.
     """
 
     name: str
@@ -90,7 +95,7 @@ class Job:
 
 
 def file_of(value: object) -> str:
-    """Return the name of an axis's value in file names: digits, npz-pets, seed0.
+    """Return the name of an axis's value in file names, such as digits, npz-pets or seed0.
 
     Settings refuse two folders with the same name, so these names differ.
     """
@@ -98,7 +103,9 @@ def file_of(value: object) -> str:
 
 
 def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
-    """Return the identifiers of all networks that `weights` has at these seeds. Reads no data."""
+    """Return the identifiers of all networks that `weights` has at these seeds; none if they are
+    trained here. Reads no data.
+    """
     if weights.trained_here:
         return []
     # Imported here, because it takes half a second.
@@ -113,8 +120,8 @@ def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
 
 
 def code_of_results(root: Path = ROOT) -> bytes:
-    """Return the hashes of all files of NOTEBOOKS_DEPEND_ON. As in the keys of results, comments
-    and docstrings do not count.
+    """Return the hashes of all files of NOTEBOOKS_DEPEND_ON. Comments and docstrings do not count,
+    as in the keys of results.
     """
     files: list[Path] = []
     for name in NOTEBOOKS_DEPEND_ON:
@@ -135,7 +142,7 @@ def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dic
         notebook = read_notebook(path, values)
         for axes in _axes_of(notebook, values):
             unordered.append(_make_job(notebook, axes, values, code))
-    # Only now, since a job may wait for one whose notebook comes later in the folder.
+    # Only now, because a job may wait for one whose notebook comes later in the folder.
     jobs: dict[str, Job] = {}
     for job in unordered:
         others = [other for other in unordered if other is not job]
@@ -145,8 +152,8 @@ def make_jobs(folder: Path, values: Mapping[str, Any], root: Path = ROOT) -> dic
 
 
 def _axes_of(notebook: Notebook, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the dataset and the seed of each job of a notebook. A report has one job, with
-    neither.
+    """Yield the dataset and the seed of each job of a notebook, by parameter. A report has one job,
+    without them.
     """
     several: dict[str, Any] = {}
     if "seeds" not in notebook.parameters:
@@ -189,8 +196,8 @@ def _make_job(
 
 
 def outdated_reports(jobs: Mapping[str, Job], folder: Path, runs: Path) -> set[str]:
-    """Return the reports that may lack a run, because they are older than the store's folder of
-    runs.
+    """Return the names of the reports that may lack a run, because they are older than the store's
+    folder of runs.
     """
     latest = runs.stat().st_mtime if runs.exists() else 0.0
     outdated = set()
@@ -207,13 +214,19 @@ def write_plan(
     """Write the plan, and return the arguments of the Snakemake that runs it.
 
     profile.yaml holds the resolved profile, which the notebooks read. plan.json holds the jobs,
-    which the Snakefile reads. A job runs again if its dataset's identifier in `data` has changed.
-    Snakemake's own lock is not used, because it would survive a kill; ours does not.
+    which the Snakefile reads. Snakemake's own lock would survive a kill, so it is not used; run.py
+    has a lock instead.
+
+    folder: the results of the profile.
+    data: an identifier of each dataset's content, by the dataset's name in file names. If it has
+        changed, the jobs on the dataset run again.
     """
     profile = folder / "profile.yaml"
     plan = folder / "plan.json"
     known = dict(data)
-    if plan.exists():  # a dry run reads no data, and a run of a few notebooks only theirs
+    # A dry run reads no data, and a run of a few notebooks reads only theirs. The identifiers of
+    # all other data stay.
+    if plan.exists():
         known = json.loads(plan.read_text(encoding="utf-8")).get("data", {}) | known
     text = dump_yaml(flat(settings))
     write_atomically(profile, lambda file: file.write(text.encode()))
@@ -245,12 +258,14 @@ def write_plan(
 
 
 def unfinished(arguments: list[str], jobs: Iterable[str], folder: Path) -> list[str]:
-    """Return the jobs that would run, according to Snakemake. `--dry-run` lists them as to do.
+    """Return the names of the jobs that would run, according to Snakemake. `--dry-run` lists them
+    as to do.
 
-    If no executed notebook is there, all jobs would run, and Snakemake, which takes a second, is
-    not called.
+    If no executed notebook is there, all jobs would run. Then Snakemake is not called, because it
+    takes a second. Raises Refusal if Snakemake fails.
 
-    arguments: Snakemake's arguments. folder: the results of the profile.
+    arguments: Snakemake's arguments.
+    folder: the results of the profile.
     """
     names = list(jobs)
     if not any((folder / "notebooks" / f"{name}.ipynb").exists() for name in names):

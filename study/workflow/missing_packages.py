@@ -1,10 +1,12 @@
-"""Print the requirements in pyproject.toml that this Python lacks, and exit 1 if there are any:
-`python study/workflow/missing_packages.py [EXTRA]`.
+"""Print the requirements in pyproject.toml that this Python lacks. Exit with 1 if there are any.
 
-It must run in any Python on the machine, so it uses only the standard library and `packaging`.
+    python study/workflow/missing_packages.py [EXTRA]
+
+This script must run in any Python on the machine, so it uses only the standard library and
+`packaging`.
 """
 
-from __future__ import annotations  # so that an old Python gets as far as saying that it is old
+from __future__ import annotations  # lets an old Python reach the check of its version
 
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +14,7 @@ from pathlib import Path
 
 
 def lacking(extra: str | None = None) -> list[str]:
-    """Return the requirements of the project, with those of `extra`, that this Python does not
+    """Return the requirements of the project, and those of `extra`, that this Python does not
     satisfy.
     """
     if sys.version_info < (3, 11, 4):

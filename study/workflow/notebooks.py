@@ -37,19 +37,19 @@ def code_cells(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_notebook(path: Path, known: Collection[str]) -> Notebook:
-    """Read a notebook's declarations. Raises Refusal if they are missing or name unknown
-    parameters.
+    """Read a notebook's declarations. Raises Refusal if its parameters cell is missing or names an
+    unknown parameter, or if its list of exhibits cannot be read.
     """
     return Notebook(path, read_parameters(path, known), declared_exhibits(path))
 
 
 def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
-    """Return the defaults in the parameters cell of a notebook; None means the profile's value.
+    """Return the defaults in the parameters cell of a notebook. None means the profile's value.
 
-    Raises Refusal unless exactly one cell is tagged and all its names are `known`, because
-    papermill would not fail. Without a tagged cell papermill injects its values at the top, and the
-    notebook's own assignments overwrite them. With two, it fills only the first. For an unknown
-    parameter it only warns.
+    Raises Refusal unless exactly one cell is tagged `parameters`, it only assigns plain values, and
+    all its names are `known`. The check is needed, because papermill would not fail. Without a
+    tagged cell, it injects its values at the top, and the notebook's own assignments overwrite
+    them. With two such cells, it fills only the first. For an unknown parameter, it only warns.
     """
     try:
         cells = [
@@ -76,7 +76,8 @@ def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
 def declared_exhibits(path: Path) -> tuple[str, ...]:
     """Return the exhibits in the notebook's call of `notebook.begin`; none if it has no such call.
 
-    `exhibits.run` refuses an exhibit that is not declared, so it makes only what is declared here.
+    `exhibits.run` refuses an exhibit that is not declared, so a notebook makes only what it
+    declares.
     """
     for cell in code_cells(path):
         if "notebook.begin(" not in cell["source"]:
@@ -88,7 +89,7 @@ def declared_exhibits(path: Path) -> tuple[str, ...]:
 
 
 def _exhibits(path: Path, call: ast.Call) -> tuple[str, ...]:
-    """Return the names in `exhibits=[…]` of a call."""
+    """Return the names in `exhibits=[…]` of a call; none if the call has no such argument."""
     for keyword in call.keywords:
         if keyword.arg == "exhibits":
             try:

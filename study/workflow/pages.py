@@ -1,6 +1,8 @@
 """Write executed notebooks as pages: HTML for a browser, Markdown with images for GitHub.
 
-pages.py NOTEBOOK … PAGE …     as many pages as notebooks
+    pages.py NOTEBOOK … PAGE …
+
+There are as many pages as notebooks. The command writes HTML.
 """
 
 import base64
@@ -35,12 +37,12 @@ def without_paths(text: str) -> str:
 def read(path: Path) -> NotebookNode:
     """Read an executed notebook, and tidy it for readers.
 
-    The parameters cell gets the values of the run, papermill's own cell of all values is left out,
-    and so are the lines of progress.
+    The parameters cell gets the values of the run. The cell of papermill with all values and the
+    lines of progress are left out.
     """
     notebook = nbformat.read(path, as_version=4)
     given = dict(notebook.metadata.get("papermill", {}).get("parameters", {}))
-    # run.py wrote the profile into the folder of its name.
+    # The profile's settings are in a folder of its name, where run.py wrote them.
     label = Path(given.get("profile", "")).parent.name
     if (ROOT / "profiles" / f"{label}.yaml").exists():
         given["profile"] = label
@@ -78,8 +80,8 @@ def write_html(notebook: Path, output: Path) -> None:
     """Write an executed notebook as one page that needs no other file and no network.
 
     The page has no scripts, embeds its images, and has a table of contents made from its headings.
-    If the page is in another folder than its notebook, it is the report: it shows no code and links
-    to the pages beside the notebook.
+    A page in another folder than its notebook is the report. The report shows no code and links to
+    the pages beside the notebook.
     """
     code = output.parent == notebook.parent
     options = PLAIN | {
@@ -89,7 +91,7 @@ def write_html(notebook: Path, output: Path) -> None:
     }
     content = read(notebook)
     if not code:
-        left_out = "not-in-the-report"  # what only helps somebody who has the notebook open
+        left_out = "not-in-the-report"  # of use only with the notebook open
         content.cells = [
             cell for cell in content.cells if left_out not in cell.metadata.get("tags", ())
         ]
@@ -120,10 +122,10 @@ def write_html(notebook: Path, output: Path) -> None:
 
 
 def write_markdown(notebook: Path, output: Path) -> None:
-    """Write an executed notebook as Markdown that GitHub shows: code, tables, formulas and all.
+    """Write an executed notebook as Markdown for GitHub, with its code, tables and formulas.
 
-    The images are files in a folder of the page's name, which holds nothing else. A file replaces
-    an earlier one only when it is complete.
+    The images are files in a folder of the page's name. All other files in this folder are removed.
+    A file replaces an earlier one only when it is complete.
     """
     images = output.with_suffix("")
     written: list[Path] = []
@@ -144,7 +146,7 @@ def write_markdown(notebook: Path, output: Path) -> None:
                 )
             if page := data.get("text/html"):
                 page = IMAGE.sub(as_file, re.sub(r"<style.*?</style>", "", page, flags=re.DOTALL))
-                # An empty line or a deep indent would end HTML.
+                # An empty line or a deep indent would end the HTML in Markdown.
                 data["text/html"] = re.sub(r"\n\s*", "\n", page)
     text, _ = MarkdownExporter(**PLAIN).from_notebook_node(content)
     _write(output, without_paths(text).encode())
@@ -156,7 +158,8 @@ def write_markdown(notebook: Path, output: Path) -> None:
 def _write(path: Path, content: bytes) -> None:
     """Write a file that gets its name only when it is complete.
 
-    The library's `write_atomically` does more, but importing it takes longer than all pages.
+    The library's `write_atomically` does more, but importing the library takes longer than writing
+    all pages.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")

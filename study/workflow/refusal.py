@@ -1,4 +1,4 @@
-"""The exception of a run that does not start or ends badly, and the exit codes.
+"""The exit codes of run_all.sh, and the exception for a run that does not start or ends badly.
 
 This module imports only the standard library.
 """
@@ -15,7 +15,7 @@ STOPPED = 130
 
 
 class Refusal(Exception):
-    """Raised if a run cannot start or did not end well, with a message and an exit code."""
+    """Raised if a run cannot start or does not end well. It has a message and an exit code."""
 
     def __init__(self, message: str, code: int = BAD_ARGUMENTS) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class Refusal(Exception):
 
 
 def allowed_instead(value: str, allowed: Collection[str]) -> str:
-    """Return what is allowed, and which of it `value` may have meant, as text.
+    """Return a text that lists the allowed values, and names the one that `value` may have meant.
 
     The library's `registry.nearest` does the same for longer lists, but importing the library takes
     a second.

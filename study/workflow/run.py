@@ -34,7 +34,7 @@ from study.workflow.refusal import (
 OF_THIS_MACHINE = ("CASCADETTA_", "CUDA_VISIBLE_DEVICES", "OMP_", "MKL_")
 """Environment variables that a cluster's jobs must not inherit."""
 PATIENCE = 20
-"""Seconds within which the processes of a killed run end."""
+"""The seconds that the processes of a killed run may take to end."""
 WATCHED = Path(__file__).with_name("watched.py")
 """The script that runs a module and ends it when this process ends."""
 
@@ -44,14 +44,15 @@ OWNER = "profile-file.txt"
 
 
 def claim(folder: Path, file: Path) -> None:
-    """Note in a folder of results which profile's file they belong to.
+    """Note in a results folder which profile's file the results belong to.
 
-    folder: the results of a profile. file: the profile's file, as an absolute path.
+    Raises Refusal if they belong to another file with the same profile name, because the run would
+    replace them.
 
-    Raises Refusal if they belong to another file of the same profile name: its results would be
-    replaced.
+    folder: the results of a profile.
+    file: the profile's file, as an absolute path.
     """
-    # From the repository, so that a copy of it with its results stays the owner.
+    # Relative, so that a copy of the repository with its results still names its own file.
     name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
     note = folder / OWNER
     owner = name
@@ -66,12 +67,12 @@ def claim(folder: Path, file: Path) -> None:
 
 
 def check_datasets(settings: Settings, axes: Collection[str]) -> dict[str, str]:
-    """Load each dataset and check it before any job starts. Return an identifier of each content,
-    by the dataset's name in file names.
-
-    axes: the parameters that name datasets.
+    """Load each dataset and check it before any job starts. Return an identifier of each dataset's
+    content, by the dataset's name in file names.
 
     Raises Refusal if data, networks or domains are missing or do not fit.
+
+    axes: the parameters in which the jobs differ. Only datasets among them are loaded.
     """
     from study.study import Study  # here, because a dry run reads no data and need not wait for it
 
@@ -97,12 +98,12 @@ def check_datasets(settings: Settings, axes: Collection[str]) -> dict[str, str]:
 
 
 def lock(folder: Path, patience: int = PATIENCE) -> TextIO:
-    """Lock a results folder. The lock lasts until this process and Snakemake have closed the
-    returned file.
+    """Lock a results folder, and return the lock file. The lock lasts until this process and
+    Snakemake have closed the file.
+
+    Raises Refusal if another run holds the lock, or if the folder's disk has no locks.
 
     patience: the seconds to wait for another run to end.
-
-    Raises Refusal if another run holds it.
     """
     file = (folder / ".lock").open("a+")
     for _ in range(patience):
@@ -130,13 +131,14 @@ def run_snakemake(
 ) -> int:
     """Run Snakemake and return its exit code.
 
-    Snakemake's own lines go to `log`, or to the standard error if it is None; the jobs' lines of
+    Snakemake's own lines go to `log`, or to the standard error if `log` is None. The jobs' lines of
     progress go to the standard output.
 
+    variables: the environment of Snakemake.
     held: the lock of the results, which Snakemake inherits.
     """
     stops = {signal.SIGINT, signal.SIGTERM}
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup ignores it
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # under nohup it stays ignored
         stops.add(signal.SIGHUP)
     for number in stops:
         signal.signal(number, signal.default_int_handler)
@@ -144,7 +146,7 @@ def run_snakemake(
         process = subprocess.Popen(
             command,
             env=variables,
-            stdin=subprocess.PIPE,  # its end tells it and its jobs that this process is gone
+            stdin=subprocess.PIPE,  # its end tells Snakemake and its jobs that this process is gone
             stderr=chatter if log else None,
             # Only this process receives Ctrl-C; it stops Snakemake.
             start_new_session=True,
@@ -154,7 +156,7 @@ def run_snakemake(
             return process.wait()
         except KeyboardInterrupt:
             for number in stops:
-                signal.signal(number, signal.SIG_IGN)  # it is being stopped already
+                signal.signal(number, signal.SIG_IGN)  # Snakemake is being stopped already
             # This stops Snakemake: at the end of its input, watched.py interrupts it.
             process.stdin.close()  # type: ignore[union-attr]
             process.wait()
@@ -197,7 +199,9 @@ class Place:
 
 
 def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Place:
-    """Return the place where the jobs run. Raises Refusal if this machine lacks the device."""
+    """Return the place where the jobs run. Raises Refusal if this machine lacks the device, or if
+    the cluster has no folder.
+    """
     if options.cluster:
         return _cluster(options, settings, caller)
     try:
@@ -211,7 +215,7 @@ def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Plac
         all_of_them = ",".join(map(str, range(torch.cuda.device_count())))
         gpus = (os.environ.get("CUDA_VISIBLE_DEVICES") or all_of_them).split(",")
     count = options.jobs or len(gpus) or min(2, os.cpu_count() or 1)
-    names = itertools.islice(itertools.cycle(gpus), count)  # one per slot
+    names = itertools.islice(itertools.cycle(gpus), count)  # a GPU per slot
     variables = os.environ | {
         "CASCADETTA_RUNNER": "1",
         "CASCADETTA_GPUS": ",".join(names),
@@ -220,7 +224,7 @@ def place(options: argparse.Namespace, settings: Settings, caller: Path) -> Plac
 
 
 def _cluster(options: argparse.Namespace, settings: Settings, caller: Path) -> Place:
-    """Return the cluster to run on. Its jobs do not inherit this machine's settings of threads and
+    """Return the cluster as a place. Its jobs do not inherit this machine's settings of threads and
     GPUs.
     """
     for folder in (ROOT / "profiles" / options.cluster, caller / options.cluster):
@@ -242,7 +246,7 @@ def _cluster(options: argparse.Namespace, settings: Settings, caller: Path) -> P
 
 
 def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Path) -> None:
-    """Check everything, then run the jobs. Raises Refusal if anything goes wrong."""
+    """Check everything, run the jobs, and write the pages. Raises Refusal if any of it fails."""
     caller = Path.cwd()
     file = Path(read_profile(options.profile)[1]).resolve()
     jobs = make_jobs(folder_of_notebooks, flat(settings))
@@ -267,7 +271,7 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
     data = check_datasets(settings, {axis for job in jobs.values() for axis in job.axes})
     arguments = [*write_plan(settings, jobs, folder, data), *again]
     command = [sys.executable, "-P", str(WATCHED), "snakemake", *arguments]
-    for output in outputs:  # what failed or killed executions left
+    for output in outputs:  # remove what failed or killed executions left
         output.with_suffix(PARTIAL).unlink(missing_ok=True)
         output.with_suffix(FAILURE).unlink(missing_ok=True)
     print(f"profile {settings.profile}: {len(jobs)} jobs, {where.said}", flush=True)
@@ -277,7 +281,7 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
     code = run_snakemake(command, log, where.variables, held)
     check_outcome(code, folder, outputs, log)
     made = [path for path in outputs if path.exists() and path.stat().st_mtime >= start]
-    if options.snakemake and not made:  # it was asked for something else, such as -- --dry-run
+    if options.snakemake and not made:  # Snakemake did something else, such as -- --dry-run
         return
     _save_pages(settings, jobs, outputs)
     if not made:
@@ -301,9 +305,9 @@ def _again(
 
 
 def stored(results: Path) -> str:
-    """Return how many networks and runs, of any profile, a results folder holds, as text.
+    """Return a text that says how many networks and runs, of any profile, a results folder holds.
 
-    A job loads the ones that it needs.
+    A job loads the stored results that it needs.
     """
     counts = [len(list((results / kind).glob("*/entry.json"))) for kind in ("checkpoints", "runs")]
     return f"stored in {results}: {counts[0]} networks, {counts[1]} runs"

@@ -1,10 +1,11 @@
 """Run a Python module, and interrupt it when the process that started it is gone.
 
-watched.py MODULE ARGUMENTS     as `python -m MODULE ARGUMENTS`
+    watched.py MODULE ARGUMENTS     as `python -m MODULE ARGUMENTS`
 
 The starter holds the other end of the standard input and never writes to it, so the input ends when
-the starter does. Snakemake itself does not notice that: it would go on to submit jobs after run.py
-was killed. An interrupted Snakemake cancels the jobs of a cluster and waits for local ones.
+the starter does. Snakemake itself does not notice that its starter is gone: it would go on to
+submit jobs after run.py was killed. An interrupted Snakemake cancels the jobs of a cluster and
+waits for local ones.
 """
 
 import os

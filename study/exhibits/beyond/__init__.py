@@ -1,1 +1,1 @@
-"""What goes beyond the paper."""
+"""Exhibits that go beyond the paper."""

@@ -1,4 +1,7 @@
-"""Beyond the paper: an alarm that needs no labels, its false alarms and its misses."""
+"""Beyond the paper: alarms for collapse that need no labels, with their false alarms and misses.
+
+Two signals are judged: the entropy of the mean prediction, and the agreement with the source.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -19,16 +22,18 @@ from study.settings import Settings
 from study.store import Run
 
 WORSE = 10.0
-"""A run has collapsed if it errs by at least this many points more than ERM on the last fifth of
-its domains.
+"""A run counts as collapsed if, on the last fifth of its domains, it errs by at least this many
+points more than ERM.
 """
 
 
 class Signal(NamedTuple):
-    """A signal that rings below `least`.
+    """A signal of collapse, which rings where its level is below `least`.
 
-    name: that of its rows. part: the name of its figure. recorded: whether a run has it. levels:
-    those of a run, after each batch.
+    name: what the table calls it.
+    part: the name of its figure.
+    recorded: returns whether a run has recorded it.
+    levels: returns its level after each batch of a run.
     """
 
     name: str
@@ -67,7 +72,9 @@ class CollapseAlarm(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points on streams that belong to `recurring`, `wild` and `streams`, too."""
+        """Return points on three streams: recurring, correlated, and gradual_correlated. The
+        exhibits `recurring`, `streams` and `wild` use the same runs.
+        """
         methods = methods_without(settings, MANY_COPIES)
         size = settings.image.exhibits.gradual_test_size
         slow = with_alarm(settings, "gradual_correlated", test_size=size)
@@ -98,14 +105,22 @@ class CollapseAlarm(Exhibit):
 
 
 def _recorded(heard: pd.DataFrame) -> list[tuple[dict[Any, Any], Signal]]:
-    """Return each run's row with each signal that it recorded."""
+    """Return each row with each signal that its run recorded."""
     rows = heard.to_dict("records")
     return [(row, each) for row in rows for each in SIGNALS if each.recorded(row["run"])]
 
 
 def judge(row: Mapping[Any, Any], frame: pd.DataFrame, signal: Signal) -> dict[str, Any]:
-    """Say of a run whether it collapsed (None without ERM beside it, and of ERM itself), whether
-    a signal rang, and after which share of the stream it first did.
+    """Return whether a run collapsed, whether a signal rang, and when it first rang.
+
+    row: the run's row of `frame`.
+    frame: the rows among which ERM on the same stream and seed is looked up.
+
+    The keys are stream, signal and label, and:
+
+    collapsed: whether the run collapsed; None for ERM itself, and if `frame` has no such ERM.
+    rang: whether the signal rang.
+    after: the share of the run's batches before the first ring, in percent; None if it never rang.
     """
     run = row["run"]
     same = (frame["stream"] == row["stream"]) & (frame["seed"] == row["seed"])
@@ -148,8 +163,8 @@ def _table(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figure(heard: pd.DataFrame, signal: Signal) -> Part | None:
-    """Draw a signal along the first of the streams, and where it rings; None if it was not
-    recorded.
+    """Draw the level of a signal along the first stream on which it was recorded, and mark where it
+    rings. Return None if no run recorded it.
     """
     known = heard[heard["run"].map(signal.recorded)]
     if known.empty:

@@ -1,5 +1,5 @@
-"""Beyond the paper: how far the variance of a batch is from its domain's, and how much a blend with
-the source's statistics gains.
+"""Beyond the paper: the error of a batch's variance at each BatchNorm layer, and the gain of
+blending in the source's statistics.
 """
 
 import pandas as pd
@@ -22,10 +22,11 @@ FIXED = 16
 
 @exhibit
 class BatchVariance(Exhibit):
-    """The error of a batch's variance at each BatchNorm layer, beside the gain of the source prior.
+    """Show the error of a batch's variance at each BatchNorm layer, beside the gain of the source
+    prior over AdaBN.
 
-    AdaBN learns nothing and remembers nothing, so it can lose to the source prior only by the
-    statistics of small batches.
+    AdaBN neither learns nor remembers. So if the source prior has a lower error, the cause is that
+    the statistics of a small batch are inexact.
     """
 
     name = "batch_variance"
@@ -39,8 +40,8 @@ class BatchVariance(Exhibit):
         return source_prior_points("meta")
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs, and measure the errors of a batch's variance if each domain has two
-        batches.
+        """Make the runs. Measure the errors of a batch's variance as well, if each domain has
+        enough examples for two batches.
         """
         made = super().make(study)
         if not made:
@@ -76,7 +77,8 @@ class BatchVariance(Exhibit):
 
 
 def gains(frame: pd.DataFrame) -> pd.Series:
-    """Return AdaBN's E minus the source prior's, in points, by N of the prior.
+    """Return the gain of the source prior over AdaBN by N of the prior: AdaBN's E minus the source
+    prior's, in points.
 
     The values are means over the seeds that both have.
     """
@@ -87,9 +89,10 @@ def gains(frame: pd.DataFrame) -> pd.Series:
 
 
 def _table(errors: pd.DataFrame, size: int) -> pd.DataFrame:
-    """Return a row per layer, in the order of the network."""
+    """Return the errors as text, a row per layer in the order of the network."""
     rows = errors.groupby("layer", sort=False).mean(numeric_only=True)
-    # The n whose √(2n − 1) / n is the error measured: e² n² − 2 n + 1 = 0.
+    # Find the number n of independent values whose variance would have the measured error e:
+    # √(2n − 1) / n = e, so e² n² − 2 n + 1 = 0.
     square = rows["variance_error"].clip(upper=1) ** 2
     known = (1 + (1 - square) ** 0.5) / square / size
     columns = {
@@ -106,7 +109,7 @@ def _table(errors: pd.DataFrame, size: int) -> pd.DataFrame:
 
 
 def _figure(errors: pd.DataFrame, gain: pd.Series, note: str) -> Part:
-    """Draw the errors by layer on the left and the gain by N of the prior on the right."""
+    """Draw the errors by layer on the left, and the gain by N of the prior on the right."""
     figure, (left, right) = panels(2, 3.2)
     rows = errors.groupby("layer", sort=False).mean(numeric_only=True)
     for (column, label), shade in zip(ERRORS.items(), ("black", "0.6"), strict=True):

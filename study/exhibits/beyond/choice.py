@@ -1,6 +1,6 @@
 """Beyond the paper: the online learning rate that is chosen for each method on the source alone.
 
-The choice reads runs on four corruptions of held-out source images, at one seed.
+The choice uses runs at one seed, on four corruptions of held-out source images.
 """
 
 import pandas as pd
@@ -36,7 +36,9 @@ class Choice(OnSource):
     on_source = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of every contestant that adapts, per learning rate, on source images."""
+        """Return a point on held-out source images for each contestant that adapts and each
+        learning rate.
+        """
         return [point for one in contestants(settings) for point in candidates(settings, one)]
 
     def make(self, study: Study) -> list[Run]:
@@ -51,7 +53,7 @@ class Choice(OnSource):
         if errors.empty:
             return ["No method has a run at every rate yet."]
         text = errors.map(number)
-        chosen = errors.idxmin(axis=1)  # of equal errors the smallest rate's, as in `rate_choice`
+        chosen = errors.idxmin(axis=1)  # if errors are equal, the smallest rate
         is_chosen = pd.DataFrame({rate: chosen == rate for rate in errors.columns})
         table = text.mask(is_chosen, "**" + text + "**").rename(columns="{:g}".format)
         table = table.rename_axis("method").rename_axis(None, axis=1)

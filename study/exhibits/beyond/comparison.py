@@ -1,8 +1,10 @@
 """Beyond the paper: every method at the online learning rate that was chosen for it on the source.
 
-The fifteen test corruptions are run once, at every seed. Tent, with SGD and with Adam, also runs on
-Cascade+'s network and on a control network, which is trained on the same images by the
-cross-entropy alone. A difference between Cascade+ and these runs of Tent comes from θ_a.
+Each method runs once per seed on the fifteen test corruptions. AdaBN and Tent, with SGD and with
+Adam, also run on Cascade+'s network and on a control network. The control is trained on the same
+images by the cross-entropy alone. On both networks Tent has Cascade+'s memory and diversity. So on
+Cascade+'s network, Cascade+ and Tent (with SGD) differ only in their rates, in θ_a, and in the
+update of θ_m.
 """
 
 from dataclasses import replace
@@ -49,7 +51,7 @@ class Comparison(AtChosenRates):
         """Return a point per contestant on the test domains, at the rate chosen for it.
 
         Contestants that adapt and have no rate yet are left out. Cascade+ also runs at other batch
-        sizes. On the gradual stream both Cascade+ and AdaBN run, on Cascade+'s network.
+        sizes. Cascade+, and AdaBN on Cascade+'s network, also run on the gradual stream.
         """
         image = settings.image
         study = Study.without_device(settings)

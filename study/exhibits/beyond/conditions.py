@@ -1,8 +1,10 @@
-"""Why θ_a collapses, and what could prevent it: pre-trainings that differ in one value or one term
-each.
+"""Beyond the paper: why θ_a collapses, and what could prevent it, by comparing pre-trainings.
 
-Everything here is judged at one seed, on four corruptions of held-out source images. No test stream
-has these corruptions, so a choice made here has not seen the test domains.
+CONDITIONS each change one value of the paper's pre-training. CANDIDATES are all pre-trainings in
+which θ_a learns from a self-supervised loss.
+
+All runs are at one seed, on four corruptions of held-out source images. No test stream has these
+corruptions, so a choice made here has not seen the test domains.
 """
 
 from functools import partial
@@ -32,15 +34,15 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "inner step on all of ψ": {"training_inner_parameters": "all"},
     "inner step on BN and θ_m": {"training_inner_parameters": "batchnorm_and_classifier"},
 }
-"""The variations of the paper's pre-training, each in one value."""
+"""Variations of the paper's pre-training. Each sets one parameter."""
 CANDIDATES = [
     name
     for name, one in OBJECTIVES.items()
     if one.auxiliary and one.self_supervised and not one.parallel
 ]
-"""The pre-trainings that compete for Cascade+, the paper's own among them."""
+"""The pre-trainings from which Cascade+'s is chosen, including the paper's own."""
 COLUMNS = PANELS | {"gradient_ratio": "‖∇ENT‖ / ‖∇CE‖ on φ, θ_m"}
-"""Columns of the history, and what they are called here."""
+"""Columns of the training history, with their titles here."""
 DRAWN = {
     name: title
     for name, title in COLUMNS.items()
@@ -62,8 +64,11 @@ class Conditions(OnSource):
     on_source = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points on the networks that the profile's `image_weights` has, or on networks that
-        the profile trains here, for `trial_epochs` on `trial_train_size` images.
+        """Return points of the pre-trainings to compare.
+
+        If the profile trains its networks, these are new networks, trained for `trial_epochs`
+        epochs on `trial_train_size` images. Otherwise they are those of CANDIDATES that the
+        profile's `image_weights` has. There is no point if the profile lacks the cascade.
         """
         image = settings.image
         if "cascade" not in image.methods:
@@ -86,8 +91,8 @@ class Conditions(OnSource):
     def _of_candidates(
         self, settings: Settings, objectives: list[str], trial: dict[str, Any]
     ) -> list[Point]:
-        """Return points of each pre-training: without adaptation, and adapted by its own loss at
-        each rate.
+        """Return points of each pre-training: one of AdaBN, and one of the cascade per learning
+        rate. The cascade adapts by the loss of the pre-training.
         """
         points = []
         for objective in objectives:
@@ -118,7 +123,9 @@ class Conditions(OnSource):
 
 
 def _errors(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return E by pre-training, not adapted and adapted at each rate."""
+    """Return E as text: a row per pre-training, a column without adaptation (AdaBN), and a column
+    per rate of the cascade.
+    """
     rates = frame["online_learning_rate"].map("E, rate {:g}".format)
     adapted = frame.assign(on=rates.where(frame["method"] == "cascade", "E, not adapted"))
     errors = adapted.groupby(["label", "on"], sort=False)["E"].apply(spread)
@@ -126,8 +133,8 @@ def _errors(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_epoch(epochs: pd.DataFrame) -> Part | str:
-    """Draw curves of the paper's pre-training and its variations; of all pre-trainings if there are
-    no variations.
+    """Draw curves by epoch of the paper's pre-training and its variations. If there are no
+    variations, draw all pre-trainings. Return a sentence if the histories have only one epoch.
     """
     if epochs["epoch"].nunique() < 2:
         return "No figure of one epoch."

@@ -1,7 +1,7 @@
-"""The field: all methods of a profile, on four kinds of streams, at several batch sizes, and their
-costs.
+"""Beyond the paper: all methods of a profile on four streams and at several batch sizes, and the
+cost of their steps.
 
-Each method has the online learning rate that the source chose for it.
+Each method has the online learning rate that was chosen for it on the source.
 """
 
 import math
@@ -30,14 +30,14 @@ from study.settings import Settings
 from study.study import Study
 
 STREAMS = ("gradual", "mixed", "correlated")
-"""Streams beside the instantaneous one."""
+"""The streams besides the instantaneous one."""
 INSTANTANEOUS = "instantaneous"
 COSTS = {
     "work": "work, in forward passes",
     "seconds": "ms an image",
     "memory": "state, in networks",
 }
-"""Columns for the cost of a step: see evaluation.cost."""
+"""The columns for the cost of a step (evaluation.cost), with their titles."""
 CASCADES = (
     "cascade",
     "cascade_fixed_classifier",
@@ -46,7 +46,7 @@ CASCADES = (
     "cascade_same_weights",
     "cascade_source_prior",
 )
-"""The methods whose names are set in bold."""
+"""The methods that the figure shows in bold and in colour."""
 COST_NOTE = "Work: counted, of adapting to a batch and predicting it. Time: of the fastest domain."
 
 
@@ -66,9 +66,10 @@ class Field(AtChosenRates):
         return main_points(settings, "image")
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of the methods whose rate is chosen, on each stream and at each batch size.
+        """Return a point per method, stream and batch size. Methods that adapt and have no chosen
+        rate yet are left out.
 
-        F, which costs as much again, is measured on the instantaneous stream.
+        F doubles the cost, so it is measured only on the instantaneous stream, and not for CoTTA.
         """
         study = Study.without_device(settings)
         points = []
@@ -107,8 +108,8 @@ class Field(AtChosenRates):
 
 
 def _variants(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return the changes to `reduced` for each stream and each batch size, by name. The name of the
-    first is empty.
+    """Return, by variant, the changes to `reduced`: a variant for each stream and one for each
+    batch size. The instantaneous stream comes first, and its variant has an empty name.
     """
     image = settings.image
     variants: dict[str, dict[str, Any]] = {
@@ -126,9 +127,15 @@ def _variants(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def _costs(main: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean E of each label and the cost of its steps, sorted by E.
+    """Return E and the cost of a step, a row per label, sorted by E.
 
-    The means are over the seeds that the labels share. Labels that lack a shared seed come last.
+    E: in percent.
+    work, memory: see evaluation.cost.
+    seconds: the milliseconds an image takes in the fastest domain.
+    apart: 1 if the label lacks a seed that most labels have, or has a run of an earlier code;
+        otherwise 0. Labels with 1 come last.
+
+    E is the mean over the seeds that most labels have (see `comparable`).
     """
     rows = {}
     for label, each in by_label(comparable(main)).items():
@@ -148,7 +155,7 @@ def _costs(main: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sizes_note(frame: pd.DataFrame) -> str:
-    """Say how many images a domain has in each setting."""
+    """Return the note of the table by setting, with the number of images per domain."""
     sizes = {}
     for setting, run in zip(frame["setting"], frame["run"], strict=True):
         sizes[setting] = run.examples_by_domain.max()
@@ -160,10 +167,11 @@ def _sizes_note(frame: pd.DataFrame) -> str:
 
 
 def _beside_the_cascade(labels: Mapping[str, pd.DataFrame], errors: pd.Series) -> pd.DataFrame:
-    """Return, around each method's E, the interval of its difference from the cascade.
+    """Return, for each method, the interval of its difference from the cascade, moved so that it
+    lies around the method's E.
 
-    The interval is over the test batches, given the networks. Its ends are NaN for the cascade, and
-    for a method without a difference.
+    The columns low and high are its ends, in percent. The interval is over the test batches, given
+    the networks. Both ends are NaN for the cascade, and for a method whose difference is not known.
     """
     cascade = labels.get(METHODS["cascade"].label)
     rows = {}
@@ -179,8 +187,8 @@ def _beside_the_cascade(labels: Mapping[str, pd.DataFrame], errors: pd.Series) -
 
 
 def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
-    """Draw every method's error, the best on top, with the interval of its difference from the
-    cascade, and its work.
+    """Draw the error and the work of each method, the best on top, with the interval of its
+    difference from the cascade. If some methods are not `apart`, draw only these.
     """
     means = costs[costs["apart"] == 0]
     if means.empty:
@@ -207,8 +215,9 @@ def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
 def standing_figure(shown: pd.DataFrame) -> Figure:
     """Draw a row per label, from the top: its error with an interval, and its work.
 
-    shown: a row per label, with the columns E; work; low and high, the ends of the interval or NaN;
-        method, whose colour the row has.
+    shown: a row per label. Its columns are E (%); low and high, the ends of the interval, or NaN;
+        work, in forward passes per batch; and method. Methods of CASCADES have their colour, all
+        others are grey.
     """
     size = (WIDTH, 0.8 + 0.24 * len(shown))
     figure, (error, work) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(3, 2))

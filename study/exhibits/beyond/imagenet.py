@@ -19,7 +19,7 @@ NO_BENCHMARK = (
 
 @exhibit
 class ImageNet(Exhibit):
-    """E of each method under ImageNet-C's corruptions at 224 pixels."""
+    """Show E of each method under ImageNet-C's corruptions at 224 pixels."""
 
     name = "imagenet"
     place = 310
@@ -28,11 +28,13 @@ class ImageNet(Exhibit):
     question = "Do the methods gain on a network for ImageNet, at each rate and batch size?"
 
     def made_on(self, dataset: str) -> bool:
-        """Say that it is made on the sample of ImageNet alone."""
+        """Return whether the dataset is the sample of ImageNet. The exhibit is made on no other."""
         return dataset == DATASET
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of each method per batch size, and per rate if the method learns."""
+        """Return points of each method at each batch size. A method that learns has a point per
+        rate. There is no point on another dataset.
+        """
         image = settings.image
         names = [name.kind for name in settings.datasets("image")]
         if names != [DATASET]:

@@ -10,7 +10,7 @@ from study.exhibits.kit.sweep import sweep_figure, sweep_table
 from study.settings import Settings
 
 MOST = 40
-"""The largest E in the figure, in percent. Beyond it a method has broken down anyway."""
+"""The upper limit of E in the figure, in percent. A larger E means that the method broke down."""
 
 
 @exhibit
@@ -25,10 +25,11 @@ class LearningRate(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of each method at each rate. AdaBN has no rate, and one point.
+        """Return points of each adapting method at each batch size and rate. AdaBN, which has no
+        rate, has one point per batch size.
 
-        F doubles the cost, so it is measured only at the first batch size. CoTTA has no F, because
-        its steps cost as much as the other methods' together.
+        F doubles the cost, so it is measured only at the first batch size. It is not measured for
+        CoTTA, whose steps cost as much as those of all other methods together.
         """
         image = settings.image
         several = of_sizes(settings, image.exhibits.ablation_rate_batch_sizes)
@@ -51,8 +52,8 @@ class LearningRate(Exhibit):
 
 
 def has_throughout(rows: pd.DataFrame, metric: str) -> bool:
-    """Return whether some method has the metric, and each method that has it has it at all of its
-    rates. Single points would look like a result.
+    """Return whether a metric is complete enough to be drawn: some method has it, and each method
+    that has it at one rate has it at all of its rates. Single points would look like a result.
     """
     by_method = rows[metric].notna().groupby(rows["label"])
     return bool(by_method.any().any() and (by_method.any() == by_method.all()).all())

@@ -1,5 +1,5 @@
-"""Beyond the paper: text and speech by optimiser and learning rate at test time, which the paper
-does not state, and the pair that held-out source examples would choose.
+"""Beyond the paper: E on text and speech by optimiser and learning rate at test time. The paper
+states neither of the two. The table also names the pair that held-out source examples would choose.
 """
 
 from typing import Any
@@ -21,9 +21,10 @@ NAMES = {"text": "reviews", "speech": "recordings"}
 
 
 class Online(Exhibit):
-    """E by step, that is by optimiser and learning rate, and the step that the source would choose.
+    """Show E by step, and the step that held-out source examples would choose. Here, a step is a
+    pair of an optimiser and a learning rate.
 
-    The main study's Tent with Adam counts here as a step of Tent.
+    The method `tent_adam` of the main study counts as a step of Tent and has no row of its own.
     """
 
     label = "beyond: online steps"
@@ -73,16 +74,16 @@ class Online(Exhibit):
         ]
 
     def _on_targets(self, settings: Settings) -> list[Point]:
-        """Return points of every adapting method at each step except the main study's own."""
+        """Return points of each adapting method on the target domains at each step. The profile's
+        own step is left out, because the points of `_main` have it.
+        """
         own = settings.section(self.modality).online.model_dump()
         steps = [step for step in self._steps(settings) if not step.items() <= own.items()]
         changes = [{**step, "forward_transfer": False} for step in steps]
         return points_for(self._adapting(settings), changes)
 
     def _on_source(self, settings: Settings) -> list[Point]:
-        """Return points of every adapting method at each step on the held-out part of the
-        source.
-        """
+        """Return points of each adapting method at each step on held-out source examples."""
         held_out = {
             "stream": settings.datasets(self.modality)[0].vocabulary.others,
             "forward_transfer": False,
@@ -92,14 +93,14 @@ class Online(Exhibit):
 
 
 def chosen(source: pd.DataFrame, order: list[str]) -> pd.Series:
-    """Return, by label, the step with the smallest mean E, as text with that E.
+    """Return, by label, the name of the step with the smallest mean E, followed by this E, as text.
 
-    The mean is over the seeds that every step of the label has, since networks differ more than
-    steps do.
+    The mean is over the seeds at which the label has a run of every step. Other seeds do not count,
+    because networks differ more than steps do. A label without such a seed is left out. If two
+    steps have the same E, the first in `order` is chosen.
 
     source: a row per run on held-out source examples.
-    order: all steps, in the order of the table. A label without a seed that has all of them has no
-        choice yet.
+    order: the names of all steps, in the order of the table.
     """
     texts = {}
     for label, rows in by_label(source).items():
@@ -107,14 +108,14 @@ def chosen(source: pd.DataFrame, order: list[str]) -> pd.Series:
         errors = errors.reindex(columns=order).dropna()
         if errors.empty:
             continue
-        # Rounded, so that equal errors are equal whatever the last bits of their means.
+        # Rounded, because the last bits of equal means may differ.
         means = errors.mean().round(6)
         texts[label] = f"{means.idxmin()} ({rounded(means.min())})"
     return pd.Series(texts, dtype=object)
 
 
 def _step_name(online_optimizer: str | None, online_learning_rate: float) -> str:
-    """Write an optimiser and a learning rate."""
+    """Return the name of a step, such as `own, 0.001` or `adam, 0.001`."""
     return f"{online_optimizer or 'own'}, {online_learning_rate:g}"
 
 

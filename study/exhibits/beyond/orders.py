@@ -1,4 +1,4 @@
-"""Beyond the paper: one network over several orders of the images and of the domains."""
+"""Beyond the paper: methods on one network, over several orders of the images and domains."""
 
 import math
 from dataclasses import replace
@@ -55,26 +55,26 @@ COMPARED = (
     "cascade_fixed_classifier",
     "cascade_same_weights",
 )
-"""The rows of the table, from the top. Methods that learn have rows at other rates, too."""
+"""The methods of the table, from the top. SLOWER and FASTER name those with rows at other rates."""
 MAIN = ("erm", "adabn", "tent", "cascade")
-"""The table compares over the orders that these rows have, even if other rows have fewer."""
+"""The table compares over the orders of these rows. Other rows may have fewer orders."""
 SLOWER = ("tent", "tent_adam", "cascade", "cascade_same_weights")
-"""Methods that run at a tenth of the learning rate, too."""
+"""The methods that also run at a tenth of the learning rate."""
 FASTER = ("tent", "cascade", "cascade_same_weights")
-"""Methods that run at ten times the learning rate, too."""
+"""The methods that also run at ten times the learning rate."""
 TITLE = 34
 """The most letters in a line of a panel's title."""
 DIAMOND: dict[str, Any] = {"mfc": "white", "mec": "black", "ms": 5.5, "mew": 0.9, "zorder": 1}
 """How the paper's row is drawn: larger than our dots, and beneath them."""
 ADABN: dict[str, Any] = {"color": "0.6", "lw": 0.9, "drawstyle": "steps-mid", "zorder": 1}
-"""How AdaBN's mean is drawn where the paper has no row: in steps, since domains stand apart."""
+"""How AdaBN's mean is drawn if the paper has no row: in steps, because domains are separate."""
 EDGE = 5
-"""How many domains at the beginning and at the end of a stream are compared."""
+"""The number of domains at each end of a stream over which gains are also averaged."""
 
 
 @exhibit
 class Orders(Exhibit):
-    """A network along the long stream, with the images and the domains in several orders."""
+    """Compare methods along the long stream, with the images and the domains in several orders."""
 
     name = "orders"
     place = 139
@@ -83,11 +83,11 @@ class Orders(Exhibit):
     question = "Does a network give the paper's rows, whatever the order of the stream?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of COMPARED in each order of the profile. Methods that learn have points at
-        other rates, too.
+        """Return points of the profile's methods in COMPARED, in each order of the profile. Methods
+        in SLOWER and FASTER also have points at other rates.
 
-        With AdaBN comes the source prior. With the cascade come the cascade with θ_m fixed, and the
-        same weights without θ_a.
+        If the profile has AdaBN, the source prior is added. If it has the cascade, the cascade with
+        θ_m fixed and the same weights without θ_a are added.
         """
         asked = set(settings.image.methods)
         if "adabn" in asked:
@@ -100,7 +100,7 @@ class Orders(Exhibit):
         points = []
         for order in settings.image.exhibits.long_order_seeds:
             stream: dict[str, Any] = {"test_size": size, "forward_transfer": False}
-            if order is not None:  # Else in the profile's own order.
+            if order is not None:  # None: the profile's own order.
                 stream["order_seed"] = order
             points += [Point(name, None, stream) for name in methods]
             for others, variant, other in ((SLOWER, SLOW, rate / 10), (FASTER, FAST, 10 * rate)):
@@ -146,7 +146,7 @@ class Orders(Exhibit):
 
 
 def _orders_of_rows_apart(frame: pd.DataFrame) -> str:
-    """Say which orders each row with † has; empty if no row has one."""
+    """Return a sentence that lists the orders of each row with †; empty if no row has †."""
     said = []
     for label, rows in by_label(frame[frame["apart"]]).items():
         orders = dict.fromkeys(order_of(run.request) for run in rows["run"])
@@ -181,10 +181,14 @@ def orders_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(rows: pd.DataFrame, base: pd.DataFrame | None) -> tuple[float, float, float]:
-    """Return AdaBN's E minus E of `rows`, in points, over all, the first and the last domains.
+    """Return the gain of `rows` over AdaBN, in points: over all domains, over the first EDGE of the
+    stream, and over its last EDGE.
 
-    The values are means over the orders that both have. They are NaN if both share no order, and
-    for AdaBN itself.
+    A gain is AdaBN's E minus that of `rows`, averaged over the orders that both have. All three are
+    NaN if `rows` and `base` share no order, and for AdaBN itself.
+
+    rows: the runs of one label.
+    base: AdaBN's runs, or None.
     """
     if base is None or rows["method"].iloc[0] == "adabn":
         return math.nan, math.nan, math.nan
@@ -200,8 +204,8 @@ def gains(rows: pd.DataFrame, base: pd.DataFrame | None) -> tuple[float, float, 
 
 
 def _distance(rows: pd.DataFrame, paper: pd.DataFrame, label: str) -> Rounded | str:
-    """Return the mean distance by domain from the paper's row of this label; a dash if the paper
-    has no such row.
+    """Return the mean over domains of the absolute difference between our error and the paper's, in
+    points. Return a dash if the paper has no row of this label.
     """
     if label not in paper.index:
         return "–"
@@ -211,7 +215,9 @@ def _distance(rows: pd.DataFrame, paper: pd.DataFrame, label: str) -> Rounded | 
 
 
 def _differences(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the difference in E of each pair of labels, over the orders that both have."""
+    """Return the difference in E of each pair of labels, with its intervals, over the orders that
+    both have.
+    """
     labels = list(by_label(frame).items())
     rows = {}
     for place, (label, other) in enumerate(labels):
@@ -239,8 +245,11 @@ def _differences(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a panel per row of `SHOWN`: our error by domain, a bar per order; the paper's row, or
-    AdaBN's mean where the paper has none.
+    """Draw a panel for each entry of SHOWN that has runs.
+
+    A panel shows our error by domain, with a tick per order and a dot for their mean. It also shows
+    the paper's row. If the paper has no such row, it shows AdaBN's mean over the same orders
+    instead. Return a sentence if no entry has runs.
     """
     asked = {
         str(rows["label"].iloc[0]): rows
@@ -272,12 +281,12 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
         if label in paper.index:
             title += f"\nthe paper {number(theirs['E'], 1)} %"
         axes.set(title=title)
-        axes.margins(y=0.1)  # else the frame cuts a diamond
+        axes.margins(y=0.1)  # so that the frame does not cut a diamond
         name_domains(axes, heads)
-    # Named in grey, since each panel has a colour of its own.
+    # The legend names them in grey, because each panel has its own colour.
     grid[0].plot([], [], "_", ms=9, color="0.3", label="one order")
     grid[0].plot([], [], "o", ms=3, color="0.3", label="mean of the orders")
-    # Last, since it holds the upper limit, and all panels share the axis.
+    # Set last, because it fixes the upper limit of the axis that all panels share.
     grid[0].set_ylim(bottom=0)
     for axes in grid[::3]:
         axes.set_ylabel("online error (%)")

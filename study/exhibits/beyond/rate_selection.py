@@ -24,29 +24,36 @@ from study.settings import Settings
 from study.store import Run
 
 SELECTING = {"tent_rate_selection": "tent", "cascade_rate_selection": "cascade"}
-"""Methods that select their rate online, and the methods whose copies they carry."""
+"""Each method that selects its rate online, and the method whose copies it carries."""
 STREAMS = (
     *("instantaneous", "mixed", "correlated", "mixed_correlated", RESET_EACH),
     *(RECURRING, "gradual", "gradual_correlated"),
 )
 LONG = (RECURRING, "gradual", "gradual_correlated")
-"""Streams of many domains, each with as many images as on the gradual stream."""
+"""Streams of many domains. On these, a domain has as many images as on the gradual stream."""
 BOUND = 0.5
-"""Points of E that the selection may lose against the best fixed rate, set before it was run."""
+"""The most points of E that the selection may lose against the best fixed rate. It was set before
+the selection was run.
+"""
 SELECTED = "selected online"
 COLUMNS = 4
 """The most panels in a row."""
 BINS = 60
-"""The parts of a stream in each of which a figure counts what was selected."""
+"""The number of equal parts of a stream in which the figure counts selections."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A method that selects its rate, on one stream, beside the method at each fixed rate.
+    """A method that selects its rate, compared with the same method at each fixed rate, on one
+    stream.
 
-    errors: E in percent, a row per seed that all have, a column per rate and one called SELECTED.
-    selecting: its run at the first of these seeds. fixed: those at each rate, in the order of
-    `rates`. networks: how many are behind the errors.
+    label: the label of the selecting method.
+    rates: the fixed rates, as text.
+    errors: E in percent: a row per seed at which all of these runs are stored, a column per rate,
+        and the column SELECTED.
+    selecting: the run of the selecting method at the first of these seeds.
+    fixed: the runs at the fixed rates at that seed, in the order of `rates`.
+    networks: the number of networks behind `errors`.
     """
 
     label: str
@@ -59,7 +66,7 @@ class Compared:
 
     @property
     def means(self) -> pd.Series:
-        """The mean E by rate, and of the selection."""
+        """The mean E at each rate and of the selection, in percent."""
         return self.errors.mean()
 
     @property
@@ -74,16 +81,19 @@ class Compared:
 
     @property
     def selected_is_known(self) -> bool:
-        """Whether all runs have their distances after each batch."""
+        """Whether all of these runs have the distances moved after each batch, which `selected`
+        needs.
+        """
         return all(run.provenance.distances_by_batch for run in (self.selecting, *self.fixed))
 
     @property
     def selected(self) -> np.ndarray:
-        """Which of the rates was selected for each row of the run's batches.
+        """The place in `rates` of the selected rate, for each row of the selecting run's batches,
+        (rows,).
 
-        It is found by comparing distances from the source: after a batch the model holds the values
-        of the selected copy, and that copy is as far as the run at its rate is. So it is known only
-        where `selected_is_known`.
+        After a batch, the model holds the values of the selected copy. This copy is as far from the
+        source as the run at its fixed rate. So the rate is found by comparing distances. The result
+        is meaningful only if `selected_is_known`.
         """
         distances = [_moved(each) - _moved(self.selecting) for each in self.fixed]
         return np.abs(np.stack(distances)).sum(2).argmin(0)
@@ -101,8 +111,8 @@ class RateSelection(Exhibit):
     )
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of each of the profile's methods that select their rate, and of the method
-        that it carries at each of its rates, on every stream.
+        """Return points on every stream. Each method of the profile that selects its rate has one.
+        The method whose copies it carries has one per fixed rate.
         """
         image = settings.image
         points = []
@@ -145,9 +155,12 @@ class RateSelection(Exhibit):
 
 
 def compare(frame: pd.DataFrame, rates: Sequence[str]) -> list[Compared]:
-    """Return what a frame of the exhibit's points compares, by method and stream.
+    """Return a comparison per selecting method and stream.
 
-    Left out is a stream on which no seed has the selection and all rates.
+    Streams on which no seed has the selection and all rates are left out.
+
+    frame: the stored runs of the exhibit's points.
+    rates: the fixed rates, as text.
     """
     found = []
     for selecting, fixed in SELECTING.items():
@@ -176,7 +189,10 @@ def compare(frame: pd.DataFrame, rates: Sequence[str]) -> list[Compared]:
 
 
 def _moved(run: Run) -> np.ndarray:
-    """Return how far the model is from the source after each batch, (rows, 2)."""
+    """Return the distances of the model from the source after each batch, (rows, 2). The first
+    column is for the scales and shifts of the normalisation layers, the second for all other
+    adapted parameters.
+    """
     return run.batches[["moved_normalization", "moved_others"]].to_numpy(float)
 
 
@@ -197,7 +213,9 @@ def _table(compared: Sequence[Compared]) -> pd.DataFrame:
 
 
 def _named(compared: Sequence[Compared]) -> list[str]:
-    """Return a name for each: its stream, and its method where there are several."""
+    """Return a name for each comparison: its stream, preceded by its method if there are several
+    methods.
+    """
     if len({each.label for each in compared}) == 1:
         return [each.stream for each in compared]
     return [f"{each.label}: {each.stream}" for each in compared]
@@ -208,7 +226,9 @@ def _shades(rates: Sequence[str]) -> dict[str, Any]:
 
 
 def _figure(compared: Sequence[Compared]) -> Part:
-    """Draw the regrets by stream, and how that of the selection comes about along the stream."""
+    """Draw the regret of each rate and of the selection by stream on the left, and how the
+    selection's regret grows along each stream on the right.
+    """
     height = max(3.2, 1.6 + 0.28 * len(compared))
     figure, (left, right) = plt.subplots(1, 2, figsize=(WIDTH, height))
     rates = compared[0].rates
@@ -243,7 +263,9 @@ def _figure(compared: Sequence[Compared]) -> Part:
 
 
 def _ticks(limits: tuple[float, float]) -> tuple[list[float], list[str]]:
-    """Return the ticks of an axis that is linear from −1 to 1, with their texts."""
+    """Return the ticks of an axis that is linear from −1 to 1 and logarithmic beyond, and their
+    texts.
+    """
     sizes = (1, 3, 10, 30, 100)
     wanted = [-size for size in reversed(sizes)] + [0.0, BOUND] + list(sizes)
     shown = [tick for tick in wanted if min(limits) <= tick <= max(limits)]
@@ -260,8 +282,8 @@ def _draw_growth(axes: Axes, name: str, each: Compared, colour: Any) -> None:
 
 
 def _over_time(compared: Sequence[Compared]) -> list[Part | str]:
-    """Draw along each stream which rate was selected, and name the streams of which that is not
-    known.
+    """Draw which rate was selected along each stream where this is known, and name the other
+    streams in a sentence.
     """
     known = [each for each in compared if each.selected_is_known]
     unknown = [each for each in compared if not each.selected_is_known]
@@ -278,7 +300,7 @@ def _over_time(compared: Sequence[Compared]) -> list[Part | str]:
 
 
 def _figure_over_time(compared: Sequence[Compared]) -> Part:
-    """Draw along each stream which rate was selected."""
+    """Draw a panel per stream with the share of images that was predicted at each rate."""
     figure, grid = panels(len(compared), 1.7, COLUMNS, sharex=True, sharey=True)
     shades = _shades(compared[0].rates)
     for axes, name, each in zip(grid, _named(compared), compared, strict=True):
@@ -297,7 +319,7 @@ def _figure_over_time(compared: Sequence[Compared]) -> Part:
         axes.set(xlim=(0, 100), ylim=(0, 100), xticks=(20, 40, 60, 80))
     for axes in grid[::COLUMNS]:
         axes.set_ylabel("images (%)")
-    for axes in grid[-COLUMNS:]:  # the lowest of each column, of which some are in an upper row
+    for axes in grid[-COLUMNS:]:  # the lowest of each column; not all are in the last row
         axes.set_xlabel("share of the stream (%)")
     legend(figure)
     note = (

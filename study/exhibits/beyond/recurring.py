@@ -1,4 +1,4 @@
-"""Beyond the paper: domains that come back, round after round."""
+"""Beyond the paper: E by round on a stream whose domains come back, round after round."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -56,7 +56,13 @@ class Recurring(Exhibit):
 
 
 def of_rounds(row: Mapping[Any, Any]) -> pd.DataFrame:
-    """Return a row per round of a run: the round's mean E in percent, and the columns of `row`."""
+    """Return a row per round of a run.
+
+    The columns are round, from 1; E, the mean over the round's domains in percent; and label,
+    method, objective and seed.
+
+    row: a row of `Runs.frame`.
+    """
     run = row["run"]
     errors = online_errors(run.batches).reset_index(name="E")
     errors["round"] = errors["step"] // len(set(run.request.stream)) + 1
@@ -66,8 +72,8 @@ def of_rounds(row: Mapping[Any, Any]) -> pd.DataFrame:
 
 
 def _table(ends: pd.DataFrame) -> pd.DataFrame:
-    """Return E in the first, the worst and the last round, and whether the last is below ERM's over
-    the seeds that both have.
+    """Return E in the first, the worst and the last round of each label, as text. If ERM has run, a
+    last column says whether E in the last round is below ERM's.
     """
     labels = by_label(ends)
     rows: dict[str, dict[str, object]] = {}
@@ -85,8 +91,8 @@ def _table(ends: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_ahead(rows: pd.DataFrame, base: pd.DataFrame) -> str:
-    """Say whether the last round has the smaller E in `rows` than in `base`, over the seeds that
-    both have; a dash without one.
+    """Say whether E in the last round is smaller in `rows` than in `base`, as means over the seeds
+    that both have. Return a dash if they share no seed.
     """
     both = rows.merge(base, on="seed", suffixes=("", "_base"))
     if both.empty:

@@ -35,8 +35,8 @@ class Released(Exhibit):
 
 
 def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a panel per method of the paper: our error by domain, averaged over networks, and the
-    paper's row.
+    """Draw a panel per method with a row in the paper: our error by domain, averaged over networks,
+    beside the paper's. Return a sentence if no method has one.
     """
     shown = {label: each for label, each in by_label(frame).items() if label in paper.index}
     if not shown:

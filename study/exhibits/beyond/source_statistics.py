@@ -1,5 +1,5 @@
-"""Beyond the paper: how much a blend of the source's BatchNorm statistics with the batch's gains
-without learning.
+"""Beyond the paper: how much E falls, without learning, if BatchNorm blends the source's statistics
+with the batch's.
 """
 
 import math
@@ -22,11 +22,13 @@ from study.exhibits.kit.tables import differences
 from study.settings import Settings
 
 LEARNING_PRIOR = 32
-"""The same where methods that learn are put on top."""
+"""N of the source prior for the methods that learn on a blend."""
 BLENDED = {"tent": "tent_source_prior", "cascade": "cascade_source_prior"}
-"""Each method that learns, and the same method on a blend."""
+"""Each method that learns, and the same method on a blend of statistics."""
 BESIDE = {"tent_source_prior": -2.2, "cascade_source_prior": 2.2}
-"""By how many percent of the share a diamond is moved aside, so that two at one share are seen."""
+"""How far each diamond is moved aside, in points of the source's share, so that two at the same
+share can be told apart.
+"""
 OF_BLENDED = {blended: name for name, blended in BLENDED.items()}
 NOTE = (
     "N: examples that the source counts against a batch; its share is that of a full one. All that "
@@ -47,8 +49,11 @@ class SourceStatistics(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of AdaBN, the blends and ERM on each network, which make its curve, and of
-        Tent and the cascade, each on a batch's statistics and on a blend.
+        """Return points on each network to compare.
+
+        AdaBN, the source prior with each N, and ERM make the curve of a network. Tent and the
+        cascade, if the profile has them, run on the batch's statistics and on a blend. The cascade
+        runs only on the meta-learned network.
         """
         points = []
         objectives = objectives_compared(settings)
@@ -95,17 +100,18 @@ class SourceStatistics(Exhibit):
 
 
 def _blend(method: str, objective: str, count: int, network: str, name: str) -> Point:
-    """Return a point of a method whose BatchNorm blends in the source's statistics with the weight
-    of `count` examples.
+    """Return a point of a method on a blend, in which the source's statistics count as much as
+    `count` examples. `name` replaces the method's label.
     """
     changes = {"statistics_memory": count, "forward_transfer": False}
     return Point(method, objective, changes, network, called=name)
 
 
 def _pairs(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
-    """Return pairs of each blend with AdaBN and with the methods that learn, on the same network.
+    """Return pairs (base, other) by the name of their difference. `other` is a blend without
+    learning; `base` is AdaBN or a method that learns, on the same network.
 
-    A method that learns on a blend is paired only with that blend.
+    A method that learns on a blend is paired only with the blend at the same share.
     """
     pairs = {}
     for _, network in frame.groupby("objective", sort=False):
@@ -121,8 +127,10 @@ def _pairs(frame: pd.DataFrame) -> dict[str, tuple[pd.DataFrame, pd.DataFrame]]:
 
 
 def _draw_curve(axes: Axes, rows: pd.DataFrame, label: str, dash: str) -> None:
-    """Draw E by the source's share, with a band for the interval over images and a mark per N."""
-    if rows.empty:  # Methods that learn have run alone.
+    """Draw E by the source's share, with a band for the interval over images and the N of each
+    blend.
+    """
+    if rows.empty:  # Only methods that learn have run.
         return
     points = []
     for (share, examples), each in rows.groupby(["share", "counts"]):
@@ -143,7 +151,8 @@ def _curves(frame: pd.DataFrame) -> Part | str:
     """Draw a curve per network, a line per method that learns, and a mark per method that learns on
     a blend.
 
-    Networks of one kind differ by more than the curves do, so only the seeds that all have count.
+    Only the seeds that all of them have count, because networks of one kind differ by more than the
+    curves do. Return a sentence if there is no such seed.
     """
     seeds = [set(each["seed"]) for each in by_label(frame).values()]
     common = set.intersection(*seeds)

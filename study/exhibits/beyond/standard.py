@@ -1,5 +1,5 @@
-"""The field's protocol (profile `standard`): our numbers beside published ones of the same network
-and data.
+"""Beyond the paper: our numbers beside those that others published for the same network, data and
+protocol (profile `standard`).
 """
 
 from pathlib import Path
@@ -20,14 +20,18 @@ from study.settings import Settings
 from study.store import Run
 
 BENCHMARK = Path(__file__).with_name("standard.csv")
-"""Online errors (%) by corruption and their mean E, from benchmark.md of
-mariodoebler/test-time-adaptation: means of five seeds. Its Source is our ERM, its BN our AdaBN; of
-some methods it has E alone. Its SAR (by SGD, 20.4) and its LAME (with another affinity, 64.3) are
-other methods than ours under this protocol."""
+"""The published online errors (%) by corruption, and their mean E.
+
+They are means of five seeds, from benchmark.md of mariodoebler/test-time-adaptation. That file
+calls our ERM Source, and our AdaBN BN. For some methods it has only E. Its SAR (20.4, with SGD) and
+its LAME (64.3, with another affinity) are left out, because under this protocol they differ from
+ours.
+"""
 TOLERANCES = {"erm": 0.1, "adabn": 0.1}
 TOLERANCE = 0.5
-"""Allowed differences in points of E, chosen by us. Nothing is random in the first two methods, so
-only rounding and arithmetic may differ.
+"""The allowed differences in E, in points, which we chose. TOLERANCES has those of ERM and AdaBN.
+Nothing is random in these two, so only rounding and arithmetic may differ. TOLERANCE is for all
+other methods.
 """
 NOTE = (
     "Error (%) and deviation (points). The tolerance is ours: 0.1 where nothing is random, 0.5 "
@@ -88,7 +92,9 @@ class Standard(Exhibit):
 
 
 def incomparable(run: Run) -> list[str]:
-    """Say why a run cannot stand beside the published ones."""
+    """Return the reasons why a run cannot stand beside the published numbers, each as a clause. The
+    list is empty if it can.
+    """
     request = run.request
     made = run.provenance
     network = made.card.get("network")

@@ -1,4 +1,4 @@
-"""Beyond the paper: how far each method moves the network, and what it gains by that."""
+"""Beyond the paper: how far each method moves the network's parameters, and its gain over AdaBN."""
 
 import math
 from typing import Any
@@ -24,20 +24,23 @@ ADABN = "adabn"
 COMPARED = ("tent", "tent_adam", "cascade", "cascade_fixed_classifier", "cascade_same_weights")
 OVER = "online_learning_rate"
 CORNERS = (((-7, 4), "right"), ((-7, -11), "right"), ((7, -11), "left"), ((7, 4), "left"))
-"""Where a method's rates stand beside its markers, since markers may nearly coincide: the offset in
-points, and the alignment. The method that moved least has the first.
+"""Where a rate is written beside its marker: the offset in points, and the alignment. Methods have
+different corners, because their markers may nearly coincide. The method that moved least has the
+first.
 """
 FEW_TICKS = (1, 3)
 MANY_TICKS = (1, 2, 3, 5, 7)
-"""Where a decade of distances has ticks."""
+"""The ticks of each decade of distances: MANY_TICKS on a short axis, FEW_TICKS on a long one."""
 EDGE = 5
-"""How many domains at the beginning and at the end of the stream are compared."""
+"""The number of domains at each end of the stream over which gains are also averaged."""
 
 
 @exhibit
 class StepSize(Exhibit):
-    """Methods along the long stream at each learning rate: the distance of the adapted parameters
-    from the source at its end, beside the gain over AdaBN.
+    """Compare the distance moved with the gain over AdaBN, for methods along the long stream at
+    each learning rate.
+
+    The distance is that of the adapted parameters from the source at the end of the stream.
     """
 
     name = "step_size"
@@ -47,8 +50,9 @@ class StepSize(Exhibit):
     question = "Is θ_a more than a smaller step?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points along the long stream. With the cascade come the cascade with θ_m fixed,
-        and the same weights without θ_a.
+        """Return points along the long stream of AdaBN and of the profile's methods in COMPARED. If
+        the profile has the cascade, the cascade with θ_m fixed and the same weights without θ_a are
+        added.
         """
         methods = list(settings.image.methods)
         if "cascade" in methods:
@@ -81,7 +85,9 @@ class StepSize(Exhibit):
 
 
 def measured(runs: pd.Series) -> dict[str, list[float]]:
-    """Return the distances at the end of each run's stream, and mean entropies along it."""
+    """Return columns with a value per run: the distances moved at the end of its stream, and the
+    mean entropies along it.
+    """
     found: dict[str, list[float]] = {"moved_normalization": [], "moved_others": [], "moved": []}
     found |= {"entropy_main": [], "entropy_auxiliary": []}
     for run in runs:
@@ -100,9 +106,14 @@ def _mean_over_examples(run: Run, column: str) -> float:
 
 
 def gains(rows: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
-    """Return AdaBN's E minus E of `rows`, in points, over all, the first and the last domains.
+    """Return the gains of `rows` over AdaBN, in points: over all domains, over the first EDGE of
+    the stream, and over its last EDGE.
 
-    There is a row per network, or per order, that both have.
+    A gain is AdaBN's E minus that of `rows`. There is a row per network, or per order, that both
+    have.
+
+    rows: runs of one method at one rate.
+    base: AdaBN's runs.
     """
     found = []
     for seed, each in rows.groupby("seed", sort=False):
@@ -116,7 +127,7 @@ def gains(rows: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gain(values: pd.Series) -> Rounded:
-    """Write a gain with its interval."""
+    """Write the mean of gains, with its interval if there is one. Without values it is a dash."""
     if values.empty:
         return rounded(math.nan)
     estimate = mean_with_interval(values)
@@ -128,7 +139,11 @@ def _gain(values: pd.Series) -> Rounded:
 
 
 def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, object]:
-    """Return a row of the table: a method at a learning rate."""
+    """Return the row of a method at a learning rate.
+
+    rows: its runs.
+    base: AdaBN's runs.
+    """
     gained = gains(rows, base)
     return {
         "method": rows["label"].iloc[0],
@@ -148,7 +163,9 @@ def row_of(rows: pd.DataFrame, base: pd.DataFrame) -> dict[str, object]:
 
 
 def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
-    """Draw gain over distance: a marker per method and learning rate, which stands beside it."""
+    """Draw the gain by the distance moved, with a marker per method and learning rate. The rate is
+    written beside its marker.
+    """
     figure, axes = plt.subplots(figsize=(WIDTH, 3.6))
     beside: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8}
     places = moving.groupby("label")["moved"].mean().rank(method="first").astype(int) - 1
@@ -156,7 +173,7 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
         method, objective = rows[["method", "objective"]].iloc[0]
         look = line_of(method, objective) | {"ls": "none", "ms": 8, "mew": 1.5}
         by_rate = [at_rate for _, at_rate in rows.groupby(OVER)]
-        # Those that compare come first, because the first gives the legend its marker.
+        # Comparable runs come first, because the first marker is the one in the legend.
         by_rate.sort(key=lambda at_rate: at_rate["apart"].any())
         for at_rate in by_rate:
             rate = at_rate[OVER].iloc[0]

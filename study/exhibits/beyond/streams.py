@@ -1,4 +1,4 @@
-"""Beyond the paper: one network on the same images in other orders."""
+"""Beyond the paper: E and A on four streams: instantaneous, mixed, correlated and gradual."""
 
 from typing import Any
 
@@ -31,8 +31,8 @@ class Streams(Exhibit):
     question = "What is left of a gain where a batch holds all domains, or few labels?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points on four streams. The first and the last are runs of `severity` and
-        `gradual`, too.
+        """Return points on four streams. The exhibits `severity` and `gradual` use the same runs on
+        the first and the last of them.
         """
         methods = settings.image.methods
         harder = [reduced(settings, stream="mixed"), with_alarm(settings, "correlated")]
@@ -56,7 +56,9 @@ class Streams(Exhibit):
 
 
 def _figure(frame: pd.DataFrame, delta: str) -> list[Part | str]:
-    """Return E and A by stream, of the runs at the seeds that all share."""
+    """Draw E and A by stream, for the labels and streams that have all shared seeds. Return a
+    sentence if there are none.
+    """
     compared = comparable(frame, ("label", "stream"))
     drawn = compared[~compared["apart"]]
     if drawn.empty:

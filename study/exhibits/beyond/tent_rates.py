@@ -1,5 +1,5 @@
-"""Beyond the paper: Tent along the long stream by optimiser and learning rate, by domain, over the
-paper's row.
+"""Beyond the paper: Tent's errors along the long stream by optimiser, learning rate and domain,
+with the paper's row.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from study.exhibits.kit.tables import by_domain
 from study.settings import Settings
 
 MOST = 60
-"""The largest E in the figure, in percent. Above it a method has broken down anyway."""
+"""The upper limit of E in the figure, in percent. A larger E means that the method broke down."""
 TENTS = ("tent", "tent_adam")
 
 
@@ -35,7 +35,9 @@ class TentRates(Exhibit):
     question = "Which of Tent's steps, if any, gives the paper's row?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of Tent at each rate. AdaBN has no rate, and one point."""
+        """Return points of Tent, with SGD and with Adam, at each rate. AdaBN, which has no rate,
+        has one point. Methods that the profile lacks are left out.
+        """
         names = [name for name in ("adabn", *TENTS) if name in settings.image.methods]
         return long_at_rates(settings, names)
 
@@ -55,9 +57,9 @@ class TentRates(Exhibit):
 
 
 def _by_domain(frame: pd.DataFrame, tents: pd.DataFrame) -> Part:
-    """Draw a panel per optimiser and a line per rate, with AdaBN's level and the paper's row.
+    """Draw a panel per optimiser, with a line per rate, AdaBN's errors and the paper's row of Tent.
 
-    AdaBN cannot drift.
+    AdaBN learns nothing, so it cannot drift.
     """
     paper = paper_main(frame["run"].iloc[0])
     rates = sorted(set(tents["online_learning_rate"]))
@@ -87,7 +89,7 @@ def _by_domain(frame: pd.DataFrame, tents: pd.DataFrame) -> Part:
 
 
 def _tell_beyond(axes: Axes) -> None:
-    """Write into a panel which of its lines leave it, and how far they go."""
+    """Write into a panel which of its lines go above MOST, and how far."""
     told = []
     for line in axes.lines:
         most = float(np.max(np.asarray(line.get_ydata(), dtype=float)))

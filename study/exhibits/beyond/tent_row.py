@@ -16,7 +16,9 @@ from study.settings import Settings
 
 ADABN = "adabn"
 CANDIDATES = ("tent", "tent_adam", "cascade_same_weights", "cascade_no_auxiliary")
-"""Methods that minimise the entropy of z, by scales and shifts (SGD or Adam), and by θ_m too."""
+"""Methods that minimise the entropy of z. The first two update the scales and shifts, with SGD and
+with Adam. The other two update θ_m as well.
+"""
 OVER = "online_learning_rate"
 AS_THEY_ARE = "rows as they are"
 LESS_PAPERS = "less AdaBN here; the paper's less its own AdaBN"
@@ -25,10 +27,11 @@ LESS_AUTHORS = "less AdaBN here; the paper's less AdaBN on the authors' network"
 
 @exhibit
 class TentRow(Exhibit):
-    """The distance of each candidate from the paper's row of Tent, after subtracting a baseline.
+    """Measure how far each candidate is from the paper's row of Tent.
 
-    No run reproduces the paper's AdaBN row, so the choice of the baseline decides which candidate
-    fits. There are three baselines.
+    The distance is measured in three ways. The first compares the rows as they are. The other two
+    subtract AdaBN from each row. They differ in the AdaBN that is subtracted from the paper's row.
+    No run reproduces the paper's AdaBN row, so this choice decides which candidate fits.
     """
 
     name = "tent_row"
@@ -38,8 +41,8 @@ class TentRow(Exhibit):
     question = "Which way of minimising entropy gives the paper's row of Tent?"
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points of each candidate that the profile has; with the cascade, of its weights
-        without θ_a.
+        """Return points along the long stream of AdaBN and of each candidate that the profile has.
+        If the profile has the cascade, the same weights without θ_a are added.
         """
         methods = [name for name in settings.image.methods if name in CANDIDATES]
         if "cascade" in settings.image.methods and "cascade_same_weights" not in methods:
@@ -74,8 +77,12 @@ class TentRow(Exhibit):
 
 
 def authors_adabn(own: pd.DataFrame, runs: Runs) -> pd.DataFrame:
-    """Return the stored runs of AdaBN on the authors' network, on the domains of `own`, whatever
-    their order.
+    """Return the stored runs of AdaBN on the authors' network, on the domains of `own` in any
+    order.
+
+    The columns are run, seed (a running number) and network.
+
+    own: AdaBN's runs on our network, at least one.
     """
     asked = own["run"].iloc[0].request
     compared = ("method", "batch_size", "test_size", "order", "statistics_memory", "predict")
@@ -93,10 +100,16 @@ def authors_adabn(own: pd.DataFrame, runs: Runs) -> pd.DataFrame:
 def distances(
     rows: pd.DataFrame, own: pd.DataFrame, paper: pd.DataFrame, authors: pd.DataFrame
 ) -> dict[str, float]:
-    """Return the mean distance from the paper's row of Tent by each baseline; NaN without one.
+    """Return the distances of a candidate from the paper's row of Tent, in points: AS_THEY_ARE,
+    LESS_PAPERS and LESS_AUTHORS.
 
-    rows: runs of one candidate. own: AdaBN's runs on the same networks. authors: AdaBN's runs on
-    the authors' network.
+    Each is the mean over domains, then over seeds or orders. It is NaN if the AdaBN to subtract is
+    missing.
+
+    rows: runs of one candidate.
+    own: AdaBN's runs at the same seeds.
+    paper: the paper's rows.
+    authors: AdaBN's runs on the authors' network.
     """
     found: dict[str, list[float]] = {AS_THEY_ARE: [], LESS_PAPERS: [], LESS_AUTHORS: []}
     for seed, each in rows.groupby("seed", sort=False):
@@ -118,12 +131,12 @@ def distances(
 
 
 def _apart(first: pd.Series, second: pd.Series) -> float:
-    """Return the mean distance of two rows with the same domains."""
+    """Return the mean absolute difference of two rows with the same domains."""
     return float(np.mean(np.abs(first.to_numpy(float) - second.to_numpy(float))))
 
 
 def _nearest_in_bold(table: pd.DataFrame) -> pd.DataFrame:
-    """Write distances as text, with the smallest of each baseline in bold."""
+    """Write distances as text, with the smallest distance of each way in bold."""
     shown = table.copy()
     for name in (AS_THEY_ARE, LESS_PAPERS, LESS_AUTHORS):
         least = table[name].min()

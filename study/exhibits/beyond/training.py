@@ -15,8 +15,8 @@ from study.study import Checkpoint
 
 
 class Training(Exhibit):
-    """The pre-trainings behind the main study of one modality, and on images behind
-    tab:ablation-meta.
+    """Show how the networks of one modality's main study were pre-trained. On images, also show
+    those of tab:ablation-meta, except for datasets in LESS_IN_THE_PAPER.
     """
 
     label = "beyond: training"
@@ -56,7 +56,9 @@ class TrainingSpeech(Training):
 
 
 def show_checkpoints(checkpoints: Sequence[Checkpoint], dataset_name: DatasetName) -> Shown:
-    """Show the training curves of checkpoints from which no run has started yet."""
+    """Show the training curves of checkpoints from which no run has started yet. Checkpoints
+    without a history are left out.
+    """
     histories = []
     for each in checkpoints:
         if each.history is None:

@@ -1,4 +1,4 @@
-"""Beyond the paper: what changes on a long stream, with as many updates as on the paper's."""
+"""Beyond the paper: E and A on the long stream, which has about as many updates as the paper's."""
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -29,8 +29,8 @@ LEFT_OUT = ("erm", "cotta", "ttt", "cascade_plus")
 
 @exhibit
 class Updates(Exhibit):
-    """A stream with several versions of every image, so that there are as many updates as in the
-    paper's.
+    """Show what a long stream changes. A dataset with fewer images than the paper's shows each
+    image in several versions, so that there are as many updates as in the paper.
     """
 
     name = "updates"
@@ -42,8 +42,9 @@ class Updates(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         """Return points along the long stream.
 
-        With the cascade come the same weights without θ_a, and the cascade with Adam, the optimiser
-        that makes Tent drift. On networks of ours the cascade trained without θ_a comes as well.
+        If the profile has the cascade, two variants are added: the same weights without θ_a, and
+        the cascade with Adam, the optimiser that makes Tent drift. On networks that are not
+        published, the cascade trained without θ_a is added too.
         """
         methods = methods_without(settings, LEFT_OUT)
         changes = {"test_size": settings.image.exhibits.long_test_size, "forward_transfer": False}
@@ -73,11 +74,13 @@ class Updates(Exhibit):
 
 
 def answer(shown: Shown) -> list[str]:
-    """Return sentences on the long stream.
+    """Return sentences that sum up the exhibit.
 
-    For each method they say whether the paper's error is within the interval of ours, and how much
-    the method gains over AdaBN, on the seeds that both have. Then they name the paper's rows that
-    the network reproduces.
+    For each method they say whether the paper's error lies in the interval of ours, and how much
+    the method gains over AdaBN at the seeds that both have. Then they name the paper's rows that
+    the network reproduces. A warning about the runs comes last.
+
+    shown: what `Updates` shows.
     """
     table = next((part.content for part in shown.parts if part.name == "updates"), None)
     if not isinstance(table, pd.DataFrame) or shown.numbers is None:
@@ -92,7 +95,7 @@ def answer(shown: Shown) -> list[str]:
 
 
 def _beside_rows(table: pd.DataFrame) -> list[str]:
-    """Return a sentence on each method's error and the paper's."""
+    """Return a sentence per method that sets its error beside the paper's."""
     place = {"yes": ", inside", "no": ", outside", "–": ""}
     told = []
     for label, row in table[table["the paper's E"] != "–"].iterrows():
@@ -108,7 +111,7 @@ def _beside_rows(table: pd.DataFrame) -> list[str]:
 
 
 def _gains(numbers: pd.DataFrame) -> list[str]:
-    """Return a sentence on each method's gain over AdaBN."""
+    """Return one sentence with all gains over AdaBN; none if there is no gain to state."""
     labels = by_label(numbers)
     if ADABN not in labels:
         return []
@@ -123,7 +126,9 @@ def _gains(numbers: pd.DataFrame) -> list[str]:
 
 
 def _in_short(table: pd.DataFrame, numbers: pd.DataFrame) -> list[str]:
-    """Return a sentence on which of the paper's rows the network reproduces, by E."""
+    """Return one sentence on which of the paper's rows the network reproduces, by E; none if no row
+    has an interval.
+    """
     is_own = ~numbers["method"].isin(list(PAPER_ROWS)) & (numbers["variant"] == "")
     own = table.loc[table.index.isin(numbers[is_own]["label"]), INSIDE]
     given = ", ".join(own.index[own == "yes"])
@@ -137,9 +142,11 @@ def _in_short(table: pd.DataFrame, numbers: pd.DataFrame) -> list[str]:
 
 
 def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | str:
-    """Draw each error by domain, and the paper's rows, minus AdaBN's error, which cannot drift.
+    """Draw the errors by domain, ours and the paper's, minus our AdaBN's. AdaBN learns nothing, so
+    it cannot drift.
 
-    If every domain comes once, the top axis counts the batches so far.
+    If every domain comes once, the top axis counts the batches so far. Return a sentence if AdaBN
+    has not run.
     """
     labels = by_label(frame)
     if ADABN not in labels:

@@ -1,7 +1,7 @@
-"""Whether a gain comes from the network, the adaptation or the optimiser.
+"""Beyond the paper: whether a gain comes from the network, the adaptation or the optimiser.
 
-Every method runs on a plain and on a meta-learned network. The figure has a bar per error: from the
-paper's AdaBN row over our runs to the paper's cascade, then the bars of Tent.
+Methods run on a plainly trained and on a meta-learned network. The figure has a bar per error: the
+paper's AdaBN, our AdaBN and cascade, the paper's cascade, then our Tents and the paper's Tent.
 """
 
 from dataclasses import replace
@@ -24,11 +24,13 @@ from study.exhibits.kit.tables import differences
 from study.settings import Settings
 
 ON_BOTH = ("erm", "adabn", "tent", "tent_adam", "cotta")
-"""The methods that run on either network; the cascade needs the θ_a of the meta-learned one."""
+"""The methods that run on both networks. The cascade runs only on the meta-learned one, because it
+needs the θ_a of that network.
+"""
 
 
 def point(method: str, objective: str) -> Point:
-    """Return a point of a method on a network. F is not measured, since the table has only E."""
+    """Return a point of a method on a network, without F, because the exhibit shows only E."""
     return Point(method, objective, {"forward_transfer": False}, variant=NETWORKS[objective])
 
 
@@ -39,8 +41,9 @@ TENT_ADAM = point("tent_adam", "meta").label
 CASCADE = point("cascade", "meta").label
 PAIRS = [(point(name, "erm").label, point(name, "meta").label) for name in ON_BOTH]
 PAIRS += [(ADABN, CASCADE), (TENT, CASCADE), (TENT, TENT_ADAM)]
-"""The steps of a gain: first the network's for each method, then the adaptation's, θ_a's and the
-optimiser's.
+"""The pairs of labels (base, other) to compare. First comes each method on both networks, for the
+gain of the network. Then come AdaBN and the cascade (the adaptation), Tent and the cascade (θ_a),
+and Tent with SGD and with Adam (the optimiser).
 """
 TABLE_NOTE = (
     "E (%) of every method on each network; the authors' release is a meta-learned one. Networks "
@@ -61,7 +64,9 @@ class WhoseGain(Exhibit):
     of_several = True
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return the points. RobustBench's network has none, since it was not meta-learned."""
+        """Return points of each method on each network. There is no point on RobustBench's network,
+        because it was not meta-learned.
+        """
         image = settings.image
         if image.weights.kind == "robustbench":
             return []
@@ -91,8 +96,8 @@ class WhoseGain(Exhibit):
         ]
 
     def _longest(self, frame: pd.DataFrame, runs: Runs) -> pd.DataFrame:
-        """Return the runs on the long stream of the exhibit `updates` if there are any, because
-        drift takes many updates; otherwise return `frame`.
+        """Return the runs on the long stream if the cascade is among them, because drift takes many
+        updates. Otherwise return `frame`.
         """
         size = {"test_size": runs.settings.image.exhibits.long_test_size}
         points = self.points(runs.settings)
@@ -102,10 +107,12 @@ class WhoseGain(Exhibit):
 
 
 def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a bar per error, from the paper's AdaBN row to the paper's cascade, then Tent's.
+    """Draw a bar per error: the paper's AdaBN, our AdaBN and cascade, the paper's cascade, then our
+    Tents and the paper's Tent.
 
-    Bars begin at 0. The dashed line is AdaBN on the cascade's network. Only seeds that have all
-    bars count, since networks of one kind differ by as much as the steps.
+    Bars begin at 0. The dashed line is AdaBN on the cascade's network. Only seeds that have all of
+    our bars count, because networks of one kind differ by as much as the bars do. Return a sentence
+    if AdaBN or the cascade has no such seed.
     """
     bars_of_ours = [PLAIN_ADABN, ADABN, CASCADE]
     tents = [TENT, TENT_ADAM]

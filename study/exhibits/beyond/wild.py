@@ -1,5 +1,5 @@
-"""Beyond the paper: streams that are hard in two ways at once, and one with a reset at each
-domain.
+"""Beyond the paper: streams that are mixed or gradual with correlated labels, a walk from one
+corruption to the next, and a stream with a reset at each domain.
 """
 
 import pandas as pd
@@ -14,7 +14,9 @@ from study.settings import Settings
 
 STREAMS = ("mixed_correlated", "gradual_correlated", WALK, RESET_EACH)
 LEFT_OUT = ("memo",)
-"""A method that forgets each image, so that only the order of its draws depends on the stream."""
+"""Methods that are left out. MEMO goes back to the source after each image, so a stream changes
+only the order of its random draws.
+"""
 
 
 @exhibit

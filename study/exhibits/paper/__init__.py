@@ -1,1 +1,1 @@
-"""The paper's tables and figures."""
+"""Exhibits for the tables, figures and Theorem 1 of the paper."""

@@ -8,9 +8,9 @@ from study.settings import Settings
 
 CASCADE = METHODS["cascade"].label
 TRAINED_WITHOUT = "cascade_no_auxiliary"
-"""Pre-trained and adapted without θ_a."""
+"""The method that is pre-trained and adapted without θ_a."""
 AT_TEST_TIME = ("cascade_same_weights", "cascade_fixed_classifier")
-"""θ_a left out at test time alone; θ_m fixed."""
+"""Variants on the cascade's own network: without θ_a at test time, and with θ_m fixed."""
 
 
 @exhibit
@@ -29,8 +29,8 @@ class CascadeParts(Sweep):
     note = "E (%). The paper has numbers of this on Tiny-ImageNet-C alone."
 
     def points(self, settings: Settings) -> list[Point]:
-        """Return points by severity. For a published network the method trained without θ_a is left
-        out, since there is no such network.
+        """Return points by severity; none if the profile lacks the cascade. For a published network
+        the method trained without θ_a is left out, because no such network was published.
         """
         if "cascade" not in settings.image.methods:
             return []

@@ -7,7 +7,9 @@ from study.settings import Settings
 
 
 def contrasts() -> list[tuple[str, str]]:
-    """Return, per method, pairs of its meta-learned network and each one without meta-learning."""
+    """Return pairs of labels (base, other) to compare. For each method, the base is on the
+    meta-learned network, and the other on a network without meta-learning.
+    """
     pairs = []
     for method, variants in TRAININGS.items():
         with_meta = Point(method, variant="meta").label

@@ -1,4 +1,4 @@
-"""What the paper's rows of E, A and F say of a model that was adapted to one domain alone."""
+"""The accuracy of a model adapted to one domain alone, as the paper's E, A and F imply it."""
 
 import pandas as pd
 
@@ -11,9 +11,9 @@ from study.exhibits.kit.stored_runs import Runs
 from study.settings import Settings
 
 WITH_TRANSFER = ("Tent", "CoTTA", "TTT", "Cascade")
-"""The methods for which the paper has F, in its order."""
+"""The methods for which the paper has F, in the paper's order."""
 IMPOSSIBLE = "‡"
-"""Marks a number that no accuracy can be, since it is above 100 %."""
+"""The mark of a number above 100 %, which is no accuracy."""
 NOTE = (
     "By Eq. 2 / by the final model (%): 100 − E − F / A − F. Both are means over domains, and "
     "nearly R(T_t|T_t): E counts errors while a method adapts, Eq. 2 after it has, and F leaves "
@@ -22,7 +22,10 @@ NOTE = (
 
 
 def published() -> pd.DataFrame:
-    """Return the paper's E, A and F (%) by stream (`stream_of`) and method, where it has F."""
+    """Return the paper's E and A in percent and F in points, for each stream and method with an F.
+
+    The index levels are row (the text of `stream_of`) and method.
+    """
     values = paper_results()
     values = values[values["domain"] == "all"]
     with_transfer = values.loc[values["metric"] == "F", "table"].unique()
@@ -33,7 +36,10 @@ def published() -> pd.DataFrame:
 
 
 def stream_of(value: pd.Series) -> str:
-    """Return the data and the stream of a published number, such as `CIFAR-10-C, severity 5`."""
+    """Return the data and the stream of a published number, such as `CIFAR-10-C, severity 5`.
+
+    value: a row of `paper_results`.
+    """
     if value["setup"] == "gradual":
         return f"{value['dataset']}, gradual"
     if value["dataset"] == "CIFAR-10-C":
@@ -42,8 +48,9 @@ def stream_of(value: pd.Series) -> str:
 
 
 def one_domain_table() -> pd.DataFrame:
-    """Return R(T_t|T_t), which both definitions of F imply, as text: a row per stream, a column per
-    method.
+    """Return R(T_t|T_t) in percent as text, a row per stream and a column per method. A cell has
+    the value that Eq. 2 implies, a slash, and the value that the definition of F by the final model
+    implies.
     """
     wide = published()
     by_equation = 100 - wide["E"] - wide["F"]
@@ -54,7 +61,7 @@ def one_domain_table() -> pd.DataFrame:
 
 
 def accuracy(value: float) -> str:
-    """Write an accuracy in percent, marked if none can be so high."""
+    """Write an accuracy in percent, followed by IMPOSSIBLE if it is above 100."""
     text = number(value, 0)
     return f"{text} {IMPOSSIBLE}" if value > 100 else text
 

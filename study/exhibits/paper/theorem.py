@@ -22,8 +22,10 @@ NOTE = (
 
 @exhibit
 class Theorem(Exhibit):
-    """Theorem 1, checked on one batch; the cosine of both gradients along pre-training is a panel
-    of the curves.
+    """Check the decomposition of Theorem 1 on one batch.
+
+    The cosine of both gradients along pre-training is in the curves of the exhibit
+    `training_image`.
     """
 
     name = "theorem"
@@ -41,8 +43,8 @@ class Theorem(Exhibit):
         return [Point("cascade", objective, called=objective) for objective in TRAININGS]
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs, and check the decomposition on every network whose training and training
-        data are known.
+        """Make the runs. If there are two training examples or more, check the decomposition on
+        each network whose training is known.
         """
         made = super().make(study)
         if not made or len(study.dataset.train.y) < 2:
@@ -53,7 +55,7 @@ class Theorem(Exhibit):
         return made
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        """Return the numbers of theorem.check_theorem, a row per network."""
+        """Return a table of the numbers of theorem.check_theorem, a row per network."""
         rows = {}
         for run in frame["run"]:
             found = runs.study.store.theorem(run)

@@ -1,4 +1,4 @@
-"""fig:unc: entropy and error against the samples adapted on and against severity."""
+"""fig:unc: entropy and error by the number of samples seen before, and by severity."""
 
 from dataclasses import replace
 from itertools import product
@@ -18,7 +18,7 @@ from study.exhibits.kit.style import colour, draw_level, draw_lines, legend, pan
 from study.settings import Settings
 
 BIN = 5
-"""How many batches of a domain are averaged, since single batches are noise."""
+"""The number of batches of a domain that are averaged, because single batches are noisy."""
 ADABN = METHODS["adabn"].label
 COLUMNS = {"error": "error (%)"} | ENTROPIES
 
@@ -84,9 +84,12 @@ class Uncertainty(Exhibit):
 
 
 def minus_adabn(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of `batch_means` by position minus AdaBN's at the same seed and position.
+    """Subtract AdaBN's values from those of other methods, at the same pre-training, seed and
+    position.
 
-    It is empty unless AdaBN and another method ran on the same network.
+    The result is empty if AdaBN and another method share no such point.
+
+    table: `batch_means` by position.
     """
     keys = ["objective", "seed", "position"]
     is_base = table["method"] == "adabn"
@@ -97,29 +100,26 @@ def minus_adabn(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def binned(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the same runs, with the batches of a domain grouped into parts of BIN batches.
-
-    The position of a batch is then the mean of its part.
-    """
+    """Return the same runs, with the positions of their batches set by `in_bins`."""
     return frame.assign(run=[replace(run, batches=in_bins(run.batches)) for run in frame["run"]])
 
 
 def in_bins(batches: pd.DataFrame) -> pd.DataFrame:
-    """Set the position of each batch to the mean of its part, where a domain has two parts or
-    more.
+    """Divide the batches of each domain into parts of BIN, and set the position of each batch to
+    the mean of its part. A domain with fewer than two such parts keeps its positions.
     """
     steps = batches.groupby("step")["position"]
     count = steps.transform("size")
-    # What is left over at the end belongs to the last part, since a few batches are noise.
+    # Batches left over at the end join the last part, because a few batches are noisy.
     part = np.minimum(steps.cumcount() // BIN, count // BIN - 1)
     middle = batches.groupby(["step", part])["position"].transform("mean")
     return batches.assign(position=middle.where(count >= 2 * BIN, batches["position"]))
 
 
 def batch_means(frame: pd.DataFrame, over: str) -> pd.DataFrame:
-    """Return means of COLUMNS over full batches, by label, seed and `over`.
+    """Return the means of COLUMNS over full batches, by label, seed and `over`.
 
-    over: `severity`, or `position`, the samples of the domain seen before.
+    over: `severity`, or `position`: the number of samples of the domain seen before.
     """
     if frame.empty:
         return frame
