@@ -19,7 +19,14 @@ from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.verdicts import verdicts
 from study.exhibits.verdicts.claims import CLAIMS, Claim, read_claims
-from study.exhibits.verdicts.evidence import AUTHORS, OURS, VALUES, Evidence, measure
+from study.exhibits.verdicts.evidence import (
+    AUTHORS,
+    OURS,
+    VALUES,
+    Evidence,
+    NotTestedError,
+    measure,
+)
 from study.exhibits.verdicts.regime import REGIMES, gate, hindrance_of_runs, hindrance_of_study
 from study.exhibits.verdicts.verdicts import (
     Finding,
@@ -301,6 +308,9 @@ def test_parts_may_have_unlike_numbers_of_seeds() -> None:
         ({"value": "A", "settings": ({"domain": "fog"},)}, "A is of a whole run"),
         ({"then": "one refutes", "labels": ("meta", "erm")}, "takes one part, not 2"),
         ({"then": "ratio", "labels": ("CoTTA", "Tent", "Cascade")}, "takes two parts, not 3"),
+        ({"side": ">="}, "side = '>='; allowed are <, >"),
+        ({"then": "medain"}, "then = 'medain'; .*did you mean 'median'"),
+        ({"labels": ("Tent", "CoTTA"), "rivals": ("ERM",)}, "of one label, not of Tent, CoTTA"),
     ],
 )
 def test_a_reading_whose_statistic_would_be_another_is_refused(
@@ -479,6 +489,16 @@ def test_most_is_that_all_rivals_are_behind_in_the_median_domain(
     runs = stored(settings, made_up_runs(settings, world, points, SEEDS))
     parts = measure(reading, runs).parts
     assert parts.to_dict("list") == {"median of 15": [pytest.approx(lead)] * 3}
+
+
+def test_a_median_without_a_seed_that_all_rivals_have_is_not_tested() -> None:
+    reading = only("c10-most", rivals=("ERM", "Tent")).readings[0]
+    settings = quick(image_methods=["erm", "tent", "cascade"], image_stream="instantaneous")
+    made = made_up_runs(settings, claimed, points_of(settings, ["main_image"]), (0, 1))
+    at = {"erm": (0,), "tent": (1,), "cascade": (0, 1)}
+    made = [run for run in made if run.seed in at[run.method]]
+    with pytest.raises(NotTestedError, match="a replicate that all compared runs have"):
+        measure(reading, stored(settings, made))
 
 
 def on_the_authors_network(orders: range) -> Runs:

@@ -23,8 +23,9 @@ from study.exhibits.kit.rate_choice import (
     keep_choice,
 )
 from study.exhibits.kit.stored_runs import Runs
-from study.settings import Settings
+from study.settings import Settings, load_profile
 from study.store import Run, Store
+from study.study import Study
 
 OF_PLUS = METHODS["cascade_plus"].objective
 
@@ -194,6 +195,17 @@ def test_comparison(runs: Runs) -> None:
     assert all(
         holding[f"{PLUS}, {where}"] == f"{error}.00 ± 0.00" for where, error in expected.items()
     )
+
+
+def test_a_seed_without_a_network_shows_what_is_known_of_the_rates(tmp_path: Path) -> None:
+    """The rates are chosen at seed 0; no network of seed 99 is shipped."""
+    changes = {"image_choice_learning_rates": [0.001, 0.01], "results_folder": str(tmp_path)}
+    settings = load_profile("laptop", changes | {"seeds": [0, 99]})
+    found = made_up_runs(settings, world, points_of(settings, ["choice"]), [0])
+    keep_choice(stored(settings, found))
+    at_99 = Study.without_device(settings, "image").at_seed(99)
+    shown = EXHIBITS["comparison"].show(Runs.of(at_99, []))
+    assert shown.lines and "No rate is chosen yet" not in " ".join(shown.lines)
 
 
 def test_the_rate_is_read_from_what_the_choice_kept_and_never_from_runs(

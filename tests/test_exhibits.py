@@ -46,6 +46,7 @@ from study.exhibits.beyond.learning_rate import has_throughout
 from study.exhibits.kit import histories as histories_of
 from study.exhibits.kit import intervals, style, tables
 from study.exhibits.kit.captions import count_of_seeds, what_made
+from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import FULL, Rounded, interval, number, spread
 from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
@@ -56,6 +57,7 @@ from study.exhibits.kit.rendering import (
     table_html,
     to_html,
 )
+from study.exhibits.kit.report_folder import ReportFolder
 from study.exhibits.kit.show import save_all, show_all, without_runs
 from study.exhibits.kit.show import show as show_of
 from study.exhibits.kit.shown import Part, Shown
@@ -167,6 +169,19 @@ def test_the_main_table(shown: Show) -> None:
         "2",
         "–",
     ]
+
+
+def test_a_domain_may_be_called_as_a_column_of_the_table(runs: Runs) -> None:
+    frame = runs.frame(EXHIBITS["main_image"].points(SETTINGS))
+    names = {"gaussian_noise": "A", "shot_noise": "E", "impulse_noise": "n"}
+    renamed = [replace(run, batches=run.batches.replace({"domain": names})) for run in frame["run"]]
+    before = tables.domains_table(frame)
+    table = tables.domains_table(frame.assign(run=renamed))
+    assert len(table.columns) == len(before.columns)
+    for metric in ("E", "A", "F", "n"):
+        assert table[metric].equals(before[metric]), metric
+    ours = ("Tent", "ours")
+    assert table.loc[ours, "domain A"] == before.loc[ours, style.SHORT["gaussian_noise"]]
 
 
 def test_a_mean_by_domain_is_of_all_seeds_or_a_dash() -> None:
@@ -889,6 +904,17 @@ def test_an_interval_over_images_draws_batches_of_the_same_images_together() -> 
     )
 
 
+def test_an_interval_over_images_is_a_mean_over_domains_of_any_length() -> None:
+    """Of 40 batches with 25 % errors and 20 with 75 %, E is 50 %, and 42 % of all images."""
+    run = made_up_run(Study(SETTINGS), "tent", Numbers((8,) * 40, count=32))
+    batches = run.batches
+    in_two = (batches["step"] == 0) | (batches["step"] == 1) & (batches["position"] < 20 * 32)
+    batches = batches[in_two].copy()
+    batches.loc[batches["step"] == 1, "errors"] = 24
+    two = pd.DataFrame({"run": [replace(run, batches=batches)]})
+    assert over_images(two) == "[50.00, 50.00]"
+
+
 def test_an_interval_over_images_is_of_one_order() -> None:
     """In several, a position holds several images; in one, those of later versions move, too."""
     numbers = Numbers((8,) * 10, count=32)
@@ -1452,6 +1478,7 @@ def test_too_little_is_said_and_not_drawn(runs: Runs) -> None:
         == "Not shown: in every run the smallest domain has 4 examples or fewer; 16 are needed."
     )
     assert not show("main_image", few).parts
+    assert without_runs([show("main_image", few)]) == "", "a run is stored for it"
     large = [run for run in runs.stored if (run.method, run.request.checkpoint.seed) == ("erm", 0)]
     mixed = show("main_image", stored(SETTINGS, [*large, *few.stored]))
     assert (
@@ -1701,6 +1728,61 @@ def test_a_table_is_latex_too(tmp_path: Path, shown: Show) -> None:
     assert to_latex(r"**5_%&** θ_a \x −1") == (
         r"\textbf{5\_\%\&} $\theta_a$ \textbackslash{}x $-$1"
     )
+    assert to_latex("R(T|T)") == "R(T$|$T)", "in text, TeX's | may be a dash"
+
+
+def test_a_folder_may_be_given_as_text(tmp_path: Path, shown: Show) -> None:
+    shown("main_image").save(str(tmp_path / "one"))
+    save_all([shown("main_image")], str(tmp_path / "all"))
+    names = {path.name for path in (tmp_path / "one").iterdir()}
+    assert names and names <= {path.name for path in (tmp_path / "all").iterdir()}
+
+
+def test_a_file_whose_name_changes_in_case_alone_stays(tmp_path: Path) -> None:
+    """On a disk that ignores case, the old name is the new file's."""
+    first = ReportFolder(tmp_path)
+    first.write_text("pets.md", "old")
+    first.finish()
+    second = ReportFolder(tmp_path)
+    second.write_text("Pets.md", "new")
+    assert "Removed" not in second.finish()
+    assert (tmp_path / "Pets.md").read_text() == "new"
+
+
+def test_a_cell_that_defines_an_exhibit_can_run_again() -> None:
+    name = "defined in a cell"
+    cell = (
+        "@exhibit\n"
+        "class Mine(Exhibit):\n"
+        f"    name = {name!r}\n"
+        "    def points(self, settings): return []\n"
+        "    def parts(self, frame, runs): return []\n"
+    )
+    with EXHIBITS.replaced("main_image", EXHIBITS["main_image"]):  # restores the table afterwards
+        for _ in range(2):
+            exec(cell, {"exhibit": exhibit, "Exhibit": Exhibit, "__name__": "cell"})
+        assert EXHIBITS[name].name == name
+
+
+def test_a_line_across_a_panel_has_no_arrowhead_at_a_rate() -> None:
+    """AdaBN errs on 45 % at every rate, which is beyond the panel's end."""
+
+    def bad_adabn(method: str, objective: str, changes: dict[str, Any], seed: int) -> Numbers:
+        return Numbers((9 if method == "adabn" else 4, 0))
+
+    points = points_of(SETTINGS, ["learning_rate"])
+    found = stored(SETTINGS, made_up_runs(SETTINGS, bad_adabn, points, [0]))
+    frame = found.frame(points)
+    frame = frame[frame["batch_size"] == frame["batch_size"].iloc[0]]
+    part = sweep_figure("figure", frame, "online_learning_rate", most=40.0)
+    assert isinstance(part, Part) and isinstance(part.content, Figure)
+    low, high = part.content.axes[0].get_xlim()
+    assert low < 0.001 and 0.01 < high < 0.02
+
+
+def test_one_batch_is_no_batche() -> None:
+    assert str(intervals.Estimate(1.0, math.nan, math.nan, 1, "batches")).endswith("(1 batch)")
+    assert str(intervals.Estimate(1.0, math.nan, math.nan, 1, "orders")).endswith("(1 order)")
 
 
 def test_data_that_stand_in_have_a_banner_and_no_row_of_the_papers(tmp_path: Path) -> None:

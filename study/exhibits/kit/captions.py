@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from cascadetta_lib.data.walks import is_walk
+from cascadetta_lib.data import VOCABULARIES
 from study.exhibits.kit.comparability import warning
 from study.exhibits.kit.rendering import each_once, from_to
 from study.exhibits.kit.stored_runs import weights_of
@@ -91,8 +91,10 @@ def _stream_of(runs: Sequence[Run], unit: str) -> str:
     sizes = each_once(from_to(run.examples_by_domain) for run in runs)
     examples = f"{sizes} {unit} a domain"
     if requests[0].checkpoint.modality == "image":
+        corruptions = {*VOCABULARIES["image"].standard, *VOCABULARIES["image"].others}
         domains = {domain for request in requests for domain in request.stream}
-        severities = {severity for name, severity in domains if not is_walk(name)}
+        # Walks, and domains of the user's own, have no severity.
+        severities = {severity for name, severity in domains if name in corruptions}
         if severities:
             examples += f" of severity {from_to(severities)}"
     batch = each_once(request.batch_size for request in requests)

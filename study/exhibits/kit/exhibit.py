@@ -40,6 +40,10 @@ class Exhibit(Described, ABC):
     once: ClassVar[bool] = False
     of_several: ClassVar[bool] = False
 
+    def __repr__(self) -> str:
+        """Return a text that stays the same when a notebook's cell defines the class again."""
+        return f"{type(self).__module__}.{type(self).__qualname__}()"
+
     @abstractmethod
     def points(self, settings: Settings) -> list[Point]:
         """Return the runs that the exhibit asks for; an empty list if the profile has none of its
@@ -149,7 +153,7 @@ class Exhibit(Described, ABC):
                 f"Not shown: in every run the smallest domain has {most} examples or fewer; "
                 f"{LEAST_EXAMPLES} are needed."
             )
-            return Shown(self, dataset, [few, *lines])
+            return Shown(self, dataset, [few, *lines], runs=list(frame["run"]), missing=missing)
         short = examples < LEAST_EXAMPLES
         if short.any():
             lines.append(

@@ -18,6 +18,8 @@ CONFIDENCE = 0.95
 """Level of every interval."""
 RESAMPLES = 2000
 """The number of draws in every bootstrap."""
+SINGULAR = {"batches": "batch"}
+"""What one of the values behind a mean is called, where this is more than a dropped `s`."""
 LEAST_BATCHES = 10
 """The fewest batches from which a bootstrap makes an interval."""
 
@@ -43,7 +45,7 @@ class Estimate:
     @property
     def written(self) -> Rounded:
         """The mean, its interval if there is one, and the number of values behind the mean."""
-        unit = self.over.removesuffix("s") if self.n == 1 else self.over
+        unit = SINGULAR.get(self.over, self.over.removesuffix("s")) if self.n == 1 else self.over
         shown = str(self.value(sign=False))
         full = number(self.mean, FULL)
         if not math.isnan(self.low):
@@ -217,12 +219,11 @@ def _blocks(count: int, seed: int) -> np.ndarray:
 def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     """Return the limits of the 95 % interval of E, in percent, over the images of the stream.
 
-    Batches that hold the same images are drawn together, whatever their domain, version or seed.
-    The error of a draw is that of all its images together, so the interval is that of E only if all
-    domains are equally long.
+    Batches that hold the same images are drawn together, whatever their version or seed, and in
+    all domains with as many batches. The error of a draw is the mean over the domains, as E is.
 
-    The limits are NaN if there are fewer than LEAST_BATCHES batches of different images. They are
-    NaN, too, if batches overlap in part, as on mixed and correlated streams, and with runs in
+    The limits are NaN if a domain has fewer than LEAST_BATCHES batches of different images. They
+    are NaN, too, if batches overlap in part, as on mixed and correlated streams, and with runs in
     several orders.
 
     frame: a table of `Runs.frame`.
@@ -233,11 +234,15 @@ def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     for run in frame["run"]:
         size = run.request.batch_size
         image = image_numbers(run, run.batches["position"])
-        sums.append(run.batches.groupby(image // size)[["errors", "count"]].sum())
-    blocks = pd.concat(sums).groupby(level=0).sum()
-    if len(blocks) < LEAST_BATCHES:
+        blocks = run.batches.assign(block=image // size)
+        sums.append(blocks.groupby(["step", "block"])[["errors", "count"]].sum())
+    by_domain = pd.concat(sums).groupby(level=["step", "block"]).sum().groupby(level="step")
+    if by_domain.size().min() < LEAST_BATCHES:
         return math.nan, math.nan
-    drawn = np.random.default_rng(0).integers(len(blocks), size=(RESAMPLES, len(blocks)))
-    errors = blocks["errors"].to_numpy()[drawn].sum(axis=1)
-    count = blocks["count"].to_numpy()[drawn].sum(axis=1)
-    return percentiles(100 * errors / count)
+    shares = []
+    for _, domain in by_domain:
+        # The same seed draws the same images in all domains with as many batches.
+        drawn = np.random.default_rng(0).integers(len(domain), size=(RESAMPLES, len(domain)))
+        errors = domain["errors"].to_numpy()[drawn].sum(axis=1)
+        shares.append(errors / domain["count"].to_numpy()[drawn].sum(axis=1))
+    return percentiles(100 * np.mean(shares, axis=0))

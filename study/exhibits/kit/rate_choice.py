@@ -237,6 +237,7 @@ class AtChosenRates(OnSource):
         if not settings.image.exhibits.chooses_rates or self.not_made(settings):
             return shown
         fingerprints = {run.provenance.fingerprint for run in shown.runs}
+        at_first = runs.study.at_seed(settings.seeds[0])  # where `choice` chose the rates
         waiting = []
         outdated = []
         for contestant in self.contestants(settings):
@@ -246,7 +247,8 @@ class AtChosenRates(OnSource):
             if not path.is_file():
                 waiting.append(contestant.label)
                 continue
-            code = code_of_run(runs.study.request(contestant.method, contestant.objective))
+            request = at_first.request(contestant.method, contestant.objective)
+            code = code_of_run(request)
             if _is_outdated(path, code, fingerprints):
                 outdated.append(contestant.label)
         content = list(shown.content)

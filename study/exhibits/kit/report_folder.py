@@ -18,8 +18,8 @@ class ReportFolder:
     also: files that the same report writes there by other means.
     """
 
-    def __init__(self, path: Path, also: tuple[str, ...] = ()) -> None:
-        self.path = path
+    def __init__(self, path: str | Path, also: tuple[str, ...] = ()) -> None:
+        self.path = Path(path)
         self.also = also
         self.written: set[str] = set()
 
@@ -52,7 +52,9 @@ class ReportFolder:
         earlier: set[str] = set()
         if manifest.is_file():
             earlier = set(manifest.read_text(encoding="utf-8").splitlines())
-        old = sorted(earlier - self.written - set(self.also))
+        # A disk may not tell names apart that differ only in case.
+        ours = {name.lower() for name in {*self.written, *self.also}}
+        old = sorted(name for name in earlier if name.lower() not in ours)
         for name in old:
             if Path(name).name == name:
                 (self.path / name).unlink(missing_ok=True)

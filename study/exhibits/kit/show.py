@@ -17,7 +17,7 @@ VERDICTS = ("verdicts.md", "verdicts.csv")
 """The other files that the report writes into the figures folder."""
 
 
-def save_all(shown: Sequence[Shown], folder: Path, verdicts: bool = True) -> str:
+def save_all(shown: Sequence[Shown], folder: str | Path, verdicts: bool = True) -> str:
     """Write a report's exhibits into a folder, and remove the files of earlier reports. Return what
     was done, as a text.
 

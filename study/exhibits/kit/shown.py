@@ -168,14 +168,14 @@ class Shown:
             )
         return "\n".join(pieces)
 
-    def save(self, folder: "Path | ReportFolder") -> None:
+    def save(self, folder: "str | Path | ReportFolder") -> None:
         """Write ANCHOR.md, the numbers as CSV, each table as CSV and LaTeX, and each figure as PNG.
 
         Nothing is written if there is no part. Raises ValueError if two files would have one name.
         """
         if not self.parts:
             return
-        files = ReportFolder(folder) if isinstance(folder, Path) else folder
+        files = folder if isinstance(folder, ReportFolder) else ReportFolder(folder)
         text = [f"# {to_markdown(self.heading)}"]
         if self.banner:
             text.append(f"> **{self.banner}**")

@@ -124,6 +124,8 @@ def _cut(
 def _point_beyond(axes: Axes, most: float) -> None:
     """Put an arrowhead at the upper end of a panel wherever a line is above it."""
     for line in list(axes.lines):
+        if line.get_transform() != axes.transData:
+            continue  # A line across the whole panel: its x values are no values of the setting.
         heights = np.asarray(line.get_ydata(), dtype=float)
         beyond = np.asarray(line.get_xdata(), dtype=float)[heights > most]
         look: dict[str, Any] = {"color": line.get_color(), "clip_on": False, "ms": 6}

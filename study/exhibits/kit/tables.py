@@ -17,6 +17,8 @@ from study.exhibits.kit.shown import Part
 from study.exhibits.kit.stored_runs import METRICS, by_label
 from study.exhibits.kit.style import SHORT
 
+MEASURED = ("E", "A", "F", "n")
+"""The columns of `domains_table` that are no domains."""
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
 DEFINED = (
     "F (Eq. 2): R(T_t|T_1:t) − R(T_t|T_t). F (final): R(T_t|T_1:N) − R(T_t|T_t). F (unadapted): "
@@ -44,7 +46,8 @@ def metrics_table(frame: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 
 
 def domains_table(frame: pd.DataFrame, shared: set[Any] | None = None) -> pd.DataFrame:
-    """Return a table in the paper's layout: methods × domains, then E, A, F and n.
+    """Return a table in the paper's layout: methods × domains, then E, A, F and n. A domain that is
+    called E, A, F or n stands under `domain NAME`.
 
     The means are over the seeds that most rows have. A row that lacks one of these seeds, or that
     an earlier code made, is marked with † and is never the best. The best of each column is in
@@ -56,6 +59,9 @@ def domains_table(frame: pd.DataFrame, shared: set[Any] | None = None) -> pd.Dat
     labels = by_label(comparable(frame, shared=shared))
     numbers = {label: by_domain(each) for label, each in labels.items()}
     table = pd.DataFrame(numbers).T
+    # The user may call a domain as one of the columns that follow.
+    taken = {name: f"domain {name}" for name in table.columns if name in MEASURED}
+    table = table.rename(columns=taken)
     for metric in ("E", "A", "F"):
         table[metric] = pd.Series(
             {label: per_network_mean(each, metric) for label, each in labels.items()}

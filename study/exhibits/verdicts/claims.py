@@ -9,7 +9,18 @@ from typing import Any
 
 import pandas as pd
 
+from cascadetta_lib.allowed import require_choice
 from study.yaml12 import parse_yaml
+
+SIDES = ("<", ">")
+TOGETHER = ("growth", "deviation", "ratio", "median")
+"""The `then` of readings whose parts are combined, from replicates that have all of them."""
+EXACT = ("ratio", "one refutes")
+"""The `then` of readings without an interval: of counted work, and of a property that one network
+can refute.
+"""
+THEN = ("", *TOGETHER, "one refutes")
+"""What a line of claims.csv may have in the column `then`."""
 
 READINGS_OF_F = {"F": "F of Eq. 2", "F_final": "F of the final model"}
 READINGS_OF_TENT = {"Tent": "Tent with SGD", "Tent (Adam)": "Tent with Adam"}
@@ -45,9 +56,14 @@ class Reading:
     bound: float
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a setting names a domain and the value is not E, or if `then` takes
-        another number of parts.
+        """Raise ValueError if `side` or `then` is unknown, if a setting names a domain and the
+        value is not E, if several labels have rivals, or if `then` takes another number of parts.
         """
+        require_choice(f"{self.exhibit}: side", self.side, SIDES)
+        require_choice(f"{self.exhibit}: then", self.then, THEN)
+        if len(self.labels) > 1 and self.rivals:
+            several = ", ".join(self.labels)
+            raise ValueError(f"{self.exhibit}: rivals are those of one label, not of {several}")
         if any("domain" in setting for setting in self.settings) and self.value != "E":
             raise ValueError(f"{self.exhibit}: {self.value} is of a whole run; only E has a domain")
         parts = max(len(self.settings), 1) * len(self.labels) * max(len(self.rivals), 1)

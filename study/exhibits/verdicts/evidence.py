@@ -21,7 +21,7 @@ from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.intervals import bootstrap
 from study.exhibits.kit.origin_of_network import in_kept_epoch
 from study.exhibits.kit.stored_runs import METRICS, Runs
-from study.exhibits.verdicts.claims import Reading
+from study.exhibits.verdicts.claims import EXACT, TOGETHER, Reading
 from study.store import Run
 
 
@@ -86,10 +86,6 @@ AUTHORS, OURS = get_args(Tier)
 NOT_RELEASED = ("TTT",)
 """Methods whose networks the authors did not release. They are left out of claims on the authors'
 network.
-"""
-EXACT = ("ratio", "one refutes")
-"""The `then` of readings without an interval: of counted work, and of a property that one network
-can refute.
 """
 NORMAL = 1.96
 
@@ -276,10 +272,13 @@ def combined(reading: Reading, parts: pd.DataFrame) -> pd.DataFrame:
     ratio: the first part divided by the second.
     median: the median, over the settings, of the lead over the best rival.
 
-    These four use only replicates that have all parts. If `then` is none of them, the parts stay as
-    they are, and a replicate with at least one part is kept.
+    These four use only replicates that have all parts. Without such a replicate the result is
+    empty. If `then` is none of the four, the parts stay as they are, and a replicate with at least
+    one part is kept.
     """
     whole = parts.dropna()
+    if reading.then in TOGETHER and whole.empty:
+        return whole
     if reading.then == "ratio":
         return (whole.iloc[:, 0] / whole.iloc[:, 1]).to_frame(" / ".join(reading.labels))
     if reading.then == "deviation":

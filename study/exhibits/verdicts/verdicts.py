@@ -17,10 +17,9 @@ from study.exhibits.kit.numbers import Rounded, in_full
 from study.exhibits.kit.origin_of_network import doubt_about_held_out
 from study.exhibits.kit.rendering import each_once, markdown
 from study.exhibits.kit.stored_runs import Runs
-from study.exhibits.verdicts.claims import CLAIMS, Claim, Reading
+from study.exhibits.verdicts.claims import CLAIMS, EXACT, Claim, Reading
 from study.exhibits.verdicts.evidence import (
     AUTHORS,
-    EXACT,
     OURS,
     Evidence,
     NotTestedError,
