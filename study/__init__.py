@@ -5,21 +5,26 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-"""The repository, where relative folders in a profile start."""
+"""The repository. Relative folders in a profile begin here."""
 STORE_FORMAT = 7
-"""Part of every key. Raise it when the form or the meaning of an entry changes."""
+"""Part of every key. Raise this number when the form or the meaning of an entry changes."""
 
 RUN_MODULE = "study.make_run"
 LOADING_MODULES = ("study.published_networks",)
-"""The modules of this package whose text is part of keys: of runs, and of networks from files."""
+"""Modules of this package whose code is part of keys: RUN_MODULE for runs, LOADING_MODULES for
+networks from files and what is made with them.
+"""
 
 
 def other_clone() -> str:
-    """Say that the current folder lies in another clone of the repository than this code.
+    """Return a warning if the current folder and this code are in different clones of the
+    repository.
 
-    An environment knows one clone. Started in another one, by hand or through a link, its Python
-    would run the first clone's code on the second one's notebooks. Empty if it is the same clone,
-    if the folder is in none, or if PYTHONPATH names this clone.
+    An environment knows one clone. If its Python is started in another clone, by hand or through a
+    link, it runs the first clone's code on the second clone's notebooks.
+
+    The warning is empty if the current folder is in this clone or in none, or if PYTHONPATH names
+    this clone.
     """
     if str(ROOT) in os.environ.get("PYTHONPATH", "").split(os.pathsep):
         return ""

@@ -1,4 +1,6 @@
-"""A network of the caller's: taken as it is, told from others by its weights and its code."""
+"""Networks that were not trained here. The caller's network is used as it is; its weights and its
+code tell it from others.
+"""
 
 import copy
 import functools
@@ -35,9 +37,12 @@ FUNCTIONS = (
 class Brought:
     """A network that was not trained here.
 
-    history: a row per epoch, or None.
-    origin: the kind of place and the beginning of a SHA-256 of the weights, such as
-        `shipped:1a2b3c4d5e6f`; for a FOLDER, of the weights and the card.
+    history: its training, a row per epoch; None if that is not known.
+    card: what is known of the network.
+    sha256: a hash of the weights; for the caller's network, the hash that `bring` makes.
+    origin: where the network comes from, and the beginning of a SHA-256 of the weights, such as
+        `shipped:1a2b3c4d5e6f`. For a FOLDER the hash is of the weights and the card. For the
+        caller's network the origin begins with the network's name.
     """
 
     model: nn.Module
@@ -48,15 +53,20 @@ class Brought:
 
 
 def bring(model: nn.Module, name: str) -> Brought:
-    """Take a module of the caller's as a network of the study.
+    """Make a network of the study from the caller's module.
 
-    Its key is a hash of its weights and buffers, of its text, `repr(model)`, of the attributes of
-    its modules, of functions that are put on them, and of the code of classes that torch does not
-    define. Attributes count by their contents as class_hash says. An attribute of a class that is
-    not known counts by its class only. If two networks differ in nothing else, give them different
+    The key of the network is its name and a hash. The hash is made of:
+
+    - the weights and buffers of the network, and its text, `repr(model)`
+    - the attributes of its modules, their forward hooks, and functions that were put on them
+    - the code of its classes, except those of torch and torchvision
+
+    Attributes of the types in SIMPLE count by their `repr`, all others by their contents as
+    class_hash says. An attribute of an unknown class counts by its class, and by its `repr` where
+    that names no place in memory. If two networks differ in nothing else, give them different
     names.
 
-    Raises NetworkError for a name that is empty, or that of another kind of networks.
+    Raises NetworkError if `name` is empty or is that of another kind of networks (OTHER_ORIGINS).
     """
     kind = name.partition(":")[0].strip()
     if not kind or kind in OTHER_ORIGINS:
@@ -84,9 +94,11 @@ def bring(model: nn.Module, name: str) -> Brought:
 
 
 def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
-    """Copy a network to the device of the data, in evaluation mode.
+    """Return a copy of a network, in evaluation mode on the device of the data.
 
-    Raises NetworkError unless it returns a logit per class of the dataset, the largest one finite.
+    The copy is tried on two examples of `domain`. Raises NetworkError if it cannot take them, if it
+    does not return a logit per class of the dataset, or if the largest logit of an example is not
+    finite.
     """
     x = dataset.prepare(dataset.domain(*domain).x[:2])
     model = copy.deepcopy(brought.model).to(x.device).eval()
@@ -114,7 +126,9 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
 
 
 def _attributes(module: nn.Module) -> list[tuple[str, object]]:
-    """Return the plain attributes of a module by name, without those that every module has."""
+    """Return name and value of the attributes of a module whose types are in SIMPLE, except those
+    that every module has.
+    """
     usual = vars(nn.Module())
     return sorted(
         (name, value)
@@ -124,9 +138,10 @@ def _attributes(module: nn.Module) -> list[tuple[str, object]]:
 
 
 def _held_by(module: nn.Module) -> dict[str, object]:
-    """Return the other attributes of a module, such as lists.
+    """Return the attributes of a module that have other types, such as lists, by name.
 
-    Those of torch's own modules follow from their parameters and their `repr`.
+    Return none for a module of torch or torchvision, whose attributes follow from its parameters
+    and its `repr`.
     """
     if not _code_of_class(type(module)):
         return {}
@@ -139,17 +154,20 @@ def _held_by(module: nn.Module) -> dict[str, object]:
 
 
 def _hooks_of(module: nn.Module) -> list[object]:
-    """Return what runs before and after the module, and can change what goes in and comes out."""
+    """Return the forward hooks of a module, which can change what goes in and comes out."""
     return [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
 
 
 def _functions_put_on(module: nn.Module) -> dict[str, object]:
-    """Return the functions that a module of torch or torchvision holds in place of a method of its
-    class, and those that are not torch's, such as an activation of the caller's.
+    """Return the functions that were put on a module of torch or torchvision, by attribute. These
+    are functions in place of a method of its class, and functions that are not torch's, such as an
+    activation of the caller's.
     """
     kind = type(module)
+    # Functions on modules of other classes count in `_held_by`. A compiled network counts as the
+    # network itself.
     if _code_of_class(kind) or kind.__module__.startswith("torch._dynamo"):
-        return {}  # Another class's count in `_held_by`. A compiled network is the network.
+        return {}
     found = {}
     for name, value in sorted(vars(module).items()):
         if not callable(value) or isinstance(value, type | nn.Module):
@@ -163,7 +181,7 @@ def _functions_put_on(module: nn.Module) -> dict[str, object]:
 
 
 def _code_of_class(kind: type) -> str:
-    """Hash the code of a class; empty for those of torch and torchvision."""
+    """Return a hash of the code of a class; empty for classes of torch and torchvision."""
     if kind.__module__.partition(".")[0] in OF_TORCH:
         return ""
     in_file = hasattr(sys.modules.get(kind.__module__), "__file__")

@@ -1,5 +1,5 @@
-"""Networks on request: loaded from the store, taken from where they were brought from, or trained
-now.
+"""Give networks on request: load one from the store or from files, take the one that was brought,
+or train one now.
 """
 
 import time
@@ -34,8 +34,9 @@ from study.store import Made, Store
 
 @dataclass(frozen=True)
 class Context:
-    """What requests are served with: the settings, the data, the store, and a network that was
-    brought in place of the settings' own, or None.
+    """What is needed to answer requests: settings, data, device and store.
+
+    brought: a network in place of the settings' own; None: the settings' own.
     """
 
     settings: Settings
@@ -56,7 +57,11 @@ class Context:
         return self.section.weights.trained_here and not self.brought
 
     def provenance(self, seconds: float, **more: Any) -> Provenance:
-        """Describe what makes a result now. more: other fields of Provenance, or in their place."""
+        """Return the provenance of a result that is made now.
+
+        seconds: how long it took.
+        more: further fields of Provenance, and values that replace those given here.
+        """
         dataset = self.dataset
         facts: dict[str, Any] = {
             "profile": self.settings.profile,
@@ -76,8 +81,9 @@ class Context:
 class Checkpoint:
     """A network, in evaluation mode on the study's device.
 
-    history: how it was trained, a row per epoch (see pretrain.pretrain), or None if that is not
-    known. provenance: what trained it here, or None.
+    history: how the network was trained, a row per epoch (see pretrain.pretrain); None if that is
+        not known.
+    provenance: what trained the network here; None if it was not trained here.
     """
 
     request: CheckpointRequest
@@ -88,21 +94,25 @@ class Checkpoint:
 
     @property
     def classes(self) -> int:
-        """How many classes it predicts. Raises KeyError where that is not known."""
+        """The number of classes that the network predicts. Raises KeyError if neither its
+        provenance nor its card says it.
+        """
         if self.provenance:
             return len(self.provenance.class_names)
         return int((self.origin.card or {})["classes"])
 
     @property
     def training(self) -> KnownTraining | None:
-        """How it was trained, by its request or its card; None where neither says it."""
+        """How the network was trained, by the request or the card. None if neither says it."""
         known = self.request.training or (self.origin.card or {}).get("training")
         return KnownTraining.model_validate(known) if known else None
 
 
 def load_or_train(context: Context, objective: str) -> Checkpoint:
-    """Return the network of an objective. Train it if it is to be trained here and the store has
-    none.
+    """Return the network of an objective. If the settings train networks and the store has none,
+    train it.
+
+    Raises NetworkError if the network of the settings, or the one that was brought, cannot be used.
     """
     request = checkpoint_request(context.settings, context.modality, objective, context.brought)
     if request.weights == "train":
@@ -118,7 +128,7 @@ def load_or_train(context: Context, objective: str) -> Checkpoint:
 
 
 def _trained(context: Context, request: CheckpointRequest) -> Checkpoint:
-    """Return a network that is trained here, from the store or anew."""
+    """Return a network that is trained here: from the store, or trained now."""
     network = request.network
     training = request.training
     assert network and training
@@ -139,7 +149,7 @@ def _trained(context: Context, request: CheckpointRequest) -> Checkpoint:
             code_revision(),
         )
         save_model(model, str(folder / "weights.safetensors"))
-        # Of a training that was resumed, the seconds and revisions of all its epochs count.
+        # If the training was resumed, the seconds and revisions of all its epochs count.
         revisions = " then ".join(history.pop("code_revision").unique())
         history.to_csv(folder / "history.csv", index=False)
         seconds = float(history["seconds"].sum())
@@ -155,10 +165,10 @@ def _trained(context: Context, request: CheckpointRequest) -> Checkpoint:
 
 
 def check_theorem_of(context: Context, objective: str) -> Mapping[str, Any]:
-    """Return the check of Theorem 1 on a network (theorem.check_theorem); make it if the store has
-    none.
+    """Return the check of Theorem 1 on the network of an objective (theorem.check_theorem). If the
+    store has none, make it.
 
-    Raises ValueError if the network's training is not known.
+    Raises ValueError if the network's training is not known, or if the network is not a Cascade.
     """
     request = checkpoint_request(context.settings, context.modality, objective, context.brought)
     content = content_of_theorem(request, context.dataset.fingerprint)

@@ -1,7 +1,7 @@
-"""Tell by a network's errors on clean images which normalisation it learned with.
+"""Find out which normalisation a network learned with, from its errors on clean images.
 
-A file of weights does not say so, and neither does a module of the caller's. A network that errs on
-far fewer images under another normalisation than the one asked for is refused.
+Neither a file of weights nor the caller's module says it. A network is refused if it errs on far
+fewer images under another normalisation than under the one that was asked for.
 """
 
 from collections.abc import Sequence
@@ -24,23 +24,31 @@ from study.brought_networks import Brought
 from study.published_networks import NetworkError
 
 KNOWN_IMAGES = 64
-"""Clean test images that tell a published network from others of its shape."""
+"""The number of clean test images by which a published network is told from others of its shape."""
 LEAST_FEWER = 5
 """A difference of at most this many errors may be chance."""
 MOST_ERRORS_OF_STANDARD = 0.15
-"""Standard's error is 5.22 %. On 64 images it exceeds 15 % with probability 0.002."""
+"""The largest error of a network that counts as Standard. Standard's own error is 5.22 %. On 64
+images it exceeds 15 % with probability 0.002.
+"""
 _CLEAN_ERRORS: dict[tuple[str, Normalization, str], int] = {}
 
 
 def recognise(
     model: nn.Module, network: dict[str, Any], digest: str, path: Path, dataset: Dataset
 ) -> dict[str, Any]:
-    """Say which network a file in RobustBench's form holds, as far as clean images tell.
+    """Say which network a file in RobustBench's form holds, as far as clean images tell. Return the
+    fields of its card that say so.
 
-    Many of its networks have one shape, and their normalisation is in their class, not in the file.
-    So the network counts as Standard only where it has Standard's shape and errs as little on
-    clean test images of CIFAR-10, and NetworkError is raised where it errs on far fewer of them
-    under the other scaling of the inputs.
+    Many networks of RobustBench have the same shape, and their normalisation is in their class, not
+    in the file. A network counts as Standard only if it has Standard's shape, takes images in 0…1,
+    and errs on at most 15 % of the first clean test images of CIFAR-10.
+
+    network: its depth and widening factor.
+    digest: the hash of the file, under which the counted errors are kept.
+
+    Raises NetworkError if the network errs on far fewer of these images under the other scaling of
+    the inputs.
     """
     shape = f"a WideResNet-{network['depth']}-{network['widening']}"
     if not isinstance(dataset, ImageDataset) or not len(dataset.test.y):
@@ -72,12 +80,13 @@ def recognise(
 
 
 def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) -> None:
-    """Refuse a network that is given images under another normalisation than it learned with.
+    """Refuse a network that gets images under a normalisation that it did not learn with.
 
     model: the network, which takes the dataset's prepared images.
 
-    Raises NetworkError where it errs on far fewer of the first clean test images under another of
-    INPUT_NORMALIZATIONS. A network that errs on most of them under all of these is taken as it is.
+    Raises NetworkError if the network errs on far fewer of the first clean test images under
+    another of INPUT_NORMALIZATIONS. A network is accepted as it is if it errs on at least half of
+    these images under each of INPUT_NORMALIZATIONS.
     """
     if not isinstance(dataset, ImageDataset) or not len(dataset.test.y):
         return
@@ -88,7 +97,7 @@ def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) ->
     count = min(KNOWN_IMAGES, len(dataset.test.y))
     wrong = _clean_errors(model, asked, own, digest, dataset)
     if wrong <= count / 10:
-        return  # Nothing can be so much better.
+        return  # No other normalisation can have far fewer errors.
     errors = {
         name: _clean_errors(model, other, own, digest, dataset)
         for name, other in INPUT_NORMALIZATIONS.items()
@@ -103,8 +112,11 @@ def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) ->
 
 
 def _far_fewer(best: int, asked: int, count: int) -> bool:
-    """Return whether another scaling or normalisation of the inputs errs on far fewer of `count`
-    images than the one that was asked for, and on less than half of them.
+    """Return whether `best` errors are far fewer than `asked` errors, and fewer than half of
+    `count` images.
+
+    asked: the errors under the scaling or normalisation of the inputs that was asked for.
+    best: the fewest errors under any.
     """
     return asked - best > max(count / 10, LEAST_FEWER) and best < count / 2
 
@@ -116,8 +128,8 @@ def _clean_errors(
     digest: str,
     dataset: ImageDataset,
 ) -> int:
-    """Count the errors on the first clean test images under a normalisation, once per network and
-    data.
+    """Count a network's errors on the first clean test images under the normalisation `wanted`,
+    once for each network and data.
 
     own: the normalisation with which the model itself begins, or None.
     """

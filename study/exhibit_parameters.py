@@ -1,6 +1,7 @@
-"""The parameters of single exhibits: on how many images, at which batch sizes and rates they run.
+"""The parameters of single exhibits: on how many images, at which batch sizes and at which rates
+they run.
 
-No run depends on them otherwise than by what an exhibit asks for.
+A run depends on these parameters only through what an exhibit asks for.
 """
 
 from typing import Annotated, Any

@@ -1,7 +1,7 @@
-"""How a run is made of its request: the method, the evaluator, and what each is told.
+"""Make a run from its request: build the method and the evaluator, and give each its options.
 
-The text of this file is part of the key of every run (requests.code_of_run), so that only what
-shapes the numbers of a run belongs here.
+The code of this file is part of the key of every run (requests.code_of_run). So only what shapes
+the numbers of a run belongs here.
 """
 
 from typing import Any
@@ -18,16 +18,18 @@ from cascadetta_lib.methods.source import source_examples
 from study.requests import RunRequest
 
 _COSTS: dict[tuple[str, torch.Size], dict[str, float]] = {}
-"""What was counted in this process, by what is asked of a step and the shape of its batch."""
+"""The costs that were counted in this process. Their keys are what a request asks of a step, and
+the shape of a batch.
+"""
 
 
 def make_run(
     request: RunRequest, code: str, model: nn.Module, dataset: Dataset
 ) -> tuple[Evaluation, dict[str, float]]:
-    """Return what a method does on a stream, and its cost (cost.cost).
+    """Run a method on a stream. Return the evaluation, and the cost of the method (cost.cost).
 
-    code: the hash of the code that makes the run. model: the network that the method starts from,
-    which belongs to it from then on.
+    code: the hash of the code that makes the run.
+    model: the network that the method starts from. The method changes this network itself.
     """
     source = source_examples(METHODS[request.method], dataset)
     adapter = build_method(request, model, dataset, source)
@@ -51,9 +53,9 @@ def make_run(
 def build_method(
     request: RunRequest, model: nn.Module, dataset: Dataset, source: Tensor | None
 ) -> Method:
-    """Return the method of a run on `model`, which belongs to the method from then on.
+    """Return the method of a run on `model`. The method changes `model` itself.
 
-    Raises ValueError where the two do not go together.
+    Raises ValueError if the method cannot work with the model.
     """
     options: dict[str, Any] = {}
     if isinstance(dataset, ImageDataset):
@@ -75,8 +77,9 @@ def build_method(
 def cost_of(request: RunRequest, code: str, method: Method, dataset: Dataset) -> dict[str, float]:
     """Return what a step of a run costs (evaluation.cost). Resets the method.
 
-    Counting takes longer than the step. So where all steps of a method are alike, a process counts
-    once for all runs that differ only in stream, severity, learning rate or what is measured.
+    Counting takes longer than the step. So if all steps of a method are alike, they are counted
+    once per process for all runs that differ only in stream, severity, learning rate or
+    measurements.
 
     code: the hash of the code that makes the run.
     """

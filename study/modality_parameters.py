@@ -1,7 +1,7 @@
 """The parameters of one modality: of its data, its network, its training, and its runs.
 
-`settings.image.training.learning_rate` is the place of a value; `flat_name` makes its name in a
-profile, `image_training_learning_rate`. The defaults are the values of the profile `paper`, except
+The value at `settings.image.training.learning_rate` is named `image_training_learning_rate` in a
+profile. `flat_name` makes this name. The defaults are the values of the profile `paper`, except
 that of image_training_precision.
 """
 
@@ -61,16 +61,18 @@ from study.weights_name import WeightsName
 PARTS = ("data", "network", "training", "online", "exhibits")
 """The fields of a section that are groups of parameters."""
 NAMED_PARTS = ("network", "training")
-"""The parts that are named in flat names."""
+"""The parts whose names are in flat names."""
 SAID_ONCE = ("folder", "device")
-"""The fields of the data that are one parameter for all modalities."""
+"""The fields of `data` that are one parameter for all modalities."""
 MOST_PARAMETERS = 500_000_000
-"""Of a network that is trained here: 2 GB. The paper's largest, a ResNet-34, has 21 million."""
+"""The limit for a network that is trained here: 2 GB. The paper's largest network, a ResNet-34, has
+21 million parameters.
+"""
 
 
 class _Undrawn(TorchFunctionMode):
-    """Leave weights on the device `meta` undrawn. Tensors have no values there, and to draw them
-    PyTorch would import its compiler, which takes longer than all other imports together.
+    """Do not draw weights on the device `meta`, where tensors have no values. To draw them PyTorch
+    would import its compiler, which takes longer than all other imports together.
     """
 
     def __torch_function__(
@@ -83,7 +85,7 @@ class _Undrawn(TorchFunctionMode):
 
 @cache
 def _parameter_count(network: Network) -> int:
-    """Return the number of parameters of a network of two classes, counted without making them."""
+    """Count the parameters of a network of two classes, without making them."""
     with torch.device("meta"), _Undrawn():
         built = build_network(network, classes=2, inputs=1, seed=0)
     return sum(parameter.numel() for parameter in built.parameters())
@@ -142,14 +144,18 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What the three modalities share: the data, the source of the networks, the methods and the
     stream.
 
-    data: how the data are cut, augmented and scaled. network: which one is trained. training: how.
-    online: how a method is run and measured. exhibits: on how many images, at which rates and batch
-        sizes single exhibits run.
+    data: how the data are cut, augmented and scaled.
+    network: which network is trained.
+    training: how the network is trained.
+    online: how a method is run and measured.
+    exhibits: on how many images, at which rates and at which batch sizes single exhibits run.
     """
 
     modality: ClassVar[Modality]
     defaults: ClassVar[Mapping[str, Any]]
-    """The study's own defaults for this modality; of a part, those that differ from its class's."""
+    """The study's own defaults for this modality. For a part, these are only the values that differ
+    from the defaults of the part's class.
+    """
 
     dataset: DatasetName | tuple[DatasetName, ...] = Field(
         description="a name, or KIND:FOLDER; a list makes a job of each"
@@ -192,7 +198,7 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Put the modality's own defaults where `values` says nothing."""
+        """Put the modality's own defaults in the place of values that are not given."""
         filled = {**dict.fromkeys(PARTS, {}), **cls.defaults, **values}
         for part in PARTS:
             if isinstance(filled[part], dict):
@@ -209,7 +215,7 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             name.check(cls.modality)
         called: dict[str, DatasetName] = {}
         for name in several:
-            # Files are named by its letters and digits, on disks that may ignore the case.
+            # Files are named by the title's letters and digits. A disk may ignore the case.
             file = re.sub(r"\W+", "-", name.title).strip("-").lower()
             if file in called:
                 raise ValueError(
@@ -276,7 +282,7 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 
     @property
     def protocol(self) -> dict[str, Any]:
-        """How a method is run: the fields of a RunRequest by name."""
+        """How a method is run: fields of a RunRequest, by name."""
         order = ORDERS.get(self.stream) if isinstance(self.stream, str) else None
         delta = self.dirichlet_delta if order in ("correlated", "mixed_correlated") else None
         return self.online.model_dump() | {
@@ -295,14 +301,14 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             shuffled = shuffle_standard(vocabulary, self.online.order_seed)
             return make_stream(WALK, shuffled, walk_steps=steps)
         once = make_stream(self.stream, vocabulary, severity, visits=1)
-        # Every round of a recurring stream has one order.
+        # All rounds of a recurring stream have the same order.
         visits = self.recurring_visits if self.stream == RECURRING else 1
         return shuffle_domains(once, self.online.order_seed) * visits
 
 
 def _vocabulary(datasets: DatasetName | tuple[DatasetName, ...], modality: Modality) -> Vocabulary:
-    """Return the domains that a stream over some datasets may name. Raises ValueError if they
-    differ.
+    """Return the domains that a stream over `datasets` may name. Raises ValueError if the datasets
+    have different domains.
     """
     names = (datasets,) if isinstance(datasets, DatasetName) else datasets
     if not names:
@@ -321,9 +327,11 @@ def _vocabulary(datasets: DatasetName | tuple[DatasetName, ...], modality: Modal
 
 
 class ImageSection(Section):
-    """Images. The training follows the authors' release where it differs from the paper's text
-    (profiles/literal.yaml says where), because the literal reading is not expected to reach the
-    paper's own ERM and AdaBN rows.
+    """The parameters for images.
+
+    Where the authors' release differs from the paper's text, the training follows the release
+    (profiles/literal.yaml lists the differences). The literal reading is not expected to reach the
+    paper's own rows of ERM and AdaBN.
     """
 
     modality = "image"
@@ -354,10 +362,10 @@ WITHOUT_IMAGES = (
 
 
 class TextSection(Section):
-    """Reviews, as in the paper's appendix, with DANN's schedule of the learning rate, which it
-    names.
+    """The parameters for reviews, as in the paper's appendix. The schedule of the learning rate is
+    DANN's, which the appendix names.
 
-    The paper does not say α, λ and the size of the training batch.
+    The paper does not give α, λ or the size of the training batch.
     """
 
     modality = "text"
@@ -371,7 +379,7 @@ class TextSection(Section):
             "optimizer": "adam",
             "learning_rate": 0.0001,
             "schedule": "dann",
-            # This makes α the online learning rate at the beginning of the schedule.
+            # With this ratio α equals the online learning rate at the beginning of the schedule.
             "inner_learning_rate_ratio": 10.0,
             "inner_parameters": "all",
             "outer_loss": "paper",
@@ -390,9 +398,10 @@ class TextSection(Section):
 
 
 class SpeechSection(Section):
-    """Words, as in the paper's appendix, with Nesterov momentum, as for images.
+    """The parameters for spoken words, as in the paper's appendix.
 
-    The paper does not say α, λ, the size of the training batch, or whether SGD has momentum.
+    The paper does not give α, λ or the size of the training batch, and does not say whether SGD has
+    momentum. Nesterov momentum is used, as for images.
     """
 
     modality = "speech"
@@ -423,11 +432,12 @@ SECTIONS: dict[Modality, type[Section]] = {
 
 
 def flat_name(modality: str, *place: str) -> str:
-    """Return the name, in profiles and notebooks, of the parameter at a place of a section.
+    """Return the name of a parameter in profiles and notebooks, from its place in a section.
 
-    It is made from the modality, the part and the field; a field does not repeat its part's name:
-    `image_training_learning_rate`, `image_network_depth`, `image_online_learning_rate`. Only the
-    network and the training are named as parts: `image_severity`, `image_test_size`.
+    The name has the modality and the field, such as `image_severity` or `image_test_size`. If the
+    part is the network or the training, its name stands between them: `image_network_depth`,
+    `image_training_learning_rate`. If the field begins with the name of its part, this name stands
+    there once.
 
     place: a field, or a part and its field.
     """

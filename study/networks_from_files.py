@@ -1,5 +1,5 @@
-"""Find the networks that a profile names: shipped with the study, published by others, or in a
-folder of somebody else's.
+"""Find the networks that a profile names: shipped with the study, published by others, or in any
+other folder.
 """
 
 import functools
@@ -24,23 +24,27 @@ from study.shipped_networks import (
 from study.weights_name import WeightsName
 
 SAMPLE = 256
-"""Examples on which a network must err as its card says."""
+"""The number of held-out examples on which a network must err as its card says."""
 ROUNDING = 2
-"""Errors among these by which another machine may differ."""
+"""The number of these examples on which another machine may predict otherwise."""
 FITTED = ("vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")
 SEEN_THROUGH: dict[Modality, tuple[str, ...]] = {
     "image": ("input_scaling",),
     "text": FITTED,
     "speech": (),
 }
-"""The options of a dataset that shape the network's inputs. They must be those of its training."""
+"""The options of a dataset that shape a network's inputs. Their values must be those of the
+network's training.
+"""
 
 
 def find_network(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> Brought:
-    """Return the network that `weights` has for an objective and a seed. `weights` is not `train`.
+    """Return the network of an objective and a seed.
 
-    Raises NetworkError if there is none, if a file is damaged, foreign or does not match its card,
-    or if the network does not fit the dataset.
+    weights: where the network comes from; any but `train`.
+
+    Raises NetworkError if there is no such network, if a file is damaged, foreign or does not match
+    its card, or if the network does not fit the dataset.
     """
     if weights.published:
         return _find_published(weights, objective, seed, dataset)
@@ -64,10 +68,10 @@ def find_network(weights: WeightsName, objective: str, seed: int, dataset: Datas
 
 
 def network_origin(weights: WeightsName, objective: str, seed: int) -> str:
-    """Return the key of the network that `weights` has, such as `shipped:1a2b3c4d5e6f`. Reads no
-    data.
+    """Return the key of the network of an objective and a seed, such as `shipped:1a2b3c4d5e6f`.
+    Reads no data.
 
-    Raises NetworkError if there is none.
+    Raises NetworkError if there is no such network.
     """
     if weights.published:
         digest = check_file(weights.kind, absolute(weights.place), objective)
@@ -98,14 +102,15 @@ def _check_source(path: Path, card: Card, dataset: Dataset) -> None:
         raise NetworkError(
             f"{path} was trained beside other reviews of source or targets ({card.data})"
         )
-    # This may be intended: to measure a network on images of another kind.
+    # This may be intended, to measure a network on images of another kind.
     warnings.warn(f"networks trained on {card.data} meet {dataset.source}", stacklevel=3)
 
 
 def _check_errors(path: Path, card: Card, model: Cascade | Parallel, dataset: Dataset) -> None:
-    """Raise NetworkError unless a network errs on the first held-out examples as its card says.
+    """Raise NetworkError unless a network errs on as many of the first held-out examples as its
+    card says.
 
-    Nothing is checked if the dataset has other held-out examples than the card. The network is
+    If the dataset has other held-out examples than the card, nothing is checked. The network is
     moved to the device of the examples.
     """
     sample = dataset.plain_held_out.take(slice(SAMPLE))
@@ -125,7 +130,7 @@ def _check_errors(path: Path, card: Card, model: Cascade | Parallel, dataset: Da
 
 
 def _asked_options(dataset: Dataset) -> dict[str, Any]:
-    """Return what the settings say of how a network sees the data."""
+    """Return the settings' values of the options that shape a network's inputs."""
     options = getattr(dataset, "options", None)
     return {name: getattr(options, name, None) for name in SEEN_THROUGH[dataset.modality]}
 

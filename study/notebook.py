@@ -1,8 +1,8 @@
-"""How a notebook begins: its parameters are checked, and it says what it studies.
+"""Begin a notebook: check its parameters, and show what it studies.
 
     study = notebook.begin(globals(), exhibits=["main_image"])
 
-The exhibits are declared there, because the scheduler and the tests read them in the same place.
+Declare the exhibits in this call, because the scheduler and the tests read them there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,14 @@ from study.study import Study
 def begin(
     variables: Mapping[str, Any], exhibits: Sequence[str] = (), modality: Modality = "image"
 ) -> Study:
-    """Make the study of a notebook from its own variables, and show what it works on.
+    """Make the study of a notebook from the notebook's variables, and show what it works on.
 
-    variables: `globals()` of the notebook, after its parameters cell. exhibits: those that the
-    notebook makes, written as a list of names; `exhibits.run` refuses any other. Raises
-    SettingsError for a parameter that cannot be used, ValueError for an unknown exhibit, and
-    DataMissing, each before any work starts.
+    variables: `globals()` of the notebook, after its parameters cell.
+    exhibits: the exhibits that the notebook makes, written as a list of names. `exhibits.run`
+        refuses any other.
+
+    Raises SettingsError for a parameter that cannot be used, ValueError for an unknown exhibit, and
+    DataMissing. Each is raised before any work starts.
     """
     study = Study(check(variables), modality)
     for name in exhibits:
@@ -39,9 +41,11 @@ def begin(
 
 
 def check(variables: Mapping[str, Any]) -> Settings:
-    """Return the settings of a notebook that works on no single dataset, such as the report.
+    """Check the parameters of a notebook, and return its settings. A notebook that works on no
+    single dataset, such as the report, calls `check` in place of `begin`.
 
-    Raises SettingsError also for code of another clone of the repository than the notebook's.
+    Raises SettingsError for a parameter that cannot be used, and if the notebook and this code are
+    in different clones of the repository.
     """
     told = other_clone()
     if told:

@@ -1,6 +1,6 @@
-"""Change this and run again: controls for a notebook that is open in JupyterLab.
+"""Controls for a notebook that is open in JupyterLab, to change settings and run again.
 
-notebook_controls.controls(study)
+`notebook_controls.controls(study)` makes them.
 """
 
 import os
@@ -22,10 +22,11 @@ SIZES = (8, 16, 32, 64, 128)
 
 
 def compare(study: Study, method: str, changes: dict[str, Any]) -> pd.DataFrame:
-    """Run a method and AdaBN with other settings, and return E and A (%), a row each.
+    """Run a method and AdaBN with other settings. Return a table of E and A (%), a row per method.
 
-    changes: as for `Study.varied`. What has run before with the same settings is read. Raises
-    SettingsError for a value that cannot be used.
+    changes: as for `Study.varied`. A run that is stored with the same settings is read.
+
+    Raises SettingsError for a value that cannot be used.
     """
     varied = study.varied(forward_transfer=False, **changes)
     names = dict.fromkeys(["adabn", method])
@@ -38,9 +39,9 @@ def compare(study: Study, method: str, changes: dict[str, Any]) -> pd.DataFrame:
 
 def controls(study: Study) -> Any:
     """Return controls for the method, the learning rate, the batch size and, for images, the
-    severity, with a button that runs `compare`; outside JupyterLab a sentence.
+    severity. A button runs `compare`. Outside JupyterLab return a sentence instead.
 
-    Each begins at the study's own value, and offers others.
+    Each control begins at the study's own value, and offers others.
     """
     if "JPY_SESSION_NAME" not in os.environ:  # Nobody is there to press the button.
         return Markdown("*In JupyterLab, controls stand here.*")

@@ -1,4 +1,4 @@
-"""Settings from the variables of a notebook, whose parameters papermill may have injected."""
+"""Make settings from the variables of a notebook. papermill may have injected some of them."""
 
 import ast
 import re
@@ -24,10 +24,12 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
     """Make settings from a notebook's own variables: `settings_from(globals())` after its
     parameters cell.
 
-    A value that the notebook does not set comes from the profile that `profile` names, and so does
-    None, unless the parameter may be None. Raises SettingsError for a plain variable that is no
-    parameter and that no cell of the notebook assigns: papermill injects misspelt parameters too,
-    with only a warning.
+    If the notebook does not set a parameter, the value comes from the profile that `profile` names.
+    None counts as not set, unless the parameter may be None.
+
+    Raises SettingsError for a value that cannot be used, and for a misspelt parameter: papermill
+    injects it too, with only a warning. A variable counts as one if it has a plain value, is no
+    parameter, and is assigned by no cell of the notebook.
     """
     values: dict[str, Any] = {}
     own = _names_bound_by(variables.get("In", ()))
@@ -45,8 +47,8 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
 
 
 def _instead_of_variable(name: str, value: Any) -> str:
-    """Say what is allowed instead of a name that is no parameter; for `image: {severity: 3}` the
-    flat name.
+    """Say what is allowed in place of a name that is no parameter. For a group of values, such as
+    `image: {severity: 3}`, suggest the flat name.
     """
     if name in SECTIONS and isinstance(value, dict) and value:
         return f"write {name}_{next(iter(value))} = … in place of a group of values"
@@ -56,8 +58,8 @@ def _instead_of_variable(name: str, value: Any) -> str:
 def _names_bound_by(cells: Sequence[str]) -> set[str]:
     """Return the names to which cells give a value.
 
-    Cells that do nothing but give names plain values are left out: they are the parameters, and
-    what papermill injects.
+    Cells that only give plain values to names are left out. These are the parameters cell, and the
+    cell that papermill injects.
     """
     names = set()
     for source in cells:
@@ -77,7 +79,7 @@ def _names_bound_by(cells: Sequence[str]) -> set[str]:
 
 
 def _is_parameter(line: ast.stmt) -> bool:
-    """Return whether a statement is `name = VALUE` with a plain value."""
+    """Return whether a statement only assigns a literal, such as `name = 3`."""
     if not isinstance(line, ast.Assign | ast.AnnAssign) or line.value is None:
         return False
     try:

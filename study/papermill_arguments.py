@@ -1,8 +1,8 @@
-"""What papermill's command line says, read as a profile is.
+"""Check that papermill's command line means what the same texts mean in a profile.
 
-papermill reads numbers by YAML 1.1 and by Python: there 010 is 8 or 10, 1:30 is 90, and `no` is
-false. The notebook sees the result alone; so the texts are looked up where they were given, in the
-command line of the process that started the kernel.
+papermill reads values by YAML 1.1 or by Python. There 010 is 8 or 10, 1:30 is 90, and `no` is
+false. The notebook sees only the result. So the texts are looked up in the command line of the
+process that started the kernel.
 """
 
 import argparse
@@ -20,16 +20,15 @@ from study.yaml12 import parse_yaml
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise SettingsError for a number or a truth value that papermill reads otherwise than a
-    profile is read.
+    """Raise SettingsError if papermill reads a number or a truth value differently from a profile.
 
-    arguments: the words of a command line. Nothing is checked if it is not papermill's.
+    arguments: the words of a command line. If it is not papermill's, nothing is checked.
     """
     names = {Path(word).name for word in arguments[:3]}
     if "papermill" not in names:
         return
     for place, name, text, theirs in _values(arguments):
-        if isinstance(theirs, str):  # The settings read a text once more.
+        if isinstance(theirs, str):  # The settings themselves read texts.
             continue
         with suppress(ValueError):
             if _are_alike(theirs, parse_yaml(text)):
@@ -41,8 +40,9 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def command_of_parent() -> list[str]:
-    """Return the command line of the process that started this one; empty where Linux's /proc is
-    not there."""
+    """Return the command line of the process that started this one. Without Linux's /proc return an
+    empty list.
+    """
     with suppress(OSError):
         content = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
         return content.decode(errors="replace").split("\0")[:-1]
@@ -71,7 +71,7 @@ def _values(arguments: Sequence[str]) -> Iterator[tuple[str, str, str, Any]]:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 written = text[value.start_mark.index : value.end_mark.index]
-                with suppress(yaml.YAMLError):  # of an alias, which means nothing alone
+                with suppress(yaml.YAMLError):  # an alias means nothing alone
                     yield place, key.value, written, yaml.safe_load(written)
 
 
@@ -84,11 +84,13 @@ def _number(text: str) -> str | int | float:
 
 
 def _are_alike(theirs: Any, ours: Any) -> bool:
-    """Return whether two readings mean the same; a text in a list of theirs is read once more."""
+    """Return whether two readings mean the same. A text in `theirs` passes, since the settings
+    themselves read texts.
+    """
     if isinstance(theirs, str):
         return True
     if isinstance(ours, str) and not isinstance(theirs, bool):
-        with suppress(ValueError):  # such as 1_000, which the settings read alike
+        with suppress(ValueError):  # such as 1_000, which the settings read as the same
             return float(ours) == theirs
     if isinstance(theirs, list) and isinstance(ours, list):
         return all(map(_are_alike, theirs, ours))

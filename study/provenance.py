@@ -17,8 +17,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from study import ROOT
 
 CODE = ("cascadetta_lib", "profiles", "study")
-"""What makes the numbers. The notebooks only ask for them, and an editor that saves their outputs
-changes nothing.
+"""The folders whose code makes the numbers. Notebooks only ask for numbers, so an editor that saves
+their outputs does not change the code.
 """
 PACKAGES = ("torch", "torchvision", "numpy", "pandas")
 
@@ -27,11 +27,12 @@ PACKAGES = ("torch", "torchvision", "numpy", "pandas")
 class NetworkOrigin:
     """Where the network of a run comes from.
 
-    origin: `trained here`, or the kind of place and the beginning of a hash.
-    sha256: of its weights; None where it was trained here.
-    card: what is known of it; None where it was trained here.
-    code_revision: the commit that trained it here; None where it was brought.
-    code: the hash of the code that trained it here, part of its key in the store.
+    origin: `trained here`, or where a brought network comes from and the beginning of a hash.
+    sha256: the hash of the network's weights; None if it was trained here.
+    card: what is known of the network; None if it was trained here.
+    code_revision: the commit that trained the network here; None if it was brought.
+    code: the hash of the code that trained the network here, part of its key in the store; empty if
+        it was brought.
     """
 
     origin: str
@@ -43,16 +44,19 @@ class NetworkOrigin:
 
 UNPACKED = "unpacked"
 DISTANCES_BY_BATCH = "distances are by batch"
-"""Words of `Provenance.filed`, for runs that study/tools/pack_runs.py has filed."""
+"""Words in `Provenance.filed` of runs that study/tools/pack_runs.py has filed."""
 
 
 @dataclass(frozen=True)
 class Provenance:
     """What made a checkpoint or a run, beside its request.
 
-    fingerprint, domain_source, origin: of the data, see `Dataset`. code: a hash of the source.
-    fingerprint, domain_source and code are in the key. seconds: what it took. cost: see
-    `evaluation.cost`. filed: where it was made, if not in this store.
+    fingerprint, domain_source, origin: of the data, see `Dataset`. The first two are in the key.
+    code: the hash of the code, which is in the key.
+    seconds: how long the making took.
+    network: where the network of a run comes from.
+    cost: see `evaluation.cost`.
+    filed: how study/tools/pack_runs.py put the run into this store; None if the run was made here.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -80,24 +84,26 @@ class Provenance:
 
     @property
     def distances_by_batch(self) -> bool:
-        """Whether the distances moved are those after each batch. Of most unpacked runs they are
-        those at the end of each domain.
+        """Whether the recorded distances of the weights from the source are those after each batch.
+        Most unpacked runs have the distances at the end of each domain instead.
         """
         filed = self.filed or ""
         return not filed.startswith(UNPACKED) or DISTANCES_BY_BATCH in filed
 
     @property
     def card(self) -> Mapping[str, Any]:
-        """The card of the network; empty where it was trained here."""
+        """The card of the network; empty if the network was trained here."""
         return (self.network and self.network.card) or {}
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return all fields as values that JSON can hold."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: object) -> "Provenance":
-        """Make one of what `to_json` gave. Raises ValueError, which names the first wrong field."""
+        """Make a provenance from what `to_json` returned. Raises ValueError, which names the first
+        wrong field.
+        """
         try:
             return _adapter().validate_python(values)
         except ValidationError as error:
@@ -108,16 +114,16 @@ class Provenance:
 
 @cache
 def _adapter() -> TypeAdapter[Provenance]:
-    """Return what checks a provenance. It is made once, because that takes as long as reading a
-    run.
+    """Return the validator of a provenance. It is made once, because making it takes as long as
+    reading a run.
     """
     return TypeAdapter(Provenance)
 
 
 @lru_cache(maxsize=1)
 def code_revision() -> str:
-    """Return the commit of the code at the first call: with `-dirty` if code differs or is new,
-    `unknown` outside a checkout.
+    """Return the commit of the code as it was at the first call. It ends with `-dirty` if code was
+    changed or added since the commit. Outside a checkout return `unknown`.
     """
 
     def git(*arguments: str) -> str:
@@ -125,7 +131,7 @@ def code_revision() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        if git("rev-parse", "--show-prefix"):  # it lies in the checkout of another project
+        if git("rev-parse", "--show-prefix"):  # the code lies in the checkout of another project
             return "unknown"
         changed = git("status", "--porcelain", "--", *CODE)
         return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
@@ -133,7 +139,7 @@ def code_revision() -> str:
         return "unknown"
 
 
-code_revision()  # is asked at once, since the files may be others by the time of the first result
+code_revision()  # called at import, since the files may change before the first result
 
 
 def choose_device(name: str) -> str:
@@ -152,7 +158,7 @@ def choose_device(name: str) -> str:
 
 
 def cpu_name() -> str:
-    """Return the name of the CPU, such as `AMD EPYC 7763`; empty if the system tells none."""
+    """Return the name of the CPU, such as `AMD EPYC 7763`; empty if the system does not tell it."""
     try:
         told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:  # not Linux
@@ -162,10 +168,13 @@ def cpu_name() -> str:
 
 
 def provenance(device: str, seconds: float) -> dict[str, Any]:
-    """Describe the machine, the versions and the time, by the names of the fields of Provenance.
+    """Return the fields of Provenance that describe the machine, the versions and the time.
 
-    With other instructions than, say, AVX2 a CPU rounds otherwise, and so may one of another maker
-    with the same instructions.
+    seconds: how long the making took.
+
+    The device is a CPU's name and instructions, because numbers are rounded otherwise on other
+    CPUs. CPUs with different instructions, such as AVX2, round differently. So may CPUs of
+    different makers with the same instructions.
     """
     threads = torch.get_num_threads()
     instructions = torch.backends.cpu.get_cpu_capability()

@@ -1,5 +1,7 @@
-"""Networks that others have published, from a file that the user has: the authors' release, and
-RobustBench's network of CIFAR-10. Nothing that is read here can execute code."""
+"""Load networks that others have published, from a file that the user has: the authors' release,
+RobustBench's network Standard for CIFAR-10, and EfficientNet-lite0 for ImageNet. Nothing that is
+read here can execute code.
+"""
 
 import zipfile
 from collections.abc import Callable, Mapping
@@ -30,32 +32,35 @@ SOURCES = {
 }
 RELEASE_NETWORK = ImageNetwork(depth=26, width=16, block="pre_activation", main_logits="relu")
 KNOWN_SHA256 = {"release": RELEASE_SHA256, "efficientnet_lite0": EFFICIENTNET_SHA256}
-"""The hashes of files that are known, by their kind."""
+"""The hashes of the published files by kind, where the hash is known."""
 EFFICIENTNET_NORMALIZATION = (127 / 255, 128 / 255)
-"""Mean and deviation of x/255: its training saw (x − 127)/128."""
+"""Mean and deviation of x/255. EfficientNet-lite0 learned with (x − 127)/128."""
 SERVES_AS = ("erm", "meta")
-"""The pre-trainings that a published network may take the place of. Most methods start from
-`meta`, and ERM from `erm`.
+"""The pre-trainings that a published network can stand for. Most methods start from `meta`, and ERM
+from `erm`.
 """
 
 
 class NetworkError(ValueError):
-    """A network that cannot be used. The message names the file, what is wrong with it and what
-    would do.
+    """A network that cannot be used. The message names the file, says what is wrong with it, and
+    says what can be done.
     """
 
 
 @lru_cache
 def _sha256(path: Path, *state: int) -> str:
-    """Hash a file; its state only says when to read it again."""
+    """Hash a file. `state` is only a part of the cache's key: a changed file is read again."""
     return pooch.file_hash(str(path))
 
 
 def check_file(kind: str, path: Path, objective: str) -> str:
-    """Return the SHA-256 of the file of KIND:FILE, with KIND in SOURCES.
+    """Check the file of a published network, and return its SHA-256.
 
-    Raises NetworkError if it is not there, if its first bytes or its hash show that it is another
-    file, and if its network does not stand for the objective.
+    kind: a name in SOURCES.
+    objective: the pre-training that the network is to stand for.
+
+    Raises NetworkError if there is no such file, if its first bytes or its hash show that it is
+    another one, or if the network cannot stand for the objective.
     """
     if not path.is_file():
         raise NetworkError(
@@ -87,11 +92,11 @@ def read_state(path: Path, key: str) -> dict[str, Tensor]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)[key]
         return {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
-    # torch raises a dozen kinds, and its own messages advise to load the file unsafely.
+    # torch raises a dozen kinds of errors, and its messages advise loading the file unsafely.
     except Exception as error:
         with path.open("rb") as file:
             zipped = file.read(2) == b"PK"
-        # The table of contents of a zip archive, which torch.save writes, stands at its end.
+        # torch.save writes a zip archive, whose table of contents stands at the end.
         if (
             (zipped and not zipfile.is_zipfile(path))
             or isinstance(error, EOFError)
@@ -108,8 +113,8 @@ def refuse_larger(
 ) -> None:
     """Raise NetworkError if a network has more parameters than its file has numbers.
 
-    The network is built without its numbers, since a card or a single tensor can ask for many
-    gigabytes.
+    The network is built on the device `meta`, without values, because a card or a single tensor can
+    ask for many gigabytes.
     """
     with torch.device("meta"):
         count = sum(parameter.numel() for parameter in build().parameters())
@@ -122,8 +127,10 @@ def refuse_larger(
 
 
 def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Give a network its weights. Raises NetworkError unless the tensors are exactly its own, and
-    finite.
+    """Load weights into a network.
+
+    Raises NetworkError unless the names, shapes and dtypes of `tensors` are the network's own, all
+    values are finite, and no running variance is below 0.
     """
     own = model.state_dict()
     for name, value in tensors.items():
@@ -135,7 +142,7 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> No
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
-        fault = shorten(str(error).splitlines()[-1], 200)  # it names every tensor that is foreign
+        fault = shorten(str(error).splitlines()[-1], 200)  # the message names every foreign tensor
         raise NetworkError(
             f"{path} does not fit the network that it should hold: {fault}"
         ) from None
@@ -147,7 +154,7 @@ def load_into(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> No
 
 
 def _renamed(state: Mapping[str, Tensor], parts: Mapping[str, str]) -> dict[str, Tensor]:
-    """Rename the tensors that begin with one of `parts`. The others keep their name, so
+    """Rename the tensors whose names begin with one of `parts`. The others keep their names, so
     that they are refused when the network is loaded.
     """
     starts = {
@@ -163,10 +170,11 @@ def load_release(path: str | Path) -> Cascade:
     """Load the authors' public CIFAR-10 checkpoint as our ResNet-26 cascade, in evaluation mode, on
     the CPU.
 
-    The file holds every tensor twice under `net`; the copies with the prefix `stateless.` are those
-    that the release ends up with. Its residual blocks are pre-activation, and its logits pass an
-    in-place ReLU, so that z is max(z, 0). Raises NetworkError where the file does not hold that
-    state dictionary.
+    The file holds every tensor twice under `net`. The copies with the prefix `stateless.` are
+    loaded, which are those that the release ends up with. The residual blocks are pre-activation,
+    and the logits pass an in-place ReLU, so that z is max(z, 0).
+
+    Raises NetworkError if the file does not hold these tensors.
     """
     parts = {
         "conv1": "feature_extractor.conv1",
@@ -193,11 +201,12 @@ def load_robustbench(path: str | Path) -> Cascade:
     """Load a wide ResNet of RobustBench as φ and θ_m, without θ_a, in evaluation mode, on the CPU.
     Its inputs are x/255.
 
-    The file holds the tensors under `state_dict`, each with the prefix `module.`; they tell the
-    depth and the widening factor, 28 and 10 in RobustBench's Standard. Many networks of RobustBench
-    have such tensors, with a normalisation that only their class has;
-    `clean_errors.recognise` tells which it is. Raises NetworkError where the file holds anything
-    else, such as a normalisation.
+    The file holds the tensors under `state_dict`, each with the prefix `module.`. The tensors tell
+    the depth and the widening factor, which are 28 and 10 in RobustBench's Standard. Many networks
+    of RobustBench have such tensors, and a normalisation that only their class has.
+    `clean_errors.recognise` finds out which network it is.
+
+    Raises NetworkError if the file holds anything else, such as tensors of a normalisation.
     """
     parts = {
         "conv1": "feature_extractor.conv1",
@@ -223,7 +232,7 @@ def load_robustbench(path: str | Path) -> Cascade:
         return Cascade(phi, nn.Linear(features, classes), None)
 
     refuse_larger(build, state, Path(path))
-    with torch.random.fork_rng(devices=[]):  # The first weights are drawn globally, and replaced.
+    with torch.random.fork_rng(devices=[]):  # The first weights are drawn globally, then replaced.
         model = build()
     own = {name.replace("convShortcut", "shortcut"): value for name, value in state.items()}
     load_into(model, _renamed(own, parts), Path(path))
@@ -233,9 +242,10 @@ def load_robustbench(path: str | Path) -> Cascade:
 def load_efficientnet(path: str | Path) -> nn.Module:
     """Load EfficientNet-lite0 for ImageNet in evaluation mode, on the CPU. Its inputs are x/255.
 
-    It has 49 BatchNorm layers and 4,652,008 parameters, and its normalisation in front. Its code is
-    that of the package efficientnet-lite-pytorch, which the user installs. Raises NetworkError
-    where that is not there, or the file does not hold the weights.
+    The network has 49 BatchNorm layers and 4,652,008 parameters, and begins with its normalisation.
+    Its code is in the package efficientnet-lite-pytorch, which the user installs.
+
+    Raises NetworkError if the package is missing, or if the file does not hold the weights.
     """
     try:
         # Imported here, because it is an optional package.
@@ -256,9 +266,12 @@ def load_efficientnet(path: str | Path) -> nn.Module:
 
 
 def load_published(kind: str, path: Path) -> tuple[nn.Module, dict[str, Any]]:
-    """Load the network of KIND:FILE, with KIND in SOURCES, and its card. Raises NetworkError.
+    """Load a published network. Return the network and its card, which has at least the network's
+    shape, the number of classes and the shape of an input.
 
-    The card has the classes and the shape of an input.
+    kind: a name in SOURCES.
+
+    Raises NetworkError if the file does not hold the network.
     """
     if kind == "efficientnet_lite0":
         return load_efficientnet(path), {

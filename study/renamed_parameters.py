@@ -1,4 +1,4 @@
-"""The parameters of 0.1.0 that have another name now. docs/settings-renamed.md lists them."""
+"""The parameters of 0.1.0 that have new names. docs/settings-renamed.md lists them."""
 
 RENAMED = {
     "image_architecture": "image_network_architecture",
@@ -47,11 +47,11 @@ RENAMED = {
     "text_schedule": "text_training_schedule",
     "text_weight_decay": "text_training_weight_decay",
 }
-"""Old names, and the new name of each."""
+"""The new name of each old name."""
 
 
 def renamed_table() -> str:
-    """Return the names that have changed as a table in Markdown: docs/settings-renamed.md."""
+    """Return docs/settings-renamed.md: old and new names as a table in Markdown."""
     lines = [f"| `{old}` | `{new}` |" for old, new in RENAMED.items()]
     head = "# Parameters with another name since 0.1.0\n\n| 0.1.0 | now |\n|---|---|\n"
     return head + "\n".join(lines) + "\n"

@@ -1,8 +1,8 @@
-"""Requests for results, and the key under which a result is kept. Nothing here reads data.
+"""Requests for results, and the keys under which results are stored. Nothing here reads data.
 
-A key is a hash of the whole request and, as `content`, of hashes of the data and the code. The
-code is that of the library, of `make_run` and of `published_networks`. So a stored result is found
-only while the same request, data and code would make it again.
+A key is a hash of the whole request and of its content, which are hashes of the data and the code.
+The code is that of the library, of `make_run` and of `published_networks`. So a stored result is
+found only while the same request, data and code would make it again.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ DATA_MODULES: dict[Modality, str] = {
     "text": "cascadetta_lib.data.reviews",
     "speech": "cascadetta_lib.data.utterances",
 }
-"""The module that prepares and shifts the examples of each modality."""
+"""For each modality, the module that prepares and shifts its examples."""
 TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
 FROM_FILES = ("shipped", "folder", *PUBLISHED)
 """The kinds of weights that LOADING_MODULES read from a file."""
@@ -47,17 +47,17 @@ VARIANCE_MODULES = ("cascadetta_lib.evaluation.batch_variance",)
 class Request(BaseModel, frozen=True, extra="forbid"):
     """A request that has a key. Equal requests have the same key on every machine.
 
-    later: fields added since the first entries of this format. At their default they are left out
-        of the key, so older keys stay valid.
+    later: the fields that were added after the first entries of this format. A field in `later`
+        that has its default is left out of the key, so older keys stay valid.
     """
 
     later: ClassVar[tuple[str, ...]] = ()
 
     def key(self, *content: str) -> str:
-        """Return the name of the entry that answers this request.
+        """Return the key of the entry that answers this request: 16 hexadecimal digits.
 
-        content: hashes of the data and of the code; `content_of_run` makes those of a run, and the
-            other functions `content_of_…` those of other kinds.
+        content: hashes of the data and of the code. For a run `content_of_run` makes them. The
+            other functions `content_of_…` make those of other kinds.
         """
         fields = type(self).model_fields
         unasked = {name for name in self.later if getattr(self, name) == fields[name].default}
@@ -72,8 +72,8 @@ class Request(BaseModel, frozen=True, extra="forbid"):
 class CheckpointRequest(Request):
     """A request for a network.
 
-    weights: `train` for a network that is trained here. Otherwise where the network comes from, and
-        a hash of it ("shipped:1a2b3c4d5e6f").
+    weights: `train` for a network that is trained here. For any other network: where it comes from,
+        and a hash of it ("shipped:1a2b3c4d5e6f").
     options: the options of the dataset that change what is learned.
     network, training: None unless the network is trained here.
     """
@@ -125,14 +125,14 @@ class RunRequest(RunProtocol, Request):
     @property
     def fullest(self) -> "RunRequest":
         """This request with all measurements beside E and A. Requests that differ only in these
-        have the same `fullest`.
+        measurements have the same `fullest`.
         """
         return self.model_copy(update=dict.fromkeys(MEASURED_BESIDE, True))
 
     @property
     def covering(self) -> "list[RunRequest]":
-        """The requests whose runs serve this one: they measure beside E and A at least what this
-        one does. Requests that measure most come first.
+        """The requests whose runs answer this request. Beside E and A they measure the same as this
+        request, or more. Those that measure most come first.
         """
         measured = product((True, False), repeat=len(MEASURED_BESIDE))
         updates = [dict(zip(MEASURED_BESIDE, each, strict=True)) for each in measured]
@@ -145,14 +145,14 @@ class RunRequest(RunProtocol, Request):
         return [getattr(self, name) for name in MEASURED_BESIDE]
 
     def covers(self, other: "RunRequest") -> bool:
-        """Return whether this request measures all that `other` does beside E and A."""
+        """Return whether this request measures all that `other` measures beside E and A."""
         return all(map(operator.ge, self.measured_beside, other.measured_beside))
 
 
 class VarianceRequest(Request):
     """A request for the errors of a batch's variance at each BatchNorm layer of a network.
 
-    stream: the domains that they are measured on, sorted, since their order does not matter.
+    stream: the domains on which the errors are measured, sorted, since their order does not matter.
     """
 
     checkpoint: CheckpointRequest
@@ -162,7 +162,7 @@ class VarianceRequest(Request):
 
     @classmethod
     def of(cls, asked: RunRequest) -> "VarianceRequest":
-        """Return the request on the network, the domains and the batches of a run."""
+        """Return the request for the network, the domains and the batch size of a run."""
         return cls(
             checkpoint=asked.checkpoint,
             stream=tuple(sorted(set(asked.stream))),
@@ -187,7 +187,11 @@ def checkpoint_request(
     objective: str,
     brought: Brought | None = None,
 ) -> CheckpointRequest:
-    """Return the request for the network of an objective, or for `brought` in its place."""
+    """Return the request for the network of an objective, or for `brought` in its place.
+
+    Raises SettingsError if the settings name several datasets, and NetworkError if there is no such
+    network.
+    """
     section = settings.section(modality)
     network = None
     training = None
@@ -221,7 +225,7 @@ def run_request(
 ) -> RunRequest:
     """Return the request for a run.
 
-    objective: the pre-training to start from; None is the method's own.
+    objective: the pre-training to start from. None: the method's own.
     """
     section = settings.section(modality)
     objective = objective or METHODS[method].objective_on(modality)
@@ -247,9 +251,9 @@ def code_of_training(modality: Modality) -> str:
 
 
 def code_of_network(request: CheckpointRequest) -> str:
-    """Hash the code that makes a network: that of its training, or that which loads it from a file.
+    """Hash the code that makes a network: the code that trains it, or that loads it from a file.
 
-    It is empty for a brought network, whose origin holds a hash of its code.
+    Return an empty text for the caller's network, because its origin holds a hash of its code.
     """
     if request.weights == "train":
         return code_of_training(request.modality)
@@ -269,8 +273,8 @@ def code_of_variance(request: CheckpointRequest) -> str:
 
 
 def code_of_run(request: RunRequest) -> str:
-    """Hash the code that makes a run: the method, the evaluator, the cost, what reads and shifts
-    the data, the network, and what `make_run` tells each of them.
+    """Hash the code that makes a run: the method, the evaluator and the cost, what reads and shifts
+    the data, what makes the network, and `make_run`, which gives each its options.
     """
     checkpoint = request.checkpoint
     measured = code_hash([*MEASURING_MODULES, DATA_MODULES[checkpoint.modality]])
@@ -281,9 +285,10 @@ def code_of_run(request: RunRequest) -> str:
 
 
 def _code_of_loader(request: CheckpointRequest) -> str:
-    """Hash the code that reads the examples, those of the target domains too.
+    """Hash the code that reads the examples, also those of the target domains.
 
-    The key of a network needs no such hash: it has the fingerprint of what was read.
+    The key of a network that is trained here needs no such hash, because it has the fingerprint of
+    the examples.
     """
     return code_of_loader(DatasetName.parse(request.dataset).kind)
 
@@ -295,8 +300,9 @@ def _hash(*parts: str) -> str:
 class Content(NamedTuple):
     """The hashes in the key of a result on target domains.
 
-    fingerprint: the hash of all examples. domain_source: what made the target domains. code: the
-    hash of the code.
+    fingerprint: the hash of all examples.
+    domain_source: what made the target domains.
+    code: the hash of the code.
     """
 
     fingerprint: str
@@ -309,7 +315,7 @@ def content_of_checkpoint(
 ) -> tuple[str, str]:
     """Return the hashes of data and code in the key of a network that is trained here.
 
-    code: the hash of the code that trained it; None is today's code.
+    code: the hash of the code that trained it. None: today's code.
     """
     return fingerprint, code_of_training(request.modality) if code is None else code
 

@@ -32,10 +32,10 @@ from study.store import Made, Run, load_run
 
 
 def load_or_run(context: Context, method: str, objective: str | None = None) -> Run:
-    """Return the run of a method on the stream; make it if the store has none.
+    """Return the run of a method on the stream. If the store has none, make it.
 
-    A stored run with F, or with the agreement with the source, also serves a request without it.
-    Raises ValueError if there are too few data.
+    A stored run with F, or with the agreement with the source, also answers a request without it.
+    Raises ValueError if there are too few data, also for a stored run.
     """
     request = run_request(context.settings, context.modality, method, objective, context.brought)
     dataset = context.dataset
@@ -62,11 +62,11 @@ def load_or_run(context: Context, method: str, objective: str | None = None) -> 
 
 
 def load_or_measure_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
-    """Return the errors of a batch's variance at each BatchNorm layer of a run's network; measure
-    them if the store has none.
+    """Return the errors of a batch's variance at each BatchNorm layer of a run's network. If the
+    store has none, measure them.
 
-    Raises ValueError if the run is on another network or on other data than the context's, or if
-    its domains have too few examples for two batches.
+    Raises ValueError if the network or the data of the run are not the context's, or if the domains
+    of the run have too few examples for two batches.
     """
     _check_same(context, run)
     request = VarianceRequest.of(run.request)
@@ -88,7 +88,8 @@ def load_or_measure_batch_variance(context: Context, run: Run) -> list[LayerErro
 def _check_same(context: Context, run: Run) -> None:
     """Raise ValueError unless a run is on the network and the data of the context.
 
-    A measurement is made on those of the context, and stored under the request of the run.
+    The errors are measured on the context's network and data, but stored under the request of the
+    run.
     """
     of_run = run.request.checkpoint
     of_study = checkpoint_request(
@@ -118,13 +119,13 @@ def objectives_of(section: Section) -> list[str]:
 
 def check_all(context: Context) -> None:
     """Raise ValueError for what would fail later: a network that is missing or does not fit, a
-    method that cannot use its network, or too few data.
+    method that cannot use its network, or too few data. No network is trained and no run is made.
     """
     single = _batch_of_one(context)
     for name in context.section.methods:
         request = run_request(context.settings, context.modality, name, None, context.brought)
         asked = request.checkpoint
-        if asked.network:  # The network is trained here later; a fresh one serves the check.
+        if asked.network:  # The network is trained later. A new one is enough for the check.
             model: nn.Module = new_network(
                 context.dataset, asked.network, asked.objective, asked.seed
             ).to(context.device)
@@ -145,8 +146,10 @@ def check_all(context: Context) -> None:
 
 
 def check_data(context: Context) -> None:
-    """Raise ValueError if the dataset does not fit the settings: if an archive of corrupted images
-    lacks a walk of the stream, or if there are too few examples to train on or to hold out.
+    """Raise ValueError if the dataset does not fit the settings.
+
+    Either an archive of corrupted images lacks a walk of the stream, or there are too few examples
+    to train on or to hold out.
     """
     dataset = context.dataset
     if isinstance(dataset, ImageDataset):
@@ -175,7 +178,11 @@ def check_data(context: Context) -> None:
 
 
 class LastBatchOfOne(NamedTuple):
-    """A domain, or the mixed stream, whose last batch is a single example."""
+    """A domain, or the mixed stream, whose last batch is a single example.
+
+    name: the domain, or "the mixed stream".
+    examples: how many examples it has.
+    """
 
     name: str
     examples: int
@@ -198,7 +205,7 @@ def _check_single(context: Context, method: Method, single: LastBatchOfOne) -> N
     """
     dataset = context.dataset
     examples = dataset.test if isinstance(dataset, ImageDataset) else dataset.plain_held_out
-    if not len(examples.y):  # such as of a folder with target domains alone
+    if not len(examples.y):  # as in a folder with target domains alone
         examples = dataset.domain(*context.section.domains[0])
     x = dataset.prepare(examples.x[:1])
     prefix = f"{context.modality}_"

@@ -1,10 +1,10 @@
 """The parameters of a study, checked as a whole before any work starts.
 
-A profile is a YAML file of flat names (`image_network_depth: 26`) that papermill can inject as it
-is. Each name is made from the place of its value by modality_parameters.flat_name:
+A profile is a YAML file of flat names, such as `image_network_depth: 26`, which papermill can
+inject as they are. modality_parameters.flat_name makes each name from the place of the value:
 `image_network_depth` is `settings.image.network.depth`. The defaults are the values of the profile
-`paper`, except those of device and image_training_precision. A profile lists its seeds, and
-otherwise only the values that differ from the defaults.
+`paper`, except those of device and image_training_precision. A profile lists its seeds, and the
+other values that differ from the defaults.
 """
 
 import difflib
@@ -48,7 +48,7 @@ RESERVED = (
 """Names in the results folder that no profile may have."""
 PLAIN = str | int | float | None
 LARGEST = 10**12
-"""The absolute value of every number is smaller than this."""
+"""The absolute value of every finite number must be smaller than this."""
 
 
 def absolute(folder: str) -> Path:
@@ -155,13 +155,13 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     def at_seed(self, seed: int) -> "Settings":
         """Return these settings with another seed.
 
-        Raises SettingsError for one that is no whole number from 0 to 2³² − 1.
+        Raises SettingsError unless `seed` is a whole number from 0 to 2³² − 1.
         """
         return make_settings(flat(self) | {"seed": seed}, {"seed": "a variation of the study"})
 
     def vary(self, modality: Modality, changes: Mapping[str, Any]) -> "Settings":
-        """Return these settings with `changes`, named as in a profile but without the modality:
-        `batch_size` for image_batch_size.
+        """Return these settings with `changes`. Their names are those of a profile without the
+        modality: `batch_size` for image_batch_size.
 
         Raises SettingsError for a value that cannot be used.
         """
@@ -202,7 +202,7 @@ def flat(settings: Settings) -> dict[str, Any]:
 def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> Settings:
     """Make settings from flat `values`.
 
-    origins: where the value of a name came from, for messages.
+    origins: for each name, where its value came from, for messages.
 
     Raises SettingsError with one message for the first name or value that cannot be used.
     """
@@ -229,8 +229,8 @@ def make_settings(values: Mapping[str, Any], origins: Mapping[str, str] | None =
 
 
 def _check_plain(name: str, value: Any, origin: str) -> None:
-    """Raise SettingsError unless a parameter's value is a text, a number of a usable size, null, or
-    a list of these. True and false are allowed for parameters that take them.
+    """Raise SettingsError unless a parameter's value is a text, a number below LARGEST in size,
+    null, or a list of these. True and false are allowed for parameters that take them.
     """
     allows_truth = PARAMETERS[name].annotation is bool
     for item in value if isinstance(value, list | tuple) else [value]:
@@ -244,7 +244,7 @@ def _check_plain(name: str, value: Any, origin: str) -> None:
             raise SettingsError(
                 f"{name} (from {origin}) has more than 300 digits; give a smaller number"
             )
-        # From LARGEST on every count and rate would fail, after hours or with an error of torch.
+        # A count or rate this large would fail, after hours or with an error of torch.
         if isinstance(item, int | float) and LARGEST <= abs(item) < math.inf:
             raise SettingsError(
                 f"{name} = {item!r} (from {origin}): allowed is a number less than {LARGEST:,} in "
@@ -253,13 +253,13 @@ def _check_plain(name: str, value: Any, origin: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert NumPy integers to int and −0.0 to 0.0, in a list too.
+    """Convert NumPy integers to int and −0.0 to 0.0, also in a list.
 
-    Keys of results hash the numbers as text, so equal numbers must have equal text. NumPy floats
-    stay, because 0.1 in float32 is another number than 0.1.
+    Keys of results hash numbers as text, so equal numbers must have equal text. NumPy floats stay
+    as they are, because 0.1 in float32 is another number than 0.1.
     """
     if isinstance(value, list | tuple):
-        return [_plain_number(item) for item in value]  # A list in it is refused later.
+        return [_plain_number(item) for item in value]  # A list in a list is refused later.
     return _plain_number(value)
 
 
@@ -272,8 +272,10 @@ def _plain_number(value: Any) -> Any:
 
 
 def instead_of(name: str) -> str:
-    """Suggest what to write in place of an unknown name: its new name if it, or a name that is
-    nearly the same, was renamed; else the nearest names of the same modality.
+    """Suggest what to write in place of an unknown name.
+
+    If the name, or one that is nearly the same, was renamed, suggest the new name. Otherwise
+    suggest the nearest names of the same modality.
     """
     modality = _modality(name)
     if name in RENAMED:
@@ -324,13 +326,14 @@ def _name_at(place: Sequence[str]) -> str | None:
 
 
 def _group_at(place: Sequence[str]) -> str:
-    """Return how the flat names of a section, or of one of its parts, begin."""
+    """Return the common beginning of the flat names of a section, or of one of its parts."""
     modality, *part = place
     return "_".join([modality, *(name for name in part if name in NAMED_PARTS)])
 
 
 def read_profile(profile: str) -> tuple[dict[str, Any], str]:
-    """Read profiles/PROFILE.yaml, or the YAML file at that path. Return its values and its path.
+    """Read profiles/PROFILE.yaml, or a YAML file at the path `profile`. Return the file's values,
+    with the key `profile` for its name, and its path.
 
     Raises SettingsError for a file that is missing or holds no names and values.
     """
@@ -342,7 +345,7 @@ def read_profile(profile: str) -> tuple[dict[str, Any], str]:
         values = parse_yaml(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict | None):
             raise ValueError("the file holds no names and values")
-    except OSError as error:  # its reason without the path, which may be long
+    except OSError as error:  # the reason without the path, which may be long
         raise SettingsError(f"profile {reprlib.repr(profile)}: {error.strerror or error}") from None
     except ValueError as error:
         raise SettingsError(f"profile {reprlib.repr(profile)}: {error}") from None
@@ -356,9 +359,10 @@ def load_profile(
 
     profile: a name in profiles/, or the path of a YAML file. A parameter that the file does not set
         has its default.
+    overrides: values by flat name, which take the place of the profile's.
     origin: where the overrides come from, for messages.
 
-    Raises SettingsError.
+    Raises SettingsError for a file, a name or a value that cannot be used.
     """
     values, path = read_profile(profile)
     overrides = dict(overrides or {})

@@ -1,4 +1,4 @@
-"""The networks that come with the study in weights/, and folders of networks like it.
+"""Load the networks that come with the study in weights/, or networks from any folder like it.
 
 A network is three files: NAME.safetensors (its weights), NAME.json (its card: what trained it, and
 how good it is) and NAME.csv (a row per epoch of its training). NAME is the pre-training and the
@@ -35,15 +35,15 @@ Percent = Annotated[float, Field(ge=0, le=100)]
 
 
 class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """What made a network, and how good it is.
+    """What made a network, and how good the network is.
 
     Errors are in percent, on clean held-out source examples.
 
     options: how the source was cut, scaled and augmented.
-    clean_test_error: on all clean test images, which had no say in the training; None if that is
-        not known.
-    corrupted_error: E of AdaBN under four corruptions of severity 5, where they are defined.
-    sample_errors: the number of errors among the first SAMPLE.
+    clean_test_error: the error on all clean test images, which the training did not use; None if
+        that is not known.
+    corrupted_error: E of AdaBN under four corruptions of severity 5; None if these are not defined.
+    sample_errors: the number of errors among the first SAMPLE held-out examples.
     """
 
     modality: Modality
@@ -70,12 +70,12 @@ class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
 def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascade | Parallel:
     """Return a network of weights/ by the name of its pre-training: `load_network("meta", seed=0)`.
 
-    It is in evaluation mode on the CPU, and returns z and a of images that are scaled as its card
-    says. weights/README.md lists the networks.
+    The network is in evaluation mode on the CPU. It takes inputs that are scaled as its card says,
+    and returns z and a. weights/README.md lists the networks.
 
     folder: `shipped`, or another FOLDER like weights/.
 
-    Raises NetworkError where there is none of that name and seed, and where its file is damaged or
+    Raises NetworkError if there is no network of that name and seed, or if its file is damaged or
     does not match its card.
     """
     path, card, content = read_shipped(WeightsName.parse(folder), name, seed)
@@ -85,7 +85,7 @@ def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascad
         card.network,
         classes=card.classes,
         inputs=card.input_shape[0],
-        # What "auto" means: Tiny-ImageNet, whose network is the large one, is seen at 224 pixels.
+        # As "auto" does: the large network is that for Tiny-ImageNet, seen at 224 pixels.
         architecture="resnet34" if 224 in card.input_shape else "resnet26",
         parallel=kind.parallel,
         auxiliary=kind.auxiliary,
@@ -95,8 +95,8 @@ def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascad
 
 
 def present_objectives(weights: WeightsName, seed: int) -> list[str]:
-    """Return the pre-trainings of which a folder has a file at this seed, whole or damaged. Reads
-    no data.
+    """Return the pre-trainings for which a folder has a file of weights at this seed. The files are
+    not read, so they may be damaged.
     """
     folder = _folder(weights)
     return [
@@ -107,7 +107,9 @@ def present_objectives(weights: WeightsName, seed: int) -> list[str]:
 
 
 def read_card(path: Path) -> Card:
-    """Read the card beside a weights file. Raises NetworkError if there is none."""
+    """Read the card beside a weights file. Raises NetworkError if there is none, or if it is not
+    valid.
+    """
     card = path.with_suffix(".json")
     try:
         return Card.model_validate_json(card.read_bytes())
@@ -116,8 +118,8 @@ def read_card(path: Path) -> Card:
             f"{path} has no card {card.name} beside it, which says what it is"
         ) from None
     except ValidationError as error:
-        # Of a wrong `network` every kind of network complains, and that of images, which most are,
-        # comes last.
+        # For a wrong `network` there is an error from every kind of network. The last one is from
+        # networks for images, and most networks are for images.
         fault = error.errors()[-1]
         place = ".".join(map(str, fault["loc"])) or "its text"
         told = "" if fault["type"] == "missing" else f" = {reprlib.repr(fault['input'])}"
@@ -129,8 +131,8 @@ def read_card(path: Path) -> Card:
 def origin_of_shipped(weights: WeightsName, objective: str, seed: int) -> str:
     """Return the key of a network in a folder, such as `shipped:1a2b3c4d5e6f`.
 
-    A copy of a shipped network with its card has the shipped one's key. Raises NetworkError if the
-    folder has no such network.
+    A copy of a shipped network and its card has the key of the shipped network. Raises NetworkError
+    if the folder has no such network.
     """
     card = find_card(weights, objective, seed)[1]
     ours = SHIPPED / f"{objective}-{seed}.json"
@@ -143,7 +145,8 @@ def origin_of_shipped(weights: WeightsName, objective: str, seed: int) -> str:
 def read_history(path: Path) -> pd.DataFrame | None:
     """Read the table of epochs beside a weights file; None if there is none.
 
-    Raises NetworkError for a table without epochs, or with accuracies that are no fractions.
+    Raises NetworkError if the table lacks the column epoch or held_out_accuracy, or if one of these
+    holds something that is no number, or if an accuracy is outside 0…1.
     """
     table = path.with_suffix(".csv")
     if not table.exists():
@@ -161,7 +164,11 @@ def read_history(path: Path) -> pd.DataFrame | None:
 
 
 def read_shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Card, bytes]:
-    """Read a network's file; NetworkError unless it is the one that its card describes."""
+    """Return the path of a network's weights file, its card, and the file's content.
+
+    Raises NetworkError if there is no such network, or if the file is not the one that the card
+    describes.
+    """
     path, card = find_card(weights, objective, seed)
     content = path.read_bytes()
     if (found := hashlib.sha256(content).hexdigest()) != card.weights_sha256:
@@ -173,7 +180,11 @@ def read_shipped(weights: WeightsName, objective: str, seed: int) -> tuple[Path,
 
 
 def built_with(build: Callable[[], Built], content: bytes, path: Path) -> Built:
-    """Build a network and give it the weights in `content`, that of the safetensors file `path`."""
+    """Build a network and load the weights from `content`, which is the content of the safetensors
+    file `path`.
+
+    Raises NetworkError if the content is damaged or does not fit the network.
+    """
     try:
         tensors = load(content)
     except SafetensorError as error:
@@ -190,6 +201,10 @@ def _folder(weights: WeightsName) -> Path:
 
 
 def find_card(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Card]:
+    """Return the path of a network's weights file, and its card.
+
+    Raises NetworkError if there is no such network, or if the card is that of another network.
+    """
     folder = _folder(weights)
     path = folder / f"{objective}-{seed}.safetensors"
     if not path.is_file():

@@ -1,9 +1,9 @@
-"""Store results with their requests and provenance: networks, runs, checks of Theorem 1, errors of
-batches' variances.
+"""Store results with their requests and provenance: networks, runs, checks of Theorem 1, and errors
+of batches' variances.
 
 An entry is a folder, whose name is the key of its request, data and code. An entry is written whole
 or not at all, under a lock, with the SHA-256 of each file. So notebooks, headless runs and a
-cluster share their results, and a file that was cut short or changed is noticed and never used.
+cluster can share results. A file that was cut short or changed is noticed and never used.
 """
 
 import errno
@@ -51,7 +51,7 @@ REQUESTS: dict[Kind, type[Request]] = {
     "theorem": CheckpointRequest,
     "variance": VarianceRequest,
 }
-"""The kinds of entries, and the request that each answers."""
+"""For each kind of entries, the class of the requests that these entries answer."""
 KINDS = tuple(REQUESTS)
 BATCH_COLUMNS = {"step", "position", "count", "errors"}
 ACCURACY_COLUMNS = {"step", "kind", "after", "accuracy"}
@@ -84,7 +84,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Made:
-    """What the maker of an entry returns: its provenance, and values that entry.json keeps."""
+    """What the maker of an entry returns: the provenance of the entry, and values that entry.json
+    keeps.
+    """
 
     provenance: Provenance
     values: dict[str, Any] = field(default_factory=dict)
@@ -93,7 +95,8 @@ class Made:
 class Entry(NamedTuple):
     """An entry of the store.
 
-    content: the hashes of data and code in its key. values: results that are in none of its files.
+    content: the hashes of data and code in the entry's key.
+    values: results that entry.json keeps.
     """
 
     folder: Path
@@ -118,7 +121,9 @@ class OtherVersion(Unusable):
 
 
 class StoreError(OSError):
-    """Raised for a results folder that cannot be used. The message names it and says what to do."""
+    """Raised for a results folder that cannot be used. The message names the folder and says what
+    to do.
+    """
 
 
 class Store:
@@ -128,7 +133,7 @@ class Store:
     """
 
     patience: ClassVar[float] = 5
-    """Seconds for which a process waits for another one before it says so."""
+    """The seconds that a process waits for another one before it prints a message."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -143,13 +148,13 @@ class Store:
             return "unreadable"
         except (FileNotFoundError, NotADirectoryError):
             has_results = any((self.folder / kind).is_dir() for kind in KINDS)
-            # Another process may have marked it and made the folders just now.
+            # Another process may just have marked the folder and made its subfolders.
             if has_results and not mark.exists():
                 return "not marked"
             return None
 
     def _check_format(self) -> None:
-        """Raise StoreError where the folder holds results of another format."""
+        """Raise StoreError if the folder holds results of another format."""
         found = self._format()
         if found in (None, str(STORE_FORMAT)):
             return
@@ -160,7 +165,11 @@ class Store:
         )
 
     def _prepare(self, kind: Kind) -> None:
-        """Make the folder of a kind of entries, marked with the format, on a disk with locks."""
+        """Make the folder of a kind of entries, and mark the store with its format.
+
+        Raises StoreError if the store holds results of another format, or if files in it cannot be
+        locked.
+        """
         self._check_format()
         if self._format() is None:
             write_text_atomically(self.folder / FORMAT_FILE, f"{STORE_FORMAT}\n")
@@ -178,12 +187,13 @@ class Store:
         content: tuple[str, ...],
         make: Callable[[Path], Made],
     ) -> Entry:
-        """Return the entry of `request` on `content` (see Request.key).
+        """Return the entry of `request` on `content` (see Request.key). If there is none, make it.
 
-        If there is none, `make(folder)` fills a folder with the entry's files. After a kill or
-        an error the next maker is given the same folder. A damaged entry, or one of another version
-        of the format, is set aside with a warning and made again. Raises StoreError if the folder
-        cannot be used or its disk is full.
+        make: fills a folder with the entry's files, and returns the provenance and the values of
+            the entry. After a kill or an error the next maker gets the same folder.
+
+        An entry that is damaged, or that this version cannot read, is set aside with a warning and
+        made again. Raises StoreError if the folder cannot be used or its disk is full.
         """
         path = self.path(kind, request, content)
         entry = _entry_or_none(path)
@@ -256,11 +266,11 @@ class Store:
                 yield run
 
     def remember_data(self, request: CheckpointRequest, data: tuple[str, str]) -> None:
-        """Note the data that a dataset's name and options give now.
+        """Note which data a dataset's name and options stand for now.
 
-        The files behind a name can change. If there are runs on several states of them, a report
-        shows the runs on the state that was noted last. Nothing is noted in a folder that cannot be
-        written to.
+        The files behind a name can change. If there are runs on several states of the files, a
+        report shows the runs on the state that was noted last. In a folder that cannot be written
+        to, nothing is noted.
 
         data: the fingerprint of the examples, and the source of the domains.
         """
@@ -271,7 +281,7 @@ class Store:
             write_text_atomically(self._data_file(request), text)
 
     def data_at_hand(self, request: CheckpointRequest) -> tuple[str, str] | None:
-        """Return the data that `remember_data` noted last; None where there is no note."""
+        """Return the data that `remember_data` noted last; None if there is no note."""
         try:
             fingerprint, domains = json.loads(self._data_file(request).read_bytes())
         except (OSError, ValueError, TypeError):
@@ -323,8 +333,8 @@ class Store:
 def check_locks(folder: Path) -> None:
     """Raise StoreError unless files in the folder can be locked.
 
-    Two processes that make results at once need locks. Without this check, a network disk that has
-    none would fail late, or let a process wait for ever.
+    Two processes that make results at once need locks. Without this check, a process on a network
+    disk without locks would fail late, or wait for ever.
     """
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -341,8 +351,9 @@ def check_locks(folder: Path) -> None:
 def read_entry(folder: Path) -> Entry:
     """Return the entry in `folder`.
 
-    Raises Damaged if a file does not match its checksum or cannot be read, and OtherVersion if the
-    folder's name is not the key of the entry's request.
+    Raises Damaged if a file does not match its checksum or cannot be read. Raises OtherVersion if
+    the request is that of another version, or if the folder's name is not the key of the entry's
+    request.
     """
     try:
         _check_sums(folder)
@@ -390,8 +401,9 @@ def load_run(entry: Entry) -> Run:
 
 
 def read_run(folder: Path, wanted: Callable[[RunRequest], bool]) -> Run | None:
-    """Return the run in `folder`, or None if its request is not `wanted`. Raises Damaged or
-    OtherVersion.
+    """Return the run in `folder`, or None if its request is not `wanted`.
+
+    Raises Damaged or OtherVersion if the entry cannot be used.
     """
     entry = read_entry(folder)
     if not isinstance(entry.request, RunRequest) or not wanted(entry.request):

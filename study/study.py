@@ -1,6 +1,6 @@
 """A study: one dataset of one modality under one profile. It gives networks and runs on request.
 
-A request is answered from the store; if the result is not there, it is made and stored. `Study`
+A request is answered from the store. If the result is not there, it is made and stored. `Study`
 only puts the parts together: see requests, checkpoints and runs.
 """
 
@@ -58,8 +58,8 @@ class Study:
         return cls(settings.model_copy(update={"device": "cpu"}), modality)
 
     def _with(self, settings: Settings) -> "Study":
-        """Return the study under other settings. If both have the same dataset, they share the data
-        that either has loaded.
+        """Return the study under other settings. If both studies have the same dataset, they share
+        the data that are loaded.
         """
         other = type(self)(settings, self.modality)
         other.brought = self.brought
@@ -69,29 +69,32 @@ class Study:
         return other
 
     def varied(self, **changes: Any) -> "Study":
-        """Return the same study with other settings, named as in a profile without the modality
-        in front: `study.varied(batch_size=16, training_epochs=5)`.
+        """Return the same study with other settings, named as in a profile but without the
+        modality: `study.varied(batch_size=16, training_epochs=5)`.
 
         Raises SettingsError for a value that cannot be used.
         """
         return self._with(self.settings.vary(self.modality, changes))
 
     def at_seed(self, seed: int) -> "Study":
-        """Return the same study at another seed. Raises SettingsError for one below 0."""
+        """Return the same study at another seed.
+
+        Raises SettingsError unless `seed` is a whole number from 0 to 2³² − 1.
+        """
         return self._with(self.settings.at_seed(seed))
 
     def bring(self, model: nn.Module, name: str, normalization: Any = None) -> "Study":
-        """Return the same study with `model` as its network, whatever the objective.
+        """Return the same study with a copy of `model` as its network, whatever the objective.
 
         name: what tables call the network.
-        normalization: the normalisation of the images that the network learned with: a name such as
+        normalization: the normalisation of images with which the network learned: a name such as
             "imagenet", a pair (mean, deviation), or a configuration of timm or torchvision
             (models.input_normalization.read_normalization). None: the network takes the images as
             the study scales them (`input_scaling`), from −1 to 1 by default.
 
-        Raises ValueError for anything else, and for a normalisation of text or speech. A run raises
-        NetworkError if the network's errors on clean images show that it learned with another
-        normalisation.
+        Raises ValueError for any other `normalization`, and for one of text or speech. Raises
+        NetworkError for a name that cannot be used. A run raises NetworkError if the network's
+        errors on clean images show that it learned with another normalisation.
         """
         if normalization is None:
             other = self._with(self.settings)
@@ -108,7 +111,7 @@ class Study:
 
     @property
     def dataset(self) -> Dataset:
-        """The data, read at the first call. Raises DataMissing if they are not there."""
+        """The data, read when they are first needed. Raises DataMissing if they are not there."""
         places = {"folder": str(self.settings.data_path), "device": self.device}
         options = self.section.data.model_copy(update=places)
         if options not in self._loaded:
@@ -117,7 +120,9 @@ class Study:
 
     @property
     def context(self) -> Context:
-        """Settings, data, device and store, which a request needs. Reads the data."""
+        """What a request needs: settings, data, device, store and the brought network. Reads the
+        data.
+        """
         return Context(
             self.settings, self.modality, self.dataset, self.device, self.store, self.brought
         )
@@ -136,13 +141,13 @@ class Study:
     def request(self, method: str, objective: str | None = None) -> RunRequest:
         """Return the request for the run of a method at this seed. Needs no data.
 
-        objective: None is the method's own.
+        objective: the pre-training to start from; None: the method's own.
         """
         return run_request(self.settings, self.modality, method, objective, self.brought)
 
     def check(self) -> None:
-        """Read the data, and raise ValueError for what would fail later: a network that is missing
-        or does not fit, a method that cannot use its network, or too few data.
+        """Read the data. Raise ValueError for what would fail later: a network that is missing or
+        does not fit, a method that cannot use its network, or too few data.
         """
         check_all(self.context)
 
@@ -151,16 +156,19 @@ class Study:
         return load_or_train(self.context, objective)
 
     def theorem(self, objective: str) -> Mapping[str, Any]:
-        """Return the check of Theorem 1 on a network (theorem.check_theorem).
+        """Return the check of Theorem 1 on the network of an objective (theorem.check_theorem).
 
-        Raises ValueError if its training is not known.
+        Raises ValueError if the network's training is not known, or if the network is not a
+        Cascade.
         """
         return check_theorem_of(self.context, objective)
 
     def run(self, method: str, objective: str | None = None) -> Run:
-        """Return the run of a method on the stream at this seed; make it if the store has none.
+        """Return the run of a method on the stream at this seed. If the store has none, make it.
 
-        A stored run with F, or with the agreement with the source, also serves a request without
+        objective: the pre-training to start from; None: the method's own.
+
+        A stored run with F, or with the agreement with the source, also answers a request without
         it. Raises ValueError if there are too few data, also for a stored run.
         """
         return load_or_run(self.context, method, objective)

@@ -1,4 +1,4 @@
-"""How a profile says where networks come from: the value of `image_weights`."""
+"""How a profile says where networks come from: the value of `image_weights` and its like."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -6,17 +6,17 @@ from typing import Any, Literal
 from pydantic_core import CoreSchema, core_schema
 
 PUBLISHED = ("release", "robustbench", "efficientnet_lite0")
-"""The kinds of one network that others trained, on their own images."""
+"""The kinds that are a single network, which others trained on their own images."""
 
 
 @dataclass(frozen=True)
 class WeightsName:
     """Where networks come from. `parse` reads the text of a profile, and `str` gives it back.
 
-    kind: `train`: they are trained here. `shipped`: those in weights/. `release`, `robustbench` and
-        `efficientnet_lite0`: a published network, from the file `place`. `folder`: those in the
-        folder `place`.
-    place: the path as it was written; empty where the kind has none.
+    kind: `train`: the networks are trained here. `shipped`: the networks in weights/. `release`,
+        `robustbench` and `efficientnet_lite0`: a published network, from the file `place`.
+        `folder`: the networks in the folder `place`.
+    place: the path as it was written; empty if the kind has none.
     """
 
     kind: Literal["train", "shipped", "release", "robustbench", "efficientnet_lite0", "folder"]
@@ -39,12 +39,12 @@ class WeightsName:
 
     @property
     def trained_here(self) -> bool:
-        """Whether a training here makes the networks."""
+        """Whether the networks are trained here."""
         return self.kind == "train"
 
     @property
     def published(self) -> bool:
-        """Whether it is one network that others have published."""
+        """Whether this is a single network that others have published."""
         return self.kind in PUBLISHED
 
     @classmethod

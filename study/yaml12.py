@@ -1,4 +1,4 @@
-"""YAML as version 1.2 reads it, from PyYAML, which follows 1.1."""
+"""Read and write YAML 1.2 with PyYAML, which follows YAML 1.1."""
 
 import re
 from typing import Any
@@ -7,10 +7,11 @@ import yaml
 
 
 class Yaml12(yaml.SafeLoader):
-    """Plain values as YAML 1.2 reads them, where PyYAML follows 1.1: 1e-3 is a number, and `no`,
-    `12:30` and 2026-01-31 are texts. 010, which is 8 there and 10 here, is refused."""
+    """Load plain values as YAML 1.2 reads them. 1e-3 is a number, and `no`, `12:30` and 2026-01-31
+    are texts, unlike in YAML 1.1. 010 is refused, because it is 8 in YAML 1.1 and 10 in YAML 1.2.
+    """
 
-    yaml_implicit_resolvers = {}  # none of PyYAML's: those of 1.2 are added below
+    yaml_implicit_resolvers = {}  # none of PyYAML's; those of YAML 1.2 are added below
 
     def construct_integer(self, node: yaml.ScalarNode) -> int:
         digits = node.value.lstrip("+-")
@@ -32,8 +33,9 @@ Yaml12.add_constructor("tag:yaml.org,2002:int", Yaml12.construct_integer)
 
 
 class Yaml12Dumper(yaml.SafeDumper):
-    """Writes texts so that both versions of YAML read them as texts: PyYAML leaves 1e5 without
-    quotes, which is a number by 1.2."""
+    """Write texts so that YAML 1.1 and 1.2 both read them as texts. PyYAML alone writes the text
+    1e5 without quotes, which is a number in YAML 1.2.
+    """
 
     yaml_implicit_resolvers = {
         first: [
@@ -45,12 +47,16 @@ class Yaml12Dumper(yaml.SafeDumper):
 
 
 def dump_yaml(values: Any) -> str:
-    """Return plain values as a YAML text, from which `parse_yaml` reads them again."""
+    """Return plain values as a YAML text. `parse_yaml` turns it back into the values."""
     return yaml.dump(values, Dumper=Yaml12Dumper, sort_keys=False)
 
 
 def parse_yaml(text: str) -> Any:
-    """Read a YAML text. ValueError where it is none, or where it says one name twice."""
+    """Return the value of a YAML text.
+
+    Raises ValueError if the text is not YAML, if its outermost mapping has one name twice, or if a
+    whole number has a zero in front.
+    """
     try:
         node = yaml.compose(text, Loader=Yaml12)
         names = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []

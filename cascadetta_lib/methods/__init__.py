@@ -1,8 +1,10 @@
-"""Test-time methods by name. A new method is a file in this folder: profiles and the contract tests
-find it there. Its row in docs/methods.md is written by study.tools.methods_table.
+"""Look up test-time methods by name in METHODS, and adapt a network of your own with `adapt`.
 
-A method can be used alone, in a loop of your own: with `adapted = adapt(model, "tent")` each
-`logits = adapted(x)` adapts to a batch, then predicts it; `adapted.reset()` goes back to the
+To add a method, put a file into this folder: profiles and the contract tests find it there. Then
+run study.tools.methods_table, which writes the row of the method in docs/methods.md.
+
+To use a method in a loop of your own, call `adapted = adapt(model, "tent")`. Each
+`logits = adapted(x)` then adapts to a batch and predicts it, and `adapted.reset()` goes back to the
 source. docs/methods.md lists the methods.
 """
 
@@ -20,33 +22,36 @@ METHODS: Registry[type[Method]] = Registry("method", __name__)
 
 
 def adapt(model: nn.Module, method: str, **options: Any) -> Method:
-    """Return a method that adapts a copy of `model` to each batch that it predicts.
+    """Return a method that adapts a copy of `model` to each batch, and predicts the batch.
 
         adapted = adapt(model, "tent", learning_rate=1e-3)
         logits = adapted(x)
 
     model: takes a batch (B, …) and returns logits (B, C), a tuple that begins with them, or an
-        object with the attribute `logits`. It is left as it is; `adapted.model` is the copy.
-        `METHODS[method](model)` works on the model itself, and saves the memory of the copy.
+        object with the attribute `logits`. `model` itself does not change; the copy is
+        `adapted.model`. To save the memory of the copy, call `METHODS[method](model)`, which adapts
+        `model` itself.
     method: a name in METHODS.
-    options: those of the method (`METHODS[method].options()`); docs/methods.md explains them.
+    options: options of the method. `METHODS[method].options()` lists their names, and
+        docs/methods.md explains them.
 
-    Raises ValueError for a name that is unknown, and for a model or an option that the method
-    cannot work with.
+    Raises ValueError for an unknown name, and for a model or an option that the method cannot work
+    with.
     """
     return METHODS[method](copy.deepcopy(model), **options)
 
 
 def modules_of(method: type[Method]) -> set[str]:
-    """Return the modules that define a method, with those of the methods that it builds on."""
+    """Return the names of the modules that define a method and its base methods."""
     return {part.__module__ for part in method.__mro__ if issubclass(part, Method)}
 
 
 def code_of(name: str) -> str:
-    """Hash the code of a method and of everything in this library that it uses.
+    """Hash the code of the method `name`, with all modules that it imports from this library or
+    from files of your own.
 
-    Comments and docstrings do not count. A class of a notebook's cell counts by what it does, so
-    that the same text has the same hash after the kernel was restarted.
+    Comments and docstrings do not count. A class that a notebook's cell defines counts by
+    class_hash. So the same text has the same hash after a restart of the kernel.
     """
     method = METHODS[name]
     found = [code_hash(modules_of(method))]

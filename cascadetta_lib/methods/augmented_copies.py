@@ -1,4 +1,4 @@
-"""Methods that learn from augmented copies of a batch."""
+"""The base class of methods that learn from augmented copies of a batch."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,12 +16,13 @@ from cascadetta_lib.methods.value_range import ValueRange
 class WithCopies(Method):
     """A method that takes the options `copies` and `value_range`.
 
-    copies: the function that makes the augmented copies. "image": the method's own augmentation of
-        RGB images. Other data need a function, such as Dataset.augmented_copies. None: no copies.
-    value_range: the values of black and white in images x; None is (−1, 1). Copies are clipped to
-        them. The first batch of other values gives a warning.
+    copies: what makes the augmented copies. "image": the method's own augmentation of RGB images.
+        For other data: a function `copies(x, count, generator)` that yields `count` copies of x.
+        For recordings, Dataset.augmented_copies is such a function. None: no copies.
+    value_range: the values of black and white in images x. None: (−1, 1). Copies are clipped to
+        these values. If the first batch has other values, a warning says so.
 
-    Class attribute: `image_copies` is the augmentation of images; CoTTA's by default.
+    Class attribute: `image_copies` is the augmentation of images; by default it is CoTTA's.
     """
 
     image_copies: ClassVar[Callable[..., Iterator[Tensor]]] = staticmethod(cotta_copies)
@@ -41,7 +42,9 @@ class WithCopies(Method):
         super().__init__(model, **options)
 
     def configure_model(self) -> None:
-        """Refuse a network without a convolution of RGB images, if it is to augment images."""
+        """Raise ValueError if images are to be augmented, and the network has convolutions but none
+        of RGB images.
+        """
         channels = [
             child.in_channels for child in self.model.modules() if isinstance(child, nn.Conv2d)
         ]
@@ -54,9 +57,10 @@ class WithCopies(Method):
         super().configure_model()
 
     def copies_of(self, x: Tensor) -> Copies | None:
-        """Return the function that makes augmented copies of a batch like x, or None.
+        """Return the function that makes augmented copies of a batch like x; None if there are no
+        copies.
 
-        Raises ValueError if it needs RGB images and x holds none.
+        Raises ValueError if the function needs RGB images, and the shape of x is not (B, 3, H, W).
         """
         if self.copies != "image":
             return self.copies

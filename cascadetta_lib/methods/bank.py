@@ -1,4 +1,4 @@
-"""Methods that keep examples of the stream, to learn from them again."""
+"""The base class of methods that keep examples of the stream, to learn from them again."""
 
 from typing import Any, ClassVar
 
@@ -10,11 +10,12 @@ from cascadetta_lib.methods.base import Method
 class WithBank(Method):
     """A method with a memory of examples.
 
-    bank: the examples, (bank_size, …). Empty before the first batch, which tells their shape.
-    kept: what the method knows of each of them, in the order of the bank.
-    arrived: how many examples came so far.
+    bank: the examples, (bank_size, …), of which the first len(kept) count. Empty before the first
+        example.
+    kept: what the method knows of each example in the bank, in the same order.
+    arrived: how many examples of the stream have come so far.
 
-    Class attribute: `bank_size` is the most examples that it keeps.
+    Class attribute: `bank_size` is the largest number of examples in the bank.
     """
 
     bank_size: ClassVar[int] = 64
@@ -32,7 +33,11 @@ class WithBank(Method):
         return self.bank[: len(self.kept)]
 
     def keep(self, example: Tensor, known: Any, place: int | None) -> None:
-        """Put an example (…) at `place` of the bank, replacing what is there; None: drop it."""
+        """Put an example (…) at `place` of the bank, and what is `known` of it at the same place of
+        `kept`.
+
+        An example that is at this place already is replaced. place: None drops the new example.
+        """
         if not len(self.bank):
             self.bank = example.new_empty(self.bank_size, *example.shape)
         if place is not None:

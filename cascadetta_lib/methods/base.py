@@ -1,5 +1,5 @@
-"""What every test-time method shares: batch statistics, the order of update and prediction, and the
-reset.
+"""The base class of all test-time methods: batch statistics, the order of update and prediction,
+and the reset.
 """
 
 from typing import Any, Literal, Self
@@ -15,22 +15,25 @@ from cascadetta_lib.models.snapshot import Snapshot
 
 
 class Method(Updates):
-    """Adapt a model to each batch that it predicts: `method(x)` → main logits (B, C).
+    """Adapt a model to each batch, and predict the batch: `method(x)` returns main logits (B, C).
 
-    A method works on `model` itself, not on a copy. It sets the mode of the layers and keeps the
-    modules and parameters. Raises ValueError for what a method cannot work with (refusals.py).
+    A method works on `model` itself, not on a copy. It changes the modes of the layers and the
+    values of the parameters, but replaces no module and no parameter. Raises ValueError for a model
+    or an option that the method cannot work with (refusals.py).
 
-    A subclass defines which parameters are updated and by which loss (updates.py). facts.py
-    explains the class attributes. Other base classes add options: `copies` (augmented_copies.py),
-    `source` (source.py), `memory` (statistics_memory.py), `diversity` (diversity.py).
+    A subclass defines which parameters are updated, and the loss (updates.py). facts.py explains
+    the class attributes. Further base classes add options: `copies` and `value_range`
+    (augmented_copies.py), `source` (source.py), `memory` (statistics_memory.py), and `diversity`
+    (diversity.py).
 
-    learning_rate: the step size of an update. Methods that never update ignore it.
-    predict: which prediction `step` returns. `after`: the updated model's (the paper). `before`:
-        that of the forward pass from which the update was computed (the releases of Tent and
-        CoTTA).
-    optimizer: `sgd` (Nesterov momentum 0.9) or `adam`, both without weight decay; None is the
-        method's own.
-    seed: seeds the method's random draws; `reset` starts them over.
+    learning_rate: the step size of an update, a number from 0 on. Methods that never update ignore
+        it.
+    predict: which prediction `step` returns. `after`: that of the updated model, as in the paper.
+        `before`: the one that the update was computed from, as in the releases of Tent and CoTTA.
+    optimizer: `sgd` (with Nesterov momentum 0.9) or `adam`, both without weight decay. None: the
+        method's own optimiser.
+    seed: the seed of the method's random draws, a whole number from 0 on. `reset` starts the draws
+        over.
     """
 
     @torch.inference_mode(False)
@@ -59,7 +62,7 @@ class Method(Updates):
         self.reset()
 
     def configure_model(self) -> None:
-        """Set BatchNorm to batch statistics, and enable gradients for adapted parameters alone."""
+        """Set BatchNorm to batch statistics, and enable gradients for adapted parameters only."""
         self.checks.require_ordinary_batch_norm()
         self.model.eval()
         use_batch_statistics(self.model)
@@ -69,11 +72,13 @@ class Method(Updates):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Outputs:
-        """Return z (B, C) and a, if there is one, of the model as it is, without an update."""
+        """Predict a batch (B, …) without an update. Return z (B, C) and a, which is None without
+        θ_a.
+        """
         return as_outputs(self.model(x))
 
     def adapt_and_predict(self, x: Tensor) -> Outputs:
-        """Update on a batch, if the method adapts, and predict it. `step` calls this."""
+        """Update on a batch, if the method ever updates, and predict it. Called by `step`."""
         if not self.adapts:
             return self.predict(x)
         before = self.update(x)
@@ -84,9 +89,11 @@ class Method(Updates):
 
     @torch.inference_mode(False)
     def step(self, x: Tensor) -> Outputs:
-        """Adapt to a batch and predict it, inside torch.inference_mode too.
+        """Adapt to a batch (B, …) and return its prediction. Works inside torch.inference_mode,
+        too.
 
-        Raises ValueError if the batch gives a BatchNorm only one value per channel.
+        Raises ValueError if the batch gives a BatchNorm only one value per channel. The first step
+        also raises ValueError if an update would be lost (refusals.Checks).
         """
         self.restore_modes()
         if x.is_inference():
@@ -99,24 +106,25 @@ class Method(Updates):
         return self.step(x).main
 
     def train(self, mode: bool = True) -> Self:
-        """Change nothing, because the method chooses BatchNorm's statistics."""
+        """Change nothing: the method itself chooses the mode of each layer. Return the method."""
         return self
 
     def restore_modes(self) -> None:
-        """Put all layers back into the mode that `configure_model` chose.
+        """Put each layer back into the mode that `configure_model` chose.
 
-        Tools that look at a network, such as torchinfo or an extractor of features, leave all of
-        its layers in one mode (findings/looking-at-adabn-switches-it-off.sh). BatchNorm in
-        evaluation mode would then use the source's statistics without a word.
+        Tools that look at a network, such as torchinfo or a feature extractor, leave all of its
+        layers in one mode (findings/looking-at-adabn-switches-it-off.sh). In evaluation mode
+        BatchNorm would silently use the source's statistics.
         """
         for part, training in self.modes:
             part.training = training
 
     def reset(self) -> None:
-        """Go back to the source, and start the random draws over.
+        """Restore the source's weights and buffers, empty the optimiser's state, and start the
+        random draws over.
 
-        Values are written into the same tensors, so the optimiser keeps updating them. The
-        optimiser's own state is emptied.
+        The values are written into the existing tensors. So the optimiser still updates the
+        parameters of the model.
         """
         self.source_state.restore(self)
         forget(self.optimizer)

@@ -1,5 +1,5 @@
-"""The paper's method (Sec. 4): learn the scales and shifts of φ's normalisation layers and all of
-θ_m, by the entropy of θ_a's output. θ_a stays fixed.
+"""The paper's method (Sec. 4) and variants of it. The method updates the scales and shifts of φ's
+normalisation layers, and all of θ_m, to lower the entropy of θ_a's output. θ_a stays fixed.
 """
 
 from torch import Tensor, nn
@@ -12,9 +12,9 @@ from cascadetta_lib.models import Cascade, Outputs
 
 @METHODS.add("cascade")
 class CascadeMethod(WithDiversity):
-    """Adapt by one step of SGD on the mean entropy of softmax(a), where a = θ_a(θ_m(φ(x))).
+    """Take one step of SGD on the mean entropy of softmax(a), where a = θ_a(z) and z = θ_m(φ(x)).
 
-    The prediction is z = θ_m(φ(x)).
+    The prediction is z. Raises ValueError unless the model is a Cascade with θ_a.
     """
 
     label = "Cascade"
@@ -41,7 +41,7 @@ class CascadeMethod(WithDiversity):
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         outputs = self.model(x)
-        # The check makes the CPU wait for the device, so only the first step makes it.
+        # The check waits for the device, so it is made in the first step only.
         if self.uses_auxiliary and not self.checks.step_taken:
             refusals.require_readable_logits(self.label, outputs)
         logits = outputs.auxiliary if self.uses_auxiliary else outputs.main
@@ -50,9 +50,10 @@ class CascadeMethod(WithDiversity):
 
 @METHODS.add("cascade_fixed_classifier")
 class CascadeFixedClassifier(CascadeMethod):
-    """The cascade with θ_m fixed: only the scales and shifts of φ's normalisation layers move.
+    """The cascade with θ_m fixed: only the scales and shifts of φ's normalisation layers are
+    updated.
 
-    The right panel of the paper's figure on the parts of the cascade.
+    The right panel of the paper's figure on the parts of the cascade shows it.
     """
 
     label = "Cascade, θ_m fixed"
@@ -63,9 +64,10 @@ class CascadeFixedClassifier(CascadeMethod):
 
 @METHODS.add("cascade_no_auxiliary")
 class CascadeNoAuxiliary(CascadeMethod):
-    """The cascade without θ_a, pre-trained and adapted by the entropy of z.
+    """The cascade without θ_a: the network is pre-trained without θ_a, and adapts by the entropy of
+    z.
 
-    The left panel of the paper's figure on the parts of the cascade.
+    The left panel of the paper's figure on the parts of the cascade shows it.
     """
 
     objective = "meta_no_auxiliary"
@@ -75,8 +77,9 @@ class CascadeNoAuxiliary(CascadeMethod):
 
 @METHODS.add("cascade_same_weights")
 class CascadeSameWeights(CascadeNoAuxiliary):
-    """The other reading of "without θ_a": the cascade's own network, pre-trained with θ_a, adapts
-    by the entropy of z.
+    """Adapt the cascade's own network, pre-trained with θ_a, by the entropy of z in place of a.
+
+    This is the other reading of "without θ_a", beside `cascade_no_auxiliary`.
     """
 
     objective = "meta"

@@ -1,5 +1,5 @@
-"""Cascade+: the cascade with a θ_a that does not collapse, and with a memory of statistics. Our own
-extension.
+"""Cascade+, our own variant of the cascade: a θ_a that does not collapse, and a memory of
+BatchNorm's statistics.
 """
 
 from cascadetta_lib.methods import METHODS
@@ -8,12 +8,15 @@ from cascadetta_lib.methods.cascade import CascadeMethod
 
 @METHODS.add("cascade_plus")
 class CascadePlus(CascadeMethod):
-    """Changes to the cascade. θ_a is trained with the labels too. Its self-supervised loss,
-    in the pre-training and at test time, is that of information maximisation, which predicting one
-    class for every x does not minimise. And BatchNorm remembers earlier batches
-    (models/remembered_statistics.py). On images and speech it is not meta-learned. In the
-    pre-training on images, a batch holds each image twice: plain, and with domain randomisation.
-    Everything was chosen on held-out source data alone.
+    """Change the cascade as follows. Each choice was made on held-out source data alone.
+
+    - θ_a is trained with the labels, too.
+    - The self-supervised loss, in pre-training and at test time, is that of information
+      maximisation. Predicting one class for every x does not minimise this loss.
+    - BatchNorm remembers earlier batches (models/remembered_statistics.py).
+    - The networks for images and speech are not meta-learned; that for text is.
+    - In pre-training on images, a batch holds each image twice: plain, and with domain
+      randomisation.
     """
 
     objective_elsewhere = {

@@ -1,5 +1,5 @@
-"""CoTTA (Wang et al. 2022): a student taught by its own moving average on augmented copies, with
-random restoring.
+"""CoTTA (Wang et al. 2022): a student learns from its own moving average, the teacher, on augmented
+copies, and random weights are restored to the source's.
 """
 
 import copy
@@ -21,12 +21,15 @@ TEACHER_MOMENTUM = 0.999
 
 @METHODS.add("cotta")
 class CoTTA(WithCopies, WithMemory):
-    """Update all parameters, except those of θ_a, by Adam. The settings are those of CoTTA's
-    release for CIFAR-10.
+    """Update all parameters except those of θ_a, by Adam. The settings are those of CoTTA's release
+    for CIFAR-10.
 
-    The prediction is the teacher's. predict="after": the updated teacher's on x. "before": the
-    target that the student learned from, as in the release. If the anchor, which is the source
-    model, is unsure, the target is the teacher's mean over augmented copies.
+    The student learns a target. If the anchor, which is the source model, is sure of the batch, the
+    target is the teacher's prediction of x. Otherwise it is the mean of the teacher's logits over
+    augmented copies. Without copies it is always the teacher's prediction of x.
+
+    The prediction is the teacher's. With `predict="after"` it is that of the updated teacher for x.
+    With `predict="before"` it is the target, as in the release.
     """
 
     label = "CoTTA"
@@ -35,7 +38,7 @@ class CoTTA(WithCopies, WithMemory):
     make_optimizer = torch.optim.Adam
     copy_count: ClassVar[int] = 32
     confidence: ClassVar[float] = 0.92
-    """Where the anchor's mean confidence is below this, the target is averaged over copies."""
+    """If the anchor's mean confidence is below this, the target is a mean over copies."""
     restore_probability: ClassVar[float] = 0.01
 
     def configure_model(self) -> None:
@@ -44,7 +47,7 @@ class CoTTA(WithCopies, WithMemory):
         self.anchor = copy.deepcopy(self.teacher)
         networks = (self.model, self.teacher, self.anchor)
         triples = zip(*(network.parameters() for network in networks), strict=True)
-        # θ_a takes no part in z and stays out.
+        # θ_a is left out, since z does not depend on it.
         self.triples = [triple for triple in triples if triple[0].requires_grad]
 
     def adapted_parameters(self) -> list[nn.Parameter]:
@@ -56,8 +59,8 @@ class CoTTA(WithCopies, WithMemory):
 
     @torch.no_grad()
     def target(self, x: Tensor) -> Outputs:
-        """Return the teacher's logits: on x if the anchor is sure of the batch, otherwise their
-        mean over augmented copies.
+        """Return the target: the teacher's logits for x if the anchor is sure of the batch or if
+        there are no copies, otherwise the mean of the teacher's logits over augmented copies.
         """
         copies = self.copies_of(x)
         on_x = as_outputs(self.teacher(x))
@@ -65,7 +68,7 @@ class CoTTA(WithCopies, WithMemory):
             return on_x
         if probabilities(as_outputs(self.anchor(x)).main).amax(1).mean() >= self.confidence:
             return on_x
-        # Each copy is a forward pass of its own, normalised by its own batch statistics.
+        # Each copy of the batch has its own forward pass, with its own batch statistics.
         copied = copies(x, self.copy_count, self.generator)
         logits = [at_least_float32(as_outputs(self.teacher(each)).main) for each in copied]
         return Outputs(torch.stack(logits).mean(0), on_x.auxiliary)

@@ -1,4 +1,4 @@
-"""Methods whose loss can also keep the predictions diverse."""
+"""The base class of methods whose loss can also keep the predictions diverse."""
 
 from typing import Any
 
@@ -9,13 +9,11 @@ from cascadetta_lib.methods.statistics_memory import WithMemory
 
 
 class WithDiversity(WithMemory):
-    """A method that takes the option `diversity`.
+    """A method that takes the options `diversity` and `memory`.
 
-    diversity: how much of the mean prediction's entropy is subtracted from the loss
-        (`losses.information_loss`). None: the method's own, which is 0 except for Cascade+ and
-        SHOT-IM. The paper has no such term.
-
-    A method of this kind takes the option `memory` too.
+    diversity: the weight, from 0 on, with which the entropy of the mean prediction is subtracted
+        from the loss (`losses.information_loss`). None: the method's own weight, which is 1 for
+        Cascade+ and SHOT-IM, and 0 for all others. The paper has no such term.
     """
 
     diversity: float = 0.0

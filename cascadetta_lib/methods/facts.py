@@ -1,4 +1,4 @@
-"""The class attributes of a method, which a study reads before it makes one."""
+"""The class attributes of a method, which a study reads before it makes the method."""
 
 import inspect
 from collections.abc import Mapping
@@ -11,17 +11,18 @@ from cascadetta_lib.methods.optimizers import OPTIMIZERS, MakeOptimizer
 class Facts:
     """The class attributes of every method.
 
-    label: its name in tables.
-    objective: the pre-training that it starts from.
-    objective_elsewhere: the pre-training by modality, where it differs from `objective`.
-    adapts: whether it ever updates.
-    has_state: whether earlier batches change a prediction by other means than BatchNorm's memory,
-        such as T3A's supports. Read only if `adapts` is False.
+    label: the method's name in tables.
+    objective: the pre-training that the method starts from.
+    objective_elsewhere: the pre-training by modality, for those modalities where it differs from
+        `objective`.
+    adapts: whether the method ever updates.
+    has_state: whether earlier batches change later predictions, apart from BatchNorm's memory. True
+        for T3A, which keeps supports. Read only if `adapts` is False.
     steps_alike: whether every step takes the same work, whatever the batches hold.
-    modalities: the modalities that it is defined for.
-    needs_source: whether it needs source examples.
-    uses_auxiliary: whether its loss is computed from a, the logits of θ_a.
-    make_optimizer: makes its own optimiser from parameters and lr.
+    modalities: the modalities that the method is defined for.
+    needs_source: whether the method needs source examples.
+    uses_auxiliary: whether the loss is computed from a, the logits of θ_a.
+    make_optimizer: makes the method's own optimiser from the parameters and lr.
 
     Subclasses add class attributes of their own.
     """
@@ -39,8 +40,8 @@ class Facts:
 
     @classmethod
     def options(cls) -> list[str]:
-        """Return the names of this method's options: those of its class and of the classes it
-        extends.
+        """Return the names of the options that the method's class and its base classes take,
+        sorted.
         """
         found: set[str] = set()
         for part in cls.__mro__:

@@ -1,4 +1,4 @@
-"""Methods that read features: what the last linear layer of a network is given."""
+"""Read the features of a network: the inputs of its last linear layer."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +11,12 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 
 class Reading(NamedTuple):
-    """The result of a forward pass: `outputs`, features (B, D), and the layer that took them."""
+    """The result of a forward pass.
+
+    outputs: z and a.
+    features: the inputs of the last linear layer, (B, D).
+    layer: the last linear layer.
+    """
 
     outputs: Outputs
     features: Tensor
@@ -20,8 +25,8 @@ class Reading(NamedTuple):
 
 @contextmanager
 def calls_of(layers: Sequence[nn.Linear]) -> Iterator[list[tuple[Tensor, nn.Linear]]]:
-    """Note each call of one of these layers: its inputs and the layer, in the order of the
-    calls.
+    """List the calls of `layers` inside `with`, in the order of the calls: the first input of each
+    call, and the layer that was called.
     """
     calls: list[tuple[Tensor, nn.Linear]] = []
 
@@ -35,14 +40,16 @@ def calls_of(layers: Sequence[nn.Linear]) -> Iterator[list[tuple[Tensor, nn.Line
 
 
 class FeatureReader:
-    """Read the features of a network: the input of the last nn.Linear that a forward pass calls. In
-    a Cascade, of the last one inside θ_m.
+    """Read the features of a network: the input of the last nn.Linear that a forward pass calls.
 
-    label: the method that needs them. purpose: what it does with the layer. instead: a method that
-    does without.
+    In a Cascade only the layers inside θ_m count.
 
-    Raises ValueError where the network has no nn.Linear; so does a call where the network calls
-    none of them as a module.
+    label: the method that needs the features.
+    purpose: what the method does with the layer, as words of a message.
+    instead: a method that needs no features.
+
+    Raises ValueError if the network has no nn.Linear. A call raises ValueError if the network calls
+    none of its nn.Linear layers as a module.
     """
 
     def __init__(self, model: nn.Module, label: str, purpose: str, instead: str) -> None:

@@ -1,4 +1,4 @@
-"""The optimisers that can replace a method's own."""
+"""The optimisers that can take the place of a method's own."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,17 +7,17 @@ from typing import Literal
 import torch
 
 MakeOptimizer = Callable[..., torch.optim.Optimizer]
-"""Makes an optimiser from parameters and lr."""
+"""A function that makes an optimiser from the parameters and lr."""
 OptimizerName = Literal["sgd", "adam"]
 OPTIMIZERS: dict[str, MakeOptimizer] = {
     "sgd": partial(torch.optim.SGD, momentum=0.9, nesterov=True),
     "adam": torch.optim.Adam,
 }
-"""sgd is the paper's: with Nesterov momentum 0.9 (Sec. 6.1)."""
+"""Optimisers by name. `sgd` has Nesterov momentum 0.9, as in the paper (Sec. 6.1)."""
 
 
 def forget(optimizer: torch.optim.Optimizer | None) -> None:
-    """Empty the state of an optimiser, such as its momentum, and its gradients."""
+    """Empty an optimiser's state, such as its momentum, and the gradients of its parameters."""
     if optimizer is not None:
         optimizer.state.clear()
         optimizer.zero_grad()

@@ -1,7 +1,7 @@
-"""The learning rate selected online, without labels: our own extension.
+"""Select the learning rate online, without labels: our own extension.
 
-Which criterion selects, and its two numbers, were chosen on source images alone, before it met a
-test stream (docs/rate-criteria.md).
+The criterion and its two numbers, WINDOW and LEAST_AGREEMENT, were chosen on source images alone,
+before the criterion met a test stream (docs/rate-criteria.md).
 """
 
 from typing import Any
@@ -20,27 +20,34 @@ from cascadetta_lib.models.remembered_statistics import remember, statistics_of
 WINDOW = 256
 """The criterion looks back on about this many examples."""
 LEAST_AGREEMENT = 0.8
-"""The share of them on which a copy must agree with that at the smallest rate."""
+"""The share of these examples on which a copy must predict the same class as the copy at the
+smallest rate.
+"""
 
 
 def rates_around(learning_rate: float) -> tuple[float, ...]:
-    """Return the rates of the copies, ascending: a tenth of a rate, itself, and ten times it."""
+    """Return the rates of the three copies, ascending: a tenth of `learning_rate`, `learning_rate`,
+    and ten times `learning_rate`.
+    """
     return learning_rate / 10, learning_rate, learning_rate * 10
 
 
 class WithRateSelection(Method):
-    """A method of which three copies adapt side by side, at the rates of `rates_around`.
+    """Adapt three copies of a method side by side, at the rates of `rates_around`, and predict by
+    one of them.
 
-    Every copy takes its own step on every batch, by its own loss, and is bit for bit the method at
-    that rate. The answer is the prediction of the copy that `preferred` chooses after the batch,
-    and `model` holds its values until the next one. A step takes the work of three.
+    Each copy takes its own step on each batch, by its own loss. It is bit for bit what the method
+    alone would be at the rate of the copy. After the batch `preferred` chooses a copy. `step`
+    returns the prediction of this copy, and `model` holds its values until the next batch. A step
+    takes the work of three.
 
-    values: (K, P), for each of K copies the P numbers in which they differ, the smallest rate
-        first.
-    measures: of each copy, the share of examples that it predicts as the copy at the smallest rate
-        does, and the mean entropy of its predictions in nats, (2, K). Up to WINDOW examples they
-        are means over all of them; after that, moving means over about the last WINDOW.
-    seen: how many examples came so far.
+    values: (K, P): for each of the K copies, the smallest rate first, the P numbers in which copies
+        differ.
+    measures: (2, K): for each copy, the share of examples on which it predicts the same class as
+        the copy at the smallest rate, and the mean entropy of its predictions in nats. Both are
+        means over all examples until WINDOW examples have come, and then moving means over about
+        the last WINDOW.
+    seen: how many examples have come so far.
     """
 
     values: Tensor
@@ -55,8 +62,8 @@ class WithRateSelection(Method):
         self.register_buffer("measures", own.new_zeros(2, count))
 
     def differing(self) -> list[Tensor]:
-        """Return the model's tensors in which copies differ: what the method updates, and what
-        BatchNorm remembers.
+        """Return the model's tensors in which copies differ: the adapted parameters, and the
+        statistics that BatchNorm remembers.
         """
         found: list[Tensor] = list(dict.fromkeys(self.adapted_parameters()))
         for given in statistics_of(self.model):
@@ -64,11 +71,11 @@ class WithRateSelection(Method):
         return found
 
     def values_now(self) -> Tensor:
-        """Return the values (P,) that the model holds."""
+        """Return the current values (P,) of the tensors in `differing`."""
         return torch.cat([tensor.detach().flatten() for tensor in self.differing()])
 
     def hold(self, values: Tensor) -> None:
-        """Let the model hold the values (P,) of a copy."""
+        """Write the values (P,) of a copy into the model."""
         tensors = self.differing()
         parts = values.split([tensor.numel() for tensor in tensors])
         for tensor, part in zip(tensors, parts, strict=True):
@@ -91,9 +98,13 @@ class WithRateSelection(Method):
         )
 
     def adapt_copy(self, x: Tensor, place: int, rate: float) -> Outputs:
-        """Update the copy that the model holds on a batch, and predict it.
+        """Adapt the copy that the model holds to a batch, and return its prediction.
 
-        The optimiser keeps the states of all copies, each under its place, and steps with one.
+        place: the row of the copy in `values`.
+        rate: the learning rate of the copy.
+
+        The optimiser keeps a state for each copy, under the keys (place, parameter). In a step it
+        uses the state of one copy.
         """
         assert self.optimizer is not None
         states: dict[Any, Any] = self.optimizer.state
@@ -109,13 +120,14 @@ class WithRateSelection(Method):
         return outputs
 
     def preferred(self, z: Tensor) -> Tensor:
-        """Return the place of the copy to answer with, a scalar, by the logits (K, B, C) of all
-        copies on a batch.
+        """Choose a copy by the logits z (K, B, C) of all copies on a batch. Return its place, a
+        scalar.
 
-        Eligible are the copies that predict the same class as the smallest rate's copy on at least
-        LEAST_AGREEMENT of the examples. Of these, the one with the lowest mean entropy answers. A
-        copy that has diverged, so that its logits or its mean entropy are not finite, is never
-        eligible, except the smallest rate's.
+        A copy is eligible if it agrees with the copy at the smallest rate on a share of at least
+        LEAST_AGREEMENT of the examples (see `measures`). A copy that has diverged, so that its
+        logits or its mean entropy are not finite, is not eligible. Of the eligible copies, the one
+        with the lowest mean entropy is chosen. If none is eligible, the copy at the smallest rate
+        is chosen.
         """
         classes = z.argmax(2)
         alike = (classes == classes[0]).to(self.measures.dtype).mean(1)
@@ -142,8 +154,9 @@ class TentRateSelection(WithRateSelection, Tent):
 
 @METHODS.add("cascade_rate_selection")
 class CascadeRateSelection(WithRateSelection, CascadeMethod):
-    """The cascade at the rate that a criterion without labels selects after each batch. The
-    criterion was chosen for Tent, and is by the main logits.
+    """The cascade at the rate that a criterion without labels selects after each batch.
+
+    The criterion was chosen for Tent. It looks at the main logits.
     """
 
     label = "Cascade, rate selected online"

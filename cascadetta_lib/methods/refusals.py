@@ -1,4 +1,6 @@
-"""What a method refuses when it is constructed, and in its steps. All raise ValueError."""
+"""Checks of a method's options and model, when the method is constructed and in its steps. Each
+raises ValueError.
+"""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,27 +24,30 @@ from cascadetta_lib.models.remembered_statistics import statistics_of
 from cascadetta_lib.registry import nearest
 
 ABOUT_DATA = ("copies", "value_range", "source")
-"""Options about the data. Every method accepts them, and ignores what it does not need."""
+"""Options about the data. Every method accepts them, and ignores those that it does not need."""
 PREDICTIONS = ("after", "before")
 
 
 def refuse_options(method: type[Facts], given: Mapping[str, Any]) -> None:
-    """Refuse options that the method lacks.
+    """Refuse options that the method does not have.
 
-    A diversity or memory of None or 0 asks for nothing and passes. A method that never updates
-    ignores diversity, since only an update uses it.
+    given: the values, by name, of the options that no class of the method takes. Those in
+        ABOUT_DATA pass. `diversity` and `memory` pass if they are None or 0. `diversity` also
+        passes if the method never updates, since only an update uses it.
     """
     for name, value in given.items():
         if name in ABOUT_DATA or (name == "diversity" and not method.adapts):
             continue
         if name in ("diversity", "memory") and not value:
-            continue  # None and 0 ask for nothing
+            continue
         allowed = nearest(name, method.options())
         raise ValueError(f"{method.label} takes no {name} = {value!r}; {allowed}")
 
 
 def refuse_model(label: str, model: nn.Module) -> None:
-    """Refuse a model that no method can work with."""
+    """Refuse a model that no method can work with: TorchScript, or one whose BatchNorm another
+    method has given other statistics.
+    """
     if any(isinstance(child, torch.jit.ScriptModule) for child in model.modules()):
         raise ValueError(
             f"{label}: TorchScript cannot be adapted; pass the nn.Module that was scripted"
@@ -54,6 +59,7 @@ def refuse_model(label: str, model: nn.Module) -> None:
 
 
 def require_ordinary_batch_norm(label: str, model: nn.Module) -> None:
+    """Refuse a model with SyncBatchNorm."""
     if any(isinstance(child, nn.SyncBatchNorm) for child in model.modules()):
         raise ValueError(
             f"{label}: SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d"
@@ -61,7 +67,7 @@ def require_ordinary_batch_norm(label: str, model: nn.Module) -> None:
 
 
 def require_batch_norm(label: str, model: nn.Module) -> None:
-    """Refuse a model without BatchNorm, for a method that works by the batch's statistics."""
+    """Refuse a model without BatchNorm, for a method that needs the statistics of batches."""
     require_ordinary_batch_norm(label, model)
     if not any(batch_norms(model)):
         name = type(model).__name__
@@ -72,7 +78,9 @@ def require_batch_norm(label: str, model: nn.Module) -> None:
 
 
 def scales_and_shifts(label: str, module: nn.Module) -> list[nn.Parameter]:
-    """Return scale and shift of every normalisation layer; refuse a module that has none."""
+    """Return scale and shift of every normalisation layer. Refuse a module that has none, or in
+    which one is computed from other tensors.
+    """
     try:
         require_own_scales(module)
     except ValueError as error:
@@ -93,11 +101,13 @@ def scales_and_shifts(label: str, module: nn.Module) -> list[nn.Parameter]:
 
 
 def require_full_precision(label: str, parameters: Iterable[Tensor]) -> None:
+    """Refuse parameters in half precision, in which steps would be lost."""
     if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
         raise ValueError(f"{label} takes steps that are lost in half precision; use model.float()")
 
 
 def require_gradient(label: str, reached: bool) -> None:
+    """Refuse a model if no gradient reaches the adapted parameters, that is if not `reached`."""
     if not reached:
         raise ValueError(
             f"{label}: no gradient reaches the adapted parameters, as happens under "
@@ -106,7 +116,7 @@ def require_gradient(label: str, reached: bool) -> None:
 
 
 MASKING_REMEDY = "mask classes after θ_a, or leave θ_a out (auxiliary_classifier=None)"
-"""What to do if θ_a cannot read z; the end of two messages."""
+"""What to do if θ_a returns NaN because z holds −∞. Two messages end with this text."""
 
 
 def require_readable_logits(label: str, outputs: Outputs) -> None:
@@ -120,7 +130,8 @@ def require_readable_logits(label: str, outputs: Outputs) -> None:
 
 @contextmanager
 def values_per_channel(label: str, count: int) -> Iterator[None]:
-    """Replace PyTorch's error on one value per channel by one that says what to use instead.
+    """Replace PyTorch's error about a single value per channel by one that says what to use
+    instead.
 
     count: the size of the batch.
     """
@@ -136,14 +147,17 @@ def values_per_channel(label: str, count: int) -> Iterator[None]:
 
 
 class Checks:
-    """Check a method and its model when the method is constructed and in its steps.
+    """Check a method and its model, when the method is constructed and in its steps.
 
-    step_taken: whether `step` has run once (it may have updated nothing).
-    gradients_checked: whether the method has taken a backward pass.
+    step_taken: whether a step has passed, with or without an update.
+    gradients_checked: whether a backward pass has passed the check of gradients.
     """
 
     def __init__(self, method: type[Facts], model: nn.Module, others: Mapping[str, Any]) -> None:
-        """Refuse `others`, the options that the method lacks, and a model that none can adapt."""
+        """Refuse options that the method does not have, and a model that no method can work with.
+
+        others: the values, by name, of the options that no class of the method takes.
+        """
         refuse_options(method, others)
         refuse_model(method.label, model)
         self.label = method.label
@@ -170,8 +184,10 @@ class Checks:
         require_ordinary_batch_norm(self.label, self.model)
 
     def require_own_parameters(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Refuse a model whose parameters were replaced. Refuse an optimiser of tensors that are
-        not the model's own, or are in half precision.
+        """Refuse a model whose parameters were replaced since the method began. Refuse an optimiser
+        whose tensors are not the model's parameters, or are in half precision.
+
+        optimizer: None checks nothing.
         """
         if optimizer is None:
             return
@@ -193,14 +209,14 @@ class Checks:
                 )
 
     def before_backward(self, loss: Tensor) -> None:
-        """Refuse a loss that depends on no parameter by a gradient."""
+        """Refuse a loss through which no gradient flows to a parameter."""
         require_gradient(self.label, loss.requires_grad)
 
     def after_backward(self) -> None:
-        """Refuse a model if no adapted scale or shift has a gradient. If only some have one, warn
-        and name the first that has none.
+        """Refuse a model if none of its adapted scales and shifts has a gradient. If some have
+        none, warn and name the first of them.
 
-        No backward pass is checked after one that has passed.
+        After one backward pass has passed, later ones are not checked.
         """
         if self.gradients_checked:
             return
@@ -219,9 +235,10 @@ class Checks:
 
     @contextmanager
     def step(self, count: int, optimizer: torch.optim.Optimizer | None) -> Iterator[None]:
-        """Refuse a step on a batch of `count` that gives a BatchNorm one value per channel, and a
-        model whose forward pass has replaced parameters. No step is checked for this after one
-        that has passed.
+        """Check the step inside `with`, on a batch of `count` examples.
+
+        Refuse a batch that gives a BatchNorm one value per channel. Until one step has passed, also
+        refuse a model whose forward pass has replaced parameters.
         """
         with values_per_channel(self.label, count):
             yield

@@ -1,4 +1,4 @@
-"""Methods that need examples of the source."""
+"""The base class of methods that need source examples, and the choice of these examples."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ from cascadetta_lib.methods.base import Method
 class WithSource(Method):
     """A method that takes the option `source`.
 
-    source: examples of the data that the model was trained on, prepared and without labels,
-        (N, …). Raises ValueError if there are none.
+    source: examples (N, …) of the data that the model was trained on, prepared for the network,
+        without labels. Raises ValueError if there are none.
     """
 
     needs_source = True
@@ -32,7 +32,10 @@ class WithSource(Method):
 
     @contextmanager
     def reading_source(self, source: Tensor) -> Iterator[None]:
-        """Re-raise the network's errors as errors about the source examples."""
+        """Turn a RuntimeError of the network into a ValueError about the source examples (N, …).
+
+        An error about a lack of memory is raised as it is.
+        """
         try:
             yield
         except torch.OutOfMemoryError:
@@ -45,16 +48,16 @@ class WithSource(Method):
 
 
 def first_sentence(error: Exception) -> str:
-    """Return the first sentence of an error's message, of at most 150 characters."""
+    """Return the first sentence of an error's message, shortened to 150 characters."""
     line = str(error).partition("\n")[0]
     return shorten(line.partition(". ")[0].rstrip("."), 150)
 
 
 def source_examples(method: type[Method], dataset: Dataset, most: int = 2000) -> Tensor | None:
-    """Return the option `source` for a dataset: its first `most` held-out source examples,
-    prepared. None for a method that needs no source.
+    """Return the first `most` held-out source examples of a dataset, prepared, as the option
+    `source`.
 
-    Raises ValueError if the dataset has no source examples.
+    Return None if the method needs no source examples. Raises ValueError if the dataset has none.
     """
     if not method.needs_source:
         return None

@@ -1,4 +1,6 @@
-"""Methods whose BatchNorm can remember earlier batches (models/remembered_statistics.py)."""
+"""Base classes of methods whose BatchNorm can use more than the batch's statistics, such as those
+of earlier batches (models/remembered_statistics.py).
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,10 +21,14 @@ from cascadetta_lib.models.remembered_statistics import (
 
 
 class WithStatistics(Method):
-    """A method whose BatchNorm may normalise by other statistics than the batch's."""
+    """A method that can replace the statistics by which its BatchNorm layers normalise."""
 
     def give_statistics(self, make: Callable[[BatchNorm], RememberedStatistics]) -> None:
-        """Let the model's BatchNorm normalise by other statistics; ValueError if one cannot."""
+        """Let every BatchNorm layer of the model normalise by the statistics that `make` returns
+        for it.
+
+        Raises ValueError if there is no such layer, or if one cannot use other statistics.
+        """
         require_batch_norm(self.label, self.model)
         try:
             give_statistics(self.model, make)
@@ -39,16 +45,17 @@ class WithStatistics(Method):
 class WithMemory(WithStatistics):
     """A method that takes the option `memory`.
 
-    memory: BatchNorm blends the batch's statistics with those of about this many earlier examples;
-        0: the batch's alone. None: the method's own number. The paper has no memory. The methods
-        with a source prior blend in the source's statistics instead, which count as this many
-        examples: N, 16 by default.
+    memory: BatchNorm blends the batch's statistics with those of about this many earlier examples.
+        0: the batch's statistics alone. None: the method's own number. The paper has no memory. In
+        the methods with a source prior, BatchNorm blends in the source's statistics instead, and
+        these count as N = `memory` examples, 16 by default.
 
     Class attributes:
 
-    memory_statistics: makes a layer's statistics.
-    ends_with_batch: whether an update's last forward pass is of the unchanged batch. If `predict`
-        is `before`, this pass is the last one, and BatchNorm remembers its statistics.
+    memory_statistics: the class of a layer's statistics.
+    ends_with_batch: whether the last forward pass of an update is of the unchanged batch. With
+        `predict="before"` this pass is the last of a step, and BatchNorm remembers its statistics.
+        If `ends_with_batch` is False, `memory` with `predict="before"` raises ValueError.
     """
 
     memory: int = 0

@@ -1,5 +1,5 @@
-"""Tent (Wang et al. 2021): learn the scale and shift of every normalisation layer, by the entropy
-of the main prediction.
+"""Tent (Wang et al. 2021): update the scale and shift of every normalisation layer to lower the
+entropy of the main prediction.
 """
 
 import torch
@@ -13,9 +13,12 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 @METHODS.add("tent")
 class Tent(WithDiversity):
-    """Minimise the entropy of the prediction by SGD, the cascade's optimiser, so that Tent and the
-    cascade differ only in loss and parameters. The cascade's paper does not say which
-    optimiser it ran Tent with; see `tent_adam`.
+    """Minimise the entropy of the prediction by SGD on the scales and shifts of normalisation
+    layers.
+
+    SGD is the cascade's optimiser, too. So Tent and the cascade differ only in their losses and in
+    the parameters that they update. The cascade's paper does not name the optimiser of its Tent;
+    see `tent_adam`.
     """
 
     label = "Tent"
@@ -24,10 +27,10 @@ class Tent(WithDiversity):
         return self.scales_and_shifts(self.model)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        """Return the loss and the outputs.
+        """Return the loss of x (B, …) and the outputs.
 
-        The loss is the mean entropy, less `diversity` (ours, 0 by default) times the entropy of the
-        mean prediction.
+        The loss is the mean entropy minus `diversity` times the entropy of the mean prediction. The
+        second term is ours; its weight `diversity` is 0 by default.
         """
         outputs = as_outputs(self.model(x))
         return information_loss(outputs.main, self.diversity), outputs
@@ -35,7 +38,7 @@ class Tent(WithDiversity):
 
 @METHODS.add("tent_adam")
 class TentAdam(Tent):
-    """Tent with Adam, as in its release."""
+    """Tent with Adam, as in Tent's release."""
 
     label = "Tent (Adam)"
 

@@ -1,4 +1,6 @@
-"""TTT (Sun et al. 2020): update the shared stages of φ by predicting rotations; both heads stay."""
+"""TTT (Sun et al. 2020): update the shared stages of φ by the task of predicting rotations. The
+last stages and the classifiers of both branches stay fixed.
+"""
 
 from typing import Any
 
@@ -17,13 +19,15 @@ from cascadetta_lib.models import Outputs, Parallel
 @METHODS.add("ttt")
 class TTT(WithMemory):
     """Crop and flip each image at random, turn it by a random multiple of 90°, and learn to predict
-    the rotation. The optimiser is plain SGD.
+    the rotation by plain SGD.
 
-    TTT's release differs: GroupNorm takes the place of the batch's statistics, the rotation head is
-    updated too, and there is a step per image, on 32 copies of it.
+    TTT's release differs in three ways. Its networks have GroupNorm instead of batch statistics. It
+    updates the rotation head, too. It takes one step per image, on 32 copies of that image.
 
-    value_range: the values of black and white in images x; None is (−1, 1). Crops are padded by
-        black. The first batch of other values gives a warning.
+    Raises ValueError unless the model is a models.Parallel.
+
+    value_range: the values of black and white in images x. None: (−1, 1). Crops are padded with
+        black. If the first batch has other values, a warning says so.
     """
 
     objective = "ttt"

@@ -9,7 +9,10 @@ from cascadetta_lib.models import batch_norms
 
 @METHODS.add("erm")
 class ERM(Method):
-    """Plain evaluation by the source's running statistics."""
+    """Predict without adaptation, by the source's BatchNorm statistics.
+
+    Raises ValueError if a BatchNorm has no running statistics.
+    """
 
     objective = "erm"
     label = "ERM"
@@ -27,7 +30,9 @@ class ERM(Method):
 
 @METHODS.add("adabn")
 class AdaBN(WithMemory):
-    """The statistics of the current batch in every BatchNorm, equal to Tent at learning rate 0."""
+    """Normalise by the statistics of the current batch in every BatchNorm. Equal to Tent at
+    learning rate 0.
+    """
 
     label = "AdaBN"
     adapts = False

@@ -1,4 +1,4 @@
-"""The update of a method: which parameters it moves, and by which loss."""
+"""The update of a method: which parameters change, and by which loss."""
 
 import torch
 from torch import Tensor, nn
@@ -27,14 +27,15 @@ class Updates(Facts, nn.Module):
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
         """Return scale and shift of every normalisation layer of `module`.
 
-        Raises ValueError if there are none.
+        Raises ValueError if there are none, or if one is not a parameter but computed from other
+        tensors.
         """
         return scales_and_shifts(self.label, module)
 
     def build_optimizer(self, name: OptimizerName | None) -> torch.optim.Optimizer | None:
-        """Return an optimiser of the adapted parameters; None if the method never updates.
+        """Return an optimiser of the adapted parameters. Return None if the method never updates.
 
-        name: None for the method's own optimiser.
+        name: a name in OPTIMIZERS. None: the method's own optimiser.
         """
         if not self.adapts:
             return None
@@ -43,15 +44,15 @@ class Updates(Facts, nn.Module):
         return make(parameters, lr=self.learning_rate)
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
-        """Return the loss of a batch, and the outputs for x that it was computed from.
+        """Return the loss of a batch x, a scalar, and the prediction of x for `predict="before"`.
 
-        The outputs are None if the loss comes from other inputs than x, such as TTT's rotated
-        images.
+        Usually this prediction is what the loss was computed from. It may be None with
+        `predict="after"` if the loss comes from other inputs, such as TTT's rotated images.
         """
         raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 
     def update(self, x: Tensor) -> Outputs | None:
-        """Take one step on a batch. Return the outputs that `loss` computed before the step."""
+        """Take one step on a batch. Return the prediction that `loss` returned, detached."""
         assert self.optimizer is not None
         with torch.enable_grad():
             loss, outputs = self.loss(x)

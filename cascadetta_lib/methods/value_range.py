@@ -1,4 +1,4 @@
-"""Black and white in the images that a method gets."""
+"""The values of black and white in the images that a method gets."""
 
 import math
 import warnings
@@ -9,20 +9,21 @@ from torch import Tensor
 
 USUAL = (-1.0, 1.0)
 SLACK = 0.01
-"""Share of the range by which values may leave it, for rounding."""
+"""Values may exceed the range by this share of its width, because of rounding."""
 
 
 class ValueRange:
-    """The values of black and white in images x, which the caller must give, since they cannot be
-    read off the images.
+    """The values of black and white in images x. The caller gives them, since images do not show
+    them.
 
     ends: black and white.
     """
 
     def __init__(self, label: str, given: tuple[float, float] | None) -> None:
-        """Take the option `value_range` of the method `label`; None is (−1, 1).
+        """Take the option `value_range` of the method `label`. None means (−1, 1).
 
-        Raises ValueError unless they are two finite numbers, black less than white.
+        Raises ValueError unless `given` is two finite numbers, the first (black) less than the
+        second (white).
         """
         if given is not None and not _is_range(given):
             raise ValueError(
@@ -35,8 +36,8 @@ class ValueRange:
         self.is_checked = False
 
     def check(self, x: Tensor) -> None:
-        """Warn once, at the first batch, where x has values beyond the range, or where no range was
-        given and all of x lies in 0…1.
+        """Warn if the first batch has values outside the range, or if no range was given and no
+        value is negative. Later batches are not checked.
         """
         if self.is_checked:
             return

@@ -1,1 +1,1 @@
-"""Methods of the field beside the paper's, one per file."""
+"""Methods of the field beyond those of the paper. Each file has one method and its variants."""

@@ -1,5 +1,5 @@
-"""CMF (Lee and Chang 2024): ROID, with weights pulled toward a Kalman-filtered model
-instead of the source model.
+"""CMF (Lee and Chang 2024): ROID, with the weights drawn towards a Kalman-filtered model instead of
+the source model.
 """
 
 from typing import ClassVar
@@ -12,37 +12,39 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.field.roid import ROID
 
 ALPHA = 0.99
-"""The hidden model's weight in the prediction step; the source has the rest."""
+"""The share of the hidden model in the prediction step; the source has the rest."""
 GAMMA = 0.99
-"""The updated weights' own weight in the ensemble; the hidden model has the rest."""
+"""The share of the updated weights in the ensemble; the hidden model has the rest."""
 NOISE = 0.005
-"""The variance q of a step at the release's number of adapted parameters. q is proportional to the
-number.
+"""q, the variance that a step adds, for the release's number of adapted parameters. q is
+proportional to this number.
 """
 LEAST = 0.89
-"""The smallest β, the hidden model's weight in the correction step."""
+"""The smallest β, which is the share of the hidden model in the correction step."""
 SETTLED = 0.9999
 """From this value on, β is set to 1."""
 
 
 @METHODS.add("cmf")
 class CMF(ROID):
-    """After each step of ROID's loss, with φ the adapted weights, h the hidden ones, s the source's
-    and v the filter's variance, which begins as 0:
+    """Take a step of ROID's loss, then filter the adapted weights θ.
 
-    h ← α·h + (1 − α)·s and v ← α²·v + q, the prediction;
-    β = r / (v + r) with r = 1 − q, at least 0.89, and 1 from 0.9999 on;
-    h ← β·h + (1 − β)·φ and v ← β·v, the correction;
-    φ ← γ·φ + (1 − γ)·h, the ensemble.
+    h are the hidden weights, which begin as the source's weights s. v is the variance of the
+    filter, which begins as 0. After each step:
 
-    The settings are those of the release, where q = 0.005 · P / 38,400 for P adapted parameters,
-    and v goes on where the weights are reset; here a reset begins with v = 0. What else differs
-    from the release is what differs in ROID.
+        prediction  h ← α·h + (1 − α)·s   and   v ← α²·v + q
+        gain        β = r / (v + r) with r = 1 − q; at least 0.89, and 1 from 0.9999 on
+        correction  h ← β·h + (1 − β)·θ   and   v ← β·v
+        ensemble    θ ← γ·θ + (1 − γ)·h
+
+    The settings are those of the release, where q = 0.005 · P / 38,400 for P adapted parameters.
+    Here `reset` sets v to 0. In the release v stays as it is when the weights are reset. The other
+    differences from the release are those of ROID.
     """
 
     label = "CMF"
     released_parameters: ClassVar[int] = 38_400
-    """How many parameters are adapted in the release for CIFAR-10."""
+    """The number of parameters that the release adapts on CIFAR-10."""
     hidden: Tensor
     variance: float
 

@@ -1,5 +1,5 @@
-"""DeYO (Lee et al. 2024): entropy of the images that are recognised by their shape, which shuffling
-patches destroys.
+"""DeYO (Lee et al. 2024): minimise the entropy of images that the network recognises by their
+shape. Shuffling the patches of an image destroys its shape.
 """
 
 import math
@@ -15,24 +15,31 @@ from cascadetta_lib.models import Outputs, as_outputs
 
 SURE = 0.5
 NORMAL = 0.4
-"""τ, the limit of the entropy of a chosen image, and E₀ in the weight exp(E₀ − H), as shares of
-ln C (the authors' settings).
+"""SURE is τ: a chosen image has a lower entropy. NORMAL is E₀ in the weight exp(E₀ − H). Both are
+shares of ln C, as the authors set them.
 """
 DROP = 0.2
-"""By how much the probability of the predicted class must fall when the patches are shuffled."""
+"""Shuffling the patches must lower the probability of the predicted class by more than this."""
 PATCHES = 4
-"""Patches along a side."""
+"""The number of patches along a side."""
 
 
 @METHODS.add("deyo")
 class DeYO(Tent):
-    """Minimise the mean of (exp(E₀ − H) + exp(D))·H over the images with entropy H < τ and drop
-    D > 0.2, where D = p(ŷ | x) − p(ŷ | x with shuffled patches) and ŷ = argmax p(x).
+    """Minimise the mean of (exp(E₀ − H) + exp(D))·H over the chosen images, those with entropy H <
+    τ and drop D > 0.2.
 
-    All images of a batch are shuffled, and the shuffled images share their BatchNorm statistics; in
-    the release only images with H < τ are shuffled. If no image is chosen the loss is 0, and only
-    the optimiser's momentum moves the weights; the release takes no step. The authors use SGD with
-    momentum 0.9, not Nesterov's, and do not adapt the last stage of networks for ImageNet.
+    The drop is D = p(ŷ | x) − p(ŷ | x with shuffled patches), with the predicted class ŷ = argmax
+    p(x).
+
+    Differences from the release:
+
+    - All images of a batch are shuffled, and share their BatchNorm statistics. The release shuffles
+      only images with H < τ.
+    - If no image is chosen, the loss is 0, and only the optimiser's momentum moves the weights. The
+      release takes no step.
+    - The authors use SGD with plain momentum 0.9, not Nesterov momentum.
+    - The authors do not adapt the last stage of networks for ImageNet.
     """
 
     label = "DeYO"
@@ -40,7 +47,9 @@ class DeYO(Tent):
 
     def shuffled(self, x: Tensor) -> Tensor:
         """Cut each image of x (B, C, H, W) into 4×4 patches, and put them together in a random
-        order, drawn per image.
+        order. The order is drawn for each image.
+
+        Raises ValueError for any other shape, and unless H and W are multiples of 4.
         """
         if x.ndim != 4 or x.shape[2] % PATCHES or x.shape[3] % PATCHES:
             shape = tuple(x.shape)

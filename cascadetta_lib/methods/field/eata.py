@@ -1,5 +1,7 @@
-"""ETA and EATA (Niu et al. 2022): entropy of examples that are sure and unlike the earlier ones,
-and, for EATA, Fisher information that keeps the weights that matter near the source."""
+"""ETA and EATA (Niu et al. 2022): minimise the entropy of examples with sure predictions that are
+unlike earlier ones. EATA also keeps weights near the source, those with large Fisher information
+most.
+"""
 
 import math
 
@@ -23,22 +25,22 @@ from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms, call_with
 
 SURE = 0.4
-"""E₀ as a share of ln C, the largest entropy there is (Eq. 3 and the authors' settings)."""
+"""E₀ as a share of ln C, the largest possible entropy (Eq. 3 and the authors' settings)."""
 SIMILARITY = 0.4
-"""d: an example whose prediction has this cosine or more with the mean prediction is left out (Eq.
-5, CIFAR-10).
+"""d: an example is left out if the cosine of its prediction and the mean prediction is d or more
+(Eq. 5). The value is that for CIFAR-10.
 """
 MOMENTUM = 0.9
-"""Momentum of the moving means, such as that of the chosen predictions (Eq. 4)."""
+"""The share of the old mean in a moving mean, such as that of the chosen predictions (Eq. 4)."""
 FISHER_WEIGHT = 1.0
-"""β of Eq. 8 in the authors' setting for CIFAR-10; 2,000 for ImageNet."""
+"""β of Eq. 8, as the authors set it for CIFAR-10. For ImageNet they set 2,000."""
 
 
 def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
-    """Update a moving mean, in place, by a batch's value.
+    """Update a moving mean, in place, by the value of a batch.
 
-    A mean of 0 has had no value yet and becomes the batch's. If no example of the batch has a
-    weight, the mean stays as it is.
+    A mean of 0 has had no value yet, and takes that of the batch. If all `weights` are 0, which are
+    those of the batch's examples, the mean does not change.
     """
     moved = torch.where(mean.any(), value.lerp(mean, MOMENTUM), value)
     mean.copy_(torch.where(weights.any(), moved, mean))
@@ -46,12 +48,12 @@ def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
 
 @METHODS.add("eta")
 class ETA(Tent):
-    """Minimise the mean of exp(E₀ − H)·H over the examples with entropy H < E₀ whose prediction is
-    unlike the moving mean.
+    """Minimise the mean of exp(E₀ − H)·H over the chosen examples: those with entropy H < E₀ whose
+    prediction is unlike the moving mean of the predictions chosen before.
 
-    If no example is chosen the loss is 0, and only the optimiser's momentum moves the weights; the
-    release takes no step. The authors use SGD with momentum 0.9, not Nesterov's, and a learning
-    rate of 0.00025 on ImageNet.
+    If no example is chosen, the loss is 0, and only the optimiser's momentum moves the weights. The
+    release takes no step. The authors use SGD with plain momentum 0.9, not Nesterov momentum, and a
+    learning rate of 0.00025 on ImageNet.
     """
 
     label = "ETA"
@@ -70,7 +72,7 @@ class ETA(Tent):
         if self.mean_prediction is None:
             self.mean_prediction = torch.zeros_like(prediction[0])
         limit = SURE * math.log(prediction.shape[1])
-        # A mean of zeros, before anything was chosen, has the cosine 0 with everything.
+        # Before an example was chosen, the mean is 0, and so is its cosine with any prediction.
         unlike = F.cosine_similarity(self.mean_prediction[None], prediction) < SIMILARITY
         weights = mean_weights((unsure.detach() < limit) & unlike, unsure.dtype)
         follow(self.mean_prediction, (weights[:, None] * prediction).sum(0), weights)
@@ -80,13 +82,19 @@ class ETA(Tent):
 
 @METHODS.add("eata")
 class EATA(WithSource, ETA):
-    """Minimise the loss of ETA and β·Σ ω·(θ − θ₀)², where ω is the Fisher information of the
-    source model's own predictions (Eq. 8 and 9).
+    """Minimise the sum of ETA's loss and β·Σ ω·(θ − θ₀)² (Eq. 8), where ω is the Fisher information
+    of the source model's own predictions (Eq. 9).
 
-    ω is the mean of the squared gradients of single source examples, as in Eq. 9, with the source's
-    BatchNorm statistics. The authors' code, with which they chose β, squares the mean gradient of a
-    batch of 64 under the batch's statistics; its ω is smaller by two orders of magnitude. If no
-    example is chosen, only the second term is minimised; the authors' code takes no step then.
+    ω is the mean over source examples of the squared gradient of a single example, as in Eq. 9,
+    with the source's BatchNorm statistics. The authors' code squares the mean gradient of a batch
+    of 64, with the batch's statistics. Its ω is smaller by two orders of magnitude, and the authors
+    chose β with it.
+
+    If no example is chosen, only the second term is minimised. The authors' code then takes no
+    step.
+
+    Raises ValueError if a BatchNorm has no running statistics, or if torch.func.vmap cannot go
+    through the network.
     """
 
     label = "EATA"
@@ -102,7 +110,7 @@ class EATA(WithSource, ETA):
                 "none; use eta"
             )
         for norm in norms:
-            norm.training = False  # an example's gradient does not depend on its companions
+            norm.training = False  # so no gradient depends on the other examples
         assert self.source is not None
         with self.reading_source(self.source), torch.no_grad():
             self.model(self.source[:1])
@@ -122,8 +130,8 @@ class EATA(WithSource, ETA):
 
     @torch.no_grad()
     def fisher_information(self) -> Tensor:
-        """Return ω (P,) for the P adapted numbers: the mean over source examples of the squared
-        gradient of −ln p(ŷ), with ŷ = argmax p. torch.func.vmap must work on the model.
+        """Return ω (P,) for the P adapted numbers. ω is the mean over source examples of the
+        squared gradient of −ln p(ŷ), with ŷ = argmax p. torch.func.vmap must work on the model.
         """
         assert self.source is not None
         parameters = self.adapted_parameters()

@@ -1,5 +1,5 @@
-"""LAME (Boudiaf et al. 2022): no weight changes; each prediction of a batch is drawn towards the
-predictions of its nearest neighbours.
+"""LAME (Boudiaf et al. 2022): change no weight, and draw each prediction towards those of its
+nearest neighbours in the batch.
 """
 
 import torch
@@ -14,8 +14,9 @@ from cascadetta_lib.models import Outputs
 
 NEIGHBOURS = 5
 ITERATIONS = 100
-"""The release's maximum. The release stops earlier if its objective has settled. Here nothing
-checks that: a check waits for the device, and at the fixed point an iteration changes nothing.
+"""The release's maximum. The release stops earlier, once its objective has settled. Here all
+iterations are made, since a check would wait for the device, and at the fixed point an iteration
+changes nothing.
 """
 
 
@@ -23,12 +24,12 @@ checks that: a check waits for the device, and at the fixed point an iteration c
 class LAME(ERM):
     """Smooth the predictions of a batch over nearest neighbours; see `smoothed`.
 
-    The network keeps its running statistics, as in the release. The affinity w_ij is 1 if j is one
-    of the five nearest neighbours of i, and otherwise 0; it is not symmetric. The release offers
-    this affinity and two others, and its default is a Gaussian kernel.
+    BatchNorm uses the source's running statistics, as in the release. The affinity w_ij is 1 if j
+    is one of the five nearest neighbours of i, and otherwise 0. It is not symmetric. The release
+    offers this affinity and two others; its default is a Gaussian kernel.
 
-    Neighbours are near if their features have a small angle. The features are the inputs of the
-    nn.Linear that the model, or θ_m in a Cascade, calls last.
+    Two examples are near if the angle between their features is small. The features are the inputs
+    of the nn.Linear that the model calls last, or, in a Cascade, that θ_m calls last.
     """
 
     objective = "meta"
@@ -45,10 +46,11 @@ class LAME(ERM):
 
 
 def smoothed(z: Tensor, features: Tensor) -> Tensor:
-    """Return ln y, (B, C), where y is the fixed point of y_i ∝ p_i·exp(Σ_j w_ij y_j), to which the
-    release iterates.
+    """Return ln y (B, C), where y is the fixed point of y_i ∝ p_i·exp(Σ_j w_ij·y_j). As in the
+    release, y is found by iteration.
 
-    z: logits of the predictions p, (B, C). features: (B, D).
+    z: logits of the predictions p, (B, C).
+    features: (B, D).
     """
     directions = F.normalize(at_least_float32(features), dim=1)
     log_p = at_least_float32(z).log_softmax(1)

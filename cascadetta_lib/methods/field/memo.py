@@ -1,5 +1,5 @@
-"""MEMO (Zhang et al. 2022): for each image by itself, the entropy of the mean prediction over
-augmented copies.
+"""MEMO (Zhang et al. 2022): for each example alone, minimise the entropy of the mean prediction
+over augmented copies.
 """
 
 from functools import partial
@@ -17,12 +17,14 @@ from cascadetta_lib.models import Outputs, as_outputs, batch_norms, parameters_o
 from cascadetta_lib.models.remembered_statistics import PriorStatistics
 
 PRIOR = 16
-"""How many examples the source's statistics count as, in the release for ImageNet."""
+"""The number of examples that the source's statistics count as, in the release for ImageNet."""
 
 
 class CountedAsOne(PriorStatistics):
-    """(N·source + batch)/(N + 1), of the mean and of the variance, whatever the batch size. As in
-    the release, no gradient flows through them.
+    """Blend the mean and the variance alike, as (N·source + batch)/(N + 1), whatever the batch
+    size.
+
+    As in the release, no gradient flows through the statistics.
     """
 
     def blend(self, mean: Tensor, variance: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -31,15 +33,19 @@ class CountedAsOne(PriorStatistics):
 
 @METHODS.add("memo")
 class MEMO(WithCopies, WithStatistics):
-    """Take one step on H(p̄) per example, where p̄ is the mean prediction over 32 augmented copies;
-    predict the example, and go back to the source.
+    """For each example take one step on H(p̄), predict the example, and go back to the source. p̄
+    is the mean prediction over 32 augmented copies of the example.
 
-    All parameters of φ and θ_m are updated by plain SGD, in the release at a rate of 5e-3 for
-    CIFAR-10 and 2.5e-4 for ImageNet. The copies of images are those of the release: crop, flip and
-    AugMix at severity 1. A BatchNorm blends the source's statistics, with weight 16/17, and those
-    of the copies or of the example, with weight 1/17, as in the release for ImageNet. The release
-    for CIFAR-10 has GroupNorm. No example affects the next, so A and F are those of a network that
-    does not adapt. A step takes as long as 32 forward and backward passes of the batch.
+    All parameters of φ and θ_m are updated by plain SGD. The release's learning rate is 5e-3 for
+    CIFAR-10 and 2.5e-4 for ImageNet. Copies of images are those of the release: crop, flip and
+    AugMix at severity 1.
+
+    BatchNorm blends the source's statistics (weight 16/17) with those of the copies, or of the
+    example that is predicted (weight 1/17), as in the release for ImageNet. The release for
+    CIFAR-10 has GroupNorm.
+
+    No example affects the next. So A and F are those of a network that does not adapt. A step takes
+    as long as 32 forward and backward passes of the batch. Raises ValueError if `copies` is None.
     """
 
     label = "MEMO"
@@ -83,7 +89,7 @@ class MEMO(WithCopies, WithStatistics):
 
     @torch.no_grad()
     def forget(self) -> None:
-        """Take the weights back to the source's."""
+        """Restore the source's weights, and empty the optimiser's state."""
         assert self.optimizer is not None
         for value, source in self.pairs:
             value.copy_(source)
@@ -91,7 +97,7 @@ class MEMO(WithCopies, WithStatistics):
 
 
 def joined(parts: list[Outputs]) -> Outputs:
-    """Return the outputs of several batches as those of one."""
+    """Concatenate the outputs of several batches."""
     auxiliary = [part.auxiliary for part in parts if part.auxiliary is not None]
     return Outputs(
         torch.cat([part.main for part in parts]), torch.cat(auxiliary) if auxiliary else None

@@ -1,5 +1,5 @@
-"""NOTE (Gong et al. 2022): normalisation by an image's own statistics where they differ, and a
-memory balanced by predicted classes, against labels that come in runs.
+"""NOTE (Gong et al. 2022), for correlated labels: normalise by an example's own statistics where
+these are far off, and learn from a memory that is balanced by predicted classes.
 """
 
 import math
@@ -20,20 +20,23 @@ from cascadetta_lib.models.remembered_statistics import MovingStatistics, rememb
 
 MEMORY = 64
 K = 4.0
-"""By how many standard errors an image's statistics must differ before they count."""
+"""An example's own statistics count only beyond this many standard errors."""
 MOMENTUM = 0.01
-"""The share of the memory in the moving statistics of BatchNorm."""
+"""The share of the memory's statistics in the moving statistics of BatchNorm."""
 
 
 class InstanceAwareStatistics(MovingStatistics):
-    """IABN: normalise each example by the moving mean μ and variance σ², corrected if the example's
-    own statistics are far from them.
+    """IABN: normalise each example by the moving mean μ and variance σ². Correct μ and σ² if the
+    example's own mean m and variance s² are far from them.
 
-    With n pixels, ψ(u; λ) = sign(u)·max(|u| − λ, 0), and m and s² the example's own statistics,
-    the corrected ones are μ + ψ(m − μ; k·√(σ²/n)) and max(σ² + ψ(s² − σ²; k·σ²·√(2/(n − 1))), 0).
-    If an example has one value per channel, nothing is corrected. In training mode the batch's
-    statistics take the place of the moving ones, which are updated by the batch. Variances divide
-    by n − 1, as in the release.
+    For an example of n pixels the corrected statistics are
+
+        mean      μ + ψ(m − μ; k·√((σ² + ε)/n))
+        variance  max(σ² + ψ(s² − σ²; k·(σ² + ε)·√(2/(n − 1))), 0)
+
+    with ψ(u; λ) = sign(u)·max(|u| − λ, 0) and BatchNorm's ε. If an example has one value per
+    channel, nothing is corrected. In training mode the batch's statistics take the place of μ and
+    σ², and then update the moving statistics. Variances divide by n − 1, as in the release.
     """
 
     in_evaluation = True
@@ -69,25 +72,28 @@ class InstanceAwareStatistics(MovingStatistics):
 
 
 def beyond(values: Tensor, limit: Tensor) -> Tensor:
-    """Return ψ(u; λ): by how much u lies outside [−λ, λ]."""
+    """Return ψ(u; λ): by how much each of the values u lies outside [−λ, λ], with its sign."""
     return values - torch.minimum(torch.maximum(values, -limit), limit)
 
 
 @METHODS.add("note")
 class NOTE(WithBank, WithStatistics):
     """Minimise the mean entropy of the examples in a memory, by one step of Adam after every 64
-    examples of the stream. Scales and shifts of all normalisation layers are updated; the release
-    updates those of BatchNorm, the only ones of its networks.
+    examples of the stream.
 
-    A prediction does not depend on its batch, because it uses the moving statistics, `before` or
-    `after` the updates in the batch. The settings are those of the release for CIFAR-10-C, whose
-    learning rate is 1e-4.
+    The scales and shifts of all normalisation layers are updated. The release updates those of
+    BatchNorm, the only normalisation in its networks. Predictions use BatchNorm's moving
+    statistics, so each is independent of the other examples of its batch. `predict` says whether
+    predictions are made before or after the updates in the batch. The settings are those of the
+    release for CIFAR-10-C, except the learning rate, which is 1e-4 there.
 
-    Three things differ from the release. Here the memory files an example under the class that was
-    predicted for it in its batch, there under the class predicted for it alone; the two are the
-    same if 64 is a multiple of the batch size. The release divides the loss by the number of
-    classes, which does not change Adam's steps. Its authors pre-train networks with IABN; here
-    IABN enters the network at test time.
+    Differences from the release:
+
+    - The memory files an example under the class that is predicted together with the whole batch.
+      In the release this class is predicted for the example alone. The two classes are the same if
+      64 is a multiple of the batch size.
+    - The release divides the loss by the number of classes, which does not change Adam's steps.
+    - The authors pre-train networks with IABN. Here IABN enters the network at test time.
     """
 
     label = "NOTE"
@@ -109,7 +115,7 @@ class NOTE(WithBank, WithStatistics):
         return self.scales_and_shifts(self.model)
 
     def use_batch(self, training: bool) -> None:
-        """Let BatchNorm use the statistics of the batch, or the moving ones."""
+        """Let BatchNorm use the batch's statistics if `training`, and otherwise the moving ones."""
         for norm in self.norms:
             norm.training = training
 
@@ -129,14 +135,14 @@ class NOTE(WithBank, WithStatistics):
         return outputs
 
     def learn(self) -> None:
-        """Take a step on the memory, which the moving statistics then take in."""
+        """Take a step on the memory, then update the moving statistics by the memory's."""
         self.use_batch(True)
         super().update(self.examples)
         self.use_batch(False)
         remember(self)
 
     def reset(self) -> None:
-        # An update that was interrupted may have left BatchNorm in training.
+        # An update that was interrupted may have left BatchNorm in training mode.
         self.use_batch(False)
         for statistics in statistics_of(self):
             statistics.seen = None
@@ -147,17 +153,20 @@ class NOTE(WithBank, WithStatistics):
 def place_for(
     label: int, kept: list[int], met: Counter[int], generator: torch.Generator, most: int = MEMORY
 ) -> int | None:
-    """Return where a memory puts an example: its place, len(kept) to add it, or None to leave it
-    out. The rule is prediction-balanced reservoir sampling.
+    """Choose the place of a new example in a memory, by prediction-balanced reservoir sampling.
 
-    In a full memory the example replaces a random example of a largest class, drawn at random. If
-    the example's own class is among the largest, it replaces a random example of that class with
-    the probability of reservoir sampling: the number of the class's examples in the memory, divided
-    by the number of the class's examples met so far.
+    Return len(kept) to add the example, a smaller place to replace the example there, or None to
+    leave the new example out.
 
+    A memory that is not full takes every example. In a full memory, a new example of a largest
+    class replaces a random example of its class with probability a/b, and is otherwise left out. a
+    is the number of the class's examples in the memory, and b the number met so far. A new example
+    of any other class replaces a random example of a largest class, which is drawn at random.
+
+    label: the predicted class of the new example.
     kept: the classes of the examples in the memory.
-    met: for each class, how many of its examples were met so far, this one included.
-    most: how many examples the memory holds.
+    met: for each class, how many of its examples were met so far, the new example included.
+    most: the largest number of examples in the memory.
     """
     if len(kept) < most:
         return len(kept)

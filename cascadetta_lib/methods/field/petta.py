@@ -1,5 +1,5 @@
-"""PeTTA (Hoang et al. 2024): RoTTA with stronger regularisation to the source and a slower
-teacher as the features move away from the source's.
+"""PeTTA (Hoang et al. 2024): RoTTA, but the further the features have moved from the source's, the
+stronger the regularisation towards the source and the slower the teacher.
 """
 
 import copy
@@ -23,39 +23,40 @@ ALPHA_0 = 0.001
 LAMBDA_0 = 10.0
 """The weight λ of the distance from the source's weights if γ = 1."""
 FOLLOW = 0.05
-"""The share of a batch in the moving mean of the features of a class."""
+"""The share of a batch in the moving mean of a class's features."""
 EPSILON = 1e-6
-"""What is added to a variance of the source before something is divided by it."""
+"""Added to a variance of the source's features before a division by it."""
 
 
 @METHODS.add("petta")
 class PeTTA(WithSource, RoTTA):
     """After each batch, minimise L on the examples x in RoTTA's memory:
 
-    L = (sce(z, t) + sce(z′, t)) / 2 + ce(z′, s) + λ·R
+        L = (sce(z, t) + sce(z′, t)) / 2 + ce(z′, s) + λ·R
 
-    z and z′ are the student's logits of x and of an augmented copy of x, t the teacher's and s the
-    source network's of x. sce is the symmetric cross-entropy, ce the cross-entropy to s, and R the
-    mean of −cos(θ, θ₀) over the adapted tensors.
+    z and z′ are the student's logits of x and of an augmented copy of x. t are the teacher's logits
+    of x, and s those of the source network. sce is the symmetric cross-entropy. ce is the
+    cross-entropy with the source network's prediction as the target. R is the mean of −cos(θ, θ₀)
+    over the adapted tensors θ, where θ₀ is the same tensor of the source network.
 
-    How far the features have moved is γ = 1 − exp(−d), where d is the mean over the classes of the
-    batch, and over the features, of (μ_t − μ_0)²/σ_0²: μ_0 and σ_0² are the mean and the variance
-    of the source's features of a class that the network predicts, and μ_t is the moving mean of the
-    teacher's, which then takes the batch in. Then λ = 10·γ, and the teacher's step is 0.001·(1 −
-    γ).
+    γ = 1 − exp(−d) says how far the features have moved. d is the mean of (μ_t − μ_0)²/σ_0² over
+    the features and over the classes predicted in the batch. μ_0 and σ_0² are the mean and the
+    variance of a class's features in the source, over the examples for which the source network
+    predicts the class. μ_t is a moving mean of the teacher's features of the class. After γ is
+    computed, the batch enters μ_t. Then λ = 10·γ, and the teacher's step is 0.001·(1 − γ).
 
-    The settings are those of the release for CIFAR-10. Scales and shifts of the normalisation
-    layers are updated by Adam. The release takes μ_0 and σ_0² from the source's test images; here
-    they come from the option `source`, and a class with fewer than two examples there takes no part
-    in d. As in the release, the memory updates the moving statistics of all three networks, the
-    student's twice.
+    The settings are those of the release for CIFAR-10. Adam updates the scales and shifts of the
+    normalisation layers. The release takes μ_0 and σ_0² from the source's test images; here they
+    come from the option `source`. A class with fewer than two examples in `source` takes no part in
+    d. As in the release, the memory updates the moving statistics of all three networks, and those
+    of the student twice.
     """
 
     label = "PeTTA"
     source_mean: Tensor
     source_variance: Tensor
     known: Tensor
-    """Whether the source has two examples or more of a class, and so a variance, bool (C,)."""
+    """For each class, whether it has at least two source examples and so a variance, bool (C,)."""
     moving_mean: Tensor
 
     def configure_model(self) -> None:
@@ -70,7 +71,7 @@ class PeTTA(WithSource, RoTTA):
         ]
         self.read = self.reader(self.teacher)
         assert self.source is not None
-        read = self.reader(copy.deepcopy(self.teacher))  # a network may change as it runs
+        read = self.reader(copy.deepcopy(self.teacher))  # a forward pass may change a network
         with self.reading_source(self.source):
             readings = [read(part) for part in self.source.split(100)]
         self.source = None
@@ -93,7 +94,7 @@ class PeTTA(WithSource, RoTTA):
     def divergence(self, members: Tensor) -> Tensor:
         """Return γ, a scalar in [0, 1], for a batch.
 
-        members: which examples of the batch each class has, (C, B).
+        members: for which examples of the batch each class is predicted, bool (C, B).
         """
         apart = (self.moving_mean - self.source_mean).square() / (self.source_variance + EPSILON)
         counted = members.any(1) & self.known
@@ -101,7 +102,11 @@ class PeTTA(WithSource, RoTTA):
 
     @torch.no_grad()
     def follow(self, features: Tensor, members: Tensor) -> None:
-        """Update the moving means of a batch's classes by its features (B, D)."""
+        """Update the moving mean of each class that is predicted in a batch, by the features (B,
+        D).
+
+        members: for which examples of the batch each class is predicted, bool (C, B).
+        """
         counts = members.sum(1, keepdim=True)
         features = features.to(self.moving_mean.dtype)
         with full_precision(features):
@@ -139,5 +144,5 @@ class PeTTA(WithSource, RoTTA):
 
 
 def members_of(z: Tensor) -> Tensor:
-    """Return which examples each class is predicted for: logits (B, C) → bool (C, B)."""
+    """Return for which examples each class is predicted: logits (B, C) → bool (C, B)."""
     return z.argmax(1) == torch.arange(z.shape[1], device=z.device)[:, None]

@@ -1,4 +1,4 @@
-"""RDumb (Press et al. 2023): ETA, which starts from the source again and again."""
+"""RDumb (Press et al. 2023): ETA, reset to the source at regular intervals."""
 
 from typing import ClassVar
 
@@ -14,12 +14,12 @@ class RDumb(ETA):
     """ETA, reset to the source after every 1,000 updates.
 
     E₀ is 0.4·ln C, as in RDumb's release since August 2023 (before that, ln(1000)/2 − 1). The limit
-    of the cosine is ETA's for CIFAR-10, 0.4; the release has ETA's for ImageNet, 0.05.
+    of the cosine is 0.4, ETA's for CIFAR-10. RDumb's release has 0.05, ETA's for ImageNet.
     """
 
     label = "RDumb"
     reset_every: ClassVar[int] = 1000
-    """Updates from one reset to the next, in the paper and its release."""
+    """The number of updates from one reset to the next, as in RDumb's paper and release."""
 
     def update(self, x: Tensor) -> Outputs | None:
         if self.updates == self.reset_every:

@@ -1,5 +1,5 @@
-"""ROID (Marsden et al. 2024): sharpens confident, diverse predictions; keeps weights near
-the source's; corrects by a class prior.
+"""ROID (Marsden et al. 2024): sharpen confident and diverse predictions, keep the weights near the
+source's, and correct the predictions by a class prior.
 """
 
 import torch
@@ -14,9 +14,9 @@ from cascadetta_lib.methods.statistics_memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 SOURCE_MOMENTUM = 0.99
-"""The updated weights' own weight in the average after each step; the source has the rest."""
+"""The share of the updated weights in the average after each step; the source has the rest."""
 MEAN_MOMENTUM = 0.9
-"""Momentum of the moving mean prediction."""
+"""The share of the old mean in the moving mean prediction."""
 TEMPERATURE = 1 / 3
 CLIP = 0.99
 """The largest probability in the soft likelihood ratio."""
@@ -28,11 +28,14 @@ EPSILON = 1e-5
 class ROID(WithCopies, WithMemory):
     """Update scales and shifts by Adam. The settings are those of ROID's release for CIFAR-10.
 
-    Four things differ from the release. The augmented copy is CoTTA's, or the data's own; without
-    copies the loss has no consistency term. Examples with weight 0 stay in the batch of copies, so
-    they count in its statistics. The loss is the mean over the batch; the release divides by the
-    full batch size even for a shorter last batch. The prior multiplies probabilities, as in Bayes'
-    rule; the release multiplies logits.
+    Differences from the release:
+
+    - The augmented copy is CoTTA's, or the dataset's own. Without copies the loss has no
+      consistency term.
+    - Examples with weight 0 stay in the batch of copies, so they count in its statistics.
+    - The loss is the mean over the batch. The release divides by the full batch size, even for a
+      shorter last batch.
+    - The prior multiplies probabilities, as in Bayes' rule. The release multiplies logits.
     """
 
     label = "ROID"
@@ -60,11 +63,11 @@ class ROID(WithCopies, WithMemory):
     @torch.no_grad()
     def weights(self, z: Tensor) -> Tensor:
         """Return the weight of each prediction, (B, C) → (B,): exp(diversity · certainty / T), or 0
-        if the diversity is below the batch's mean.
+        if the diversity is below the mean of the batch.
 
-        Diversity is 1 − the cosine of the prediction and the moving mean prediction, which is then
-        updated by the batch. Certainty is the negative entropy. Both are scaled so that they reach
-        from 0 to 1 within the batch.
+        The diversity of a prediction is 1 minus its cosine with the moving mean prediction. The
+        certainty is the negative entropy. Both are scaled to reach from 0 to 1 within the batch.
+        Then the moving mean prediction is updated by the batch.
         """
         p = probabilities(z)
         if self.mean_prediction is None:
@@ -97,7 +100,10 @@ class ROID(WithCopies, WithMemory):
 
     @torch.no_grad()
     def draw_to(self, values: Tensor, share: float) -> None:
-        """Replace the adapted weights by (1 − share)·weights + share·values, values (P,)."""
+        """Replace the adapted weights by (1 − share)·weights + share·values.
+
+        values: (P,), in the order of `adapted_parameters`.
+        """
         parameters = self.adapted_parameters()
         parts = values.split([parameter.numel() for parameter in parameters])
         for parameter, part in zip(parameters, parts, strict=True):
@@ -105,22 +111,20 @@ class ROID(WithCopies, WithMemory):
 
 
 def from_0_to_1(values: Tensor) -> Tensor:
-    """Move and scale values so that the smallest is 0 and the largest 1; all 0 if they are
-    equal.
-    """
+    """Shift and scale values so that the smallest is 0 and the largest 1. Equal values become 0."""
     low, high = values.aminmax()
     return (values - low) / (high - low).clamp_min(torch.finfo(values.dtype).tiny)
 
 
 def soft_likelihood_ratio(z: Tensor) -> Tensor:
-    """Return −Σ_c p_c log(p_c / (1 − p_c)) of p = softmax(z): (B, C) → (B,)."""
+    """Return −Σ_c p_c·ln(p_c/(1 − p_c)) of p = softmax(z), clipped at CLIP: (B, C) → (B,)."""
     p = probabilities(z).clamp_max(CLIP)
     return -(p * (p / (1 - p) + EPSILON).log()).sum(1)
 
 
 def symmetric_cross_entropy(z: Tensor, other: Tensor) -> Tensor:
-    """Return half the cross-entropy of softmax(other) to softmax(z), and half that the other way:
-    (B, C), (B, C) → (B,).
+    """Return the mean of the cross-entropies H(p, q) and H(q, p) of p = softmax(z) and q =
+    softmax(other): (B, C), (B, C) → (B,).
     """
     z_first = probabilities(z) * log_probabilities(other)
     other_first = probabilities(other) * log_probabilities(z)
@@ -128,10 +132,10 @@ def symmetric_cross_entropy(z: Tensor, other: Tensor) -> Tensor:
 
 
 def corrected_by_prior(z: Tensor) -> Tensor:
-    """Map logits z (B, C) of predictions p to the logits of p_c · π_c.
+    """Return z + ln π (B, C), the logits of p_c · π_c, from logits z (B, C) of predictions p.
 
-    The prior π is the batch's mean p, smoothed towards the uniform distribution: (π + γ) / (1 + γC)
-    with γ = max(1/B, 1/C) / max_c π_c.
+    The prior π is m, the batch's mean of p, smoothed towards the uniform distribution: π = (m + γ)
+    / (1 + γC) with γ = max(1/B, 1/C) / max_c m_c.
     """
     prior = probabilities(z).mean(0)
     examples, classes = z.shape

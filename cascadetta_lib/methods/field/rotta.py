@@ -1,5 +1,5 @@
-"""RoTTA (Yuan et al. 2023): a student taught by its moving average on a class-balanced memory of
-recent examples.
+"""RoTTA (Yuan et al. 2023): a student learns from its own moving average, the teacher, on a
+class-balanced memory of recent examples.
 """
 
 import copy
@@ -28,12 +28,15 @@ LAMBDA_U = 1.0
 NU = 0.001
 """The teacher's step towards the student at each update."""
 ALPHA = 0.05
-"""The share of a batch in the moving statistics of BatchNorm."""
+"""The share of a batch's statistics in the moving statistics of BatchNorm."""
 
 
 class Example(NamedTuple):
-    """What the memory knows of an example: the class that the teacher predicted, how many examples
-    of the stream came before, and the prediction's entropy divided by log C.
+    """What the memory knows of an example.
+
+    label: the class that the teacher predicted.
+    arrival: how many examples of the stream came before.
+    uncertainty: the entropy of the prediction divided by ln C.
     """
 
     label: int
@@ -42,15 +45,22 @@ class Example(NamedTuple):
 
 
 def place_for(new: Example, kept: list[Example], classes: int, most: int = MEMORY) -> int | None:
-    """Return where the memory `kept` puts an example: its place, len(kept) to add it, or None to
-    leave it out.
+    """Choose the place of a new example in the memory `kept`.
 
-    The example is added if its class has less than its share of the memory and the memory is not
-    full. Otherwise the candidate to leave is the example with the highest score
-    λ_t·sigmoid(age/most) + λ_u·uncertainty, in the new example's class or in the largest class. The
-    new example replaces it unless its own score is as high.
+    Return len(kept) to add the example, a smaller place to replace the example there, or None to
+    leave the new example out. The share of a class is `most`/`classes` examples.
 
-    most: how many examples the memory holds.
+    - If the class of the new example has less than its share and the memory is not full, the
+      example is added.
+    - If the class has less than its share and the memory is full, the new example competes with the
+      examples of the largest classes.
+    - If the class has its share, the new example competes with the examples of its class.
+
+    The competitor with the highest score λ_t·sigmoid(age/most) + λ_u·uncertainty is replaced if its
+    score is above the new example's. Otherwise the new example is left out.
+
+    classes: the number of classes.
+    most: the largest number of examples in the memory.
     """
     counts = Counter(one.label for one in kept)
     crowded = {new.label}
@@ -76,12 +86,14 @@ def place_for(new: Example, kept: list[Example], classes: int, most: int = MEMOR
 @METHODS.add("rotta")
 class RoTTA(WithCopies, WithBank, WithStatistics):
     """Update scales and shifts of the normalisation layers by Adam after every 64 examples, even in
-    the middle of a batch. The settings are those of RoTTA's release. The augmented copies are
-    CoTTA's, or the data's own.
+    the middle of a batch.
 
-    The prediction is the teacher's, by its moving statistics, `before` or `after` the updates in
-    the batch. The memory takes one example after the other, so each step waits once for the device,
-    to read classes and entropies.
+    The settings are those of RoTTA's release. The augmented copies are CoTTA's, or the dataset's
+    own. Raises ValueError if `copies` is None.
+
+    Predictions are the teacher's, by its moving statistics. `predict` says whether they are made
+    before or after the updates in the batch. The memory takes one example after the other, and
+    needs their classes and entropies. To read these, each step waits once for the device.
     """
 
     label = "RoTTA"
@@ -112,10 +124,11 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         return as_outputs(self.teacher(x))
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        """Return the cross-entropy of the student's prediction of a copy of x, with the teacher's
-        prediction of x as the target. x is the memory.
+        """Return the loss on the memory x, and the student's outputs for a copy of x.
 
-        Older examples weigh less. Both take their batch into their moving statistics.
+        The loss is the cross-entropy of the student's prediction of an augmented copy of x. The
+        target is the teacher's prediction of x. Older examples weigh less. The moving statistics by
+        which student and teacher normalise include the batch that they are given.
         """
         student = as_outputs(self.model(self.copy_of(x)))
         target = probabilities(self.target(x))
@@ -148,7 +161,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         return outputs
 
     def described(self, z: Tensor) -> list[Example]:
-        """Return what the memory needs to know of each example, from the logits z (B, C)."""
+        """Return what the memory needs to know of each example, from its logits in z (B, C)."""
         self.classes = z.shape[1]
         found = torch.stack([z.argmax(1), entropy(z) / math.log(self.classes)], 1).tolist()
         return [
@@ -171,8 +184,8 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
                 teacher.lerp_(student, share)
 
     def reset(self) -> None:
-        # An update that was interrupted may have left the teacher in training, and statistics to
-        # remember.
+        # An update that was interrupted may have left the teacher in training mode, and statistics
+        # that wait to be remembered.
         self.teacher.eval()
         for statistics in statistics_of(self):
             statistics.seen = None

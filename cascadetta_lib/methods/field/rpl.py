@@ -1,5 +1,5 @@
-"""RPL (Rusak et al. 2022): robust pseudo-labels, by a cross-entropy that is bounded, so that a
-wrong label does limited harm.
+"""RPL (Rusak et al. 2022): learn from pseudo-labels by a bounded cross-entropy, which limits the
+harm of a wrong label.
 """
 
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from cascadetta_lib.methods.statistics_memory import WithMemory
 from cascadetta_lib.models import Outputs, as_outputs
 
 Q = 0.8
-"""q of the loss, which is cross-entropy for q → 0 and 1 − p for q = 1; the paper's value."""
+"""q of the loss, as in RPL's paper. For q → 0 the loss is cross-entropy, for q = 1 it is 1 − p."""
 
 
 @METHODS.add("rpl")
@@ -19,7 +19,7 @@ class RPL(WithMemory):
     the predicted class. Scales and shifts are updated.
 
     The authors' example updates all parameters by plain SGD. The version in CCC's code updates
-    scales and shifts, as here, by SGD with momentum 0.9, not Nesterov's.
+    scales and shifts, as here, by SGD with plain momentum 0.9, not Nesterov momentum.
     """
 
     label = "RPL"

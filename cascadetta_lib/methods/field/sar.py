@@ -1,6 +1,4 @@
-"""SAR (Niu et al. 2023): minimise the entropy of sure examples in a whole neighbourhood of the
-weights.
-"""
+"""SAR (Niu et al. 2023): sharpness-aware minimisation of the entropy of sure examples."""
 
 import math
 from typing import ClassVar
@@ -22,24 +20,29 @@ RADIUS = 0.05
 
 @METHODS.add("sar")
 class SAR(Tent):
-    """Minimise the mean entropy at the weights θ + ρ·g/|g|, where g is its gradient at θ. At θ the
-    mean is over the examples with entropy H < E₀, at the shifted weights over those of them that
-    have H < E₀ there as well. E₀ is as in eata.py.
+    """Minimise the mean entropy at the shifted weights θ + ρ·g/|g|, where g is the gradient of the
+    mean entropy at θ.
 
-    If a moving mean of the entropy falls below a limit, the weights go back to the source
-    (`least_entropy`). As in the paper's Algorithm 1, the moving mean itself is not reset, so the
-    weights go back after each batch until it has risen. The optimiser's momentum is then emptied.
-    The release keeps it, since its sharpness-aware optimiser does not restore the state of the SGD
-    inside it.
+    At θ the mean is over the examples with entropy H < E₀. At the shifted weights it is over those
+    of these examples that have H < E₀ there, too. E₀ is as in eata.py.
+
+    If a moving mean of the entropy falls below `least_entropy`, the weights go back to the source,
+    and the optimiser's momentum is emptied. As in SAR's Algorithm 1, the moving mean is not reset.
+    So the weights go back after each batch until the moving mean has risen. The release keeps the
+    momentum, since its sharpness-aware optimiser does not restore the state of the SGD inside it.
 
     With two classes E₀ is 0.28 nats. The mean of entropies below 0.28 is nearly always below the
-    limit of 0.2, so the weights go back after every batch, and SAR equals AdaBN. The authors use
-    SGD with momentum 0.9, not Nesterov's, and do not adapt the last stage of networks for ImageNet.
+    limit of 0.2, so the weights go back after every batch, and SAR equals AdaBN.
+
+    The authors use SGD with plain momentum 0.9, not Nesterov momentum, and do not adapt the last
+    stage of networks for ImageNet.
     """
 
     label = "SAR"
     least_entropy: ClassVar[float] = 0.2
-    """If the moving mean of the entropy is below this (nats), the weights go back to the source."""
+    """The limit of the moving mean of the entropy, in nats. Below it the weights go back to the
+    source.
+    """
     ends_with_batch = False
     mean_entropy: Tensor
 
@@ -82,7 +85,7 @@ class SAR(Tent):
             value.copy_(torch.where(collapsed, source[f"model.{name}"].to(value), value))
         states = [value for state in self.optimizer.state.values() for value in state.values()]
         states = [value for value in states if isinstance(value, Tensor)]
-        # Adam counts its steps on the CPU, which waits for the device once.
+        # Adam counts its steps on the CPU, so this waits for the device once.
         where = {device: collapsed.to(device) for device in {state.device for state in states}}
         for state in states:
             state.masked_fill_(where[state.device], 0)

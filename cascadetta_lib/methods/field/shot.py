@@ -1,4 +1,4 @@
-"""SHOT-IM (Liang et al. 2020): all of the network except its classifier, by information
+"""SHOT-IM (Liang et al. 2020): update all of the network except its classifier, by information
 maximisation.
 """
 
@@ -17,17 +17,17 @@ from cascadetta_lib.models import Outputs, as_outputs, parameters_of_z
 
 @METHODS.add("shot_im")
 class ShotIM(WithDiversity):
-    """Minimise the mean entropy of the predictions minus the entropy of their mean, H(p) − H(p̄), by
-    SGD with Nesterov momentum 0.9 and weight decay 1e-3, as in the release.
+    """Minimise the mean entropy of the predictions minus the entropy of their mean, H(p) − H(p̄),
+    by SGD with Nesterov momentum 0.9 and weight decay 1e-3, as in the release.
 
     The classifier, which SHOT calls the hypothesis, is fixed: θ_m in a Cascade, otherwise the last
-    nn.Linear of the network. All other parameters are updated. A step raises ValueError if the
-    nn.Linear that the network registers last is not the one that it calls last.
+    nn.Linear of the network. All other parameters except those of θ_a are updated. Without θ_m, a
+    step raises ValueError if the network calls another nn.Linear last.
 
-    The release adapts in 15 epochs over all target data, at a learning rate that decays from 1e-2
-    for the bottleneck and from 1e-3 for the layers before it. Here, as in T3A's release, there is
-    one step per batch, at one rate. The release adds 1e-5 to the mean prediction inside the
-    logarithm; here nothing is added.
+    The release adapts in 15 epochs over all target data. Its learning rate decays, from 1e-2 for
+    the bottleneck and from 1e-3 for the layers before it. Here, as in T3A's release, there is one
+    step per batch, at one rate. The release adds 1e-5 to the mean prediction inside the logarithm;
+    here nothing is added.
     """
 
     label = "SHOT-IM"
@@ -51,7 +51,7 @@ class ShotIM(WithDiversity):
 
     @property
     def classifier(self) -> nn.Module:
-        """What is fixed."""
+        """The part of the network that stays fixed."""
         theta_m: nn.Module | None = getattr(self.model, "main_classifier", None)
         return self.linear[-1] if theta_m is None else theta_m
 

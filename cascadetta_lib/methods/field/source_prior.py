@@ -1,4 +1,4 @@
-"""AdaBN with a source prior (Schneider et al. 2020): the source's statistics, blended with those of
+"""AdaBN with a source prior (Schneider et al. 2020): blend the source's statistics with those of
 the batch.
 """
 
@@ -11,11 +11,11 @@ from cascadetta_lib.models.remembered_statistics import PriorStatistics
 
 @METHODS.add("source_prior")
 class SourcePrior(AdaBN):
-    """Normalise by the statistics of the batch and of the source, which counts as N = `memory`
+    """Normalise by the batch's statistics blended with the source's, which count as N = `memory`
     examples.
 
-    Nothing is remembered. N = 16 is our choice. N = 0 is AdaBN, and
-    N → ∞ is ERM on the same network. The batch's variance divides by n, the release's by n − 1.
+    Nothing is remembered. N = 16 is our choice. N = 0 is AdaBN, and N → ∞ is ERM on the same
+    network. The batch's variance divides by n here, and by n − 1 in the release.
     """
 
     label = "AdaBN, source prior"
@@ -25,7 +25,7 @@ class SourcePrior(AdaBN):
 
 @METHODS.add("tent_source_prior")
 class TentSourcePrior(Tent):
-    """Tent with the statistics of `source_prior`, to see whether learning adds to them."""
+    """Tent with the statistics of `source_prior`, to see whether learning improves on them."""
 
     label = "Tent, source prior"
     memory = 16

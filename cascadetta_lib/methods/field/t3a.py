@@ -1,5 +1,5 @@
-"""T3A (Iwasawa and Matsuo 2021): no weight changes; means of features with sure predictions replace
-the rows of the last linear layer.
+"""T3A (Iwasawa and Matsuo 2021): change no weight, and replace the rows of the last linear layer by
+means of features with sure predictions.
 """
 
 from typing import ClassVar, NamedTuple
@@ -16,10 +16,10 @@ from cascadetta_lib.models import Outputs
 
 
 class Supports(NamedTuple):
-    """The features that the templates are means of.
+    """The supports: features of which the templates are means.
 
-    features: (C, M, D), each of length 1.
-    entropies: the entropies of their predictions, (C, M); infinite for a place that is free.
+    features: (C, M, D), at most M supports for each class, each of length 1.
+    entropies: the entropies of the supports' predictions, (C, M); infinite for a free place.
     """
 
     features: Tensor
@@ -31,11 +31,11 @@ class T3A(ERM):
     """Predict by the logits z_k = f(x)·c_k. f(x) are the features of x, and the template c_k is the
     mean of the supports of class k, scaled to length 1. The supports have length 1, too.
 
-    At first the supports are the rows ω_k of the last linear layer, each filed under the class that
-    the layer predicts for it. A batch is added before it is predicted, or with predict="before"
-    after it: each example becomes a
-    support of the class that the layer predicts. Each class keeps its M supports of lowest entropy.
-    As in the release, the network keeps its running statistics.
+    At first the supports are the rows of the last linear layer, each filed under the class that the
+    layer predicts for it. Each example of a batch becomes a support of the class that the network
+    predicts. This happens before the batch is predicted, or after it with `predict="before"`. Each
+    class keeps its M supports of lowest entropy. As in the release, BatchNorm uses the source's
+    running statistics.
 
     A class without a support has the logit −∞, so it is never predicted. In the release it has the
     logit 0, which is the largest if all others are negative.
@@ -45,8 +45,8 @@ class T3A(ERM):
     label = "T3A"
     steps_alike = False
     most_supports: ClassVar[int] = 100
-    """M, the supports that a class keeps: those of lowest entropy. The release chooses it from 1,
-    5, 20, 50, 100 and all, by held-out accuracy.
+    """M, the largest number of supports of a class: those of lowest entropy are kept. The release
+    chooses M from 1, 5, 20, 50, 100 and all, by held-out accuracy.
     """
     has_state = True
     features: Tensor | None
@@ -60,7 +60,7 @@ class T3A(ERM):
         self.register_buffer("entropies", None)
 
     def supports(self, reading: Reading) -> Supports:
-        """Return the supports as they are: the rows of the last layer before the first batch."""
+        """Return the current supports: before the first batch, the rows of the last layer."""
         if self.features is not None and self.entropies is not None:
             return Supports(self.features, self.entropies)
         rows = reading.layer.weight
@@ -85,8 +85,8 @@ class T3A(ERM):
 
 
 def added(supports: Supports, features: Tensor, z: Tensor) -> Supports:
-    """Return the supports with features (B, D) added, each to the class of its largest logit in z
-    (B, C). Of each class the M of lowest entropy stay.
+    """Add features (B, D) to the supports, each to the class of its largest logit in z (B, C).
+    Return the M supports of lowest entropy of each class.
     """
     classes, places = supports.entropies.shape
     predicted = z.argmax(1)
@@ -101,7 +101,7 @@ def added(supports: Supports, features: Tensor, z: Tensor) -> Supports:
 
 
 def by_templates(reading: Reading, supports: Supports) -> Outputs:
-    """Return the logits of features by the templates of the classes."""
+    """Return the logits that the templates of the classes give for the features in `reading`."""
     taken = supports.entropies.isfinite()
     sums = (supports.features * taken[:, :, None]).sum(1)
     templates = F.normalize(sums, dim=1)

@@ -1,4 +1,4 @@
-"""TEMA (Su et al. 2024): moving averages of BatchNorm's statistics, and nothing else."""
+"""TEMA (Su et al. 2024): normalise by moving averages of BatchNorm's statistics; learn nothing."""
 
 import torch
 from torch import Tensor
@@ -9,19 +9,19 @@ from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, statistics_of
 
 MOMENTA = ((64, 1.0), (4, 0.1), (1, 0.01))
-"""Batch sizes from which on a batch has a weight in the averages, and the weight. They are the
-release's for CIFAR-10-C, which lists the sizes 200, 64, 16, 4, 2 and 1. A size between two takes
-the smaller one's weight, which is our choice.
+"""Pairs of a batch size and a weight: a batch of at least this size has this weight in the
+averages. They are the release's for CIFAR-10-C, which lists the sizes 200, 64, 16, 4, 2 and 1. A
+size between two of these takes the weight of the smaller one, which is our choice.
 """
 
 
 @METHODS.add("tema")
 class TEMA(WithStatistics):
-    """Update moving averages by each batch, and normalise the batch by them. From 64 examples on
-    they are the batch's own statistics, as in AdaBN.
+    """Update moving averages by each batch, and normalise the batch by the averages. From 64
+    examples on, the averages are the batch's own statistics, as in AdaBN.
 
-    The averages begin as the source's running statistics; the release's begin at 0 and 1. The
-    paper's weighting of layers, which builds on the averages, is left out.
+    The averages begin as the source's running statistics; the release's begin at 0 and 1. TEMA's
+    weighting of layers, which builds on the averages, is left out.
     """
 
     label = "TEMA"
