@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib import adapt
 from cascadetta_lib.losses import (
     describe,
     entropy,
@@ -27,6 +28,7 @@ from cascadetta_lib.models import (
     build_network,
     normalization_parameters,
 )
+from cascadetta_lib.models.backbones import SmallResNet, shortcut
 from cascadetta_lib.models.snapshot import Snapshot
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
@@ -117,7 +119,18 @@ def test_what_a_network_of_ones_own_may_return() -> None:
     for result in (logits, SimpleNamespace(logits=logits), (logits, "state"), [logits]):
         assert as_outputs(result).main is logits and as_outputs(result).auxiliary is None
     for result in (None, {"scores": logits}, ()):
-        with pytest.raises(TypeError, match="logits"):
+        with pytest.raises(TypeError, match="or an object with the attribute logits"):
+            as_outputs(result)
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (2,), (), (2, 3, 4, 4), (2, 0)])
+def test_logits_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    """Those of a single class, too: their entropy is 0, and nothing would be learned."""
+    logits = torch.zeros(shape)
+    for result in (logits, (logits, "state"), Outputs(logits, None)):
+        with pytest.raises(
+            ValueError, match=r"logits of shape \(.*\); allowed is \(B, C\) with C ≥ 2"
+        ):
             as_outputs(result)
 
 
@@ -185,6 +198,24 @@ def test_rotation_turns_by_the_label() -> None:
         assert torch.equal(turned, image.rot90(count, (1, 2)))
 
 
+def test_only_square_images_are_rotated() -> None:
+    with pytest.raises(ValueError, match="images of 8×6 pixels .*; allowed are square ones"):
+        rotate_randomly(torch.zeros(4, 3, 8, 6), torch.Generator())
+
+
+@pytest.mark.parametrize("block", ["conv_bn_relu", "pre_activation", "wide"])
+@pytest.mark.parametrize("size", [(30, 30), (33, 33), (31, 34)])
+def test_a_small_resnet_takes_images_of_any_size(size: tuple[int, int], block: str) -> None:
+    features = SmallResNet(8, 2, block)(torch.rand(2, 3, *size))
+    assert features.shape == (2, 8) and features.isfinite().all()
+
+
+def test_an_odd_size_is_averaged_by_what_is_left() -> None:
+    conv = nn.Conv2d(1, 1, 3, stride=2, padding=1)
+    x = torch.tensor([[[[1.0, 2, 3], [4, 5, 6], [7, 8, 9]]]])
+    assert shortcut(x, conv).tolist() == [[[[3, 4.5], [7.5, 9]]]]
+
+
 def test_weights_of_a_mean_are_as_exact_as_its_values() -> None:
     chosen = torch.tensor([True, False, True, True])
     third = mean_weights(chosen, torch.float64)
@@ -206,6 +237,50 @@ def test_a_snapshot_goes_back_to_every_buffer() -> None:
     assert module.stored.item() == 1 and module.own.item() == 1 and module.later is None
 
 
+class InputNorm(nn.Module):
+    """Normalises by running statistics in plain attributes, as SpeechBrain does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torch.zeros(1)
+        self.batches = 0
+        self.deviation: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.batches += 1
+        self.mean = self.mean + (x.mean() - self.mean) / self.batches
+        self.deviation = x.std()
+        return (x - self.mean) / self.deviation
+
+
+def test_a_reset_restores_state_in_plain_attributes() -> None:
+    torch.manual_seed(0)
+    norm = InputNorm()
+    model = nn.Sequential(norm, nn.Flatten(), nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    source, target = torch.randn(16, 12), 3 + 2 * torch.randn(16, 12)
+    adapted = adapt(model, "tent")
+    first = adapted(source)
+    adapted(target)
+    adapted.reset()
+    inside = next(part for part in adapted.modules() if isinstance(part, InputNorm))
+    assert (inside.batches, inside.mean.item(), inside.deviation) == (0, 0, None)
+    assert torch.equal(adapted(source), first)
+
+
 def test_an_architecture_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="architecture = 'resnet50'; allowed are resnet26, "):
         build_network(TINY, classes=4, architecture="resnet50", seed=0)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match="block = 'pre-activation'; .*did you mean 'pre_activation'"
+    ):
+        SmallResNet(8, 4, "pre-activation")
+
+
+def test_sizes_that_cannot_be_are_refused() -> None:
+    for inputs in (None, 0):
+        with pytest.raises(
+            ValueError, match=f"inputs = {inputs}; allowed is a whole number from 1"
+        ):
+            build_network(TextNetwork(), classes=2, inputs=inputs, seed=0)
+    with pytest.raises(ValueError, match="classes = 1; allowed is a whole number from 2 on"):
+        build_network(TINY, classes=1, seed=0)
