@@ -1,8 +1,9 @@
-"""Datasets by name, such as `load_dataset("cifar10", ImageOptions())`. A dataset is one file in
-this folder.
+"""Load datasets by name: `load_dataset("cifar10", ImageOptions())`. Each dataset is registered by a
+file in this folder.
 """
 
 import hashlib
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,15 +35,15 @@ Load = Callable[[str, Any], Dataset]
 
 @dataclass(frozen=True)
 class Entry:
-    """A dataset that can be named.
+    """What is registered under the name of a dataset.
 
-    folder: whether a folder must, may or must not follow its name, as in `npz:FOLDER`.
+    folder: whether a folder or file "must" follow the name, as in `npz:FOLDER`, "may" follow it, or
+        "none" is allowed.
     real: False for made-up data, with which everything can be tried without a download.
-    own: whether the folder holds the user's own data. Tables then use the folder's name.
+    own: whether the folder holds the user's own data. If so, tables show the folder's name.
     batch_size: the paper's batch size at test time.
     load: called as `load(folder, options)`; the folder is "" if the name has none.
-    vocabulary: a function from the folder to the domains that a stream may name; None for the
-        modality's domains.
+    vocabulary: maps the folder to the domains that a stream may name; None: the modality's domains.
     """
 
     modality: Modality
@@ -79,9 +80,10 @@ def dataset(
 
 
 def code_of_loader(kind: str) -> str:
-    """Hash the code that reads the dataset registered as `kind`, and everything that it uses here.
+    """Hash the code of the loader that is registered as `kind`, and the code that it uses.
 
-    A loader of a notebook's cell counts by what it does, as a method of a cell does.
+    The code is the loader's module and what it imports (`code_hash`). A loader that is defined in a
+    notebook's cell has no such file; it is hashed by its contents (`value_hash`).
     """
     load = DATASETS[kind].load
     if hasattr(sys.modules[load.__module__], "__file__"):
@@ -93,9 +95,10 @@ def code_of_loader(kind: str) -> str:
 class DatasetName:
     """The name of a dataset, such as `cifar10` or `npz:/home/me/pets`.
 
-    `parse` reads such a text, and `str` gives it back.
+    `parse` makes a DatasetName of such a text, and `str` gives the text back.
 
-    kind: its name in DATASETS. folder: the text after the colon; None without a colon.
+    kind: the name in DATASETS, which comes before the colon.
+    folder: the text after the colon; None if there is no colon.
     """
 
     kind: str
@@ -103,7 +106,7 @@ class DatasetName:
 
     @classmethod
     def parse(cls, text: str) -> "DatasetName":
-        """Read KIND or KIND:FOLDER. `check` tests whether the dataset exists."""
+        """Read KIND or KIND:FOLDER. Whether the dataset exists is left to `check`."""
         kind, colon, folder = text.partition(":")
         return cls(kind, folder if colon else None)
 
@@ -117,7 +120,9 @@ class DatasetName:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The domains that a stream may name. For some datasets this reads the names of folders."""
+        """The domains that a stream may name. For some datasets this reads names of folders, or a
+        file.
+        """
         if self.entry.vocabulary is not None:
             return self.entry.vocabulary(self.folder or "")
         return VOCABULARIES[self.entry.modality]
@@ -126,7 +131,8 @@ class DatasetName:
     def key(self) -> str:
         """The name under which results are kept: `cifar10`, or `npz:pets-1f3a5c`.
 
-        The hash is of the whole path, because two folders may have the same name.
+        The last six digits are a hash of the whole path, because two folders may have the same
+        name.
         """
         if self.folder is None:
             return self.kind
@@ -135,31 +141,42 @@ class DatasetName:
 
     @property
     def title(self) -> str:
-        """What tables and headings call it, without a path of this machine: `npz-pets`.
+        """The name in tables and headings, without a path of this machine: `npz-pets`.
 
-        The folder is left out if it holds known data, not the user's own.
+        The folder's name is part of it only if the folder holds the user's own data.
         """
         if self.folder is not None and self.entry.own:
-            return f"{self.kind}-{Path(self.folder).name}"
+            return f"{self.kind}-{self._last_part}"
         return self.kind
 
     @property
     def file(self) -> str:
-        """Its part of the name of an executed notebook: `npz-pets`, `cifar10_sample-official`."""
+        """The part of an executed notebook's file name that names the dataset: `npz-pets`,
+        `cifar10_sample-official`.
+        """
         if self.folder is None:
             return quote(self.kind, safe="")
-        return quote(f"{self.kind}-{Path(self.folder).name}", safe="")
+        return quote(f"{self.kind}-{self._last_part}", safe="")
+
+    @property
+    def _last_part(self) -> str:
+        """The name of the folder or file, also if the path ends in `.` or `..`. Links are not
+        followed.
+        """
+        return Path(os.path.abspath(Path(self.folder or "").expanduser())).name
 
     def check(self, modality: Modality) -> None:
-        """Raise ValueError unless it is a dataset of `modality`, and its folder, if any, fits."""
+        """Raise ValueError if there is no dataset of this name and `modality`, or if its folder is
+        missing from the name, not allowed, or not possible as a path.
+        """
         known = [name for name in DATASETS if DATASETS[name].modality == modality]
         if self.kind not in known:
             raise ValueError(
                 f"no {modality} dataset is named {self.kind!r}; {nearest(self.kind, known)}"
             )
         allowed = {
-            "must": f"{self.kind}:FOLDER",
-            "may": f"{self.kind} or {self.kind}:FOLDER",
+            "must": f"{self.kind}:PATH",
+            "may": f"{self.kind} or {self.kind}:PATH",
             "none": self.kind,
         }
         wanted = self.entry.folder
@@ -169,11 +186,9 @@ class DatasetName:
             raise ValueError(f"{str(self)!r}: allowed is {allowed[wanted]}")
         try:
             self.key  # noqa: B018
-        # An unknown ~user, a NUL character, a loop of links.
+        # Raised for an unknown ~user, a NUL character, or a loop of links.
         except (RuntimeError, ValueError, OSError) as error:
-            raise ValueError(
-                f"{str(self)!r}: {self.folder!r} cannot be a folder ({error})"
-            ) from None
+            raise ValueError(f"{str(self)!r}: {self.folder!r} cannot be a path ({error})") from None
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: Any) -> CoreSchema:
@@ -183,8 +198,17 @@ class DatasetName:
 def load_dataset(name: str | DatasetName, options: Options) -> Dataset:
     """Load a dataset, such as `cifar10` or `npz:FOLDER`.
 
-    Raises ValueError for a bad name and DataMissing for absent data.
+    options: those of the dataset's modality, such as `ImageOptions` for images.
+
+    Raises ValueError for a bad name, options of another modality or unusable data, and DataMissing
+    for absent data.
     """
     asked = DatasetName.parse(name) if isinstance(name, str) else name
     asked.check(asked.entry.modality)
+    wanted = OPTIONS[asked.entry.modality]
+    if not isinstance(options, wanted):
+        raise ValueError(
+            f"options of {str(asked)!r}: found {type(options).__name__}; allowed are "
+            f"{wanted.__name__}"
+        )
     return asked.entry.load(asked.folder or "", options)

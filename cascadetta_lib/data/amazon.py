@@ -1,10 +1,13 @@
 """Amazon reviews, the paper's text data: `amazon`, or `amazon:FOLDER`.
 
-They are the multi-domain sentiment archive: DOMAIN/{positive,negative,unlabeled}.review. These
-files look like XML but are not valid: encodings are mixed, ampersands are not escaped, and closing
-tags may be missing. So the text is cut at its tags. Up to 3 stars are negative, 4 and 5 positive.
-The 2,000 labelled reviews of books are the source. A target domain is tested on its
-unlabeled.review, which has ratings too; if that file is missing, on its labelled reviews.
+They are those of the multi-domain sentiment archive: DOMAIN/{positive,negative,unlabeled}.review.
+These files look like XML but are not valid: encodings are mixed, ampersands are not escaped, and
+closing tags may be missing. So the text is cut at its tags. Reviews of up to 3 stars are negative,
+and reviews of 4 and 5 stars positive.
+
+The 2,000 labelled reviews of books are the source. A target domain consists of the reviews in its
+unlabeled.review, which have ratings too. If that file is missing, it consists of its labelled
+reviews.
 """
 
 import html
@@ -39,8 +42,8 @@ NLTK_PACKAGES = {
     "wordnet": ("md5:b3f38606f626e54c6f060548546f71f0", "11 MB"),
     "stopwords": ("md5:8726a900bca7083674536e2593686361", "34 kB"),
 }
-"""nltk's packages of WordNet and of English stop words: hash, as in nltk's own index, and size of
-each .zip file.
+"""nltk's packages of WordNet and of stop words: the hash of each .zip file, as in nltk's own index,
+and its size.
 """
 
 
@@ -48,14 +51,15 @@ each .zip file.
 def load_amazon(argument: str, options: TextOptions) -> Dataset:
     """Load the raw reviews in the folder `argument`.
 
-    "" is sorted_data_acl in the data folder, which is downloaded if it is missing.
+    If `argument` is "", the folder is sorted_data_acl in the data folder. It is downloaded if it is
+    missing.
 
     Raises DataMissing if a file is missing, and ValueError if a file holds no reviews.
     """
     folder = Path(argument).expanduser()
     if (
         not argument
-    ):  # Nobody has published a hash of the archive, so that of the first download is recorded.
+    ):  # No hash of the archive is published, so `fetch` records that of the first download.
         folder = fetch(
             "Amazon Reviews",
             [ADDRESS],
@@ -76,8 +80,9 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
         )
         if others := [domain for domain in DOMAINS if domain not in from_labelled]:
             domain_source += f"; unlabeled.review of {', '.join(others)}, whole"
-    # Nobody has published a hash of the archive or of its files, and the number of reviews shows
-    # nothing of what they say. amazon_counts are those of the paper's field.
+    # Nobody has published a hash of the archive or of its files, and the number of reviews says
+    # nothing about their text. So these reviews are never recognised, unlike those of
+    # amazon_counts.
     return make_text_dataset(
         name=DatasetName("amazon", argument or None).key,
         source="multi-domain sentiment reviews, raw "
@@ -93,7 +98,10 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
 
 
 def _files(folder: Path, domain: str) -> list[Path]:
-    """Return the files of a domain's reviews that are used."""
+    """Return the files from which the reviews of a domain are read.
+
+    Raises DataMissing if one is missing.
+    """
     unlabeled = _place(folder, domain) / "unlabeled.review"
     if domain != SOURCE_DOMAIN and unlabeled.is_file():
         return [unlabeled]
@@ -122,7 +130,8 @@ def labelled_files(folder: Path, domain: str) -> list[Path]:
 
 
 def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
-    """Return the reviews of some files, and how many were skipped, for lack of a word or a rating.
+    """Read the reviews in some files. Return them, and the number of reviews that were skipped
+    because they lack a word or a rating.
 
     Raises ValueError for a file without a usable review.
     """
@@ -138,7 +147,7 @@ def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
                 review = raw.decode("cp1252", errors="replace")  # Windows' Latin-1
             text = _field(review, "review_text")
             before, _, after = review.partition("<review_text>")
-            outside = before + after.partition("</review_text>")[2]  # not what a reviewer wrote
+            outside = before + after.partition("</review_text>")[2]  # not the reviewer's words
             stars = re.match(r"[1-5](\.\d+)?$", _field(outside, "rating"))
             if words(text) and stars:
                 texts.append(text)
@@ -154,19 +163,21 @@ def read_reviews(files: Sequence[Path]) -> tuple[Reviews, int]:
 
 
 def _field(review: str, tag: str) -> str:
-    """Return the text between a tag and its closing one, or up to the end of the review. It is
-    empty where the tag is missing. HTML's entities are resolved, and control characters become
-    spaces.
+    """Return the text from a tag to its closing tag, or to the end of the review if the closing tag
+    is missing. Return "" if the tag is missing.
+
+    HTML's entities are resolved, and control characters become spaces.
     """
     inside = review.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].partition("</review>")[0]
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", html.unescape(inside).replace("’", "'")).strip()
 
 
 def wordnet_synonyms(data_folder: str) -> FindSynonyms:
-    """Return a function from a word to its synonyms in alphabetical order; a stop word has none.
+    """Return a function that maps a word to its synonyms in alphabetical order. A stop word has
+    none.
 
-    Its first call opens WordNet, which takes seconds, or downloads it. Features that are already
-    kept on the disk need no synonyms, and then it is never called.
+    The first call of the function opens WordNet, which takes seconds, or downloads it. If the
+    features are already kept on the disk, the function is never called.
     """
     folder = Path(data_folder).expanduser().resolve() / "nltk_data"
 
@@ -182,8 +193,8 @@ def wordnet_synonyms(data_folder: str) -> FindSynonyms:
 
 @cache
 def _open(folder: Path) -> tuple[Any, list[str]]:
-    """Return WordNet's reader and the stop words, from any of nltk's data folders, or downloaded to
-    `folder`.
+    """Return WordNet's reader and the English stop words. They are read from one of nltk's data
+    folders, or else downloaded to `folder`.
     """
     # Imported here, because it takes seconds.
     import nltk.data

@@ -1,9 +1,11 @@
-"""Amazon reviews as the counts that the paper's field shares: 5,000 unigrams and bigrams.
+"""Amazon reviews as counts of 5,000 unigrams and bigrams, as the paper's field shares them.
 
-`amazon_counts` reads books_train, dvd_test, electronics_test and kitchen_test of
-amazon_svmlight/*.svmlight in the data folder, in svmlight's format with the labels −1 and +1.
-Columns are numbered from 0 to 4,999, as in the files, so that all files agree on them.
-There are no words, so there is no EDA either: domain randomisation returns a review as it is.
+`amazon_counts` reads books_train, dvd_test, electronics_test and kitchen_test.svmlight in
+amazon_svmlight/ of the data folder. The files are in svmlight's format, with the labels −1 and +1.
+Their columns are numbered from 0 to 4,999 and are taken as numbered, so they mean the same in all
+files.
+
+There are no words, so there is no EDA either: domain randomisation returns each review as it is.
 """
 
 from pathlib import Path
@@ -29,15 +31,17 @@ FILES = {
     for domain in (SOURCE_DOMAIN, *DOMAINS)
 }
 KNOWN = "dba84673855d8f3414b9a52139f3ff98a4d45f01bffb405fac1a6a117d1a1a1c"
-"""`contents_hash` of the four files with 2,000, 3,586, 5,681 and 5,945 reviews, as in the paper."""
+"""The `contents_hash` of the four known files. They hold 2,000, 3,586, 5,681 and 5,945 reviews, as
+in the paper.
+"""
 
 
 @dataset("amazon_counts", "text")
 def load_amazon_counts(argument: str, options: TextOptions) -> Dataset:
     """Load the counts.
 
-    Raises DataMissing if a file is missing, and ValueError if a file has another content than it
-    must, or if options.vocabulary_size differs from the files'.
+    Raises DataMissing if a file is missing. Raises ValueError if `read_counts` refuses a file, or
+    if options.vocabulary_size is not 5,000.
     """
     if options.vocabulary_size != FEATURES:
         raise ValueError(
@@ -67,9 +71,10 @@ def load_amazon_counts(argument: str, options: TextOptions) -> Dataset:
 
 
 def read_counts(path: Path) -> Counts:
-    """Return the counts, float32 CSR (N, 5000), and labels, int64 (N,), of one file.
+    """Return the counts, float32 CSR (N, 5000), and the labels, int64 (N,), of one file.
 
-    Raises ValueError if the file has another content than it must.
+    Raises ValueError if the file is malformed, if its labels are not −1 and +1, or if a count is
+    negative or not finite.
     """
     # Imported here, because it takes seconds.
     from sklearn.datasets import load_svmlight_file

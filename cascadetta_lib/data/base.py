@@ -1,43 +1,48 @@
 """The base of all datasets: one labelled source domain and named target domains.
 
-`Split.x` holds the *stored* form of the examples (of images, uint8). `weak_augment` and `randomise`
-map a stored form to a stored form, and `prepare` maps it to the network's input.
+`Split.x` holds examples in *stored form*, such as images in uint8. `weak_augment` and `randomise`
+take and return a stored form. `prepare` maps a stored form to the network's input.
 """
 
 import hashlib
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
+from cascadetta_lib.code import file_hash
 from cascadetta_lib.data.streams import Vocabulary
 
 Modality = Literal["image", "text", "speech"]
 Origin = Literal["archive", "photographs", "texture", "other"]
-"""What the target domains come from.
+"""Where the target domains come from.
 
-archive: files, as they were published. photographs: our generator, with the original photographs of
-frost. texture: our generator, with a made-up texture of frost. other: anything else.
+archive: files as they were published; for speech, domains that our code makes of such files.
+photographs: our generator, with frost from the original photographs.
+texture: our generator, with frost from a made-up texture.
+other: anything else.
 """
 Copies = Callable[[Tensor, int, torch.Generator], Iterator[Tensor]]
-"""copies(x, count, generator) yields `count` augmented versions of a prepared batch x that keep its
-labels.
+"""A function copies(x, count, generator) that yields `count` augmented versions of a prepared batch
+x. Each version keeps the labels of x.
 """
 
 
 class DataMissing(Exception):
-    """Raised if data are missing and cannot be downloaded. The message says which data, where they
-    can be found, and where to put them.
+    """Raised if data are missing, incomplete or altered. The message says which data, and what to
+    do.
     """
 
 
 class Options(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """Options of a dataset: how much of it is used, and where it is kept. Each modality adds fields
-    in a subclass.
+    """Options of a dataset: how many of its examples are used, and where they are kept. Each
+    modality adds fields in a subclass.
     """
 
     folder: str = Field("data", description="the data folder")
@@ -75,15 +80,18 @@ class Dataset(ABC):
     """One source domain and its target domains.
 
     unit: what the examples are, in the plural.
-    vocabulary: the target domains that a stream may name.
-    name: see `DatasetName.key`.
+    vocabulary: the domains that a stream may name.
+    name: the name under which results are kept, see `DatasetName.key`.
     source: where the data come from, in words; printed beside every number.
     domain_source: where the target domains come from, in words.
-    fingerprint: a hash of all training and test examples, part of every key in the store.
-    origin: what the target domains come from; see `Origin`.
-    recognised: whether a hash shows that the clean examples are exactly, and all of, those of
-        `compare_with`.
+    fingerprint: a hash of all training and test examples; part of every key in the store.
+    origin: where the target domains come from, see `Origin`.
+    recognised: whether a hash shows that the clean examples are those of `compare_with`, complete
+        and unchanged.
     compare_with: the dataset of the paper whose numbers are shown beside the results, or None.
+    class_names: the names of the classes, in the order of their labels.
+    train: the source examples to train on.
+    held_out: the source examples that are set aside from training.
     """
 
     modality: ClassVar[Modality]
@@ -102,8 +110,8 @@ class Dataset(ABC):
 
     @property
     def official(self) -> bool:
-        """Whether these count as the paper's own data. Only then do errors compare with the paper's
-        in absolute terms, and is a verdict given.
+        """Whether the data count as the paper's own. If they do not, errors do not compare with the
+        paper's in absolute terms, and no verdict is given.
         """
         return self.recognised and self.origin in ("archive", "photographs")
 
@@ -118,35 +126,41 @@ class Dataset(ABC):
 
     @property
     def plain(self) -> Split:
-        """The source for training without domain randomisation: `train`, or a form of it that is
-        nearer to the network's input, such as the spectrograms of recordings, computed once.
+        """The source examples for training without domain randomisation: `train`, or a form of
+        `train` that is nearer to the network's input and computed once, such as spectrograms of
+        recordings.
         """
         return self.train
 
     @property
     def plain_held_out(self) -> Split:
-        """The held-out examples to measure on: `held_out`, or a form nearer to the network's
-        input."""
+        """The held-out examples to measure on: `held_out`, or a form of it as in `plain`."""
         return self.held_out
 
     @abstractmethod
     def domain(self, name: str, severity: int) -> Split:
-        """Return the examples of a target domain. Their labels are only for measuring."""
+        """Return the examples of a target domain in stored form. Their labels serve only to measure
+        errors.
+
+        name, severity: as in `streams.Domain`.
+        """
 
     def examples_in(self, name: str, severity: int) -> int:
-        """Return how many examples `domain` returns, without generating images or sounds."""
+        """Return how many examples `domain` would return. No image or sound is generated to count
+        them.
+        """
         return len(self.domain(name, severity).y)
 
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Apply the augmentation that all objectives train with: crops and flips of images, if the
-        options ask for them. Text and speech stay as they are, because the paper augments them only
-        by domain randomisation.
+        options ask for them. Text and speech stay as they are, because the paper augments them by
+        domain randomisation only.
         """
         return x
 
     @abstractmethod
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Apply domain randomisation to examples in stored form, π ~ Ψ of Sec. 4.2."""
+        """Apply domain randomisation (π ~ Ψ of Sec. 4.2) to examples in stored form."""
 
     @abstractmethod
     def prepare(self, x: Tensor) -> Tensor:
@@ -154,15 +168,18 @@ class Dataset(ABC):
 
     @property
     def augmented_copies(self) -> Copies | Literal["image"] | None:
-        """The augmentation that methods such as CoTTA learn from. "image": each method's own
-        augmentation of RGB images. None: no augmentation is known to keep the labels. CoTTA defines
-        none for text, so its target there is the teacher's own prediction.
+        """The augmentation that methods such as CoTTA learn from: a function (see `Copies`),
+        "image" or None.
+
+        "image": each method has its own augmentation of RGB images.
+        None: no augmentation is known to keep the labels. CoTTA defines none for text, so on text
+            its target is the teacher's own prediction.
         """
         return None
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> str:
-    """Hash shapes, dtypes and bytes of `tensors`: 16 hexadecimal digits of SHA-256."""
+    """Hash the dtypes, shapes and bytes of `tensors`. Return 16 hexadecimal digits of SHA-256."""
     digest = hashlib.sha256()
     for tensor in tensors:
         array = tensor.detach().cpu().contiguous().numpy()
@@ -171,15 +188,45 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()[:16]
 
 
+def code_version(*modules: str) -> str:
+    """Hash the code of `modules`, for the names of kept files. A change of the code then makes
+    these files anew.
+
+    Comments and docstrings do not count, and neither do imports. Of a package, all files in its
+    folder count. Returns 8 hexadecimal digits.
+    """
+    files: list[Path] = []
+    for name in modules:
+        path = Path(str(sys.modules[name].__file__))
+        if path.stem == "__init__":
+            files += sorted(path.parent.glob("[!.]*.*"))
+        else:
+            files.append(path)
+    hashes = " ".join(file_hash(file) for file in files)
+    return hashlib.sha256(hashes.encode()).hexdigest()[:8]
+
+
+def sorted_classes(names: Iterable[str]) -> list[str]:
+    """Sort the names of classes, each once: by number if all are whole numbers, else by the
+    alphabet.
+    """
+    found = sorted(set(names))
+    if all(name.isdecimal() for name in found):
+        return sorted(found, key=int)
+    return found
+
+
 def split_source(
     source: Split, options: Options, contents: Sequence[Hashable] | None = None
 ) -> tuple[Split, Split]:
-    """Draw `train_size` examples (None: all), and hold a share of them out, at least one.
+    """Split the source into a training part and a held-out part, and return them in this order.
 
-    The draw has its own seed, so all seeds of a study share one held-out split. A held-out example
-    of which the training part has an exact copy is dropped.
+    First `options.train_size` examples are drawn (None: all). Of these a share,
+    `options.held_out_fraction`, is held out, at least one example. A held-out example is then
+    dropped if the training part has an exact copy of it. The draw has its own seed, so all seeds of
+    a study share one held-out part.
 
-    contents: the values by which examples are compared; None for the bytes of x.
+    contents: the value by which each example is compared with others; None: the bytes of x.
 
     Raises ValueError if no example is left to train on, or to hold out.
     """
@@ -189,7 +236,7 @@ def split_source(
     held = max(1, round(len(order) * share))
     if held >= len(order):
         raise ValueError(
-            f"held_out_fraction = {share}: of {len(order)} examples none is left to train on"
+            f"held_out_fraction = {share} leaves none of {len(order)} examples to train on"
         )
     fitted = order[:-held].sort().values
     aside = order[-held:].sort().values
@@ -199,8 +246,8 @@ def split_source(
     distinct = [place for place in aside.tolist() if contents[place] not in trained_on]
     if not distinct:
         raise ValueError(
-            f"held_out_fraction = {share}: each of the {held} examples that are set aside is an "
-            "exact copy of one that is trained on"
+            f"held_out_fraction = {share}: all {held} held-out examples are exact copies of "
+            "training examples"
         )
     return source.take(fitted), source.take(torch.tensor(distinct))
 
@@ -211,12 +258,13 @@ def _bytes_of(x: Tensor) -> list[bytes]:
 
 
 def mixed(split: Split) -> Split:
-    """Return the examples in a fixed random order if they are stored more or less class by class,
-    and otherwise as they are.
+    """Shuffle examples that are stored more or less class by class, in a fixed random order. Return
+    other examples as they are.
 
-    Under batch statistics, batches of a single class would say nothing about the accuracy.
+    With batch statistics, an accuracy on batches of a single class would mean nothing.
     """
-    # Two classes in random order change at every other place, and more classes change more often.
+    # In random order the labels of two equal classes change at every other place, and those of more
+    # classes change more often.
     steps = split.y.diff()
     if (steps < 0).any() and 4 * int((steps != 0).sum()) >= len(split.y):
         return split
@@ -228,9 +276,11 @@ def to_device(split: Split, device: str) -> Split:
 
 
 def repeats(source: Iterable[Hashable], tested: Sequence[Hashable], unit: str) -> str:
-    """Return a clause for the description of data: how many test examples are source examples too.
+    """Say how many test examples are source examples too, as a clause that `Dataset.source` ends
+    with. The clause is empty if there are none.
 
-    It is empty if there are none. The arguments hold the examples themselves or their hashes.
+    source, tested: the examples themselves, or their hashes.
+    unit: what the examples are, in the plural.
     """
     known = set(source)
     again = sum(example in known for example in tested)

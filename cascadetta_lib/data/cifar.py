@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from cascadetta_lib.data import dataset
-from cascadetta_lib.data.base import DataMissing, Split
+from cascadetta_lib.data.base import DataMissing, Split, mixed
 from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.images import (
@@ -40,7 +40,7 @@ ARRAYS = "cifar-100"
 """The folder with CIFAR-100 as train.npz and test.npz: x, uint8 (N, 32, 32, 3), and y, int64 (N,).
 """
 COPY = {"train": "e51ddc36d62e0a5f", "test": "b058d598f08e6a22"}
-"""`unordered_fingerprint` of its parts."""
+"""The `unordered_fingerprint` of each part of CIFAR-100."""
 FINE_LABELS = tuple(
     """
     apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus
@@ -57,11 +57,15 @@ FINE_LABELS = tuple(
 
 
 def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
-    """Load CIFAR-10 or CIFAR-100, with its -C archive where that lies in the data folder; else the
-    corruptions are generated.
+    """Load CIFAR-10 or CIFAR-100. The corruptions come from the -C archive if the data folder has
+    it, and are generated if not.
 
-    The files of the public archive are checked by their MD5. For CIFAR-100, cifar-100/train.npz and
-    test.npz will do in their place: they are recognised by a fingerprint of their contents.
+    title: "CIFAR-10" or "CIFAR-100".
+
+    The files of the public archive are checked by their MD5. If that archive is not unpacked,
+    CIFAR-100 may be given as cifar-100/train.npz and test.npz. These are checked by a fingerprint
+    of their contents.
+
     Raises DataMissing if the clean images are missing or altered.
     """
     # Imported here, because it takes seconds, and the look-up of any dataset imports this module.
@@ -89,7 +93,7 @@ def load_cifar(title: str, options: ImageOptions) -> ImageDataset:
     archive = None
     if corrupted:
         for corruption in CORRUPTIONS:
-            # One that was cut short would else be noticed after hours of training.
+            # An array that was cut short would otherwise be noticed only after hours of training.
             read_cifar_c(corrupted, len(test.y), corruption, severity=1, count=1)
         read = partial(read_cifar_c, corrupted, len(test.y))
         archive = make_archive(read, corrupted, known_hash, describe(corrupted))
@@ -113,7 +117,9 @@ dataset("cifar100", "image")(lambda _, options: load_cifar("CIFAR-100", options)
 def _read_official_archive(
     title: str, reader: Any, data_folder: str
 ) -> tuple[tuple[str, ...], Split, Split]:
-    """Return class names, training and test images of the public archive, downloaded if need be."""
+    """Return the class names, training images and test images of the public archive. It is
+    downloaded if it is missing.
+    """
     unpacked = fetch(
         title, [reader.url], data_folder, f"md5:{reader.tgz_md5}", "170 MB", reader.base_folder
     )
@@ -132,21 +138,25 @@ def _read_official_archive(
 
 
 def _read_copy(folder: Path) -> tuple[Split, Split]:
-    """Return training and test images of the whole copy of CIFAR-100 in `folder`."""
+    """Return the training and test images of the whole copy of CIFAR-100 in `folder`. Images that
+    are stored class by class are shuffled.
+
+    Raises DataMissing if a file is missing or is not CIFAR-100.
+    """
     splits = {name: read_images(folder / f"{name}.npz") for name in COPY}
     for name, split in splits.items():
         found = unordered_fingerprint(split)
         if found != COPY[name]:
             raise DataMissing(
-                f"{folder / f'{name}.npz'} is not CIFAR-100: {len(split.y):,} images and labels of "
-                f"fingerprint {found}; allowed is {COPY[name]}. npz:{folder} takes them as images "
-                "of your own"
+                f"{folder / f'{name}.npz'} is not CIFAR-100: found {len(split.y):,} images and "
+                f"labels; its fingerprint is {found}, that of CIFAR-100 {COPY[name]}. To use the "
+                f"images as your own, name them npz:{folder}"
             )
-    return splits["train"], splits["test"]
+    return mixed(splits["train"]), mixed(splits["test"])
 
 
 def unordered_fingerprint(split: Split) -> str:
-    """Return a hash of all pairs of image and label, whatever order they are in: 16 hexadecimal
+    """Hash all pairs of an image and its label, regardless of their order. Return 16 hexadecimal
     digits.
     """
     pairs = sorted(
@@ -159,8 +169,12 @@ def unordered_fingerprint(split: Split) -> str:
 def read_cifar_c(
     folder: Path, size: int, corruption: str, severity: int, count: int | None
 ) -> Split:
-    """Return the first `count` images of a domain, from an array that holds `size` images of each
-    of the five severities.
+    """Return the first `count` images (None: all) of a corruption at a severity 1..5.
+
+    folder: holds CORRUPTION.npy, uint8 (5 · size, 32, 32, 3), and labels.npy, (5 · size,): `size`
+        examples of severity 1, then of severity 2, and so on.
+
+    Raises DataMissing if an array cannot be read or has another form.
     """
     try:  # the arrays stay on the disk until rows of them are read
         images, labels = (
@@ -168,8 +182,8 @@ def read_cifar_c(
         )
         if (images.dtype, images.shape, len(labels)) != (np.uint8, (5 * size, 32, 32, 3), 5 * size):
             raise ValueError(
-                f"{images.dtype} {images.shape} beside {len(labels)} labels, not uint8 of 5 × "
-                f"{size}"
+                f"found {images.dtype} {images.shape} and {len(labels)} labels; allowed are uint8 "
+                f"{(5 * size, 32, 32, 3)} and {5 * size} labels"
             )
     except (OSError, ValueError, EOFError) as error:
         raise DataMissing(

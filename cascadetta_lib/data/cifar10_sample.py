@@ -1,8 +1,8 @@
-"""`cifar10_sample:FILE`: the first images of CIFAR-10's official test set, for measuring networks
-that are brought.
+"""The first images of CIFAR-10's official test set, for networks that the user brings:
+`cifar10_sample:FILE`.
 
 The file holds x, uint8 (N, 32, 32, 3), and y, int64 (N,), of torchvision's CIFAR10(train=False).
-There are no source images: nothing can be trained on it.
+There are no source images, so no network can be trained on this dataset.
 """
 
 from pathlib import Path
@@ -15,25 +15,27 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
 from cascadetta_lib.data.npz import read_images
 
 DISTINCT = 992
-"""How many images are used: 31 batches of 32, so that a batch always holds the same images."""
+"""How many different images are used. They are 31 batches of 32, so each repetition of them has the
+same images in each batch.
+"""
 VERSIONS = 10
-"""How often an image comes in a long stream, in turn as it is and mirrored, each time under another
-draw of the corruption. So a domain has 310 batches of 32, nearly the paper's 313 updates.
+"""How often each image comes on the longest stream, by turns as it is and mirrored. Each time the
+corruption is drawn anew. So a domain has 310 batches of 32, nearly the paper's 313 updates.
 """
 FINGERPRINT = "e77557675fae79fa"
-"""Fingerprint of the images, used VERSIONS times."""
+"""The `fingerprint` of the official images and labels, repeated VERSIONS times."""
 FILE = "3,055,850 bytes, SHA-256 5444ae7861d26abea95eff49da76558b11381f7647f4ff955fac141626eee02e"
-"""The file that the two lines in profiles/released.yaml write."""
+"""Size and hash of the file that two lines in profiles/released.yaml write."""
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 @dataset("cifar10_sample", "image", folder="must")
 def load_sample(argument: str, options: ImageOptions) -> ImageDataset:
-    """Load the images. With a test_size of DISTINCT each comes once; with more they are a long
-    stream.
+    """Load the images. With an `options.test_size` of DISTINCT each comes once. With more, the
+    images come again and again, as on a long stream. With None each comes VERSIONS times.
 
-    The longest has each VERSIONS times. Raises DataMissing where there is no file `argument`, and
-    ValueError where it is not as it must be.
+    Raises DataMissing if there is no file `argument`. Raises ValueError if the file has fewer than
+    DISTINCT images, images of another size, or other labels than 0..9.
     """
     path = Path(argument).expanduser()
     if not path.is_file():

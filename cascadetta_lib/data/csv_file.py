@@ -1,10 +1,12 @@
 """Your own texts in a table: `csv:FILE`, with the columns text, label and domain.
 
-Other columns are left out. The domain of the first row is the source; the others are the targets,
-in the order in which they first appear. A label is any word or number, and the labels of the source
-are the classes. The file is UTF-8, with a comma between columns. Synonyms are those of nltk's
-WordNet (a download of 11 MB), which is English: texts in other languages are not augmented by
-synonyms.
+Other columns are ignored. The domain of the first row is the source. The other domains are the
+targets, in the order in which they first appear. A label is any word or number. The labels of the
+source are the classes, sorted by number if all are whole numbers, else by the alphabet. The file is
+UTF-8, with a comma between columns.
+
+EDA takes synonyms from nltk's WordNet (a download of 11 MB). WordNet is English, so words of other
+languages have no synonyms.
 """
 
 import csv
@@ -19,7 +21,7 @@ import torch
 from cascadetta_lib.augment.text import words
 from cascadetta_lib.data import DatasetName, dataset
 from cascadetta_lib.data.amazon import wordnet_synonyms
-from cascadetta_lib.data.base import DataMissing, Dataset, repeats
+from cascadetta_lib.data.base import DataMissing, Dataset, repeats, sorted_classes
 from cascadetta_lib.data.reviews import (
     Reviews,
     Synonyms,
@@ -43,7 +45,7 @@ class Row(NamedTuple):
 def vocabulary(argument: str) -> Vocabulary:
     """Return the domains that a stream over the file may name.
 
-    They are those of the reviews if the file cannot be read; loading it then raises the error.
+    If the file cannot be read, return the usual domains of texts. `load_csv` then raises the error.
     """
     try:
         source, *targets = domains_of(read_rows(Path(argument).expanduser()))
@@ -54,9 +56,11 @@ def vocabulary(argument: str) -> Vocabulary:
 
 @dataset("csv", "text", folder="must", own=True, vocabulary=vocabulary)
 def load_csv(argument: str, options: TextOptions) -> Dataset:
-    """Load the table.
+    """Load the table in the file `argument`.
 
-    Raises DataMissing where there is no such file, and ValueError where it is not as it must be.
+    Raises DataMissing if there is no such file. Raises ValueError if `read_rows` refuses the file,
+    if there are fewer than two domains, if the source has fewer than two labels or writes one in
+    two ways, or if a target has a label that the source has not.
     """
     path = Path(argument).expanduser()
     rows = read_rows(path)
@@ -66,7 +70,7 @@ def load_csv(argument: str, options: TextOptions) -> Dataset:
         raise ValueError(
             f"{path}: found 1 domain, {source!r}; allowed are 2 or more, the first the source"
         )
-    class_names = tuple(sorted({row.label for row in rows if row.domain == source}))
+    class_names = tuple(sorted_classes(row.label for row in rows if row.domain == source))
     if len(class_names) < 2:
         raise ValueError(
             f"{path}: found the label {class_names[0]!r} alone in the source {source!r}; allowed "
@@ -117,16 +121,22 @@ def domains_of(rows: tuple[Row, ...]) -> list[str]:
 def read_rows(path: Path) -> tuple[Row, ...]:
     """Read the rows of a table.
 
-    Raises DataMissing if there is none, and ValueError if a column is missing, a cell is empty or
-    too many, or a text has no word.
+    Raises DataMissing if there is no file `path`. Raises ValueError if the file is no UTF-8 table
+    or has no rows, if a column is missing or there twice, if a row has more cells than columns, if
+    a label or domain is empty, if a domain has a colon, or if a text has no word.
     """
     if not path.is_file():
-        raise DataMissing(f"there is no {path}; it is a table with the columns text, label, domain")
+        raise DataMissing(
+            f"there is no {path}; it must be a table with the columns text, label, domain"
+        )
     return _parse(str(path), path.read_bytes())
 
 
 @lru_cache(maxsize=4)
 def _parse(path: str, content: bytes) -> tuple[Row, ...]:
+    """Return the rows of `content`. Its bytes are part of the cache's key, so a changed file is
+    read again.
+    """
     rows = []
     with io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="") as file:
         try:
@@ -137,10 +147,15 @@ def _parse(path: str, content: bytes) -> tuple[Row, ...]:
                     f"{path}: found the columns {', '.join(reader.fieldnames or ()) or 'none'}, "
                     f"without {lacking[0]!r}; allowed are text, label and domain"
                 )
+            for name in COLUMNS:
+                if list(reader.fieldnames or ()).count(name) > 1:
+                    raise ValueError(
+                        f"{path}: found the column {name!r} twice; allowed is one column of a name"
+                    )
             for cells in reader:
                 row = Row(*((cells[name] or "").strip() for name in COLUMNS))
                 place = f"{path}, line {reader.line_num}"
-                if None in cells:  # where DictReader keeps what no column has
+                if None in cells:  # DictReader's key for surplus cells
                     raise ValueError(
                         f"{place}: found more cells than columns; allowed is a text with a comma "
                         'in quotes, as "fine, thanks"'

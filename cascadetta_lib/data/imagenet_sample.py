@@ -1,10 +1,10 @@
 """1,000 images of ImageNet, one per class, from imagenet-sample/ in the data folder. There are only
 test images, for networks that the user brings.
 
-The files are WNID_name.JPEG, as in the public repository EliSchwartz/imagenet-sample-images. They
-may be training images of ImageNet, so an error on them is no benchmark. They show differences
-between methods on the same images. A label is the place of the WNID among the sorted WNIDs, which
-is the usual order of a network's outputs. Grey images get three channels.
+The files are WNID_name.JPEG, as in the public repository EliSchwartz/imagenet-sample-images. The
+images may be training images of ImageNet, so an error on them is no benchmark. It only shows
+differences between methods. Labels number the WNIDs in sorted order, which is the usual order of a
+network's outputs. Grey images get three channels.
 """
 
 from pathlib import Path
@@ -12,10 +12,17 @@ from pathlib import Path
 import torch
 
 from cascadetta_lib.data import dataset
-from cascadetta_lib.data.base import DataMissing, Split, fingerprint, mixed, to_device
+from cascadetta_lib.data.base import (
+    DataMissing,
+    Split,
+    code_version,
+    fingerprint,
+    mixed,
+    to_device,
+)
 from cascadetta_lib.data.folder import square, squares
 from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
-from cascadetta_lib.files import code_version, contents_hash, mapped_array
+from cascadetta_lib.files import contents_hash, mapped_array
 
 CLASSES = 1000
 SIDE = 224

@@ -1,9 +1,8 @@
 """The base of the image datasets: clean images and corrupted domains, kept as uint8 (N, 3, H, W) on
 the device.
 
-The corrupted images come from the dataset's -C archive, or without an archive from
-`corruptions.corrupt`. That uses the original photographs of frost if the data folder has them in
-frost/.
+Corrupted images come from the dataset's -C archive. Without an archive, data/corruptions generates
+them. It makes frost from the original photographs if the data folder has them in frost/.
 """
 
 import os
@@ -38,20 +37,20 @@ from cascadetta_lib.data.streams import Vocabulary
 from cascadetta_lib.data.walks import ends_of, is_walk
 
 SCALINGS = {"symmetric": (0.5, 0.5), "unit": (0.0, 1.0)}
-"""Input scalings by name: the mean and deviation of x/255."""
+"""Input scalings by name, as (mean, deviation): the input is (x/255 − mean) / deviation."""
 
 MOST_IN_MEMORY = 2**28
 """A generated domain of more bytes than this stays on the disk and is read batch by batch."""
 DOWNLOAD = "CASCADETTA_DOWNLOAD_CORRUPTIONS"
-"""The environment variable that, set to 1, lets -C archives be downloaded."""
+"""The environment variable that allows the download of -C archives if it is 1."""
 
 
 @dataclass(frozen=True)
 class Archive:
     """An unpacked -C archive.
 
-    read: read(corruption, severity, count) returns the first `count` images of a domain; None is
-        all.
+    read: a function read(corruption, severity, count) that returns the first `count` images of a
+        domain, or all if `count` is None.
     sha256: a hash of the contents of all files, so that changed pixels count as other data.
     recognised: whether the contents are those of the published archive.
     """
@@ -89,10 +88,10 @@ class ImageDataset(Dataset):
     """Clean and corrupted images.
 
     test: all clean test images.
-    archive: the -C archive, named as `compare_with`, or None to generate the domains.
-    photographs: the photographs that generated frost is cropped from; None for a made-up texture.
-    architecture: the network that the paper uses with this dataset.
-    input_size: the side in pixels that `prepare` resizes to, or None.
+    archive: the -C archive, whose name is `compare_with`; None if the domains are generated.
+    photographs: the photographs from which generated frost is cropped; None for a made-up texture.
+    architecture: the network for these images; for a dataset of the paper, the paper's.
+    input_size: the side in pixels to which `prepare` resizes images; None: as they are.
     """
 
     modality: ClassVar[Modality] = "image"
@@ -110,11 +109,17 @@ class ImageDataset(Dataset):
         return {"classes": self.classes, "architecture": self.architecture}
 
     def domain(self, name: str, severity: int) -> Split:
-        """Return the first `options.test_size` images under a corruption of severity 1..5, or at a
-        place 1..20 of a walk between two; ValueError for any other.
+        """Return the first `options.test_size` test images under a corruption, uint8 (N, 3, H, W).
 
-        HELD_OUT_CORRUPTIONS are applied to the held-out source images, so that a choice made on
-        them has not seen the test images. Generated images are kept in the data folder.
+        name, severity: a corruption and 1..5, or a walk between two corruptions and a place 1..20
+            on it.
+
+        HELD_OUT_CORRUPTIONS are applied to held-out source images, not to test images. So a choice
+        that is made under these corruptions has not seen the test images. Generated images are kept
+        in the data folder.
+
+        Raises ValueError for any other name or severity, for a walk if the domains come from a -C
+        archive, and for one of HELD_OUT_CORRUPTIONS if no source images are held out.
         """
         check_corruption(name, severity)
         held_out = name in HELD_OUT_CORRUPTIONS
@@ -124,13 +129,11 @@ class ImageDataset(Dataset):
             return base.to_device(self.archive.read(name, severity, size), self.options.device)
         clean = (self.held_out if held_out else self.test).take(slice(size))
         if not len(clean.x):
-            raise ValueError(
-                f"{self.name} has no held-out source images, of which {name} would be made"
-            )
-        # The options decide which source images are held out, so these have a fingerprint of their
-        # own.
+            raise ValueError(f"{name} corrupts held-out source images, and {self.name} has none")
+        # `self.fingerprint` is of all images. Which source images are held out depends on the
+        # options, so the held-out images have a fingerprint of their own.
         images = base.fingerprint(clean) if held_out else self.fingerprint
-        made_by = files.code_version(corruptions.__name__, augmix.__module__, ends_of.__module__)
+        made_by = base.code_version(corruptions.__name__, augmix.__module__, ends_of.__module__)
         folder = Path(self.options.folder).expanduser() / "generated" / f"{images}-{made_by}"
         frost = "-photographs" if "frost" in ends_of(name) and self.photographs else ""
         title = f"{name}-{severity}-{len(clean.x)}{frost}"
@@ -152,11 +155,13 @@ class ImageDataset(Dataset):
         return base.to_device(Split(torch.from_numpy(corrupted), clean.y), self.options.device)
 
     def require_no_walk(self, name: str) -> None:
-        """Raise ValueError for a walk where the domains come from a -C archive."""
+        """Raise ValueError if `name` is a walk and the domains come from a -C archive, which has
+        none.
+        """
         if self.archive is not None and is_walk(name):
             raise ValueError(
                 f"{name} is a walk between two corruptions, and the {self.compare_with} archive "
-                "has one at a time; move it out of the data folder, so that the corruptions are "
+                "has no walks. Move the archive out of the data folder; then the corruptions are "
                 "generated"
             )
 
@@ -168,8 +173,8 @@ class ImageDataset(Dataset):
         """Return one image of a domain, uint8 (3, H, W) on the CPU, without making the whole
         domain.
 
-        The image is corrupted alone. So it has other random noise than in `domain(name, severity)`,
-        unless it comes from an archive.
+        The image is corrupted alone, so its random noise is not that of `domain(name, severity)`.
+        An image from an archive is the same in both.
         """
         held_out = name in HELD_OUT_CORRUPTIONS
         if self.archive is not None and not held_out:
@@ -183,19 +188,19 @@ class ImageDataset(Dataset):
         return crop_and_flip(x, generator) if self.options.crop_and_flip else x
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Apply AugMix alone; crop and flip are `weak_augment`'s."""
+        """Apply AugMix. Crops and flips are left to `weak_augment`."""
         shared = self.options.randomisation == "augmix_batch"
         return augmix(x, generator, severity=self.options.augmix_severity, shared=shared)
 
     @property
     def value_range(self) -> tuple[float, float]:
-        """Black and white in the network's input."""
+        """The values of black and of white in the network's input."""
         mean, deviation = SCALINGS[self.options.input_scaling]
         return -mean / deviation, (1 - mean) / deviation
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Convert uint8 (N, 3, H, W) to scaled float32 of the same shape or, bilinearly, (N, 3,
-        input_size, input_size).
+        """Scale images, uint8 (N, 3, H, W), to float32. If `input_size` is set, resize them
+        bilinearly to (N, 3, input_size, input_size).
         """
         mean, deviation = SCALINGS[self.options.input_scaling]
         # Convolutions on a CPU are faster with the channels last in memory.
@@ -223,13 +228,18 @@ def make_image_dataset(
     compare_with: str | None,
     **fields: Any,
 ) -> ImageDataset:
-    """Make the dataset of all training and test images (uint8 (N, 3, H, W), on the CPU), cut as the
-    options say.
+    """Make a dataset from all training and test images. The options say how many of them are used,
+    and which share of the training images is held out.
 
+    train, test: all images, uint8 (N, 3, H, W) on the CPU, and their labels.
     recognised: whether a hash or fingerprint shows that the clean images are the public ones. The
-        dataset is recognised if, besides, nothing is cut away.
-    fields: name, source, class_names and, where they differ, architecture and input_size of
-        `ImageDataset`.
+        dataset counts as recognised only if, in addition, the options use all of them.
+    archive, compare_with: see `ImageDataset`.
+    fields: name, source, class_names and, where they differ from the default, architecture and
+        input_size of `ImageDataset`.
+
+    Raises ValueError if no image is left to train on or to hold out, and DataMissing as
+    `domains_of`.
     """
     train_count = options.train_size or len(train.y)
     test_count = options.test_size or len(test.y)
@@ -251,12 +261,14 @@ def make_image_dataset(
 def domains_of(
     options: ImageOptions, side: int, archive: Archive | None = None, title: str | None = None
 ) -> dict[str, Any]:
-    """Return the fields of `ImageDataset` on target domains: origin, domain_source, archive and
-    photographs.
+    """Return the fields of `ImageDataset` that describe its target domains: origin, domain_source,
+    and archive or photographs.
 
-    side: the images' side in pixels. title: the name of the archive.
+    side: the side of the images in pixels.
+    title: the name of the archive.
 
-    Raises DataMissing if the data folder has a frost/ with other files than the original.
+    Raises DataMissing if frost/ in the data folder lacks one of the original photographs, or has
+    another file in its place.
     """
     if archive is not None:
         told = f"{title} archive" if archive.recognised else f"unknown files in place of {title}"
@@ -284,11 +296,14 @@ def find_corruptions(
     contents: Sequence[str],
     describe: Callable[[Path], str],
 ) -> Path | None:
-    """Find the -C archive `name` in the data folder, unpacked or as the file that was downloaded.
+    """Return the folder of the -C archive `name`, or None if the archive is missing or cannot be
+    used.
 
-    It is downloaded only if the environment variable `DOWNLOAD` is 1. Return None if it is missing,
-    or if it cannot be used, with a warning that says what to do. If the photographs of frost are
-    missing as well, a warning says so.
+    The archive is taken from the data folder, either unpacked or as the downloaded file. It is
+    downloaded only if the environment variable DOWNLOAD is 1. A warning says what to do if the
+    archive cannot be used, or if both the archive and the photographs of frost are missing.
+
+    The arguments are those of `fetch`.
     """
     folder = Path(folder).expanduser()
     there = (folder / name).exists() or (folder / urls[0].rpartition("/")[2]).exists()
@@ -311,10 +326,13 @@ def find_corruptions(
 def make_archive(
     read: Callable[[str, int, int | None], Split], place: Path, known_hash: str, sha256: str
 ) -> Archive:
-    """Make the archive in the folder `place`.
+    """Return the unpacked archive in the folder `place` as an `Archive`.
 
-    It is recognised if `fetch` unpacked it from a file with the known hash, because nobody has
-    published a hash of the folder. Otherwise a warning says how to have it recognised.
+    The archive is recognised if `fetch` unpacked it from a file with `known_hash`. The folder
+    itself cannot be checked, because nobody has published a hash of it. If the archive is not
+    recognised, a warning says how to have it recognised.
+
+    read, sha256: see `Archive`.
     """
     recognised = is_as_unpacked(place, known_hash, sha256)
     if not recognised:

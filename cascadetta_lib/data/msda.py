@@ -1,14 +1,15 @@
 """Marginalised stacked denoising autoencoders (mSDA, Chen et al. 2012), which have a closed form.
 
-A corruption sets each feature to 0 with probability p, and leaves the constant 1 as it is. A layer
-is the linear map W that best restores [x; 1], in expectation over corruptions. With S = Σ x̄ x̄ᵀ
-over the examples x̄ = [x; 1] and q = (1−p, …, 1−p, 1):
+Each feature of an example x is dropped, that is set to 0, with probability p. A constant 1 beside
+the features is always kept. A layer is the linear map W that best restores x from what is left of
+x̄ = [x; 1], in expectation over what is dropped. Let S = Σ x̄ x̄ᵀ be a sum over the examples, and
+let q = (1−p, …, 1−p, 1). Then:
 
     E[Q]_ij = S_ij q_i q_j (i ≠ j),   E[Q]_ii = S_ii q_i,   E[P]_ij = S_ij q_j,
     W = E[P] E[Q]⁻¹,   h = tanh(W x̄)
 
-Layers are stacked: the next one is fitted on h. The features of an example are x and the h of all
-layers, side by side.
+Layers are stacked: each is fitted on the h of the layer before. The features of an example are x
+and the h of all layers, side by side.
 """
 
 from collections.abc import Sequence
@@ -17,12 +18,18 @@ import torch
 from torch import Tensor
 
 RIDGE = 1e-5
-"""Added to the diagonal of E[Q], which a feature that no example has would make singular."""
+"""Added to the diagonal of E[Q]. Without it, a feature that no example has would make E[Q]
+singular.
+"""
 
 
 def fit_msda(x: Tensor, *, layers: int, probability: float) -> list[Tensor]:
-    """Fit `layers` layers on the examples x, (N, D), dropping features with `probability` in [0,
-    1). Returns the W of each layer, float32 (D, D + 1), on the device of x."""
+    """Fit `layers` stacked layers on the examples x, (N, D).
+
+    probability: p, the probability that a feature is dropped, in [0, 1).
+
+    Returns the W of each layer, float32 (D, D + 1), on the device of x.
+    """
     weights: list[Tensor] = []
     for _ in range(layers):
         weights.append(_fit_layer(x, probability))
@@ -31,7 +38,10 @@ def fit_msda(x: Tensor, *, layers: int, probability: float) -> list[Tensor]:
 
 
 def apply_msda(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """Return the examples x, float32 (N, D), and the h of each layer, of the same shape."""
+    """Return the examples x, float32 (N, D), and the h of each layer, of the same shape.
+
+    weights: the W of each layer, from `fit_msda`.
+    """
     outputs = [x]
     for weight in weights:
         outputs.append(torch.addmm(weight[:, -1], outputs[-1], weight[:, :-1].T).tanh_())
@@ -39,7 +49,7 @@ def apply_msda(x: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _fit_layer(x: Tensor, probability: float) -> Tensor:
-    """Return W, the solution of E[Q] Wᵀ = E[P]ᵀ."""
+    """Return W, float32 (D, D + 1), the solution of E[Q] Wᵀ = E[P]ᵀ."""
     examples = torch.cat([x.double(), x.new_ones(len(x), 1, dtype=torch.float64)], 1)
     q = torch.full_like(examples[0], 1 - probability)
     q[-1] = 1

@@ -1,8 +1,10 @@
 """Your own images: `npz:FOLDER`, with FOLDER/train.npz and FOLDER/test.npz.
 
-Each file holds x, uint8 (N, H, H, 3) with H 32 or 64, and y, int64 (N,), with labels 0..C−1; each
-must occur in train.npz. `numpy.savez("train.npz", x=images, y=labels)` writes such a file.
-The first line of FOLDER/source.txt, if there is one, says where the images are from; it is printed
+Each file holds images x, uint8 (N, H, H, 3), and labels y, int64 (N,). H is 32 or 64, the same in
+both files. Labels are 0..C−1, and each must occur in train.npz. `numpy.savez("train.npz", x=images,
+y=labels)` writes such a file.
+
+FOLDER/source.txt is optional. Its first line says where the images are from. This line is printed
 beside the numbers, with how many test images are training images too.
 """
 
@@ -22,14 +24,16 @@ from cascadetta_lib.data.images import (
 from cascadetta_lib.files import read_arrays
 
 PAPER_DATASETS = {(10, 32): "CIFAR-10-C", (100, 32): "CIFAR-100-C", (200, 64): "Tiny-ImageNet-C"}
-"""The dataset of the paper that is most like the user's, by (classes, size in pixels)."""
+"""The dataset of the paper that is most like the user's, by (number of classes, side of the images
+in pixels).
+"""
 
 
 @dataset("npz", "image", folder="must", own=True)
 def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
     """Load the images in the folder `argument`.
 
-    Raises DataMissing if a file is missing, and ValueError if a file has another form.
+    Raises DataMissing if a file is missing, and ValueError if a file is not as described above.
     """
     folder = Path(argument).expanduser()
     train_path = folder / "train.npz"
@@ -78,7 +82,11 @@ def load_npz(argument: str, options: ImageOptions) -> ImageDataset:
 
 
 def read_images(path: Path) -> Split:
-    """Read x (N, 3, H, H) and y (N,) of one file, and check what needs no other file."""
+    """Read one file, as x, uint8 (N, 3, H, H), and y, int64 (N,).
+
+    Raises DataMissing if there is no such file. Raises ValueError if an array is missing or has
+    another dtype or shape, if no level is above 1, or if a label is negative.
+    """
     if not path.is_file():
         raise DataMissing(
             f"there is no {path}; numpy.savez writes it: x, uint8 (N, H, H, 3), and y, int64 (N,)"

@@ -1,9 +1,9 @@
-"""Recordings of words, as Speech Commands and your own folders have them: WORD/FILE.wav, with lists
-of the files to test and to hold out.
+"""Recordings of words in the layout of Speech Commands: WORD/FILE.wav, with lists of the files to
+test and to hold out.
 
-A recording becomes one second at 16 kHz: stereo is averaged, another sampling rate is resampled,
-shorter ones are padded with zeros at the end, and longer ones are cut. A file that cannot be used,
-such as stereo whose channels cancel each other, is left out, with a warning.
+A recording becomes one second at 16 kHz. Its channels are averaged, and another sampling rate is
+resampled. A shorter recording is padded with zeros at the end, and a longer one is cut. A file that
+cannot be used, such as stereo whose channels cancel each other, is left out with a warning.
 """
 
 import hashlib
@@ -27,32 +27,42 @@ NOISE = "_background_noise_"
 TEST_LIST = "testing_list.txt"
 HELD_OUT_LIST = "validation_list.txt"
 TESTED, HELD_OUT, TRAINED, REPEATED = range(4)
-"""The parts of a split, and the mark of a recording that an earlier part has already."""
+"""The parts of a split, and the mark of a recording of which an earlier part has a copy."""
 ENTRY = re.compile(r"[\w ]+/[\w. -]+")
-"""What a line of a list looks like."""
+"""The form of a line in a list."""
+LOUDEST = 10
+"""Floats in a file are at most 1, or a little more. A larger number than this is of another scale,
+such as that of int16.
+"""
 LOWEST_RATE = 4000
-"""Samples per second, below which nothing is a recording of speech."""
+"""Samples per second. A file with fewer cannot be a recording of speech."""
 MOST_CHANNELS = 8
 CANCELLED = 1e-3
-"""If the mean of the channels has less than this share of their power (30 dB less), they cancel."""
+"""Channels cancel each other if the power of their mean is less than this share of their own power
+(30 dB below it).
+"""
 UNCOMPRESSED = (1, 3, 0xFFFE)
-"""The format codes of a header: whole numbers, floats, and formats described further on."""
+"""The format codes of uncompressed samples in a header: whole numbers, floats, and formats that the
+header describes further on.
+"""
 
 
 def recordings_in(folder: Path) -> list[Path]:
-    """Return the files WORD/….wav in a folder, in the order of their paths."""
+    """Return the files WORD/….wav in a folder, sorted by path, without hidden files and folders."""
     return [
         path
-        for path in sorted(folder.glob("[!.]*/*"))
+        for path in sorted(folder.glob("[!.]*/[!.]*"))
         if path.suffix.lower() == ".wav" and path.is_file()
     ]
 
 
 def parts_by_lists(folder: Path, names: Sequence[str], official_lists: bool = False) -> list[int]:
     """Return TESTED, HELD_OUT or TRAINED for each recording WORD/FILE.wav, by the lists in the
-    folder. What both lists name is TESTED.
+    folder. A recording in both lists is TESTED, and one in neither is TRAINED.
 
-    official_lists: whether both lists are the archive's; see `listed`.
+    official_lists: whether both lists are the archive's own.
+
+    Raises ValueError as `listed`.
     """
     part_of = dict.fromkeys(names, TRAINED)
     part_of |= dict.fromkeys(listed(folder, HELD_OUT_LIST, official_lists), HELD_OUT)
@@ -61,8 +71,8 @@ def parts_by_lists(folder: Path, names: Sequence[str], official_lists: bool = Fa
 
 
 def in_parts(everything: Split, parts: Tensor) -> tuple[Split, Split, Split]:
-    """Return the recordings to test, those to hold out and those to train on. A repeated one is in
-    none of the three.
+    """Return the recordings to test, those to hold out and those to train on. Recordings that are
+    REPEATED are left out.
     """
     test, held_out, train = (
         everything.take((parts == part).nonzero().squeeze(1))
@@ -74,10 +84,11 @@ def in_parts(everything: Split, parts: Tensor) -> tuple[Split, Split, Split]:
 def listed(folder: Path, name: str, official_list: bool = False) -> set[str]:
     """Return the recordings that a list names, as WORD/FILE.wav.
 
-    official_list: whether it is the archive's list, whose recordings a folder may hold in part.
+    official_list: whether the list is the archive's own. Such a list may name files that the folder
+        lacks.
 
-    Raises ValueError if a line of another list names no file, unless it is WORD/FILE of a word that
-    has no folder here.
+    Raises ValueError if a line of any other list names no file. A line WORD/FILE is accepted, too,
+    if the word has no folder here.
     """
     text = (folder / name).read_text(encoding="utf-8-sig", errors="replace")
     lines = [line.strip() for line in text.splitlines()]
@@ -98,7 +109,12 @@ def listed(folder: Path, name: str, official_list: bool = False) -> set[str]:
 
 
 def without_repeats(parts: Tensor, waveforms: Tensor) -> Tensor:
-    """Return the part of each recording, and REPEATED for a copy of one in an earlier part."""
+    """Mark copies: return the part of each recording, or REPEATED if an earlier part has an exact
+    copy of it. TESTED comes before HELD_OUT, and HELD_OUT before TRAINED.
+
+    parts: the part of each recording, int64 (N,).
+    waveforms: (N, 16000).
+    """
     parts = parts.clone()
     first: dict[bytes, int] = {}
     for place in parts.argsort(stable=True).tolist():
@@ -109,14 +125,22 @@ def without_repeats(parts: Tensor, waveforms: Tensor) -> Tensor:
 
 
 def told_of_repeats(parts: Tensor) -> str:
-    """Say how many recordings `without_repeats` leaves out; empty if none."""
+    """Say how many recordings are REPEATED, as a clause for `Dataset.source`. The clause is empty
+    if there are none.
+    """
     count = int((parts == REPEATED).sum())
     return f", less {count} that are in another part again" if count else ""
 
 
 def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
-    """Read the names, as WORD/FILE.wav, and waveforms, int16 (N, 16000), of utterances; and seconds
-    of noise, int16 (K, 16000).
+    """Read recordings. Those in _background_noise_ are noise, and all others are utterances. Files
+    that cannot be used are left out with a warning.
+
+    Returns three arrays by name:
+
+    names: WORD/FILE.wav of each utterance.
+    waveforms: the utterances, int16 (N, 16000).
+    noise: the whole seconds of noise, int16 (K, 16000). The rest of each file is dropped.
     """
     names = []
     waveforms = []
@@ -138,7 +162,7 @@ def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:
 
 
 def _recording_or_fault(path: Path) -> np.ndarray | str:
-    """Return the samples of a file, or what is wrong with it."""
+    """Return the samples of a file, or a clause that says what is wrong with it."""
     try:
         return read_recording(path)
     except ValueError as error:
@@ -148,8 +172,9 @@ def _recording_or_fault(path: Path) -> np.ndarray | str:
 def read_recording(path: Path) -> np.ndarray:
     """Return the samples of a file as int16 (L,) at 16 kHz, of one channel.
 
-    ValueError, with what is wrong, where it cannot be read, holds no numbers, has a sampling rate
-    that no recorder has, a header that contradicts itself, or channels whose mean is silence.
+    Raises ValueError if the file cannot be read or is empty, if its numbers are not finite or far
+    above 1, if no recorder has its sampling rate, if its header contradicts itself, or if its
+    channels cancel each other. The message is a clause that says what is wrong.
     """
     # Imported here, because only recordings need them, and torchaudio works with few versions
     # of torch.
@@ -163,10 +188,14 @@ def read_recording(path: Path) -> np.ndarray:
         )  # torchaudio.load needs TorchCodec.
     except (soundfile.SoundFileError, OSError):
         raise ValueError(unusable) from None
-    # The resampling filter grows with this ratio: at 16,001 Hz it would take gigabytes.
-    odd_rate = rate < LOWEST_RATE or rate // math.gcd(rate, SAMPLE_RATE) > 1000
-    if not len(samples) or not np.isfinite(samples).all() or odd_rate:
+    # The resampling filter grows with the reduced rate: at 16,001 Hz it would take gigabytes.
+    if rate < LOWEST_RATE or rate // math.gcd(rate, SAMPLE_RATE) > 1000:
+        raise ValueError(f"has a sampling rate of {rate} Hz, which cannot be resampled")
+    if not len(samples) or not np.isfinite(samples).all():
         raise ValueError(unusable)
+    largest = np.abs(samples).max()
+    if largest > LOUDEST:
+        raise ValueError(f"holds numbers up to {largest:.0f}; allowed are −1 to 1")
     _check_header(path)
     mono = samples.mean(1)
     if np.square(mono).mean() < CANCELLED * np.square(samples).mean():
@@ -175,8 +204,8 @@ def read_recording(path: Path) -> np.ndarray:
 
 
 def _check_header(path: Path) -> None:
-    """Raise ValueError for a RIFF file of plain samples whose header contradicts itself. Its
-    samples would be read as noise.
+    """Raise ValueError if the header of a RIFF file of uncompressed samples contradicts itself. The
+    samples of such a file would be read as noise.
     """
     with path.open("rb") as file:
         start = file.read(4096)

@@ -1,10 +1,12 @@
-"""The base of the text datasets: reviews of one source and three target domains, kept as a table of
+"""The base of the text datasets: reviews of a source and of target domains, kept as a table of
 features.
 
-The stored form of a review is its row, an int64, which `prepare` looks up. Each EDA version of a
-training review has a row too, so domain randomisation is the choice of another row. Features are
-the counts of the most frequent unigrams and bigrams of the source's training texts and, beside
-them, their mSDA, which is fitted on the training rows alone.
+A review is any labelled text. Its stored form is the number of its row in the table, int64;
+`prepare` looks the row up. Each EDA version of a training review has a row too, so domain
+randomisation only chooses another row.
+
+The features are counts of the most frequent unigrams and bigrams in the training texts. Beside the
+counts stands their mSDA, which is fitted on the rows of the training reviews only.
 """
 
 import hashlib
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy  # it imports scipy.sparse when that is first used
+import scipy  # scipy imports scipy.sparse when it is first used
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -22,20 +24,27 @@ from torch import Tensor
 from cascadetta_lib.augment import generator_for
 from cascadetta_lib.augment.text import WORD, FindSynonyms, eda, words
 from cascadetta_lib.data import msda
-from cascadetta_lib.data.base import Dataset, Options, Split, fingerprint, split_source
-from cascadetta_lib.data.streams import Vocabulary
-from cascadetta_lib.files import code_version, kept_array
+from cascadetta_lib.data.base import (
+    Dataset,
+    Options,
+    Split,
+    code_version,
+    fingerprint,
+    split_source,
+)
+from cascadetta_lib.data.streams import Vocabulary, require_domain
+from cascadetta_lib.files import kept_array
 
 SOURCE_DOMAIN = "books"
 DOMAINS = ("dvd", "electronics", "kitchen")  # the targets in the order of the stream (Sec. 5.2)
 EDA_SEED = 0
-NO_WORDS = "no words"  # the synonyms' name where features are given and there is no EDA
+NO_WORDS = "no words"  # the synonyms' name if only features are given, so that there is no EDA
 CHUNK = 4096  # rows that mSDA maps at a time
 
 
 class TextOptions(Options):
-    """The options by which text becomes features. The defaults are the paper's values, where the
-    paper gives them.
+    """The options by which text becomes features. The defaults are the paper's values if the paper
+    gives them.
     """
 
     synthetic_shift: float = Field(
@@ -61,18 +70,18 @@ class TextOptions(Options):
 class Reviews(NamedTuple):
     """Reviews of one domain."""
 
-    texts: np.ndarray  # of objects (N,)
-    labels: Tensor  # int64 (N,), 0 for negative and 1 for positive
+    texts: np.ndarray  # strings, as objects (N,)
+    labels: Tensor  # int64 (N,), places in class_names
 
     def take(self, places: Tensor) -> "Reviews":
         return Reviews(self.texts[places.numpy()], self.labels[places])
 
 
 def mixed_places(labels: Tensor, seed: int) -> Split:
-    """Return the places of reviews in a mixed order, and their labels.
+    """Shuffle reviews. Return their places in a random order, and the labels in this order.
 
-    Each domain needs its own seed. Files hold one class after the other, so with one seed for all
-    domains their batches would have the same labels.
+    Give each domain another seed. Files hold one class after the other, so with the same seed the
+    batches of all domains would have the same labels.
     """
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     return Split(order, labels[order])
@@ -82,18 +91,18 @@ class Synonyms(NamedTuple):
     """Where synonyms come from."""
 
     find: FindSynonyms
-    name: str  # is shown, and is part of the data's fingerprint
+    name: str  # shown to users, and part of the data's fingerprint
 
 
 @dataclass(kw_only=True)
 class TextDataset(Dataset):
-    """Reviews of four product domains.
+    """Reviews of a source domain and of target domains.
 
     bank: the features of all rows, float32 (R, D), on the device.
-    versions: the rows that may replace a row under domain randomisation, int64 (R, C): the EDA
-        versions of a training review; for any other row the row itself.
-    domains: all domains by name, and the held-out reviews of the source.
-    texts: the training texts.
+    versions: for each row, the rows that may replace it under domain randomisation, int64 (R, V).
+        For a training review these are its EDA versions, for any other row the row itself.
+    domains: the target domains by name, and the held-out reviews under the name of the source.
+    texts: the training texts, or a description of each if only features are given.
     synonyms: the synonyms that EDA uses.
     """
 
@@ -113,12 +122,15 @@ class TextDataset(Dataset):
 
     def domain(self, name: str, severity: int = 1) -> Split:
         """Return the first `options.test_size` reviews of a target domain, or of the held-out
-        source reviews, in a fixed mixed order. Text has no severities.
+        source reviews, in a fixed random order. Text has no severities, so `severity` is ignored.
+
+        Raises ValueError for any other name.
         """
+        require_domain(name, list(self.domains))
         return self.domains[name]
 
     def randomise(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Return one EDA version of each training review, int64 (N,)."""
+        """Draw an EDA version of each training review, and return their rows, int64 (N,)."""
         count = self.versions.shape[1]
         generator = generator_for(x, generator)
         return self.versions[x, torch.randint(count, x.shape, generator=generator, device=x.device)]
@@ -130,7 +142,9 @@ class TextDataset(Dataset):
     def augmented_texts(
         self, index: int, count: int, generator: torch.Generator
     ) -> list[tuple[str, str]]:
-        """Return `count` EDA versions of a training review as pairs of operation and text."""
+        """Return `count` EDA versions of the training review at `index`, as pairs of operation and
+        text.
+        """
         if self.synonyms.name == NO_WORDS:
             return [("no EDA", self.texts[index])] * count
         review = words(self.texts[index])
@@ -152,15 +166,24 @@ def make_text_dataset(
     class_names: tuple[str, ...] = ("negative", "positive"),
     **fields: Any,
 ) -> TextDataset:
-    """Make the dataset of all reviews of the source (`train`) and of the target domains, cut as
-    the options say.
+    """Make a dataset from all reviews of the source and of the target domains. The options say how
+    many of them are used, and which share of the source is held out.
 
-    recognised: whether the reviews are the paper's; the dataset is recognised if, besides, none of
-    them is cut away. fields: name, domain_source and compare_with of `TextDataset`.
+    source: where the reviews come from, in words.
+    train: all reviews of the source.
+    domains: all reviews of each of `target_names`; other domains are ignored.
+    synonyms: the synonyms that EDA uses.
+    recognised: whether the reviews are the paper's. The dataset counts as recognised only if, in
+        addition, the options use all of them.
+    source_name, target_names: the names of the domains, with the targets in the order of the
+        stream.
+    fields: name, domain_source and compare_with of `TextDataset`.
+
+    Raises ValueError if no review is left to train on or to hold out.
     """
     everything = [train, *(domains[name] for name in target_names)]
     orders = [mixed_places(part.labels, seed) for seed, part in enumerate(everything)]
-    # Many reviews are there twice; none is trained on and held out at once.
+    # Many reviews occur twice. None may be both trained on and held out.
     contents = [" ".join(words(train.texts[place])) for place in orders[0].x.tolist()]
     fitted, held_out = split_source(orders[0], options, contents)
     targets = [
@@ -169,8 +192,8 @@ def make_text_dataset(
     ]
     parts = [train.take(fitted.x), train.take(held_out.x), *targets]
 
-    # The rows of the features are those of the training reviews, of their EDA versions and of the
-    # other parts.
+    # The rows of the features: first the training reviews, then their EDA versions, then the other
+    # parts.
     copies = options.eda_copies
     sizes = [len(fitted.y), len(fitted.y) * copies, *(len(part.labels) for part in parts[1:])]
     rows = torch.arange(sum(sizes))
@@ -214,7 +237,7 @@ def make_text_dataset(
 
 
 class Counts(NamedTuple):
-    """Features of the reviews of one domain."""
+    """Reviews of one domain, given by their features."""
 
     counts: Any  # float32 CSR (N, D)
     labels: Tensor  # int64 (N,), 0 for negative and 1 for positive
@@ -232,10 +255,10 @@ def make_counts_dataset(
     recognised: bool,
     **fields: Any,
 ) -> TextDataset:
-    """Make the dataset of reviews whose features are given, cut as the options say.
+    """Make a dataset from reviews that are given as counts of words, not as texts.
 
-    Without words there is no EDA: a row's only version is itself. The arguments are those of
-    `make_text_dataset`.
+    EDA needs words. So there is none, and the only version of a row is the row itself. The other
+    arguments and errors are those of `make_text_dataset`.
     """
     everything = [train, *(domains[name] for name in DOMAINS)]
     orders = [mixed_places(part.labels, seed) for seed, part in enumerate(everything)]
@@ -282,7 +305,7 @@ def _assemble(
     class_names: tuple[str, ...] = ("negative", "positive"),
     **fields: Any,
 ) -> TextDataset:
-    """Put a dataset together.
+    """Make the dataset from the rows of its parts.
 
     everything: all reviews of the source, then of each target domain.
     splits: the rows of the source's training part and held-out part, then of each target domain.
@@ -303,7 +326,7 @@ def _assemble(
 
 
 def _whole(everything: Sequence[Reviews | Counts], options: TextOptions) -> bool:
-    """Return whether the options cut nothing away from the source and the target domains."""
+    """Return whether the options use all reviews of the source and of the target domains."""
     sizes = [options.train_size, *[options.test_size] * (len(everything) - 1)]
     return all(
         size is None or size >= len(part.labels)
@@ -331,8 +354,8 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions
 
 
 def _with_msda(counts: Any, fitted_rows: int, options: TextOptions) -> np.ndarray:
-    """Return counts (CSR) as dense features and, beside them, their mSDA, which is fitted on the
-    first rows.
+    """Return counts (CSR) as dense features, float32 (R, D), with their mSDA beside them. mSDA is
+    fitted on the first `fitted_rows` rows.
     """
     if not options.msda_layers:
         return counts.toarray()
@@ -351,15 +374,15 @@ def _with_msda(counts: Any, fitted_rows: int, options: TextOptions) -> np.ndarra
 
 
 def count_ngrams(fitted: Sequence[str], others: Sequence[str], size: int) -> Any:
-    """Return counts (float32 CSR) of the `size` most frequent unigrams and bigrams of `fitted` in
-    these and in `others`.
+    """Count the `size` most frequent unigrams and bigrams of `fitted`. Return their counts in the
+    texts of `fitted` and then of `others`, float32 CSR.
     """
     # Imported here, because it takes seconds.
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer(token_pattern=WORD, ngram_range=(1, 2), dtype=np.float32)
     counts = vectorizer.fit_transform(fitted)
-    # The vectorizer's own max_features breaks ties as the machine's sort does; here the alphabet
-    # decides.
+    # The vectorizer's own max_features breaks ties in an order that depends on the machine's sort.
+    # Here ties are broken by the alphabet.
     frequent = np.sort(np.argsort(-np.asarray(counts.sum(0)).ravel(), kind="stable")[:size])
     return scipy.sparse.vstack([counts, vectorizer.transform(others)], format="csr")[:, frequent]

@@ -1,13 +1,13 @@
-"""Speech Commands v0.01, in the layout of its archive: WORD/*.wav, two lists of the split,
-_background_noise_/*.wav.
+"""Speech Commands v0.01: `speech_commands`, or `speech_commands:FOLDER`.
 
-Any two or more of its words can be used. testing_list.txt names the test utterances,
-validation_list.txt the held-out ones; all others are for training. How a file is read is said in
+The layout is that of the archive: WORD/*.wav, _background_noise_/*.wav and two lists. Any two or
+more of the archive's words can be used. testing_list.txt names the test utterances, and
+validation_list.txt the held-out ones. All others are for training. For how a file is read, see
 recordings.py.
 
 The recordings are called Speech Commands v0.01 if both lists have the SHA-256 of the archive's own
-and the recordings have the archive's kind of name. Unless both lists are the archive's, each line
-must name a file, or a misspelt one would leave a test recording in the training part. Lines of
+lists, and all recordings are named as in the archive. If a list is not the archive's, each line of
+both must name a file: a misspelt line would leave a test recording in the training part. Lines of
 words that have no folder here are skipped.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from cascadetta_lib.data import DatasetName, dataset
-from cascadetta_lib.data.base import DataMissing, Dataset, Split, mixed
+from cascadetta_lib.data.base import DataMissing, Dataset, Split, code_version, mixed
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.recordings import (
     HELD_OUT_LIST,
@@ -32,7 +32,7 @@ from cascadetta_lib.data.recordings import (
     without_repeats,
 )
 from cascadetta_lib.data.utterances import SpeechOptions, as_int16, make_speech_dataset
-from cascadetta_lib.files import code_version, contents_hash, kept_arrays
+from cascadetta_lib.files import contents_hash, kept_arrays
 
 ARCHIVE = "speech_commands_v0.01"  # address and hash are torchaudio's
 ADDRESS = f"http://download.tensorflow.org/data/{ARCHIVE}.tar.gz"
@@ -42,19 +42,22 @@ LISTS = {
     TEST_LIST: "3984cc8eaa0e96e3d657b62f954ff701389f96fa17648c730eb1e0439a1a37d6",
     HELD_OUT_LIST: "0993bb1e67efd5904c2a2fd0d8eb5ef420f4f5258f3fab2be602980082248cf7",
 }
-"""SHA-256 of the archive's own lists."""
+"""The SHA-256 of the archive's own lists."""
 NAMED = re.compile(r"[0-9a-f]{8}_nohash_\d+\.wav")
-"""The names of the archive's recordings: speaker and number."""
+"""The form of the archive's file names: speaker and number."""
 WHOLE = (30, 64_721)  # words and utterances of the archive
 
 
 @dataset("speech_commands", "speech", folder="may")
 def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
-    """Load the words in the folder `argument` or, downloaded if need be, in SpeechCommands of the
-    data folder.
+    """Load the recordings in the folder `argument`.
 
-    DataMissing if lists or background noise are missing, ValueError if what is there cannot be
-    used."""
+    If `argument` is "", the archive is used. It is unpacked to SpeechCommands/ in the data folder,
+    and downloaded if it is missing.
+
+    Raises DataMissing if a list or the background noise is missing, and ValueError if what is there
+    cannot be used.
+    """
     data_folder = Path(options.folder).expanduser()
     if argument:
         folder = Path(argument).expanduser()
@@ -100,7 +103,8 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
             f"{len(held_out.y)}"
         )
         raise ValueError(
-            f"{folder}: {found}; allowed are 1 or more that leave some of each word to train on"
+            f"{folder}: {found}; each list must name 1 or more, and each word needs 1 or more to "
+            "train on"
         )
     named = all(NAMED.fullmatch(name.partition("/")[2]) for name in names)
     from_archive = official_lists and named
@@ -118,7 +122,7 @@ def load_speech_commands(argument: str, options: SpeechOptions) -> Dataset:
         class_names=tuple(classes),
         train=train,
         held_out=mixed(held_out),
-        test=mixed(test),  # They have been read word by word.
+        test=mixed(test),  # The recordings are read word by word.
         noise=torch.from_numpy(noise),
         options=options,
     )

@@ -1,4 +1,4 @@
-"""Streams: the target domains, and the order in which a model meets them and their examples."""
+"""Streams: which target domains a model meets, and in which order they and their examples come."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,23 +12,27 @@ from cascadetta_lib.data.walks import WALK_STEPS, walk_name
 from cascadetta_lib.registry import nearest
 
 Order = Literal["mixed", "correlated", "mixed_correlated"]
-"""The order of the examples. mixed: all domains shuffled together. correlated: domain after domain,
-with the labels of each domain in runs. mixed_correlated: all domains shuffled together, with labels
-in runs. None: domain after domain, as stored.
+"""How the examples of a stream are ordered; None stands for domain after domain, as stored.
+
+mixed: all domains shuffled together.
+correlated: domain after domain, with the examples of each label in runs.
+mixed_correlated: all domains shuffled together, with the examples of each label in runs.
 """
 MIXED: tuple[Order, ...] = ("mixed", "mixed_correlated")
-"""The orders in which batches hold examples of all domains."""
+"""The orders in which a batch may hold examples of any domain."""
 ORDERS: dict[str, Order] = {
     "mixed": "mixed",
     "correlated": "correlated",
     "mixed_correlated": "mixed_correlated",
     "gradual_correlated": "correlated",
 }
-"""The order of the examples on a stream of that name; on any other they come as stored."""
+"""The order of the examples, by the name of the stream. On all other streams the examples come as
+stored.
+"""
 RESET_EACH = "reset_each"
-"""The stream at each of whose domains a method begins from the source again."""
+"""The stream on which a method is reset to the source before each domain."""
 RECURRING = "recurring"
-"""The stream whose domains come again and again."""
+"""The stream that repeats its domains, round after round."""
 WALK = "walk"
 """The stream that goes slowly from each corruption to the next."""
 STREAMS = {
@@ -47,14 +51,17 @@ STREAMS = {
     "CCC (Press et al. 2023): both are applied, the first at severity 5 − s, then the second at s, "
     "where s goes from 0.25 to 5: 300 domains of 15; for images alone",
 }
-"""The streams that have a name, and what comes in each."""
+"""The streams that have a name, each with a description of what comes."""
 
 GRADUAL_SEVERITIES = (1, 2, 3, 4, 5, 4, 3, 2, 1)
 
 
 class Domain(NamedTuple):
-    """A target domain: its name and, for corruptions, the severity 1..5; on a walk, such as
-    `fog_to_snow`, the place 1..20 (walks.py).
+    """A target domain.
+
+    name: such as `fog`, or `fog_to_snow` for a walk.
+    severity: 1..5 for a corruption; for a walk, the place 1..20 on it (walks.py); for any other
+        domain 1.
     """
 
     name: str
@@ -66,15 +73,23 @@ class Domain(NamedTuple):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The domains of a modality: those of its standard stream, others that a stream may name, and
-    the severities.
+    """The domains and severities that a stream may name.
 
-    As in the paper's tables, the source domain itself (`books`, `clean`) is not a standard target.
+    standard: the domains of the standard stream, in order. As in the paper's tables, the source
+        domain (`books`, `clean`) is not one of them.
+    others: further domains that a stream may name.
+    severities: the allowed severities; (1,) for domains without severities.
     """
 
     standard: tuple[str, ...]
     others: tuple[str, ...]
     severities: tuple[int, ...]
+
+
+def require_domain(name: str, known: Sequence[str]) -> None:
+    """Raise ValueError if `name` is not in `known`. The message says which names are allowed."""
+    if name not in known:
+        raise ValueError(f"no domain is named {name!r}; {nearest(str(name), known)}")
 
 
 def make_stream(
@@ -84,11 +99,14 @@ def make_stream(
     visits: int = 20,
     walk_steps: int = WALK_STEPS,
 ) -> list[Domain]:
-    """Return the domains of a stream: one of STREAMS, or a list such as ["fog", "snow:3"].
+    """Return the domains of a stream, in order.
 
-    severity: that of domains for which the stream says none.
-    visits: the rounds of the recurring stream.
-    walk_steps: how many of a walk's 20 places are used; a divisor of 20.
+    stream: a name in STREAMS, or a list of domains such as ["fog", "snow:3"].
+    vocabulary: the domains and severities that are allowed.
+    severity: the severity of domains that are named without one. The gradual streams and the walk
+        set their own.
+    visits: the number of rounds of the recurring stream.
+    walk_steps: how many of a walk's 20 places are used, at equal distances; a divisor of 20.
 
     Raises ValueError for anything else.
     """
@@ -110,10 +128,13 @@ def make_stream(
         return _walk(vocabulary.standard, WALK_STEPS // walk_steps)
     domains = []
     for written in vocabulary.standard if isinstance(stream, str) else stream:
+        if not isinstance(written, str):
+            raise ValueError(
+                f"the list of domains holds {written!r}; allowed are names, such as "
+                f"{vocabulary.standard[0]!r}"
+            )
         name, colon, level = written.partition(":")
-        known = vocabulary.standard + vocabulary.others
-        if name not in known:
-            raise ValueError(f"no domain is named {name!r}; {nearest(name, known)}")
+        require_domain(name, vocabulary.standard + vocabulary.others)
         if one_severity and colon:
             raise ValueError(
                 f"{written!r}: only the corruptions of images have a severity; allowed is {name!r}"
@@ -121,7 +142,7 @@ def make_stream(
         chosen = level if colon else str(vocabulary.severities[0] if one_severity else severity)
         if chosen not in map(str, vocabulary.severities):
             raise ValueError(
-                f"{name}:{chosen}: the severity is one of "
+                f"severity = {chosen} of {name!r}; allowed are "
                 f"{', '.join(map(str, vocabulary.severities))}"
             )
         domains.append(Domain(name, int(chosen)))
@@ -129,8 +150,8 @@ def make_stream(
 
 
 def _walk(names: Sequence[str], stride: int) -> list[Domain]:
-    """Return the domains from each name to the next and from the last to the first, every
-    `stride`th place.
+    """Return the walks from each corruption to the next and from the last to the first, each with
+    every `stride`-th place.
     """
     places = range(stride, WALK_STEPS + 1, stride)
     ends = [*names[1:], names[0]]
@@ -139,8 +160,8 @@ def _walk(names: Sequence[str], stride: int) -> list[Domain]:
 
 
 def shuffle_standard(vocabulary: Vocabulary, order_seed: int | None) -> Vocabulary:
-    """Return the vocabulary with its standard domains in the order that `order_seed` draws for
-    `shuffle_domains`; None leaves them as they are.
+    """Return the vocabulary with its standard domains shuffled by `order_seed`, in the order that
+    `shuffle_domains` draws. None leaves them as they are.
     """
     domains = [Domain(name, 1) for name in vocabulary.standard]
     names = [domain.name for domain in shuffle_domains(domains, order_seed)]
@@ -148,10 +169,10 @@ def shuffle_standard(vocabulary: Vocabulary, order_seed: int | None) -> Vocabula
 
 
 def shuffle_domains(stream: Sequence[Domain], order_seed: int | None) -> list[Domain]:
-    """Return the domains in the order that `order_seed` draws; None leaves them as they are.
+    """Return the domains in the order that `order_seed` draws. None leaves them as they are.
 
-    Neighbours of one name keep their order and move together, such as the nine severities of a
-    corruption on the gradual stream.
+    Neighbouring domains of one name, such as the nine severities of a corruption on the gradual
+    stream, move together and keep their order.
     """
     blocks = [list(block) for _, block in groupby(stream, key=lambda domain: domain.name)]
     if order_seed is None:
@@ -162,9 +183,10 @@ def shuffle_domains(stream: Sequence[Domain], order_seed: int | None) -> list[Do
 
 
 def shuffle_examples(count: int, order_seed: int) -> np.ndarray:
-    """Return the places (count,) of a domain's examples in the order that `order_seed` draws.
+    """Return the places of a domain's examples, (count,), in the order that `order_seed` draws.
 
-    Domains of one size get one order, so corrupted images come in the same order in each domain.
+    The order depends only on `count` and `order_seed`. So corrupted images come in the same order
+    in each domain.
     """
     return np.random.default_rng([order_seed, 1]).permutation(count)
 
@@ -181,18 +203,20 @@ def require_order(order: Order | None, delta: float | None) -> None:
 def draw_order(
     order: Order | None, labels: np.ndarray, delta: float | None, generator: np.random.Generator
 ) -> np.ndarray:
-    """Return the places (N,) of examples with these labels (N,), in the order in which they come.
+    """Draw an order of examples by their labels, (N,). Return the places of the examples in this
+    order, a permutation (N,).
 
-    Each place comes once.
-
+    None: the examples stay as stored.
     mixed: any order is equally likely.
-    correlated: much as in NOTE and RoTTA, the examples of each of the C labels are cut into C
-        pieces, in the proportions of a draw from Dirichlet(δ, ..., δ). Then come the first pieces
-        of all labels, one after the other in random order, then the second ones, and so on. With δ
-        near 0 all examples of a label come in one run, and with a large δ in C runs of one length.
-    mixed_correlated: as correlated, but over all domains together, shuffled within each label.
+    correlated: much as in NOTE and RoTTA. The examples of each of the C labels are cut into C
+        pieces. The sizes of the pieces are in the proportions of a draw from Dirichlet(δ, ..., δ).
+        The first pieces of all labels come first, in a random order of the labels. Then come the
+        second pieces, and so on. With δ near 0 all examples of a label come in one run; with a
+        large δ they come in C runs of equal length.
+    mixed_correlated: as correlated, over all domains together. The examples of each label are
+        shuffled before they are cut.
 
-    Raises ValueError for another order, or a correlated one without a δ above 0.
+    Raises ValueError for another order, or for a correlated one without a δ above 0.
     """
     require_order(order, delta)
     if order is None:
@@ -210,7 +234,7 @@ def draw_order(
     pieces = [np.split(each, cut) for each, cut in zip(members, cuts, strict=True)]
     classes = range(len(members))
     in_turn = []
-    for turn in classes:  # Each label has as many pieces as there are classes.
+    for turn in classes:  # Each label has as many pieces as there are labels.
         for label in generator.permutation(classes):
             in_turn.append(pieces[label][turn])
     return np.concatenate(in_turn)
@@ -223,9 +247,11 @@ def order_of_examples(
     generator: np.random.Generator,
     order_seed: int | None = None,
 ) -> np.ndarray:
-    """Return the places (N,) of examples with these labels (N,), in the order in which they come.
+    """Return the places of examples with these labels, (N,), in the order in which a stream shows
+    them.
 
-    Without an `order` they come as they are stored, or shuffled by `order_seed` if there is one.
+    With an `order` they are those of `draw_order`, and `order_seed` is not used. Without an `order`
+    the examples come as stored, or shuffled by `order_seed` if it is given (`shuffle_examples`).
     """
     if order is None and order_seed is not None:
         return shuffle_examples(len(labels), order_seed)

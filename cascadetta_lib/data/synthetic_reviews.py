@@ -1,11 +1,11 @@
 """Composed reviews, so that everything runs without a download. They are synthetic and not the
 paper's data.
 
-A review is a few sentences. Some sentences give an opinion. The word of an opinion is one that all
-four product domains share or, with probability `shift`, one of the domain's own. A model of book
-reviews has never met the other domains' own words, and some words that it has met mean the opposite
-there (a simple book, a simple remote control). Some opinions go against the review's verdict. The
-other sentences say nothing about the verdict.
+A review is a few sentences. Some sentences give an opinion, in a word that all four product domains
+share or, with probability `shift`, in one of the domain's own words. A model of book reviews has
+never met most of the other domains' own words. Some of the words that it has met mean the opposite
+there (a simple book, a simple remote control). Some opinions go against the review's verdict, which
+is its label. The other sentences say nothing about the verdict.
 """
 
 import numpy as np
@@ -22,10 +22,10 @@ from cascadetta_lib.data.reviews import (
     make_text_dataset,
 )
 
-# reviews of the source and of each target domain
+# number of reviews of the source, and of each target domain
 SOURCE_SIZE = 1200
 TARGET_SIZE = 300
-# probabilities that a sentence gives an opinion and that this agrees with the verdict
+# probability that a sentence gives an opinion, and that the opinion agrees with the verdict
 OPINION = 0.7
 AGREEMENT = 0.8
 OPINIONS = {
@@ -56,7 +56,9 @@ OPINIONS = {
     ("kitchen", 0): "rusty leaky dripping flimsy fragile warped dented loud small chipped sticky",
     ("kitchen", 1): "sturdy solid sharp washable durable lasting simple heavy nonstick predictable",
 }
-"""Words by domain and verdict, of which EDA takes those of "any" domain as synonyms."""
+"""Words of opinions by domain and verdict (0 negative, 1 positive). EDA takes the words of "any"
+with the same verdict as synonyms of each other.
+"""
 TOPICS = {
     "books": ["story", "plot", "author", "chapter", "hero", "style"],
     "dvd": ["film", "cast", "picture", "scene", "ending"],
@@ -79,8 +81,8 @@ FILLERS = (
 
 @dataset("reviews", "text", real=False)
 def load_reviews(argument: str, options: TextOptions) -> Dataset:
-    """Compose 1,200 reviews of books and 300 of each other domain, which are the same every
-    time.
+    """Compose 1,200 reviews of books and 300 of each other domain. For one
+    `options.synthetic_shift` the reviews are the same every time.
     """
     shift = options.synthetic_shift
     groups = [OPINIONS["any", verdict].split() for verdict in range(2)]
@@ -101,8 +103,9 @@ def load_reviews(argument: str, options: TextOptions) -> Dataset:
 
 
 def compose(domain: str, count: int, seed: int, *, shift: float) -> Reviews:
-    """Compose `count` reviews of a domain, half of each verdict; `shift` is the share of opinions
-    in the domain's own words.
+    """Compose `count` reviews of a domain, half of each verdict.
+
+    shift: the share of opinions in the domain's own words.
     """
     random = np.random.default_rng(seed)
 

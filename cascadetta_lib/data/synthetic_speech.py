@@ -20,12 +20,12 @@ from cascadetta_lib.data.utterances import (
     make_speech_dataset,
 )
 
-# number of words, and of the vowels of a word
+# number of words, and number of vowels in a word
 WORDS = 10
 VOWELS = 3
 FORMANTS = ((300, 900), (900, 2400), (2400, 3600))  # Hz; the range of each formant of a vowel
 BANDWIDTH = 150  # Hz; standard deviation of the peak at a formant
-# utterances, and seconds of background noise
+# number of utterances of each part, and seconds of background noise
 TRAIN = 540
 HELD_OUT = 60
 TEST = 200
@@ -34,8 +34,8 @@ NOISE = 30
 
 @dataset("synthetic_speech", "speech", real=False)
 def load_synthetic_speech(argument: str, options: SpeechOptions) -> Dataset:
-    """Compose 540 training, 60 held-out and 200 test utterances of ten words, which are the same
-    every time.
+    """Compose 540 training, 60 held-out and 200 test utterances of ten words. The utterances are
+    the same every time.
     """
     generator = torch.Generator().manual_seed(0)
     low, high = torch.tensor(FORMANTS, dtype=torch.float64).T
@@ -62,8 +62,9 @@ def load_synthetic_speech(argument: str, options: SpeechOptions) -> Dataset:
 
 
 def utter(formants: Tensor, generator: torch.Generator) -> Tensor:
-    """Say words, given by the formants of their vowels in Hz, (N, VOWELS, formants): waveforms (N,
-    16000).
+    """Return waveforms of words, (N, 16000), each spoken by another speaker.
+
+    formants: the formants in Hz of each vowel of a word, (N, VOWELS, len(FORMANTS)).
     """
 
     def uniform(low: float, high: float) -> Tensor:
@@ -80,8 +81,8 @@ def utter(formants: Tensor, generator: torch.Generator) -> Tensor:
     progress = (
         seconds - uniform(0, 1) * (1 - length)
     ) / length  # 0 where a word begins and 1 where it ends
-    # A sawtooth has all harmonics. Their levels are set in short windows, of which a vowel fills
-    # many.
+    # A sawtooth has all harmonics. Their levels are set in short windows; each vowel lasts for many
+    # windows.
     fourier = torch.stft(
         2 * (pitch * seconds % 1) - 1, 512, hop, window=window, return_complex=True
     )

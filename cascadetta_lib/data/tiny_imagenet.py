@@ -2,8 +2,9 @@
 64×64 pixels.
 
 As in the paper, the validation images serve as test images, and the network is a ResNet-34 on
-224×224 pixels. The clean images are decoded once, and the arrays (1.3 GB) are kept in generated/
-under a hash of the files; those of a -C domain are decoded when it is read.
+224×224 pixels. The clean images are decoded once. Their arrays (1.3 GB) are kept in generated/, in
+a file that is named by a hash of the images. The images of a -C domain are decoded each time the
+domain is read.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ import torch
 from PIL import Image
 
 from cascadetta_lib.data import dataset
-from cascadetta_lib.data.base import DataMissing, Split, mixed
+from cascadetta_lib.data.base import DataMissing, Split, code_version, mixed
 from cascadetta_lib.data.corruptions import CORRUPTIONS, SEVERITIES
 from cascadetta_lib.data.fetch import fetch
 from cascadetta_lib.data.images import (
@@ -28,14 +29,15 @@ from cascadetta_lib.data.images import (
     make_archive,
     make_image_dataset,
 )
-from cascadetta_lib.files import code_version, contents_hash, kept_arrays
+from cascadetta_lib.files import contents_hash, kept_arrays
 
 URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 HASH = "md5:90528d7ca1a48142e341f4ef8d21d0de"
 CONTENTS = ("words.txt", "train", "val/val_annotations.txt")
 KNOWN = "5f1edeb7c32dc6f7c4813bde197ab4ae88ae462327668c43ca34c9d4422edb9c"
-"""`contents_hash` of the clean images of a whole copy. It is not known whether that copy's archive
-has the MD5 above. The labels are in the names of the files and in the list that CONTENTS names.
+"""The `contents_hash` of the clean images of a whole copy, together with words.txt and
+val_annotations.txt. It covers the labels, which are in the paths of the training images and in
+val_annotations.txt. It is not known whether that copy's archive has the MD5 above.
 """
 WHOLE = (100_000, 10_000, 200)  # training images, validation images, classes
 CORRUPTED_URLS = [
@@ -73,7 +75,7 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
     if corrupted:
         whole = (len(test.y), len(listed.class_names))
         for corruption in CORRUPTIONS:
-            # An incomplete one would else be noticed after hours of training.
+            # An incomplete corruption would otherwise be noticed only after hours of training.
             _read_domain(corrupted, whole, corruption, severity=SEVERITIES[-1], count=1)
         read = partial(_read_domain, corrupted, whole)
         archive = make_archive(read, corrupted, CORRUPTED_HASH, describe(corrupted))
@@ -95,8 +97,12 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
 
 
 class Clean(NamedTuple):
-    """The files of the clean images, the class of each as its place in `class_names`, and the files
-    that list the classes.
+    """The files of the clean images.
+
+    train, test: the training and the validation images.
+    train_y, test_y: the label of each image, a place in `class_names`.
+    class_names: the names of the classes.
+    lists: the files that name the classes.
     """
 
     train: list[Path]
@@ -113,38 +119,56 @@ class Clean(NamedTuple):
 
 
 def list_clean(folder: Path) -> Clean:
-    """Return all files of the unpacked archive. A label is the place of a class in the sorted
-    WordNet ids.
+    """List the clean images in the folder of the unpacked archive. A label is the place of a class
+    among the sorted WordNet ids.
 
-    DataMissing where files are missing.
+    Raises DataMissing if images or names of classes are missing.
     """
-    words = dict(line.split("\t") for line in (folder / "words.txt").read_text().splitlines())
+    names = {row[0]: row[1] for row in _rows(folder / "words.txt")}
     paths = sorted((folder / "train").glob("*/images/*.JPEG"))
     classes = sorted({path.parents[1].name for path in paths})
-    # The validation images lie in one folder, and a file names the class of each.
-    annotations = [
-        line.split("\t")
-        for line in (folder / "val" / "val_annotations.txt").read_text().splitlines()
-    ]
+    # The validation images are in one folder, and val_annotations.txt names the class of each.
+    annotations = _rows(folder / "val" / "val_annotations.txt")
     found = (len(paths), len(annotations), len(classes))
     if found != WHOLE:
         raise DataMissing(
-            f"{folder} has {found} training images, validation images, classes, not {WHOLE}; "
-            "remove it"
+            f"{folder} has {found[0]} training images, {found[1]} validation images and {found[2]} "
+            f"classes; allowed are {WHOLE[0]}, {WHOLE[1]} and {WHOLE[2]}: remove it"
         )
     tests = [folder / "val" / "images" / fields[0] for fields in annotations]
     absent = [path for path in tests if not path.is_file()]
     if absent:
         raise DataMissing(f"{absent[0]} cannot be read (no such file); unpack its archive again")
     places = {wnid: place for place, wnid in enumerate(classes)}
+    unknown = {fields[1] for fields in annotations} - set(places)
+    if unknown or not places.keys() <= names.keys():
+        raise DataMissing(
+            f"{folder}: words.txt or val_annotations.txt names other classes than train/; unpack "
+            "its archive again"
+        )
     return Clean(
         paths,
         [places[path.parents[1].name] for path in paths],
         tests,
         [places[fields[1]] for fields in annotations],
-        [words[wnid].split(",")[0] for wnid in classes],
+        [names[wnid].split(",")[0] for wnid in classes],
         [folder / "words.txt", folder / "val" / "val_annotations.txt"],
     )
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """Return the rows of a table whose columns are separated by tabs.
+
+    Raises DataMissing if a row has one column alone.
+    """
+    rows = [line.split("\t") for line in path.read_text().splitlines()]
+    for number, row in enumerate(rows, 1):
+        if len(row) < 2:
+            raise DataMissing(
+                f"{path}, line {number}: found {row[0]!r}; allowed are 2 columns or more, "
+                "separated by tabs: unpack its archive again"
+            )
+    return rows
 
 
 def _read_clean(listed: Clean) -> dict[str, np.ndarray]:
@@ -165,11 +189,13 @@ def _images_of(place: Path) -> list[Path]:
 def _read_domain(
     folder: Path, whole: tuple[int, int], corruption: str, severity: int, count: int | None
 ) -> Split:
-    """Return the first `count` images of CORRUPTION/SEVERITY/WNID/*.JPEG, in an order that is drawn
-    once for all domains.
+    """Return the first `count` images (None: all) of CORRUPTION/SEVERITY/WNID/*.JPEG, in a random
+    order that is the same for all domains.
 
-    whole: how many images and how many classes there must be. A label is the place of a class among
-        the classes, so none may be missing.
+    whole: the numbers of images and of classes that there must be. A label is the place of a class
+        among the classes found, so none may be missing.
+
+    Raises DataMissing if these numbers differ, or if an image cannot be read.
     """
     place = folder / corruption / str(severity)
     paths = _images_of(place)
@@ -188,8 +214,10 @@ def _read_domain(
 
 
 def _decode(paths: Iterable[str | Path]) -> np.ndarray:
-    """Return the images as uint8 (N, 3, H, W). Several threads read them, since decoding releases
-    Python's lock.
+    """Decode the images, uint8 (N, 3, H, W). Threads do this at the same time, since decoding
+    releases Python's lock.
+
+    Raises DataMissing if an image cannot be read.
     """
 
     def decode(path: str | Path) -> np.ndarray:

@@ -1,15 +1,18 @@
-"""Image corruptions, which make the -C streams from clean images: `corrupt(images, "fog", 5)`.
+"""Image corruptions: `corrupt(images, "fog", 5)` makes the domains of the -C benchmarks from clean
+images.
 
-Each corruption is one function (images, draws, parameters of the severity) -> images, on float32
-images (N, 3, H, H) in [0, 1]; the result may lie outside [0, 1] and is clipped later. The functions
-in `digital.ON_GREY_LEVELS` work on uint8. parameters.yaml holds the parameters. The operations are
-written anew, for whole batches, and a test compares them with statistics of the original code.
+Each corruption is a function of images, random draws and the parameters of the severity. It takes
+and returns float32 images (N, 3, H, H). Its input is in [0, 1]; its output may leave this range and
+is clipped afterwards. The functions in `digital.ON_GREY_LEVELS` take and return uint8 images. The
+parameters are in parameters.yaml. The operations are written anew, for whole batches, and a test
+compares them with statistics of the original code.
+
 Frost comes from the original's photographs if they are given, and otherwise from a made-up texture.
 Images of 64×64 and 224×224 pixels are coded as JPEG at the end, since Tiny-ImageNet-C and
 ImageNet-C consist of JPEG files.
 
-On a walk from one corruption to another both are applied, one after the other, at severities
-between the whole ones (between.py): `corrupt(images, "fog_to_snow", 3)`.
+A walk from one corruption to another applies both, one after the other, also at severities between
+the whole ones (between.py): `corrupt(images, "fog_to_snow", 3)`.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,19 +34,23 @@ PARAMETERS = yaml.safe_load(Path(__file__).with_name("parameters.yaml").read_tex
 CORRUPTIONS = tuple(name for name, table in PARAMETERS.items() if 64 in table)
 """The fifteen corruptions of the benchmark, in the standard order of the stream."""
 HELD_OUT_CORRUPTIONS = tuple(name for name in PARAMETERS if name not in CORRUPTIONS)
-"""Four more, for choosing hyper-parameters without touching the fifteen. Here at 32×32 alone."""
+"""Four more corruptions, for choosing hyper-parameters without the fifteen. Here they are for 32×32
+pixels only.
+"""
 SEVERITIES = (1, 2, 3, 4, 5)
 CHUNKS = {32: 500, 64: 500, 224: 20}
-"""How many images are corrupted at a time, by their side in pixels. The numbers are fixed because
-the random draws depend on them.
+"""How many images are corrupted at a time, by the side of the images in pixels. The random draws
+depend on these numbers, so they are fixed.
 """
 FILES = (64, 224)
 FILE_QUALITY = 85
-"""The sides of the images that end as JPEG files, and the quality of these."""
+"""Images whose side is in FILES are coded as JPEG at the end, with this quality."""
 
 
 def check_corruption(name: str, severity: int) -> None:
-    """Raise ValueError for an unknown name or severity, and for a malformed walk."""
+    """Raise ValueError for an unknown name or severity, and for a walk that is not between two
+    different ones of CORRUPTIONS.
+    """
     ends = ends_of(name)
     for end in ends:
         if end not in PARAMETERS:
@@ -79,7 +86,8 @@ def corrupted_chunks(
     seed: int = 0,
     photographs: Photographs | None = None,
 ) -> Iterator[Tensor]:
-    """Yield what `corrupt` returns some images at a time, for images that do not fit into memory.
+    """Corrupt images as `corrupt` does, but a chunk at a time, and yield the chunks. So domains can
+    be made that do not fit into memory.
 
     See `corrupt` for the arguments and errors.
     """
@@ -107,8 +115,8 @@ def corrupted_chunks(
 def _corruption(
     name: str, severity: float, side: int, draws: Draws, photographs: Photographs | None
 ) -> Callable[[Tensor], Tensor]:
-    """Return a function that corrupts one chunk of images (n, 3, side, side), uint8. Call it on the
-    chunks in their order, since its draws go on.
+    """Return a function that corrupts one chunk of images, uint8 (n, 3, side, side). Call it on the
+    chunks in their order, because each call goes on with the same random draws.
     """
     parameters = parameters_at(name, PARAMETERS[name][side], severity)
     apply = next(
@@ -133,15 +141,16 @@ def corrupt(
     seed: int = 0,
     photographs: Photographs | None = None,
 ) -> Tensor:
-    """Corrupt `images` at a severity 1..5, or at a place 1..20 of a walk (`applied`); same shape,
-    dtype and device.
+    """Corrupt images. The result has the shape, dtype and device of `images`.
 
-    images: uint8, (N, 3, H, H) with H 32, 64 or 224.
-
-    The noise depends on (seed, corruption, severity), the place of an image in the batch and the
-    size of the batch alone; shot noise also on the images before it.
-    photographs: the photographs that frost is cropped from (`photographs.read_photographs`); None
+    images: uint8 (N, 3, H, H) with H 32, 64 or 224.
+    corruption, severity: a corruption and 1..5, or a walk and a place 1..20 on it (`applied`).
+    seed: seeds the random draws, together with corruption and severity.
+    photographs: the photographs from which frost is cropped (`photographs.read_photographs`); None
         for a made-up texture. Other corruptions ignore them.
+
+    The noise of an image depends on the draws, on the place of the image in `images` and on the
+    number of images, and on nothing else. Only shot noise depends on the images before it as well.
 
     Raises ValueError for any other corruption, severity, dtype or shape.
     """

@@ -1,16 +1,16 @@
-"""The parameters of a corruption between two whole severities, and those of severity 0.
+"""The parameters of a corruption at severities between the whole ones, for walks.
 
 As in CCC (Press et al. 2023), each parameter is interpolated linearly between its values at the two
-neighbouring severities; at severity 0 a corruption does nothing. Shot noise is interpolated in
-1/photons, on which its variance depends. A parameter that counts pixels, rounds or zooms, and the
-quality of JPEG, is rounded to a whole number.
+neighbouring severities. At severity 0 a corruption does nothing. Of shot noise, 1/photons is
+interpolated, because the variance of the noise depends on it. Numbers of pixels, rounds and zooms,
+and the quality of JPEG, are rounded to whole numbers.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 SAME = None
-"""In NOTHING: as at severity 1, where its value does not matter."""
+"""Stands in NOTHING for the value at severity 1, where the value at severity 0 does not matter."""
 NOTHING: dict[str, tuple[float | None, ...]] = {
     "gaussian_noise": (0,),
     "shot_noise": (0,),
@@ -28,7 +28,9 @@ NOTHING: dict[str, tuple[float | None, ...]] = {
     "pixelate": (1,),
     "jpeg_compression": (100,),
 }
-"""The parameters of each corruption of the benchmark at severity 0; of shot noise, 1/photons."""
+"""The parameters of each corruption of the benchmark at severity 0. That of shot noise is
+1/photons.
+"""
 WHOLE = {
     "glass_blur": (1, 2),
     "motion_blur": (0,),
@@ -36,14 +38,14 @@ WHOLE = {
     "snow": (5,),
     "jpeg_compression": (0,),
 }
-"""Which parameters of a corruption are whole numbers, by their places."""
+"""The places of the parameters that are rounded to whole numbers, by corruption."""
 
 
 def parameters_at(corruption: str, table: Sequence[Any], severity: float) -> list[Any]:
     """Return the parameters of a corruption at a severity above 0 and at most 5.
 
-    table: the parameters at the severities 1 to 5, numbers or lists of numbers. At a whole severity
-        they are returned as they are.
+    table: the parameters at the severities 1 to 5, each a number or a list of numbers. At a whole
+        severity those of the table are returned unchanged.
     """
     levels = [level if isinstance(level, list) else [level] for level in table]
     if severity == int(severity):

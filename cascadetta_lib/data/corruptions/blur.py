@@ -11,10 +11,16 @@ from cascadetta_lib.data.corruptions.common import Draws, clipped_zoom, gaussian
 
 
 def defocus_blur(x: Tensor, draws: Draws, radius: float, softening: float) -> Tensor:
-    """Blur by a disk, its edge softened by a Gaussian of 3×3 pixels, or of 5×5 for a radius above
-    8. The kernel has the original's size, and its border is mirrored when it is softened.
+    """Blur by a disk with a softened edge. The edge is softened by a Gaussian of 3×3 pixels, or of
+    5×5 for a radius above 8.
+
+    Softening mirrors the disk at the border of the kernel, as in the original. The original's
+    kernel has 17×17 pixels up to a radius of 8. For a radius below 8 it is smaller here. From a
+    radius of 4 on, two empty pixels around the disk keep the mirror off its edge, so the blur is
+    the same. A smaller whole radius has one, which makes a difference below 1e-5, because its
+    softening is 0.2 or less.
     """
-    half = math.ceil(radius) + 1
+    half = math.ceil(radius) + (2 if radius >= 4 else 1)
     reach = 1
     if radius >= 8:
         half = int(radius)
@@ -39,8 +45,11 @@ def defocus_blur(x: Tensor, draws: Draws, radius: float, softening: float) -> Te
 
 
 def glass_blur(x: Tensor, draws: Draws, sigma: float, reach: int, rounds: int) -> Tensor:
-    """Blur, replace each pixel by one at most `reach` up or left and `reach` − 1 down or right, and
-    blur again. As in the original, pixels are replaced one after the other (`replaced_from`).
+    """Blur, replace pixels, and blur again.
+
+    In each of `rounds` rounds a pixel is replaced by another, at most `reach` pixels up or left and
+    at most `reach` − 1 pixels down or right. As in the original, pixels are replaced one after the
+    other (`replaced_from`).
     """
     count = x.shape[0]
     size = x.shape[-1]
@@ -56,12 +65,13 @@ def glass_blur(x: Tensor, draws: Draws, sigma: float, reach: int, rounds: int) -
 
 
 def replaced_from(read: Tensor, reach: int) -> Tensor:
-    """Return the place of the pixel that ends up at each place, (N, H, H), when pixels are
-    replaced one after the other, from the last to the first.
+    """Return, for each place, the place from which its pixel comes in the end, (N, H, H). Pixels
+    are replaced one after the other, from the last place to the first.
 
-    read: the place that each pixel reads, row · H + column. If the pixel at that place was already
-        replaced (it lies below or to the right), its new value is read. Pixels near the border are
-        not replaced: `reach` of them at the upper and left side, `reach` − 1 at the others.
+    read: for each place, the place from which its pixel is read, row · H + column, (N, H, H). If
+        this place comes later in the image, its pixel has been replaced already, and the new pixel
+        is read. Pixels near the border are not replaced: `reach` + 1 of them at the upper and left
+        sides, and `reach` − 1 at the other two.
     """
     count = len(read)
     size = read.shape[-1]
@@ -85,7 +95,9 @@ def motion_blur(x: Tensor, draws: Draws, radius: int, sigma: float) -> Tensor:
 
 
 def zoom_blur(x: Tensor, draws: Draws, zooms: int, percent: int = 1) -> Tensor:
-    """Average the image and its centre, zoomed by 1, 1.01, …, in steps of some percent."""
+    """Average the image and `zooms` enlargements of its centre. They are enlarged by 1,
+    1 + percent/100, 1 + 2 · percent/100, …
+    """
     total = x.clone()
     for step in range(zooms):
         total += clipped_zoom(x, 1 + percent * step / 100)

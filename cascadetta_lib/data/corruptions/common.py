@@ -1,11 +1,11 @@
-"""The parts that corruptions share: their draws, blurs and zooms."""
+"""What corruptions share: random draws, conversion to grey levels, blurs and zooms."""
 
 import hashlib
 import math
 from collections.abc import Sequence
 
 import numpy as np
-import scipy  # it imports scipy.ndimage when that is first used
+import scipy  # scipy imports scipy.ndimage when it is first used
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -14,7 +14,9 @@ from cascadetta_lib.augment.image import take_pixels
 
 
 class Draws:
-    """Random tensors, drawn on the CPU and then moved, so that every device gets the same ones."""
+    """Random tensors for one corruption, drawn on the CPU and then moved to the device. So every
+    device gets the same numbers.
+    """
 
     def __init__(self, seed: int, corruption: str, severity: float, device: torch.device) -> None:
         digest = hashlib.sha256(f"{seed} {corruption} {severity:g}".encode()).digest()
@@ -37,16 +39,20 @@ class Draws:
 
 
 def truncate(x: Tensor) -> Tensor:
-    """Convert [0, 1] to grey levels, truncated as in the original, which makes the benchmark darker
-    by half a level. The margin keeps a value that is a whole level from falling to the next by the
-    rounding of float32.
+    """Convert values in [0, 1] to grey levels, uint8; other values are clipped. As in the original,
+    fractions of a level are cut off, which makes the benchmark darker by half a level.
+
+    A margin of 0.001 levels is added first. Otherwise the rounding of float32 could turn a whole
+    level into the next lower one.
     """
     return x.clamp(0, 1).mul_(255).add_(1e-3).to(torch.uint8)
 
 
 def gaussian(x: Tensor, sigma: float, truncate: float = 4.0, border: str = "nearest") -> Tensor:
-    """Blur by a Gaussian over the last two axes, which are equally long; the arguments are those of
-    scipy.
+    """Blur x, (..., H, H), by a Gaussian over the last two axes.
+
+    sigma, truncate: as in scipy.ndimage.gaussian_filter1d.
+    border: scipy's `mode`.
     """
     unblurred = np.eye(x.shape[-1])
     blurred = scipy.ndimage.gaussian_filter1d(
@@ -57,7 +63,9 @@ def gaussian(x: Tensor, sigma: float, truncate: float = 4.0, border: str = "near
 
 
 def clipped_zoom(x: Tensor, factor: float) -> Tensor:
-    """Enlarge the centre of x (N, C, H, H) by `factor` >= 1, bilinearly, and cut it to H."""
+    """Enlarge the centre of x (N, C, H, H) by `factor` >= 1, bilinearly, and crop the result to
+    H×H.
+    """
     size = x.shape[-1]
     crop = math.ceil(size / factor)
     start = (size - crop) // 2
@@ -71,8 +79,12 @@ def clipped_zoom(x: Tensor, factor: float) -> Tensor:
 
 
 def motion(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
-    """Blur each image of x (N, C, H, H) along its own angle (N,), by half a Gaussian: a trail on
+    """Blur each image of x (N, C, H, H) along its own angle, by half a Gaussian: the trail is on
     one side.
+
+    radius: half the length of the trail in pixels.
+    sigma: the standard deviation of the Gaussian.
+    degrees: the angles, (N,).
     """
     pixels = torch.arange(x.shape[-1], device=x.device)
     steps = torch.arange(2 * radius + 1, device=x.device)

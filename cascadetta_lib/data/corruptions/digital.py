@@ -1,4 +1,4 @@
-"""Corruptions of colour and geometry, and those by coding."""
+"""Corruptions of colour, of geometry and by coding."""
 
 import warnings
 from functools import cache
@@ -33,9 +33,10 @@ def saturate(x: Tensor, draws: Draws, factor: float, increase: float) -> Tensor:
 def elastic_transform(
     x: Tensor, draws: Draws, displacement: float, sigma: float, reach: float
 ) -> Tensor:
-    """Apply a random affine map, given by the images of three points, then a smooth displacement.
+    """Move the pixels by a random affine map, then by a smooth random displacement. The affine map
+    is the one that moves three fixed points by random vectors.
 
-    Lengths are shares of H; for images of 224 pixels they are shares of 244, as in the original.
+    Lengths are shares of H. For images of 224 pixels they are shares of 244, as in the original.
     """
     count = x.shape[0]
     size = x.shape[-1]
@@ -48,8 +49,8 @@ def elastic_transform(
     near = size // 2 - size // 3
     far = size // 2 + size // 3
     corners = x.new_tensor(((far, far), (far, near), (near, near)))
-    # Backwards: an output pixel (column, row, 1) times this (3, 2) matrix is the place that it is
-    # sampled at.
+    # The map goes backwards: (column, row, 1) of an output pixel times this (3, 2) matrix is the
+    # place in the input from which the pixel is sampled.
     moved = torch.cat((corners + moves, x.new_ones(count, 3, 1)), dim=2)
     affine = torch.linalg.solve(moved, corners.expand(count, -1, -1))
     axis = torch.arange(size, dtype=x.dtype, device=x.device)
@@ -68,40 +69,45 @@ def elastic_transform(
 
 
 def pixelate(levels: Tensor, draws: Draws, factor: float) -> Tensor:
-    """Shrink to `factor`, at least a quarter, and enlarge again, each time by the mean of what a
-    pixel covers, with the rounding of Pillow's BOX. Takes and returns grey levels.
+    """Shrink images to the share `factor` of their side, at least a quarter, and enlarge them
+    again. Takes and returns grey levels.
 
-    A pixel of the small image is the mean of one to four neighbours on each axis, rounded to a
-    whole grey level, halves up, first across the columns. Enlarged, it is repeated.
+    A pixel of the small image is the mean of the one to four pixels that it covers on each axis.
+    The mean is taken along each row first, then along each column. Each time it is rounded to a
+    whole grey level, halves up, as by Pillow's BOX filter. Enlarging repeats the pixels of the
+    small image.
     """
     side = levels.shape[-1]
     weights = _covered(side, int(side * factor)).to(levels.device)
-    # Sums of halves and quarters of whole numbers are exact in float32, and those of thirds are
-    # never near a half. They are positive, so the conversion to whole numbers rounds down.
+    # Means of two or four grey levels are exact in float32, and means of three are never near a
+    # half. All are positive, so the conversion to whole numbers rounds down.
     across = (levels.float() @ weights.T).add_(0.5).floor_()
     return (weights @ across).add_(0.5).to(torch.uint8)
 
 
 @cache
 def _covered(side: int, small: int) -> Tensor:
-    """Return the weight of each input pixel in each output pixel along one axis, float32 (side,
-    side), when `side` pixels are shrunk to `small` and enlarged again. An output pixel has one
-    weight of 1, or up to four equal ones.
+    """Return the weights of input pixels in output pixels along one axis, float32 (side, side), if
+    `side` pixels are shrunk to `small` and enlarged again. In an output pixel one to four input
+    pixels have equal weights, and all others have none.
+
+    Raises ValueError if `small` is less than a quarter of `side`.
     """
     shares = _inside(side, small)
     if shares.sum(axis=1).max() > 4:
         raise ValueError(
-            f"pixelate to {small} of {side} pixels: allowed is a quarter of them or more"
+            f"pixelate from {side} to {small} pixels: allowed is {-(-side // 4)} or more"
         )
     repeated = shares[_inside(small, side).argmax(axis=1)]
     return torch.from_numpy(repeated / repeated.sum(axis=1, keepdims=True)).float()
 
 
 def _inside(before: int, after: int) -> np.ndarray:
-    """Return which of `before` pixels each of `after` pixels covers, bool (after, before).
+    """Return which of `before` pixels each of `after` pixels covers along one axis, bool (after,
+    before).
 
-    A pixel is covered if its centre lies in the interval of the other pixel, which is at least one
-    pixel long.
+    A pixel is covered if its centre lies in the interval of the covering pixel. This interval is at
+    least as long as one of the `before` pixels.
     """
     scale = before / after
     half = max(scale, 1.0) / 2
@@ -113,15 +119,15 @@ def _inside(before: int, after: int) -> np.ndarray:
 def jpeg_compression(levels: Tensor, draws: Draws, quality: int) -> Tensor:
     """Code as JPEG and decode, on the CPU. Takes and returns grey levels.
 
-    torchvision's libjpeg-turbo gives the bytes of Pillow's, with colours at half the resolution,
-    in a third of the time.
+    torchvision's libjpeg-turbo writes the same bytes as Pillow, with colours at half the
+    resolution, in a third of the time.
     """
     from torchvision.io import decode_jpeg, encode_jpeg  # takes seconds
 
     if not len(levels):
         return levels
     with warnings.catch_warnings():
-        # torchvision wants to leave coding to TorchCodec some day; requirements.txt pins it.
+        # torchvision warns that coding will move to TorchCodec; requirements.txt pins torchvision.
         warnings.simplefilter("ignore", DeprecationWarning)
         coded = encode_jpeg(list(levels.cpu()), quality=quality)
         decoded = torch.stack(decode_jpeg(coded))

@@ -14,7 +14,9 @@ def shot_noise(x: Tensor, draws: Draws, photons: int) -> Tensor:
 
 
 def impulse_noise(x: Tensor, draws: Draws, amount: float) -> Tensor:
-    """Add salt and pepper in equal shares, each channel of a pixel by itself."""
+    """Set channels of pixels to black or to white, each with probability `amount` / 2. Channels are
+    drawn independently.
+    """
     chance = draws.uniform(x.shape, 0, 1)
     return x.masked_fill(chance < amount / 2, 0).masked_fill(chance >= 1 - amount / 2, 1)
 

@@ -1,11 +1,13 @@
-"""The photographs of frost that the original corruption code lays over images, where they are at
-hand.
+"""The photographs of frost that the original corruption code lays over images.
 
-`read_photographs(DATA_FOLDER / "frost")` finds them. They are those of ImageNet-C/create_c in
-github.com/hendrycks/robustness (Apache-2.0); the wheel imagecorruptions 1.1.2 has the same bytes.
-The original scales one of the first five, never the sixth, by 0.2 for images of 32×32 pixels, by
-0.3 for 64×64 and not at all for 224×224, and takes a random crop. OpenCV interpolates there without
-a filter against aliasing, and so does this.
+`read_photographs(DATA_FOLDER / "frost")` reads them if they are there. They are those of
+ImageNet-C/create_c in github.com/hendrycks/robustness (Apache-2.0). The wheel imagecorruptions
+1.1.2 has the same bytes.
+
+For each image the original draws one of the first five photographs, never the sixth. It scales the
+photograph by 0.2 for images of 32×32 pixels, by 0.3 for 64×64 and not at all for 224×224. Then it
+takes a random crop. The original scales by OpenCV, which interpolates without a filter against
+aliasing. So does this module.
 """
 
 import hashlib
@@ -29,16 +31,16 @@ SHA256 = {
 }
 """The files, in the order of the original code, and the SHA-256 of each."""
 SCALES = {32: 0.2, 64: 0.3, 224: 1.0}
-"""Side of the images in pixels to the scale of the photographs."""
+"""The scale of the photographs, by the side of the images in pixels."""
 
 Photographs = Mapping[int, tuple[Tensor, ...]]
-"""Side of the images in pixels to the five scaled photographs, each uint8 (3, H, W)."""
+"""The five scaled photographs, each uint8 (3, H, W), by the side of the images in pixels."""
 
 
 def read_photographs(folder: Path) -> Photographs | None:
-    """Read and scale the five photographs in `folder`; None where there is no such folder.
+    """Read and scale the five photographs in `folder`. Return None if there is no such folder.
 
-    Raises DataMissing where a file is missing or has other bytes than the original.
+    Raises DataMissing if a file is missing or has other bytes than the original.
     """
     if not folder.exists():
         return None
@@ -67,9 +69,7 @@ def _decode(path: Path) -> Tensor:
 
 
 def _scale(picture: Tensor, scale: float) -> Tensor:
-    """Return the picture at `scale`, bilinearly and without a filter against aliasing, as OpenCV
-    does.
-    """
+    """Scale the picture bilinearly, without a filter against aliasing, as OpenCV does."""
     scaled = functional.interpolate(
         picture[None].double(), scale_factor=scale, mode="bilinear", align_corners=False
     )

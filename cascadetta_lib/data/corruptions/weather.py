@@ -19,8 +19,10 @@ def snow(
     radius: int,
     sigma: float,
 ) -> Tensor:
-    """Whiten the image, then add flakes, and the same flakes turned by 180°. Flakes are enlarged
-    noise of at least `least`, blurred by motion.
+    """Whiten the image, and add flakes and the same flakes turned by 180°.
+
+    To make flakes, noise is enlarged by `zoom`, values below `least` are set to 0, and the rest is
+    blurred by motion.
     """
     noise = draws.normal((len(x), 1, *x.shape[2:]), mean, std)
     angles = draws.uniform((len(x),), -135, -45)
@@ -34,7 +36,7 @@ def snow(
 
 
 def frost(x: Tensor, draws: Draws, image_share: float, frost_share: float) -> Tensor:
-    """Mix in ice crystals that are made up, to the statistics of the original's photographs."""
+    """Mix in made-up ice crystals, with statistics like those of the original's photographs."""
     noise = draws.normal((len(x), 1, *x.shape[2:]), 0, 1)
     angles = draws.uniform((2, len(x)), 0, 360)
     level = draws.normal((len(x), 1, 1, 1), 0.635, 0.06)
@@ -90,10 +92,11 @@ def spatter(
     strength: float,
     liquid: str,
 ) -> Tensor:
-    """Add drops where smoothed noise is above a threshold: pale water adds light, and mud covers.
+    """Add drops where smoothed noise is above `threshold`. Drops of water add pale light; drops of
+    mud cover the image.
 
-    This is simpler than the original, which lights the edges of the drops. Its parameters could not
-    be checked.
+    The original is more complex: it also lights the edges of the drops. The parameters could not be
+    checked.
     """
     layer = gaussian(draws.normal((len(x), 1, *x.shape[2:]), mean, deviation), sigma)
     drops = layer > threshold
@@ -106,7 +109,7 @@ def spatter(
 
 
 def brightness(x: Tensor, draws: Draws, increase: float) -> Tensor:
-    """Raise the value of HSV. At fixed hue and saturation, RGB is proportional to the value; black
+    """Raise the value of HSV. At fixed hue and saturation, RGB is proportional to the value. Black
     becomes grey.
     """
     value = x.amax(dim=1, keepdim=True)
@@ -115,10 +118,11 @@ def brightness(x: Tensor, draws: Draws, increase: float) -> Tensor:
 
 
 def _plasma(count: int, size: int, decay: float, draws: Draws) -> Tensor:
-    """Return plasma fractals (count, 1, size, size) in [0, 1] by midpoint displacement on a torus.
+    """Return plasma fractals, (count, 1, size, size) in [0, 1], made by midpoint displacement on a
+    torus.
 
-    The torus is as long as the next power of two, and is cut. The displacement falls by decay² each
-    time the step is halved.
+    The side of the torus is the next power of two, and the result is cut to `size`. Each time the
+    step is halved, the displacement is divided by decay².
     """
     side = size
     size = 1 << (side - 1).bit_length()
