@@ -15,14 +15,22 @@ def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a value that is not in `choices`."""
     known = list(choices)
     if value not in known:
-        raise ValueError(f"{name} = {value!r}; {nearest(str(value), known)}")
+        raise ValueError(f"{name} = {value!r}; {nearest(value, known)}")
+
+
+def is_finite_number(value: object) -> bool:
+    """Return whether a value is a finite number that a float can hold. A bool is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def require_number(name: str, value: object, *, positive: bool = False) -> None:
     """Refuse a value that is not a finite number ≥ 0, or > 0 if `positive`. A bool is refused."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    is_finite = is_number and math.isfinite(value)  # type: ignore[arg-type]
-    if not is_finite or value < 0 or (positive and value == 0):  # type: ignore[operator]
+    if not is_finite_number(value) or value < 0 or (positive and value == 0):  # type: ignore[operator]
         allowed = "above 0" if positive else "from 0 on"
         raise ValueError(f"{name} = {value!r}; allowed is a finite number {allowed}")
 

@@ -6,9 +6,11 @@ hashed by its bytecode (`class_hash`).
 """
 
 import ast
+import dis
 import functools
 import hashlib
 import importlib.util
+import inspect
 import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,11 +88,16 @@ def _imports_of(path: Path, package: str, *state: int) -> tuple[str, ...]:
     For `from package import name` the module is `package.name` if that is a module, else `package`.
     For a name in PUBLIC it is the module behind the name.
 
+    A file that is no Python, as one that is being edited may be, imports nothing.
+
     state: `state_of(path)`. It is a part of the cache's key, so a file that has changed is read
     again.
     """
+    tree = _syntax_tree(path.read_bytes())
+    if tree is None:
+        return ()
     found = []
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom):
@@ -102,6 +109,13 @@ def _imports_of(path: Path, package: str, *state: int) -> tuple[str, ...]:
                 inside = _counts(source) and _file_of(name)
                 found.append(name if inside else source)
     return tuple(name for name in found if _counts(name))
+
+
+def _syntax_tree(content: bytes) -> ast.Module | None:
+    """Return the syntax tree of a Python file, or None if the file is no Python."""
+    with suppress(SyntaxError, ValueError):  # ValueError: it holds a null character
+        return ast.parse(content)
+    return None
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
@@ -134,12 +148,13 @@ def class_hash(kind: type) -> str:
     """Hash a class that has no file, with everything that it uses in its own module: functions,
     classes and values.
 
-    The same code gives the same hash in another process. Base classes count by their names alone.
-    Of the objects that the class uses, these count by their contents: plain values, tuples, lists,
-    sets, dictionaries, arrays, tensors, modules of torch, partial, cached and dispatched functions,
-    bound methods, and instances of the module's own classes. Any other object counts by its class,
-    and by its `repr` if that contains no address in memory. If it comes from a file of the user's
-    own, it also counts by that file.
+    The same code gives the same hash in another process. Comments and the docstrings of functions
+    and of the module's own classes do not count. Base classes and the metaclass count as if the
+    class used them. Of the objects that the class uses, these count by their contents: plain
+    values, tuples, lists, sets, dictionaries, arrays, tensors, modules of torch, partial, cached
+    and dispatched functions, bound methods, and instances of the module's own classes. Any other
+    object counts by its class, and by its `repr` if that contains no address in memory. If it comes
+    from a file of the user's own, it also counts by that file.
     """
     digest = hashlib.sha256()
     _add_object(digest, kind, kind.__module__, {})
@@ -196,8 +211,9 @@ def _hash_file(path: Path, *state: int) -> str:
     """
     content = path.read_bytes()
     if path.suffix == ".py":
-        with suppress(SyntaxError):  # as in a file that is being edited; its bytes count
-            content = "\n".join(_lines(ast.parse(content))).encode()
+        tree = _syntax_tree(content)
+        if tree is not None:  # None as in a file that is being edited; its bytes count
+            content = "\n".join(_lines(tree)).encode()
     return hashlib.sha256(content).hexdigest()
 
 
@@ -240,7 +256,7 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
     if isinstance(value, property):
-        for part in (value.fget, value.fset):
+        for part in (value.fget, value.fset, value.fdel):
             _add_object(digest, part, module, seen)
         return
     if isinstance(value, (bool, int, float, str, bytes, type(None))) or _is_plain_tuple(value):
@@ -268,10 +284,12 @@ def _add_object(digest: Any, value: object, module: str, seen: dict[int, object]
         return
     seen[id(value)] = value  # kept alive, or another object could get its id
     if isinstance(value, type):
-        bases = [base.__qualname__ for base in value.__bases__]
-        digest.update(f"class {value.__qualname__} {bases}".encode())
+        digest.update(f"class {value.__qualname__} ".encode())
+        for kind in (type(value), *value.__bases__):
+            _add_object(digest, kind, module, seen)
         for name, member in sorted(vars(value).items()):
-            if not name.startswith("__") or isinstance(member, types.FunctionType):
+            is_code = isinstance(member, types.FunctionType | staticmethod | classmethod)
+            if is_code or not name.startswith("__"):
                 digest.update(f"{name}=".encode())
                 _add_object(digest, member, module, seen)
     if isinstance(value, types.FunctionType):
@@ -307,14 +325,11 @@ def module_of(value: object) -> str:
 
 
 def _options_of(module: torch.nn.Module) -> dict[str, object]:
-    """Return the plain attributes of a module of torch. Its `repr` may leave some of them out."""
+    """Return the attributes of a module of torch, except those that every module has. Its `repr`
+    may leave some of them out.
+    """
     usual = vars(torch.nn.Module())
-    plain = (bool, int, float, str, type(None))
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if name not in usual and isinstance(value, plain)
-    }
+    return {name: value for name, value in vars(module).items() if name not in usual}
 
 
 def _parts_of(value: object, module: str) -> Sequence[object]:
@@ -344,7 +359,8 @@ def _parts_of(value: object, module: str) -> Sequence[object]:
         return [value.__wrapped__]  # such as a function under functools.cache
     if isinstance(value, torch.nn.Module):
         options = [_options_of(part) for part in value.modules()]
-        return [repr(value), options, dict(value.state_dict())]
+        kinds = [type(part) for part in value.modules()]
+        return [repr(value), kinds, options, dict(value.state_dict())]
     if not isinstance(value, type) and type(value).__module__ == module:
         return [type(value), _slots_of(value) | getattr(value, "__dict__", {})]
     return []
@@ -362,13 +378,24 @@ def _slots_of(value: object) -> dict[str, object]:
 
 
 def _add_code(digest: Any, code: types.CodeType) -> None:
-    digest.update(code.co_code)
-    digest.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _add_code(digest, constant)
+    """Add what a function takes and does to the digest.
+
+    Its instructions count with the values that they use. No instruction uses a function's
+    docstring, so this does not count.
+    """
+    takes_more = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)  # *args, **kwargs
+    taken = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, takes_more)
+    digest.update(repr((taken, code.co_varnames, code.co_freevars)).encode())
+    digest.update(code.co_exceptiontable)
+    for instruction in dis.get_instructions(code):
+        used = instruction.argval
+        digest.update(f"{instruction.opname} ".encode())
+        if isinstance(used, types.CodeType):
+            _add_code(digest, used)
+        elif isinstance(used, frozenset):  # Its order differs between processes.
+            digest.update(f"{sorted(map(repr, used))};".encode())
         else:
-            digest.update(f"{constant!r};".encode())
+            digest.update(f"{used!r};".encode())
 
 
 def _names_in(code: types.CodeType) -> set[str]:

@@ -9,7 +9,6 @@ import hashlib
 import itertools
 import os
 import shutil
-import sys
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -106,8 +105,8 @@ def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dic
     The file also holds a SHA-256 of the arrays and of its own place. A file that is damaged, or was
     kept under another name, is set aside, and the arrays are made again.
 
-    Warns if the arrays cannot be kept. Raises NotADirectoryError if a folder above that of `path`
-    is a file.
+    Warns if the arrays cannot be kept. Raises NotADirectoryError if something else than a folder
+    has the name of a folder in `path`.
     """
     if path.is_file():
         try:
@@ -118,12 +117,13 @@ def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dic
             return found
         except ValueError as error:
             set_aside(path, str(error))
+    for folder in path.parents:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     made = {name: np.asarray(array) for name, array in make().items()}
     checked = made | {CHECKSUM: np.array(_checksum(path, made))}
     try:
         write_atomically(path, lambda file: np.savez(file, **checked))  # type: ignore[arg-type]
-    except NotADirectoryError:
-        raise
     except OSError as error:  # such as in a shared folder that only one user may write to
         warnings.warn(
             f"{path} cannot be kept ({error.strerror}): it is made anew each time", stacklevel=2
@@ -144,9 +144,9 @@ def kept_array(
     """
     found = kept_arrays(path, lambda: {"array": make()})["array"]
     if dtype is not None and found.dtype != dtype:
-        raise ValueError(f"{path} holds {found.dtype}; allowed is {dtype}: remove it")
+        raise ValueError(f"{path} holds {found.dtype}; allowed is {dtype}; remove the file")
     if shape is not None and found.shape != shape:
-        raise ValueError(f"{path} holds shape {found.shape}; allowed is {shape}: remove it")
+        raise ValueError(f"{path} holds shape {found.shape}; allowed is {shape}; remove the file")
     return found
 
 
@@ -215,19 +215,3 @@ def contents_hash(folder: Path, paths: Iterable[Path]) -> str:
         for path, found in zip(ordered, pool.map(hashed, ordered), strict=True):
             digest.update(f"{path.relative_to(folder).as_posix()} {found}\n".encode())
     return digest.hexdigest()
-
-
-def code_version(*modules: str) -> str:
-    """Hash the source of `modules`, for the names of kept files. A change of the code then makes
-    these files anew.
-
-    The bytes count, comments included. Of a package, all files in its folder count. Returns 8
-    hexadecimal digits.
-    """
-    paths = [Path(str(sys.modules[name].__file__)) for name in modules]
-    files = [
-        sorted(path.parent.glob("[!.]*.*")) if path.stem == "__init__" else [path] for path in paths
-    ]
-    return hashlib.sha256(
-        b"".join(file.read_bytes() for each in files for file in each)
-    ).hexdigest()[:8]

@@ -108,8 +108,15 @@ def describe(outputs: Outputs) -> dict[str, Tensor]:
 def rotate_randomly(x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Rotate each image of x (B, C, H, H) by a random multiple of 90°, as TTT does.
 
-    Returns the rotated images, and the multiples, int64 (B,) in 0..3.
+    Returns the rotated images, and the multiples, int64 (B,) in 0..3. Raises ValueError for images
+    that are not square.
     """
+    height, width = x.shape[2:]
+    if height != width:
+        raise ValueError(
+            f"images of {height}×{width} pixels change their shape when they are rotated by 90°; "
+            "allowed are square ones"
+        )
     quarters = torch.randint(4, (len(x),), generator=generator_for(x, generator), device=x.device)
     choices = torch.stack([x.rot90(count, (2, 3)) for count in range(4)])
     return choices[quarters, torch.arange(len(x), device=x.device)], quarters

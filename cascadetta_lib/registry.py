@@ -12,17 +12,18 @@ from typing import Generic, TypeVar
 Entry = TypeVar("Entry")
 
 
-def nearest(value: str, allowed: Iterable[str]) -> str:
+def nearest(value: object, allowed: Iterable[str]) -> str:
     """Return the end of an error message: which names are allowed, and which of them `value` may
     have meant.
 
     If more than 25 names are allowed, only the five nearest are listed.
     """
     allowed = list(allowed)
-    close = difflib.get_close_matches(value.lower(), allowed, n=1, cutoff=0.5)
+    meant = str(value).lower()
+    close = difflib.get_close_matches(meant, allowed, n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     if len(allowed) > 25:
-        some = difflib.get_close_matches(value.lower(), allowed, n=5, cutoff=0)
+        some = difflib.get_close_matches(meant, allowed, n=5, cutoff=0)
         return f"{len(allowed)} are allowed, such as {', '.join(some)}{hint}"
     return f"allowed are {', '.join(allowed)}{hint}"
 
@@ -48,7 +49,7 @@ class Registry(Iterable[str], Generic[Entry]):
             known = self._entries.get(name)
             # A notebook's cell that runs again adds an entry with the same repr.
             if known is not None and repr(known) != repr(entry):
-                raise ValueError(f"two {self.kind}s are named {name!r}")
+                raise ValueError(f"another {self.kind} is already named {name!r}")
             self._entries[name] = entry
             return entry
 
@@ -74,9 +75,10 @@ class Registry(Iterable[str], Generic[Entry]):
         return self._entries
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self._loaded():
-            raise ValueError(f"no {self.kind} is named {name!r}; {nearest(name, self._entries)}")
-        return self._entries[name]
+        known = self._loaded()
+        if not isinstance(name, str) or name not in known:
+            raise ValueError(f"no {self.kind} is named {name!r}; {nearest(name, known)}")
+        return known[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._loaded()))

@@ -43,10 +43,13 @@ def batch_variance(
     layer varies on a domain, the domain does not count for that layer. A layer that varies on no
     domain, or that the forward pass does not use, is left out.
 
-    Raises ValueError if a domain has fewer than two batches, if no layer is left, if the inputs of
-    a layer hold NaN or infinity, or if `batch_size` is not a whole number ≥ 1.
+    Raises ValueError if there is no domain, if a domain has fewer than two batches, if no layer is
+    left, if the inputs of a layer hold NaN or infinity, or if `batch_size` is not a whole number
+    ≥ 1.
     """
     require_whole("batch_size", batch_size, least=1)
+    if not stream:
+        raise ValueError(f"stream = {stream!r}; allowed is at least one domain")
     network = copy.deepcopy(model).eval()
     use_batch_statistics(network)
     names = {module: name for name, module in network.named_modules()}
@@ -72,15 +75,15 @@ def batch_variance(
         count = len(x) // batch_size * batch_size
         if count < 2 * batch_size:
             raise ValueError(
-                f"{domain.name}: two batches of {batch_size} are needed, and the comparison uses "
-                f"{len(x)} examples, at most the first {EXAMPLES}; use a smaller batch size"
+                f"{domain.name}: the comparison needs two batches of {batch_size} among the first "
+                f"{EXAMPLES} examples; there are {len(x)}; use a smaller batch size"
             )
         with torch.no_grad():
             network(dataset.prepare(x[:count]))
     for handle in handles:
         handle.remove()
     if not shapes:
-        raise ValueError("the network has no BatchNorm layer that is reached by inputs that vary")
+        raise ValueError("every BatchNorm layer is unused or has constant inputs")
     return [
         _described(name, squares[name], shapes[name], batch_size)
         for name in layers
@@ -100,7 +103,8 @@ def squared_errors(x: Tensor, batch_size: int) -> tuple[float, float]:
     values = x.flatten(2) if x.dim() > 2 else x[:, :, None]
     whole = values.transpose(0, 1).flatten(1)
     variance = whole.var(dim=1, correction=0)
-    varies = variance > 0
+    # The variance of equal values may round to more than 0, and that of unequal ones to 0.
+    varies = (whole.amax(1) > whole.amin(1)) & (variance > 0)
     batches = values.unflatten(0, (-1, batch_size)).transpose(1, 2).flatten(2)
     of_variance = batches.var(dim=2, correction=0) / variance - 1
     of_mean = (batches.mean(dim=2) - whole.mean(dim=1)) / variance.sqrt()

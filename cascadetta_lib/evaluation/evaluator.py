@@ -165,6 +165,8 @@ class Evaluator:
 
     def __post_init__(self) -> None:
         require_whole("batch_size", self.batch_size, least=1)
+        if not self.stream:
+            raise ValueError(f"stream = {self.stream!r}; allowed is at least one domain")
         require_order(self.order, self.dirichlet_delta)
         require_whole("seed", self.seed)
         if self.order_seed is not None:

@@ -11,6 +11,8 @@ from itertools import chain
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cascadetta_lib.allowed import require_choice
+
 
 class ConvBNReLUBlock(nn.Module):
     """A residual block of conv-BN-ReLU twice, as the paper's appendix writes it. The shortcut is
@@ -78,9 +80,11 @@ def stage(
 def shortcut(x: Tensor, conv: nn.Conv2d) -> Tensor:
     """Bring x into the shape of conv(x), without parameters: average pooling by the stride, and
     zeros for missing channels.
+
+    If the stride does not divide the size, the last means are over what is left.
     """
     if conv.stride[0] > 1:
-        x = F.avg_pool2d(x, conv.stride[0])
+        x = F.avg_pool2d(x, conv.stride[0], ceil_mode=True)
     missing = conv.out_channels - conv.in_channels
     return F.pad(x, (0, 0, 0, 0, 0, missing)) if missing else x
 
@@ -120,11 +124,13 @@ class SmallResNet(ImageFeatures):
 
     The paper's ResNet-26 has depth 26 and width w = 16, and 366,288 parameters.
 
-    block: a name in BLOCKS. stem: the channels of the first convolution; None for w.
+    block: a name in BLOCKS. Raises ValueError for another name. stem: the channels of the first
+    convolution; None for w.
     """
 
     def __init__(self, depth: int, width: int, block: str, stem: int | None = None) -> None:
         super().__init__()
+        require_choice("block", block, BLOCKS)
         kind = BLOCKS[block]
         count = (depth - 2) // 6
         stem = stem or width

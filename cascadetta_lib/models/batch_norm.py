@@ -55,8 +55,8 @@ def require_own_scales(module: nn.Module) -> None:
                 raise ValueError(
                     f"{name} of a {type(layer).__name__} is computed from other tensors, so a step "
                     "would not move it; apply "
-                    "torch.nn.utils.parametrize.remove_parametrizations to it, or use adabn or "
-                    "cotta"
+                    "torch.nn.utils.parametrize.remove_parametrizations to the layer, or use adabn "
+                    "or cotta"
                 )
 
 

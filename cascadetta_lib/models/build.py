@@ -6,7 +6,7 @@ import torch
 from pydantic import AfterValidator, BaseModel, Field
 from torch import nn
 
-from cascadetta_lib.allowed import require_choice
+from cascadetta_lib.allowed import require_choice, require_whole
 from cascadetta_lib.models.backbones import ResNet34, SmallResNet, speech_features, text_features
 from cascadetta_lib.models.cascade import Cascade, Parallel
 
@@ -81,8 +81,11 @@ def build_network(
     parallel: whether to build TTT's network in place of a cascade; for images only.
     auxiliary: whether the cascade has θ_a.
 
-    Raises ValueError for another architecture, and if `parallel` is set for text or speech.
+    Raises ValueError for a value that is not allowed, and if `parallel` is set for text or speech.
     """
+    require_whole("classes", classes, least=2)
+    if isinstance(network, TextNetwork):
+        require_whole("inputs", inputs, least=1)
     if architecture is not None:
         require_choice("architecture", architecture, ["resnet26", "resnet34"])
     if parallel and not isinstance(network, ImageNetwork):
@@ -99,7 +102,7 @@ def build_network(
                 chosen = architecture or "resnet26"
             model = _image_network(network, chosen, classes, parallel, auxiliary)
         elif isinstance(network, TextNetwork):
-            assert inputs is not None
+            assert inputs is not None, "it is a whole number"
             model = _text_network(network, inputs, classes, auxiliary)
         else:
             model = _speech_network(classes, auxiliary)

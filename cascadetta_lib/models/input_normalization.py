@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from cascadetta_lib.allowed import is_finite_number
 from cascadetta_lib.models.cascade import Cascade
 from cascadetta_lib.registry import nearest
 
@@ -91,14 +92,14 @@ def read_normalization(given: Any) -> Normalization:
 
 
 def _channels(values: Any) -> tuple[float, ...]:
-    """Return a number, or a sequence of numbers, as a tuple. Return an empty tuple for anything
-    else.
+    """Return a finite number, or a sequence of finite numbers, as a tuple. Return an empty tuple
+    for anything else.
     """
-    if isinstance(values, int | float):
+    if is_finite_number(values):
         return (float(values),)
     if not isinstance(values, Sequence) or isinstance(values, str):
         return ()
-    if not all(isinstance(value, int | float) for value in values):
+    if not all(is_finite_number(value) for value in values):
         return ()
     return tuple(float(value) for value in values)
 
@@ -107,16 +108,17 @@ def normalized(network: nn.Module, normalization: Any) -> nn.Module:
     """Return `network` with its normalisation in front, so that it takes images x in [0, 1].
 
     A Cascade stays a Cascade, and its φ begins with the normalisation. Any other network becomes a
-    Sequential. Modules and parameters are those of `network`, not copies.
+    Sequential. So does a subclass of Cascade, whose forward may do more, and a Cascade with forward
+    hooks. Modules and parameters are those of `network`, not copies.
 
     normalization: whatever `read_normalization` takes. Raises ValueError for anything else.
     """
     first = Normalize(read_normalization(normalization))
-    if isinstance(network, Cascade):
-        phi = nn.Sequential(first, network.feature_extractor)
-        theta_m = network.main_classifier
-        return Cascade(phi, theta_m, network.auxiliary_classifier, network.relu_logits)
-    return nn.Sequential(first, network)
+    if type(network) is not Cascade or network._forward_pre_hooks or network._forward_hooks:
+        return nn.Sequential(first, network)
+    phi = nn.Sequential(first, network.feature_extractor)
+    theta_m = network.main_classifier
+    return Cascade(phi, theta_m, network.auxiliary_classifier, network.relu_logits)
 
 
 def normalization_of(network: nn.Module) -> Normalization | None:

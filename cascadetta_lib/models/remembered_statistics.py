@@ -42,8 +42,8 @@ class RememberedStatistics(TorchFunctionMode):
         super().__init__()
         if norm.running_mean is None or norm.running_var is None:
             raise ValueError(
-                "a BatchNorm has no running statistics to begin with (track_running_stats=False); "
-                "use adabn or tent"
+                "a BatchNorm has no running statistics, from which the method starts "
+                "(track_running_stats=False); use adabn or tent"
             )
         self.norm = norm
         self.examples = examples
@@ -164,8 +164,8 @@ def give_statistics(module: nn.Module, make: Callable[[BatchNorm], RememberedSta
     """
     if any(_is_compiled(child) for child in module.modules()):
         raise ValueError(
-            "a compiled network keeps BatchNorm's own statistics; pass the network that was "
-            "compiled, or use adabn or tent"
+            "torch.compile fixes the statistics of BatchNorm; pass the network from before "
+            "torch.compile, or use adabn or tent"
         )
     made = [(norm, make(norm)) for norm in batch_norms(module)]
     for norm, statistics in made:
@@ -222,8 +222,8 @@ def _leave(norm: Any, inputs: Any, result: Any) -> None:
         norm.statistics.__exit__(None, None, None)
     if result is not None and norm.training and norm.statistics.seen is None:
         raise ValueError(
-            f"{type(norm).__name__} does not call F.batch_norm, which alone can be given other "
-            "statistics; use adabn or tent"
+            f"{type(norm).__name__} does not call F.batch_norm, so its statistics cannot be "
+            "replaced; use adabn or tent"
         )
 
 

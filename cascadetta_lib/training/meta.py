@@ -14,14 +14,15 @@ a column per parameter of I.
 In the code `psi` holds the parameters of θ_a too. The inner step does not move these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.allowed import require_choice, require_number
+from cascadetta_lib.allowed import require_choice, require_number, require_whole
 from cascadetta_lib.models import (
     Cascade,
     Parallel,
@@ -30,6 +31,7 @@ from cascadetta_lib.models import (
     require_own_scales,
 )
 from cascadetta_lib.models.recomputed import refuse_recomputation
+from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import (
     PAPER,
     Half,
@@ -56,7 +58,8 @@ class MetaProblem:
     entropy_weight: λ.
     kind: the objective, which defines the losses.
 
-    Raises ValueError for a value that is not allowed.
+    Raises ValueError for a value that is not allowed, and for a half without examples. Its methods
+    raise ValueError if a half gives a BatchNorm a single value per channel.
     """
 
     meta_train: Half
@@ -71,6 +74,8 @@ class MetaProblem:
         require_number("inner_learning_rate", self.inner_learning_rate)
         require_choice("outer_loss", self.outer_loss, get_args(OuterLossName))
         require_number("entropy_weight", self.entropy_weight)
+        for name, half in (("meta_train", self.meta_train), ("meta_test", self.meta_test)):
+            require_whole(f"examples in {name}", len(half.y), least=1)
 
     def losses_at_psi(self, model: nn.Module) -> tuple[Tensor, Tensor]:
         """Return two losses at ψ on the meta-train half: a part of the outer loss, and the inner
@@ -79,10 +84,11 @@ class MetaProblem:
         The release's outer loss has the supervised loss at ψ as a part. The paper's has no part at
         ψ, so the first loss is 0.
         """
-        if self.outer_loss == "release":
-            return losses(model, self.meta_train, self.kind)
-        inner = self_supervised_loss(model, self.meta_train, self.kind)
-        return torch.zeros_like(inner), inner
+        with _enough_values(self.meta_train):
+            if self.outer_loss == "release":
+                return losses(model, self.meta_train, self.kind)
+            inner = self_supervised_loss(model, self.meta_train, self.kind)
+            return torch.zeros_like(inner), inner
 
     def outer_at_psi_prime(self, model: nn.Module) -> Tensor:
         """Return the part of the outer loss at ψ', on the meta-test half. In the release's outer
@@ -90,9 +96,24 @@ class MetaProblem:
 
         model: the network with ψ' in place of ψ.
         """
-        main, self_supervised = losses(model, self.meta_test, self.kind)
+        with _enough_values(self.meta_test):
+            main, self_supervised = losses(model, self.meta_test, self.kind)
         total = main + self.entropy_weight * self_supervised
         return 0.1 * total if self.outer_loss == "release" else total
+
+
+@contextmanager
+def _enough_values(half: Half) -> Iterator[None]:
+    """Replace PyTorch's error about a single value per channel by one that names the half."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise ValueError(
+            f"with {len(half.y)} example in half a batch a BatchNorm sees 1 value per channel, but "
+            "needs at least 2; use larger batches"
+        ) from error
 
 
 def halve(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> tuple[Half, Half]:
@@ -133,13 +154,23 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByNam
     """Return the outer loss, a scalar, and its gradient with respect to every parameter, by name.
     The gradient is taken through the inner step.
 
-    H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss (`_slope`). Every
-    parameter must require a gradient. Raises ValueError for a network that recomputes activations
-    (checkpointing with use_reentrant=False).
+    H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss (`_slope`).
+
+    Raises ValueError for a network that recomputes activations in the backward pass, for one with a
+    parameter that requires no gradient, and for a name that is no parameter's.
     """
     psi: ByName = dict(model.named_parameters())
+    for name in problem.inner_names:
+        if name not in psi:
+            raise ValueError(f"inner_names has {name!r}; {nearest(name, psi)}")
+    for name, value in psi.items():
+        if not value.requires_grad:
+            raise ValueError(
+                f"{name} requires no gradient, and the meta-gradient is that of every parameter; "
+                "call requires_grad_() on the network"
+            )
     inner = {name: psi[name] for name in problem.inner_names}
-    with Tape() as tape:
+    with refuse_recomputation("meta_gradient"), Tape() as tape:
         outer_loss_at_psi, inner_loss = problem.losses_at_psi(model)
     inner_gradient = _gradients(inner_loss, inner, retain_graph=True)
     moved = {

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cascadetta_lib.allowed import require_choice
 from cascadetta_lib.losses import at_least_float32, information_loss, rotate_randomly
 from cascadetta_lib.models import Parallel
 from cascadetta_lib.training.settings import Training
@@ -82,7 +83,11 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def training_for(objective: str, training: Training) -> Training:
-    """Return `training` with the settings of the objective's recipe in place of its own."""
+    """Return `training` with the settings of the objective's recipe in place of its own.
+
+    Raises ValueError for an unknown objective.
+    """
+    require_choice("objective", objective, OBJECTIVES)
     return training.model_copy(update=dict(OBJECTIVES[objective].recipe))
 
 

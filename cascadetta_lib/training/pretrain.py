@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cascadetta_lib.allowed import require_choice
 from cascadetta_lib.data.base import Dataset, Split
 from cascadetta_lib.files import set_aside, write_atomically
 from cascadetta_lib.losses import at_least_float32, describe
@@ -94,8 +95,8 @@ def pretrain(
         damaged, or has another network, objective, training, seed or data, is set aside with a
         warning.
 
-    Raises ValueError if the source has fewer examples than a batch, if the objective has a rotation
-    task and the dataset no images, or if the loss stops being finite.
+    Raises ValueError for an unknown objective, if the source has fewer examples than a batch, if
+    the objective has a rotation task and the dataset no images, or if the loss stops being finite.
     """
     training = training_for(objective, training)
     kind = OBJECTIVES[objective]
@@ -249,8 +250,10 @@ def new_network(
 ) -> Cascade | Parallel:
     """Return a fresh network for `objective` on a dataset, initialised from `seed`.
 
-    Raises ValueError if the objective has a rotation task and the dataset has no images.
+    Raises ValueError for an unknown objective, and if the objective has a rotation task and the
+    dataset has no images.
     """
+    require_choice("objective", objective, OBJECTIVES)
     kind = OBJECTIVES[objective]
     model = build_network(
         network,

@@ -66,8 +66,8 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     def _one_length(self) -> Self:
         if (self.epochs is None) == (self.iterations is None):
             raise ValueError(
-                f"epochs = {self.epochs}, iterations = {self.iterations}: one of the two must be "
-                "null"
+                f"epochs = {self.epochs}, iterations = {self.iterations}: exactly one of the two "
+                "must be null (None)"
             )
         return self
 
