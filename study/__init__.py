@@ -37,8 +37,8 @@ def other_clone() -> str:
             if folder == ROOT:
                 return ""
             return (
-                f"this Python runs the code in {ROOT}, and the current folder is in another clone, "
-                f"{folder}: use that one's .venv, or set PYTHONPATH={folder}"
+                f"this Python runs the code in {ROOT}, but the current folder is in the clone "
+                f"{folder}: use {folder / '.venv'}, or set PYTHONPATH={folder}"
             )
     return ""
 

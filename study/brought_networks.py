@@ -23,7 +23,8 @@ from study.weights_name import PUBLISHED
 
 OTHER_ORIGINS = ("train", "shipped", "folder", *PUBLISHED)
 """Names that the caller's network must not have, since tables use them for other networks."""
-SIMPLE = (bool, int, float, str, tuple, type(None))
+SIMPLE = (bool, int, float, str, type(None))
+"""Attributes of these types, and tuples of them, count by their `repr`."""
 OF_TORCH = ("torch", "torchvision")
 FUNCTIONS = (
     types.FunctionType,
@@ -58,21 +59,21 @@ def bring(model: nn.Module, name: str) -> Brought:
     The key of the network is its name and a hash. The hash is made of:
 
     - the weights and buffers of the network, and its text, `repr(model)`
-    - the attributes of its modules, their forward hooks, and functions that were put on them
+    - the attributes of its modules, their hooks, and functions that were put on them
     - the code of its classes, except those of torch and torchvision
 
-    Attributes of the types in SIMPLE count by their `repr`, all others by their contents as
-    class_hash says. An attribute of an unknown class counts by its class, and by its `repr` where
-    that names no place in memory. If two networks differ in nothing else, give them different
-    names.
+    Attributes of the types in SIMPLE, and tuples of them, count by their `repr`, all others by
+    their contents as class_hash says. An attribute of an unknown class counts by its class, and by
+    its `repr` where that names no place in memory. If two networks differ in nothing else, give
+    them different names.
 
     Raises NetworkError if `name` is empty or is that of another kind of networks (OTHER_ORIGINS).
     """
     kind = name.partition(":")[0].strip()
     if not kind or kind in OTHER_ORIGINS:
         raise NetworkError(
-            f"name = {name!r}: allowed is one that tells your network from those that are "
-            f"called {', '.join(OTHER_ORIGINS)}"
+            f"name = {name!r}: allowed is a name that is not empty; tables use the names "
+            f"{', '.join(OTHER_ORIGINS)} for other networks; choose another"
         )
     digest = hashlib.sha256(repr(model).encode())
     for key, module in model.named_modules():
@@ -84,6 +85,9 @@ def bring(model: nn.Module, name: str) -> Brought:
         for attribute, function in _functions_put_on(module).items():
             digest.update(f"{attribute} {value_hash(function, module_of(function))}".encode())
     for key, value in [*model.state_dict().items(), *model.named_buffers()]:
+        if not isinstance(value, torch.Tensor) or value.is_quantized:
+            digest.update(f"{key} {_hash_entry(value)}".encode())
+            continue
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
         digest.update(
             value.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
@@ -104,12 +108,16 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
     model = copy.deepcopy(brought.model).to(x.device).eval()
     try:
         with torch.no_grad():
-            outputs = as_outputs(model(x))
+            returned = model(x)
     # A foreign module may raise anything; torchvision's transformers use assert.
     except Exception as error:
         raise NetworkError(
             f"{brought.origin} cannot take inputs of shape {tuple(x.shape)}: {error!r}"
         ) from None
+    try:
+        outputs = as_outputs(returned)
+    except (TypeError, ValueError) as error:
+        raise NetworkError(f"{brought.origin}: {error}") from None
     logits = outputs.main
     if logits.shape != (len(x), dataset.classes):
         shape = (
@@ -133,29 +141,56 @@ def _attributes(module: nn.Module) -> list[tuple[str, object]]:
     return sorted(
         (name, value)
         for name, value in vars(module).items()
-        if name not in usual and isinstance(value, SIMPLE)
+        if name not in usual and _is_simple(value)
     )
 
 
-def _held_by(module: nn.Module) -> dict[str, object]:
-    """Return the attributes of a module that have other types, such as lists, by name.
+def _is_simple(value: object) -> bool:
+    """Return whether a value has a type in SIMPLE, or is a tuple of such values and tuples."""
+    if isinstance(value, tuple):
+        return all(map(_is_simple, value))
+    return isinstance(value, SIMPLE)
 
-    Return none for a module of torch or torchvision, whose attributes follow from its parameters
-    and its `repr`.
+
+def _hash_entry(value: object) -> str:
+    """Hash an entry of a state_dict that is no plain tensor: what a module's get_extra_state
+    returned, or weights of a quantised module.
     """
-    if not _code_of_class(type(module)):
-        return {}
+    if isinstance(value, torch.Tensor) and value.is_quantized:
+        value = [value.int_repr(), value.dequantize()]
+    if isinstance(value, tuple) and any(isinstance(part, torch.Tensor) for part in value):
+        return " ".join(_hash_entry(part) for part in value)
+    return value_hash(value, module_of(value))
+
+
+def _held_by(module: nn.Module) -> dict[str, object]:
+    """Return the attributes of a module that are not simple, such as lists, by name.
+
+    Of a module of torch or torchvision only tuples are returned. Its other attributes follow from
+    its parameters and its `repr`.
+    """
     usual = vars(nn.Module())
+    is_of_torch = not _code_of_class(type(module))
     return {
         name: value
         for name, value in sorted(vars(module).items())
-        if name not in usual and not isinstance(value, SIMPLE)
+        if name not in usual
+        and not _is_simple(value)
+        and (isinstance(value, tuple) or not is_of_torch)
     }
 
 
 def _hooks_of(module: nn.Module) -> list[object]:
-    """Return the forward hooks of a module, which can change what goes in and comes out."""
-    return [*module._forward_pre_hooks.values(), *module._forward_hooks.values()]
+    """Return the hooks of a module, which can change what goes in and comes out, and gradients.
+
+    Hooks of parameters are left out, since the copy of the network that runs has none.
+    """
+    return [
+        *module._forward_pre_hooks.values(),
+        *module._forward_hooks.values(),
+        *module._backward_pre_hooks.values(),
+        *module._backward_hooks.values(),
+    ]
 
 
 def _functions_put_on(module: nn.Module) -> dict[str, object]:

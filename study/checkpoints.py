@@ -180,8 +180,8 @@ def check_theorem_of(context: Context, objective: str) -> Mapping[str, Any]:
         training = checkpoint.training
         if training is None or not isinstance(checkpoint.model, Cascade):
             raise ValueError(
-                "Theorem 1 needs a cascade and the α, β and λ of its training, not "
-                f"{request.weights}"
+                f"Theorem 1 cannot be checked on {request.weights}: it needs a cascade whose α, β "
+                "and λ in training are known"
             )
         found = check_theorem(checkpoint.model, context.dataset, training, context.settings.seed)
         return Made(context.provenance(time.perf_counter() - began, code=code), found)

@@ -63,7 +63,7 @@ def recognise(
     if _far_fewer(errors[best], errors[asked], count):
         raise NetworkError(
             f"{path} errs on {errors[asked]} of {count} clean test images with input_scaling = "
-            f"{asked!r}, on {errors[best]} with {best!r}: set image_input_scaling={best}"
+            f"{asked!r}, but only on {errors[best]} with {best!r}: set image_input_scaling={best}"
         )
     told = f"it errs on {errors[asked]} of {count} clean test images"
     alike = (
@@ -105,9 +105,9 @@ def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) ->
     best = min(errors, key=lambda name: errors[name])
     if _far_fewer(errors[best], wrong, count):
         raise NetworkError(
-            f"{brought.origin} errs on {wrong} of {count} clean test images x/255 under (x − "
-            f"{_numbers(asked.mean)})/{_numbers(asked.deviation)}, on {errors[best]} under the "
-            f"normalisation {best!r}: bring it with normalization={best!r}"
+            f"{brought.origin} errs on {wrong} of {count} clean test images if x in 0…1 is "
+            f"normalised by (x − {_numbers(asked.mean)})/{_numbers(asked.deviation)}, but only on "
+            f"{errors[best]} with normalization={best!r}; bring it with that"
         )
 
 

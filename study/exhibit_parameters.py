@@ -27,7 +27,7 @@ class StepExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_na
 
     ablation_learning_rates: Rates = Field(
         (0.0001, 0.001, 0.01, 0.1),
-        description="online ones, tried with each method's own optimizer and with Adam",
+        description="online learning rates, tried with each method's own optimizer and with Adam",
     )
 
 
@@ -49,10 +49,10 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
         "as stored",
     )
     ablation_batch_sizes: Sizes = Field(
-        (128, 64, 32, 16, 8, 4, 2, 1), description="of the ablation by batch size"
+        (128, 64, 32, 16, 8, 4, 2, 1), description="batch sizes of the ablation by batch size"
     )
     ablation_learning_rates: Rates = Field(
-        RATES, description="online ones, of the ablation by learning rate and batch size"
+        RATES, description="online learning rates of the ablation by learning rate and batch size"
     )
     ablation_rate_batch_sizes: Sizes = Field(
         (128, 32, 8), description="batch sizes of the ablation by learning rate"
@@ -64,13 +64,13 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
         75, ge=1, description="epochs of the networks that 07_collapse trains to try conditions"
     )
     choice_learning_rates: Rates = Field(
-        RATES, description="online ones that 07_collapse and 09_field choose from"
+        RATES, description="online learning rates that 07_collapse and 09_field choose from"
     )
     choice_size: int | None = Field(
         None, ge=1, description="held-out images under each of four corruptions; null: all"
     )
     comparison_batch_sizes: Sizes = Field(
-        (200, 16, 4, 1), description="of the comparison in 09_field"
+        (200, 16, 4, 1), description="batch sizes of the comparison in 09_field"
     )
     comparison_test_size: int | None = Field(
         None, ge=1, description="images of each domain of 07 and 09; null: all"

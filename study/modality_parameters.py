@@ -130,8 +130,8 @@ class RunProtocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     )
     on_alarm: OnAlarm | None = Field(
         None,
-        description="what is done where few classes are predicted: reset goes back to the source, "
-        "stop learns nothing more; null: nothing",
+        description="what is done if the alarm rings, because few classes are predicted: reset "
+        "goes back to the source, stop learns nothing more; null: nothing",
     )
     source_agreement: bool = Field(
         False,
@@ -219,8 +219,8 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             file = re.sub(r"\W+", "-", name.title).strip("-").lower()
             if file in called:
                 raise ValueError(
-                    f"two of them have one name, {file}, by which tables and files would call "
-                    f"both: rename one folder of {called[file]} and {name}"
+                    f"{called[file]} and {name} would both be called {file} in tables and files: "
+                    "rename one of the folders"
                 )
             called[file] = name
         _vocabulary(several, cls.modality)
@@ -243,9 +243,8 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             label = METHODS[name].label
             if label in labels:
                 raise ValueError(
-                    f"the methods {labels[label]} and {name} have the same label {label!r}, by "
-                    "which tables would average both as if they were seeds of one: give one of "
-                    "them another label"
+                    f"the methods {labels[label]} and {name} have the same label {label!r}, so "
+                    "tables would average them as one method: give one of them another label"
                 )
             labels[label] = name
         return names
@@ -276,7 +275,8 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
             asked = self.network.model_dump(exclude_defaults=True)
             values = " and ".join(f"network_{name} = {value}" for name, value in asked.items())
             raise ValueError(
-                f"{values} make a network of {count:,} parameters; allowed are {MOST_PARAMETERS:,}"
+                f"{values} make a network of {count:,} parameters; at most {MOST_PARAMETERS:,} are "
+                "allowed"
             )
         return self
 
@@ -346,7 +346,7 @@ class ImageSection(Section):
     exhibits: ImageExhibitParameters
 
     severity: int = Field(
-        5, ge=1, le=5, description="of the corruptions, where the stream does not say it"
+        5, ge=1, le=5, description="severity of the corruptions, if the stream gives none"
     )
     walk_steps: Literal[1, 2, 4, 5, 10, 20] = Field(
         20,

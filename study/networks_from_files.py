@@ -51,7 +51,8 @@ def find_network(weights: WeightsName, objective: str, seed: int, dataset: Datas
     path, card, content = read_shipped(weights, objective, seed)
     if card.modality != dataset.modality:
         raise NetworkError(
-            f"{path} is a network of {card.modality}, and {dataset.name} is {dataset.modality}"
+            f"{path} is a network for {card.modality} data, but {dataset.name} is "
+            f"{dataset.modality} data"
         )
     _check_fit(path, card.classes, card.input_shape, card.options, dataset)
     _check_source(path, card, dataset)
@@ -100,10 +101,13 @@ def _check_source(path: Path, card: Card, dataset: Dataset) -> None:
         return
     if dataset.modality == "text":
         raise NetworkError(
-            f"{path} was trained beside other reviews of source or targets ({card.data})"
+            f"{path} was trained with other reviews of the source or the targets than the "
+            f"dataset's ({card.data})"
         )
     # This may be intended, to measure a network on images of another kind.
-    warnings.warn(f"networks trained on {card.data} meet {dataset.source}", stacklevel=3)
+    warnings.warn(
+        f"networks that were trained on {card.data} are used on {dataset.source}", stacklevel=3
+    )
 
 
 def _check_errors(path: Path, card: Card, model: Cascade | Parallel, dataset: Dataset) -> None:

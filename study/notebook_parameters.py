@@ -75,15 +75,22 @@ def _names_bound_by(cells: Sequence[str]) -> set[str]:
                     names.add(node.id)
                 elif isinstance(node, ast.alias):  # of an import
                     names.add(node.asname or node.name)
+                elif isinstance(node, ast.MatchAs | ast.MatchStar) and node.name:
+                    names.add(node.name)
+                elif isinstance(node, ast.MatchMapping) and node.rest:
+                    names.add(node.rest)
     return names
 
 
 def _is_parameter(line: ast.stmt) -> bool:
-    """Return whether a statement only assigns a literal, such as `name = 3`."""
+    """Return whether a statement only assigns a literal to one name, such as `name = 3`."""
     if not isinstance(line, ast.Assign | ast.AnnAssign) or line.value is None:
+        return False
+    targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+    if len(targets) > 1 or not isinstance(targets[0], ast.Name):
         return False
     try:
         ast.literal_eval(line.value)
-    except ValueError:
+    except (ValueError, TypeError, RecursionError):  # TypeError for {[]: 1}
         return False
     return True

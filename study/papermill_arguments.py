@@ -8,34 +8,37 @@ process that started the kernel.
 import argparse
 import base64
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from study.settings import SettingsError
-from study.yaml12 import parse_yaml
+from study.yaml12 import Yaml12, parse_yaml
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
     """Raise SettingsError if papermill reads a number or a truth value differently from a profile.
 
     arguments: the words of a command line. If it is not papermill's, nothing is checked.
+
+    Raises SettingsError also for a file of parameters that cannot be found from here.
     """
-    names = {Path(word).name for word in arguments[:3]}
-    if "papermill" not in names:
-        return
-    for place, name, text, theirs in _values(arguments):
-        if isinstance(theirs, str):  # The settings themselves read texts.
+    for value in _values(_papermills_own(arguments)):
+        if isinstance(value.theirs, str):  # The settings themselves read texts.
             continue
-        with suppress(ValueError):
-            if _are_alike(theirs, parse_yaml(text)):
+        with suppress(ValueError, yaml.YAMLError):
+            if _are_alike(value.theirs, value.read_ours()):
                 continue
+        told = _written(value.theirs)
         raise SettingsError(
-            f"{name} = {text} (from papermill's {place}): papermill reads it as {theirs!r}, and a "
-            f"profile is read by YAML 1.2; allowed is {_written(theirs)}, if that is meant"
+            f"{value.name} = {value.text} (from papermill's {value.place}): papermill reads this "
+            f"as {value.theirs!r}, but in a profile it is refused or another value; write {told} "
+            f"if you mean {told}"
         )
 
 
@@ -49,30 +52,87 @@ def command_of_parent() -> list[str]:
     return []
 
 
-def _values(arguments: Sequence[str]) -> Iterator[tuple[str, str, str, Any]]:
-    """Yield option, name, text and papermill's reading of each parameter."""
+class _Value(NamedTuple):
+    """A parameter that papermill was given.
+
+    place: papermill's option. name: the parameter's name. text: the value as it was written.
+    theirs: the value as papermill reads it. read_ours: returns the value as a profile has it.
+    """
+
+    place: str
+    name: str
+    text: str
+    theirs: Any
+    read_ours: Callable[[], Any]
+
+
+def _papermills_own(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the words after `papermill` in a command line, which may begin with a Python and its
+    options. Return none for the command line of another program.
+    """
+    names = [Path(word).name for word in arguments]
+    if names[:1] == ["papermill"]:
+        return arguments[1:]
+    place = 1
+    while place < len(names) and names[place].startswith("-"):
+        option = names[place]
+        place += 2 if option in ("-X", "-W") else 1
+        if re.fullmatch("-[A-Za-z]*m", option):  # such as -m or -Im, which ends the options
+            break
+    return arguments[place + 1 :] if names[place : place + 1] == ["papermill"] else ()
+
+
+def _values(arguments: Sequence[str]) -> Iterator[_Value]:
+    """Yield each parameter. `arguments` are papermill's own words."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-p", "--parameters", nargs=2, action="append", default=[])
     parser.add_argument("-f", "--parameters_file", action="append", default=[])
     parser.add_argument("-y", "--parameters_yaml", action="append", default=[])
     parser.add_argument("-b", "--parameters_base64", action="append", default=[])
+    parser.add_argument("--cwd")
     try:
         given, _ = parser.parse_known_args(list(arguments))
     except argparse.ArgumentError:  # which papermill itself refuses
         return
     for name, text in given.parameters:
-        yield "-p", name, text, _number(text)
-    files = [Path(name) for name in given.parameters_file]
-    texts = [(f"-f {file}", file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+        yield _Value("-p", name, text, _number(text), partial(parse_yaml, text))
+    texts = [(f"-f {name}", _content(name, given.cwd)) for name in given.parameters_file]
     texts += [("-y", text) for text in given.parameters_yaml]
     texts += [("-b", base64.b64decode(text).decode()) for text in given.parameters_base64]
     for place, text in texts:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                written = text[value.start_mark.index : value.end_mark.index]
-                with suppress(yaml.YAMLError):  # an alias means nothing alone
-                    yield place, key.value, written, yaml.safe_load(written)
+        theirs = yaml.compose(text, Loader=yaml.SafeLoader)
+        ours = yaml.compose(text, Loader=Yaml12)
+        if isinstance(theirs, yaml.MappingNode) and isinstance(ours, yaml.MappingNode):
+            for (key, value), (_, own) in zip(theirs.value, ours.value, strict=True):
+                written = " ".join(text[value.start_mark.index : value.end_mark.index].split())
+                read = yaml.SafeLoader("").construct_document(value)
+                yield _Value(place, key.value, written, read, partial(_read_node, own))
+
+
+def _read_node(node: yaml.Node) -> Any:
+    """Return the value of a part of a YAML text, as a profile has it."""
+    return Yaml12("").construct_document(node)
+
+
+def _content(name: str, cwd: str | None) -> str:
+    """Return the content of a file of parameters.
+
+    cwd: papermill's --cwd, if it was given. Then the kernel runs in another folder than papermill
+        was called in, and nothing tells from here where a relative path begins.
+    """
+    file = Path(name)
+    if not file.is_absolute() and cwd is not None:
+        raise SettingsError(
+            f"-f {name} (from papermill) cannot be checked, since --cwd {cwd} hides where it "
+            "begins; allowed is an absolute path"
+        )
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"-f {name} (from papermill) cannot be checked ({error}); allowed is the path of a "
+            f"file that can be read from {Path.cwd()}"
+        ) from None
 
 
 def _number(text: str) -> str | int | float:

@@ -121,8 +121,8 @@ def refuse_larger(
     held = sum(value.numel() for value in tensors.values())
     if count > held:
         raise NetworkError(
-            f"{path} does not fit the network that it should hold: that has {count:,} parameters, "
-            f"and the file {held:,} numbers"
+            f"{path} does not fit the network that it should hold: the network has {count:,} "
+            f"parameters, but the file only {held:,} numbers"
         )
 
 

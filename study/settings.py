@@ -119,8 +119,8 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
             or profile in RESERVED
         ):
             raise ValueError(
-                "it names a folder: not empty, no /, \\ or line break in it, no dot in front, and "
-                f"none of {', '.join(RESERVED)}"
+                "it is used as a folder's name: it must not be empty, contain /, \\ or a line "
+                f"break, begin with a dot, or be one of {', '.join(RESERVED)}"
             )
         return profile
 

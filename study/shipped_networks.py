@@ -145,8 +145,9 @@ def origin_of_shipped(weights: WeightsName, objective: str, seed: int) -> str:
 def read_history(path: Path) -> pd.DataFrame | None:
     """Read the table of epochs beside a weights file; None if there is none.
 
-    Raises NetworkError if the table lacks the column epoch or held_out_accuracy, or if one of these
-    holds something that is no number, or if an accuracy is outside 0…1.
+    Raises NetworkError if the table has no epochs, if it lacks the column epoch or
+    held_out_accuracy, if one of these holds something that is no number, or if an accuracy is
+    outside 0…1.
     """
     table = path.with_suffix(".csv")
     if not table.exists():
@@ -156,6 +157,8 @@ def read_history(path: Path) -> pd.DataFrame | None:
         accuracies = history[["epoch", "held_out_accuracy"]].astype(float)["held_out_accuracy"]
     except (ValueError, KeyError) as error:
         raise NetworkError(f"{table} is no table of epochs: {error}") from None
+    if not len(history):
+        raise NetworkError(f"{table} is no table of epochs: it has no rows")
     if not accuracies.between(0, 1).all():
         raise NetworkError(
             f"{table} is no table of epochs: held_out_accuracy has values outside 0…1"
@@ -222,6 +225,6 @@ def find_card(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Ca
     card = read_card(path)
     if (card.objective, card.seed) != (objective, seed):
         raise NetworkError(
-            f"{path} is by its card {card.objective}-{card.seed}: one of the two was renamed"
+            f"{path}: its card says {card.objective}-{card.seed}; the file or the card was renamed"
         )
     return path, card

@@ -369,9 +369,9 @@ def read_entry(folder: Path) -> Entry:
         request = REQUESTS[cast(Kind, folder.parent.name)].model_validate(described["request"])
         content = tuple(str(one) for one in described["content"])
     except (ValidationError, KeyError, TypeError):
-        raise OtherVersion("its request is that of another version") from None
+        raise OtherVersion("another version of the study made its request") from None
     if request.key(*content) != folder.name:
-        raise OtherVersion("its name is not that of its request")
+        raise OtherVersion("its name is not the key of its request")
     try:
         made_by = Provenance.from_json(described.get("provenance"))
     except ValueError as error:

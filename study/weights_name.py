@@ -24,9 +24,15 @@ class WeightsName:
 
     @classmethod
     def parse(cls, text: str) -> "WeightsName":
-        """Read `train`, `shipped`, KIND:FILE with KIND in PUBLISHED, or a FOLDER."""
+        """Read `train`, `shipped`, KIND:FILE with KIND in PUBLISHED, or a FOLDER. Raises ValueError
+        for an empty text, or an empty FILE.
+        """
         kind, colon, place = text.partition(":")
-        if colon and kind in PUBLISHED:
+        is_file = bool(colon) and kind in PUBLISHED
+        if not (place if is_file else text).strip():
+            allowed = ["train", "shipped", *(f"{each}:FILE" for each in PUBLISHED), "FOLDER"]
+            raise ValueError(f"{text!r} names no networks; allowed are {', '.join(allowed)}")
+        if is_file:
             return cls(kind, place)  # type: ignore[arg-type]
         if text in ("train", "shipped"):
             return cls(text)  # type: ignore[arg-type]

@@ -8,10 +8,19 @@ import yaml
 
 class Yaml12(yaml.SafeLoader):
     """Load plain values as YAML 1.2 reads them. 1e-3 is a number, and `no`, `12:30` and 2026-01-31
-    are texts, unlike in YAML 1.1. 010 is refused, because it is 8 in YAML 1.1 and 10 in YAML 1.2.
+    are texts, unlike in YAML 1.1. 010 is refused, because it is 8 in YAML 1.1 and 10 in YAML 1.2. A
+    name that a mapping has twice is refused.
     """
 
     yaml_implicit_resolvers = {}  # none of PyYAML's; those of YAML 1.2 are added below
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        is_mapping = isinstance(node, yaml.MappingNode)
+        names = [key.value for key, _ in node.value] if is_mapping else []
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is named twice")
+        return super().construct_mapping(node, deep)
 
     def construct_integer(self, node: yaml.ScalarNode) -> int:
         digits = node.value.lstrip("+-")
@@ -54,15 +63,10 @@ def dump_yaml(values: Any) -> str:
 def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text.
 
-    Raises ValueError if the text is not YAML, if its outermost mapping has one name twice, or if a
-    whole number has a zero in front.
+    Raises ValueError if the text is not YAML, if a mapping has one name twice, or if a whole number
+    has a zero in front.
     """
     try:
-        node = yaml.compose(text, Loader=Yaml12)
-        names = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"{name} is named twice")
         return yaml.load(text, Loader=Yaml12)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"it is not YAML: {error}") from None

@@ -84,7 +84,10 @@ class Method(Updates):
         before = self.update(x)
         if self.prediction_time == "after":
             return self.predict(x)
-        assert before is not None, "predict='before' needs a loss that returns outputs"
+        if before is None:
+            raise ValueError(
+                f"{self.label}: with predict='before', loss must return outputs, not None"
+            )
         return before
 
     @torch.inference_mode(False)
@@ -92,8 +95,9 @@ class Method(Updates):
         """Adapt to a batch (B, …) and return its prediction. Works inside torch.inference_mode,
         too.
 
-        Raises ValueError if the batch gives a BatchNorm only one value per channel. The first step
-        also raises ValueError if an update would be lost (refusals.Checks).
+        Raises ValueError if the batch is empty, if it gives a BatchNorm only one value per channel,
+        or if its loss is not finite (refusals.Checks.require_finite). The first step also raises
+        ValueError if an update would be lost (refusals.Checks).
         """
         self.restore_modes()
         if x.is_inference():
@@ -128,4 +132,5 @@ class Method(Updates):
         """
         self.source_state.restore(self)
         forget(self.optimizer)
+        self.checks.answers.clear()
         self.generator = torch.Generator().manual_seed(self.seed)  # see augment.generator_for

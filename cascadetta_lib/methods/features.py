@@ -1,6 +1,6 @@
 """Read the features of a network: the inputs of its last linear layer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -25,17 +25,17 @@ class Reading(NamedTuple):
 
 @contextmanager
 def calls_of(layers: Sequence[nn.Linear]) -> Iterator[list[tuple[Tensor, nn.Linear]]]:
-    """List the calls of `layers` inside `with`, in the order of the calls: the first input of each
-    call, and the layer that was called.
+    """List the calls of `layers` inside `with`, in the order of the calls: the input of each call,
+    and the layer that was called.
     """
     calls: list[tuple[Tensor, nn.Linear]] = []
 
-    def note(layer: nn.Linear, inputs: tuple[Tensor, ...]) -> None:
-        calls.append((inputs[0], layer))
+    def note(layer: nn.Linear, inputs: tuple[Tensor, ...], named: Mapping[str, Tensor]) -> None:
+        calls.append((inputs[0] if inputs else named["input"], layer))
 
     with ExitStack() as hooks:
         for layer in layers:
-            hooks.enter_context(layer.register_forward_pre_hook(note))
+            hooks.enter_context(layer.register_forward_pre_hook(note, with_kwargs=True))
         yield calls
 
 
@@ -49,7 +49,8 @@ class FeatureReader:
     instead: a method that needs no features.
 
     Raises ValueError if the network has no nn.Linear. A call raises ValueError if the network calls
-    none of its nn.Linear layers as a module.
+    none of its nn.Linear layers as a module, or calls the last one on another number of inputs than
+    there are examples.
     """
 
     def __init__(self, model: nn.Module, label: str, purpose: str, instead: str) -> None:
@@ -74,4 +75,10 @@ class FeatureReader:
                 f"{self.label}: {name} calls none of its nn.Linear as a module; use {self.instead}"
             )
         features, layer = calls[-1]
+        if len(features) != len(x):
+            name = type(self.model).__name__
+            raise ValueError(
+                f"{self.label}: {name} gives its last nn.Linear {len(features)} inputs for "
+                f"{len(x)} examples; use {self.instead}"
+            )
         return Reading(outputs, features.flatten(1), layer)

@@ -48,11 +48,13 @@ class WithRateSelection(Method):
         means over all examples until WINDOW examples have come, and then moving means over about
         the last WINDOW.
     seen: how many examples have come so far.
+    place: the row in `values` of the copy that adapts, or adapted last.
     """
 
     values: Tensor
     measures: Tensor
     seen: int
+    place: int
 
     def configure_model(self) -> None:
         super().configure_model()
@@ -84,9 +86,14 @@ class WithRateSelection(Method):
     @torch.no_grad()
     def adapt_and_predict(self, x: Tensor) -> Outputs:
         predicted = []
+        held = self.values_now()
         for place, rate in enumerate(rates_around(self.learning_rate)):
             self.hold(self.values[place])
-            predicted.append(self.adapt_copy(x, place, rate))
+            try:
+                predicted.append(self.adapt_copy(x, place, rate))
+            except ValueError:
+                self.hold(held)
+                raise
             self.values[place] = self.values_now()
         main = torch.stack([outputs.main for outputs in predicted])
         auxiliary = [each.auxiliary for each in predicted if each.auxiliary is not None]
@@ -113,11 +120,21 @@ class WithRateSelection(Method):
             states[parameter] = states.pop((place, parameter), {})
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        outputs = super().adapt_and_predict(x)
+        self.place = place
+        try:
+            outputs = super().adapt_and_predict(x)
+        finally:
+            for parameter in parameters:
+                states[place, parameter] = states.pop(parameter)
         remember(self)
-        for parameter in parameters:
-            states[place, parameter] = states.pop(parameter)
         return outputs
+
+    def require_finite(self, values: Tensor) -> None:
+        """Refuse a loss or logits (B, C) that are not finite, of the copy at the smallest rate.
+        Another copy may diverge, since `preferred` does not choose it then.
+        """
+        if self.place == 0:
+            super().require_finite(values)
 
     def preferred(self, z: Tensor) -> Tensor:
         """Choose a copy by the logits z (K, B, C) of all copies on a batch. Return its place, a
@@ -125,9 +142,9 @@ class WithRateSelection(Method):
 
         A copy is eligible if it agrees with the copy at the smallest rate on a share of at least
         LEAST_AGREEMENT of the examples (see `measures`). A copy that has diverged, so that its
-        logits or its mean entropy are not finite, is not eligible. Of the eligible copies, the one
-        with the lowest mean entropy is chosen. If none is eligible, the copy at the smallest rate
-        is chosen.
+        largest logit of an example or its mean entropy is not finite, is not eligible. Of the
+        eligible copies, the one with the lowest mean entropy is chosen. If none is eligible, the
+        copy at the smallest rate is chosen.
         """
         classes = z.argmax(2)
         alike = (classes == classes[0]).to(self.measures.dtype).mean(1)
@@ -136,7 +153,8 @@ class WithRateSelection(Method):
         share = min(1.0, z.shape[1] / min(self.seen, WINDOW))
         self.measures.lerp_(torch.stack([alike, unsure.to(alike.dtype)]), share)
         agreement, mean_entropy = self.measures
-        finite = z.isfinite().flatten(1).all(1) & mean_entropy.isfinite()
+        # A network may mask classes by −∞, but never all of them.
+        finite = z.amax(2).isfinite().all(1) & mean_entropy.isfinite()
         eligible = finite & (agreement >= LEAST_AGREEMENT)
         return mean_entropy.masked_fill(~eligible, torch.inf).argmin()
 

@@ -3,9 +3,11 @@ raises ValueError.
 """
 
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from numbers import Real
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,10 +40,11 @@ def refuse_options(method: type[Facts], given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if name in ABOUT_DATA or (name == "diversity" and not method.adapts):
             continue
-        if name in ("diversity", "memory") and not value:
+        is_off = value is None or (isinstance(value, Real) and value == 0)
+        if name in ("diversity", "memory") and is_off:
             continue
         allowed = nearest(name, method.options())
-        raise ValueError(f"{method.label} takes no {name} = {value!r}; {allowed}")
+        raise ValueError(f"{method.label} has no option {name} (given {value!r}); {allowed}")
 
 
 def refuse_model(label: str, model: nn.Module) -> None:
@@ -62,7 +65,8 @@ def require_ordinary_batch_norm(label: str, model: nn.Module) -> None:
     """Refuse a model with SyncBatchNorm."""
     if any(isinstance(child, nn.SyncBatchNorm) for child in model.modules()):
         raise ValueError(
-            f"{label}: SyncBatchNorm needs a process group; give its weights to nn.BatchNorm2d"
+            f"{label}: SyncBatchNorm needs a process group; replace each layer by nn.BatchNorm2d "
+            "with the same weights"
         )
 
 
@@ -72,8 +76,8 @@ def require_batch_norm(label: str, model: nn.Module) -> None:
     if not any(batch_norms(model)):
         name = type(model).__name__
         raise ValueError(
-            f"{label} works by the statistics of batches, and {name} has no layer of "
-            "nn.BatchNorm1d, 2d or 3d; use tent, erm, lame or cotta"
+            f"{label} needs BatchNorm, but {name} has no nn.BatchNorm1d, 2d or 3d; use tent, erm, "
+            "lame or cotta"
         )
 
 
@@ -91,8 +95,8 @@ def scales_and_shifts(label: str, module: nn.Module) -> list[nn.Parameter]:
     name = type(module).__name__
     if any(isinstance(child, NORMALIZATION_LAYERS) for child in module.modules()):
         raise ValueError(
-            f"{label} adapts scales and shifts, and no normalisation layer of {name} has any "
-            "(affine=False); use adabn, lame or cotta"
+            f"{label} adapts scales and shifts, but those of {name}'s normalisation layers are "
+            "switched off (affine=False); use adabn, lame or cotta"
         )
     raise ValueError(
         f"{label}: {name} has no normalisation layer, such as nn.BatchNorm2d or nn.LayerNorm; "
@@ -103,17 +107,23 @@ def scales_and_shifts(label: str, module: nn.Module) -> list[nn.Parameter]:
 def require_full_precision(label: str, parameters: Iterable[Tensor]) -> None:
     """Refuse parameters in half precision, in which steps would be lost."""
     if any(parameter.dtype not in (torch.float32, torch.float64) for parameter in parameters):
-        raise ValueError(f"{label} takes steps that are lost in half precision; use model.float()")
+        raise ValueError(
+            f"{label}: its steps are too small for half precision; convert the model with "
+            "model.float()"
+        )
 
 
 def require_gradient(label: str, reached: bool) -> None:
     """Refuse a model if no gradient reaches the adapted parameters, that is if not `reached`."""
     if not reached:
         raise ValueError(
-            f"{label}: no gradient reaches the adapted parameters, as happens under "
-            "torch.no_grad() in the network's forward; remove it, or use adabn or erm"
+            f"{label}: no gradient reaches the adapted parameters; if the network's forward uses "
+            "torch.no_grad(), remove that, otherwise use adabn or erm"
         )
 
+
+FINITE_REMEDY = "check the batch and the network's logits, or lower learning_rate"
+"""What to do if a loss or logits are not finite. Two messages end with this text."""
 
 MASKING_REMEDY = "mask classes after θ_a, or leave θ_a out (auxiliary_classifier=None)"
 """What to do if θ_a returns NaN because z holds −∞. Two messages end with this text."""
@@ -141,9 +151,20 @@ def values_per_channel(label: str, count: int) -> Iterator[None]:
         if "more than 1 value per channel" not in str(error):
             raise
         raise ValueError(
-            f"{label}: a batch of {count} gives a BatchNorm 1 value per channel, and it needs at "
+            f"{label}: with a batch of {count} a BatchNorm sees 1 value per channel, but needs at "
             "least 2; use larger batches, erm or source_prior"
         ) from error
+
+
+class Answer(NamedTuple):
+    """What a GPU says of some values.
+
+    are_finite: whether they are finite, a bool on the CPU. It means nothing before `copied`.
+    copied: the event after which `are_finite` has its value.
+    """
+
+    are_finite: Tensor
+    copied: torch.cuda.Event
 
 
 class Checks:
@@ -151,6 +172,7 @@ class Checks:
 
     step_taken: whether a step has passed, with or without an update.
     gradients_checked: whether a backward pass has passed the check of gradients.
+    answers: what a GPU has not yet said of the values that `require_finite` was given.
     """
 
     def __init__(self, method: type[Facts], model: nn.Module, others: Mapping[str, Any]) -> None:
@@ -165,6 +187,7 @@ class Checks:
         self.given = dict(model.named_parameters())
         self.step_taken = False
         self.gradients_checked = False
+        self.answers: deque[Answer] = deque()
 
     def require_values(
         self, learning_rate: float, predict: str, optimizer: str | None, seed: int
@@ -176,7 +199,7 @@ class Checks:
         if optimizer is not None and optimizer not in list(OPTIMIZERS):
             allowed = nearest(str(optimizer), OPTIMIZERS)
             raise ValueError(
-                f"{self.label}: optimizer = {optimizer!r}; {allowed}, or None for its own"
+                f"{self.label}: optimizer = {optimizer!r}; None means its own, otherwise {allowed}"
             )
 
     def require_ordinary_batch_norm(self) -> None:
@@ -195,9 +218,9 @@ class Checks:
         others = [name for name in self.given | now if self.given.get(name) is not now.get(name)]
         if others:
             raise ValueError(
-                f"{self.label}: the network's forward put other tensors in the place of "
-                f"{', '.join(others[:3])}, so that steps would be lost; use erm, or a network that "
-                "keeps its parameters"
+                f"{self.label}: the network's forward replaces its parameters "
+                f"{', '.join(others[:3])}, so updates of them would be lost; use erm, or a network "
+                "that keeps its parameters"
             )
         owned = {id(parameter) for parameter in now.values()}
         for group in optimizer.param_groups:
@@ -233,13 +256,46 @@ class Checks:
                 stacklevel=2,
             )
 
+    def require_finite(self, values: Tensor) -> None:
+        """Refuse a loss, or logits (B, C), that are not finite. Logits may be −∞ for some classes
+        of an example, but not for all.
+
+        Nothing waits for a GPU. There the answer is read in the first step that begins after it has
+        come, and that step refuses.
+        """
+        largest = values.detach().amax(-1) if values.ndim else values.detach()
+        are_finite = largest.isfinite().all()
+        if are_finite.is_cuda:
+            copied = are_finite.to("cpu", non_blocking=True)
+            stream = torch.cuda.current_stream(are_finite.device)
+            self.answers.append(Answer(copied, stream.record_event()))
+        elif are_finite.is_cpu and not are_finite:
+            raise ValueError(
+                f"{self.label}: the batch or the network gave NaN or infinity; {FINITE_REMEDY}"
+            )
+
+    def require_earlier_finite(self) -> None:
+        """Refuse the step if a GPU has said by now that earlier values were not finite."""
+        while self.answers and self.answers[0].copied.query():
+            if not self.answers.popleft().are_finite:
+                self.answers.clear()
+                raise ValueError(
+                    f"{self.label}: the batch or the network gave NaN or infinity in an earlier "
+                    "step, from which the model may have learned; call reset(), and "
+                    f"{FINITE_REMEDY}"
+                )
+
     @contextmanager
     def step(self, count: int, optimizer: torch.optim.Optimizer | None) -> Iterator[None]:
         """Check the step inside `with`, on a batch of `count` examples.
 
-        Refuse a batch that gives a BatchNorm one value per channel. Until one step has passed, also
-        refuse a model whose forward pass has replaced parameters.
+        Refuse an empty batch, and one that gives a BatchNorm one value per channel. Refuse a step
+        after one whose values were not finite on a GPU. Until one step has passed, also refuse a
+        model whose forward pass has replaced parameters.
         """
+        if not count:
+            raise ValueError(f"{self.label}: the batch is empty; allowed is at least 1 example")
+        self.require_earlier_finite()
         with values_per_channel(self.label, count):
             yield
         if not self.step_taken:

@@ -16,14 +16,14 @@ class WithSource(Method):
     """A method that takes the option `source`.
 
     source: examples (N, …) of the data that the model was trained on, prepared for the network,
-        without labels. Raises ValueError if there are none.
+        without labels. Raises ValueError if there are none, or if this is no tensor of examples.
     """
 
     needs_source = True
     source: Tensor | None
 
     def __init__(self, model: nn.Module, *, source: Tensor | None = None, **options: Any) -> None:
-        if not isinstance(source, Tensor) or not len(source):
+        if not isinstance(source, Tensor) or not source.ndim or not len(source):
             raise ValueError(
                 f"{self.label} needs examples that the model was trained on; pass them as source="
             )

@@ -17,6 +17,7 @@ from cascadetta_lib.models.remembered_statistics import (
     RememberedStatistics,
     give_statistics,
     remember,
+    statistics_of,
 )
 
 
@@ -37,7 +38,12 @@ class WithStatistics(Method):
 
     @torch.inference_mode(False)
     def step(self, x: Tensor) -> Outputs:
+        """Do what Method.step does. Raises ValueError also if the prediction is not finite and
+        BatchNorm would remember the batch.
+        """
         outputs = super().step(x)
+        if any(statistics_of(self)):
+            self.checks.require_finite(outputs.main)
         remember(self)
         return outputs
 
@@ -74,7 +80,7 @@ class WithMemory(WithStatistics):
             if self.prediction_time == "before" and not self.ends_with_batch:
                 raise ValueError(
                     f"{self.label}: memory needs predict='after'; with 'before' the last forward "
-                    "pass is not of the batch, and BatchNorm would remember other examples"
+                    "pass is on other examples than the batch, and BatchNorm would remember those"
                 )
             self.give_statistics(partial(self.memory_statistics, examples=self.memory))
         super().configure_model()

@@ -46,8 +46,8 @@ class TTT(WithMemory):
     def configure_model(self) -> None:
         if not isinstance(self.model, Parallel):
             raise ValueError(
-                "TTT needs models.Parallel, which build_network(..., parallel=True) makes; without "
-                "it use tent"
+                f"{self.label} needs models.Parallel, which build_network(..., parallel=True) "
+                "makes; without it use tent"
             )
         super().configure_model()
 

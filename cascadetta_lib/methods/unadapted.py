@@ -1,4 +1,4 @@
-"""ERM, and AdaBN (Li et al. 2018). Neither ever updates."""
+"""ERM, and AdaBN (Li et al. 2016). Neither ever updates."""
 
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.base import Method

@@ -51,12 +51,20 @@ class Updates(Facts, nn.Module):
         """
         raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 
+    def require_finite(self, values: Tensor) -> None:
+        """Refuse a loss or logits (B, C) that are not finite. See Checks.require_finite."""
+        self.checks.require_finite(values)
+
     def update(self, x: Tensor) -> Outputs | None:
-        """Take one step on a batch. Return the prediction that `loss` returned, detached."""
+        """Take one step on a batch. Return the prediction that `loss` returned, detached.
+
+        Raises ValueError before the step if the loss is not finite.
+        """
         assert self.optimizer is not None
         with torch.enable_grad():
             loss, outputs = self.loss(x)
             self.checks.before_backward(loss)
+            self.require_finite(loss)
             loss.backward()
         self.checks.after_backward()
         self.optimizer.step()

@@ -1,11 +1,11 @@
 """The values of black and white in the images that a method gets."""
 
-import math
 import warnings
 from collections.abc import Sequence
-from numbers import Real
 
 from torch import Tensor
+
+from cascadetta_lib.allowed import is_finite_number
 
 USUAL = (-1.0, 1.0)
 SLACK = 0.01
@@ -27,8 +27,8 @@ class ValueRange:
         """
         if given is not None and not _is_range(given):
             raise ValueError(
-                f"{label}: value_range = {given!r}; allowed are two finite numbers (black, "
-                "white), black the smaller one"
+                f"{label}: value_range = {given!r}; allowed are a tuple or list of two finite "
+                "numbers (black, white) with black < white"
             )
         self.label = label
         self.ends = given or USUAL
@@ -51,9 +51,9 @@ class ValueRange:
         if lies_within and not is_unit:
             return
         warnings.warn(
-            f"{self.label}: the first batch has values from {least:.3g} to {most:.3g}, and "
-            f"value_range says {black:g} for black and {white:g} for white, by which images are "
-            "augmented; pass value_range=(BLACK, WHITE), such as (0, 1)",
+            f"{self.label}: the first batch has values from {least:.3g} to {most:.3g}, but images "
+            f"are augmented as if {black:g} were black and {white:g} white; pass "
+            "value_range=(BLACK, WHITE), such as (0, 1)",
             stacklevel=2,
         )
 
@@ -61,5 +61,4 @@ class ValueRange:
 def _is_range(given: object) -> bool:
     if not isinstance(given, Sequence) or len(given) != 2:
         return False
-    are_finite = all(isinstance(end, Real) and math.isfinite(end) for end in given)
-    return are_finite and bool(given[0] < given[1])
+    return all(map(is_finite_number, given)) and bool(given[0] < given[1])

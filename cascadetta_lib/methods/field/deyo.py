@@ -54,8 +54,8 @@ class DeYO(Tent):
         if x.ndim != 4 or x.shape[2] % PATCHES or x.shape[3] % PATCHES:
             shape = tuple(x.shape)
             raise ValueError(
-                "DeYO shuffles 4×4 patches of images (B, C, H, W) whose sides are multiples of 4, "
-                f"not {shape}"
+                f"{self.label} shuffles 4×4 patches of images (B, C, H, W) whose sides are "
+                f"multiples of 4, not {shape}"
             )
         patches = (
             x.unflatten(3, (PATCHES, -1))

@@ -39,11 +39,12 @@ FISHER_WEIGHT = 1.0
 def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
     """Update a moving mean, in place, by the value of a batch.
 
-    A mean of 0 has had no value yet, and takes that of the batch. If all `weights` are 0, which are
-    those of the batch's examples, the mean does not change.
+    A mean of 0 has had no value yet, and takes that of the batch. The mean does not change if all
+    `weights` are 0, which are those of the batch's examples, or if the value is not finite.
     """
     moved = torch.where(mean.any(), value.lerp(mean, MOMENTUM), value)
-    mean.copy_(torch.where(weights.any(), moved, mean))
+    counts = weights.any() & value.isfinite().all()
+    mean.copy_(torch.where(counts, moved, mean))
 
 
 @METHODS.add("eta")

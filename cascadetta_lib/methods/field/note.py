@@ -125,6 +125,7 @@ class NOTE(WithBank, WithStatistics):
 
     def update(self, x: Tensor) -> Outputs:
         outputs = self.predict(x)
+        self.require_finite(outputs.main)
         for example, label in zip(x, outputs.main.argmax(1).tolist(), strict=True):
             self.met[label] += 1
             place = place_for(label, self.kept, self.met, self.generator, self.bank_size)

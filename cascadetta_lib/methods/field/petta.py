@@ -134,6 +134,7 @@ class PeTTA(WithSource, RoTTA):
 
     def update(self, x: Tensor) -> Outputs:
         outputs, features, _ = self.read(x)
+        self.require_finite(outputs.main)
         for example, known in zip(x, self.described(outputs.main), strict=True):
             self.take_in(example, known)
         members = members_of(outputs.main)

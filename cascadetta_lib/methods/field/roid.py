@@ -67,13 +67,14 @@ class ROID(WithCopies, WithMemory):
 
         The diversity of a prediction is 1 minus its cosine with the moving mean prediction. The
         certainty is the negative entropy. Both are scaled to reach from 0 to 1 within the batch.
-        Then the moving mean prediction is updated by the batch.
+        Then the moving mean prediction is updated by the batch, unless a prediction is not finite.
         """
         p = probabilities(z)
         if self.mean_prediction is None:
             self.mean_prediction = torch.full_like(p[0], 1 / p.shape[1])
         diversity = from_0_to_1(-F.cosine_similarity(self.mean_prediction, p, dim=1))
-        self.mean_prediction.lerp_(p.mean(0), 1 - MEAN_MOMENTUM)
+        moved = self.mean_prediction.lerp(p.mean(0), 1 - MEAN_MOMENTUM)
+        self.mean_prediction.copy_(moved.where(moved.isfinite().all(), self.mean_prediction))
         weights = (diversity * from_0_to_1(-entropy(z)) / TEMPERATURE).exp()
         return weights * (diversity >= diversity.mean())
 

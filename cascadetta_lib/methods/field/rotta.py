@@ -154,6 +154,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
 
     def update(self, x: Tensor) -> Outputs:
         outputs = self.predict(x)
+        self.require_finite(outputs.main)
         for example, known in zip(x, self.described(outputs.main), strict=True):
             self.take_in(example, known)
             if self.arrived % self.update_every == 0:

@@ -54,7 +54,8 @@ class SAR(Tent):
         self.register_buffer("mean_entropy", next(iter(self.adapted.values())).new_zeros(()))
 
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
-        outputs = as_outputs(self.model(x))
+        with refuse_recomputation(self.label):
+            outputs = as_outputs(self.model(x))
         limit = SURE * math.log(outputs.main.shape[1])
         unsure = entropy(outputs.main)
         sure = unsure.detach() < limit

@@ -60,10 +60,21 @@ class T3A(ERM):
         self.register_buffer("entropies", None)
 
     def supports(self, reading: Reading) -> Supports:
-        """Return the current supports: before the first batch, the rows of the last layer."""
+        """Return the current supports: before the first batch, the rows of the last layer.
+
+        Raises ValueError if the layer has not one row per logit, or rows of another length than the
+        features.
+        """
         if self.features is not None and self.entropies is not None:
             return Supports(self.features, self.entropies)
         rows = reading.layer.weight
+        features, z = reading.features, reading.outputs.main
+        if rows.shape != (z.shape[1], features.shape[1]):
+            raise ValueError(
+                f"{self.label} needs logits that are the outputs of the last nn.Linear, with a row "
+                f"of it for each class; found {z.shape[1]} logits, {len(rows)} rows of "
+                f"{rows.shape[1]} numbers, and features of {features.shape[1]}; use erm or lame"
+            )
         free = Supports(
             rows.new_zeros(len(rows), self.most_supports, rows.shape[1]),
             rows.new_full((len(rows), self.most_supports), torch.inf),
@@ -78,6 +89,7 @@ class T3A(ERM):
     @torch.no_grad()
     def adapt_and_predict(self, x: Tensor) -> Outputs:
         reading = self.read(x)
+        self.require_finite(reading.outputs.main)
         before = self.supports(reading)
         after = added(before, reading.features, reading.outputs.main)
         self.features, self.entropies = after
