@@ -12,6 +12,7 @@ import argparse
 import csv
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from PIL import Image
 from torch import Tensor
 from torchvision.datasets import CIFAR10
 
+from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.corruptions import corrupt
 from cascadetta_lib.data.corruptions.photographs import read_photographs
 from cascadetta_lib.files import write_atomically
@@ -53,12 +55,28 @@ def reference_images(folder: Path) -> Tensor:
     """Return the images that the original code corrupted, uint8 (2000, 3, 32, 32).
 
     folder: the folder that holds the official `cifar-10-batches-py`.
+
+    Raises DataMissing as `official_cifar10` does.
     """
     with (HERE / "corruption_images.csv").open(encoding="utf-8", newline="") as file:
         places = [int(row["place"]) for row in csv.DictReader(file)]
-    official = CIFAR10(str(folder), train=False).data[places]
+    official = official_cifar10(folder, train=False).data[places]
     coded = np.stack([_coded(image) for image in official])
     return torch.from_numpy(coded).permute(0, 3, 1, 2).contiguous()
+
+
+def official_cifar10(folder: Path, train: bool) -> CIFAR10:
+    """Read the official training or test images. Raises DataMissing if they are missing or altered.
+
+    folder: the folder that holds `cifar-10-batches-py`.
+    """
+    try:
+        return CIFAR10(str(folder), train=train)
+    except RuntimeError:  # Its message proposes a download, which no tool offers.
+        raise DataMissing(
+            f"{folder / CIFAR10.base_folder} is missing or not the official CIFAR-10; --data or "
+            "CASCADETTA_DATA names the folder that holds it"
+        ) from None
 
 
 def _coded(image: np.ndarray) -> np.ndarray:
@@ -110,13 +128,22 @@ Gradient: the mean absolute vertical difference, over that of the clean images.
 """  # noqa: E501
 
 
-def main() -> None:
-    """Write the page."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the page. If the data are missing, print a message and exit with 2."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", default=os.environ.get("CASCADETTA_DATA", "data"))
-    folder = Path(parser.parse_args().data).expanduser()
-    clean = reference_images(folder)
-    photographs = read_photographs(folder / "frost")
+    folder = Path(parser.parse_args(arguments).data).expanduser()
+    try:
+        clean = reference_images(folder)
+        photographs = read_photographs(folder / "frost")
+    except DataMissing as error:
+        parser.exit(2, f"corruption_statistics: {error}\n")
+    if photographs is None:
+        parser.exit(
+            2,
+            f"corruption_statistics: {folder / 'frost'}: no such folder; the page needs "
+            "the original photographs of frost\n",
+        )
     rows = []
     for name, severity in reference():
         crops = photographs if name == "frost" else None

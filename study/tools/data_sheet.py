@@ -20,14 +20,15 @@ from typing import NamedTuple
 
 import numpy as np
 import soundfile
-from torchvision.datasets import CIFAR10
 
 from cascadetta_lib.augment.text import words
 from cascadetta_lib.data.amazon import labelled_files, read_reviews
 from cascadetta_lib.data.amazon_counts import read_counts
+from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.tiny_imagenet import list_clean
 from cascadetta_lib.files import write_atomically
 from study import ROOT
+from study.tools.corruption_statistics import official_cifar10
 
 SHEET = ROOT / "docs" / "data-sheet.csv"
 FIELDS = ("set", "part", "what", "count")
@@ -58,6 +59,9 @@ def describe(name: str, parts: Sequence[Part]) -> list[Row]:
     if the part is ordered. For each pair of parts they count the examples of the later part that
     are copies of one in the earlier part. Raises ValueError if a part has no example.
     """
+    empty = [part.name for part in parts if not part.labels]
+    if empty:
+        raise ValueError(f"{name}: no example of {', '.join(empty)}")
     rows: list[Row] = []
     for part in parts:
         classes = Counter(part.labels)
@@ -85,7 +89,9 @@ def describe(name: str, parts: Sequence[Part]) -> list[Row]:
             ]
             between = f"{later.name} in {earlier.name}"
             rows.append((name, between, "examples that copy one", len(shared)))
-            rows.append((name, between, "of these with no copy of its label", sum(shared)))
+            rows.append(
+                (name, between, "of these, without a copy that has the same label", sum(shared))
+            )
     return rows
 
 
@@ -115,10 +121,12 @@ def digest(content: bytes) -> bytes:
 
 
 def cifar10(folder: Path) -> list[Part]:
-    """Read the official files. The content of an example is its pixels."""
+    """Read the official files. The content of an example is its pixels. Raises DataMissing if they
+    are missing or altered.
+    """
     parts = []
     for name, train in (("train", True), ("test", False)):
-        read = CIFAR10(str(folder), train=train)
+        read = official_cifar10(folder, train)
         contents = [digest(image.tobytes()) for image in read.data]
         parts.append(Part(name, contents, [str(label) for label in read.targets], ordered=True))
     return parts
@@ -258,23 +266,32 @@ def write_sheet(rows: Sequence[Row], path: Path) -> None:
     write_atomically(path.with_suffix(".md"), lambda file: file.write(text.encode()))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the sheet. If a set cannot be described, print a message, write nothing and exit with
+    2.
+    """
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", default=os.environ.get("CASCADETTA_DATA", "data"))
-    parser.add_argument("--set", nargs="+", choices=list(READERS), default=list(READERS))
+    parser.add_argument(
+        "--set", nargs="+", action="extend", choices=list(READERS), help="default: all"
+    )
     parser.add_argument("--output", type=Path, default=SHEET)
-    arguments = parser.parse_args()
-    folder = Path(arguments.data).expanduser()
-    known = read_sheet(arguments.output)
+    asked = parser.parse_args(arguments)
+    folder = Path(asked.data).expanduser()
+    known = read_sheet(asked.output)
     rows: list[Row] = []
     for name, (place, read) in READERS.items():
-        if name in arguments.set and (folder / place).exists():
-            rows += describe(name, read(folder))
+        wanted = asked.set is None or name in asked.set
+        if wanted and (folder / place).exists():
+            try:
+                rows += describe(name, read(folder))
+            except (DataMissing, ValueError, OSError) as error:
+                parser.exit(2, f"data_sheet: {folder / place} cannot be described: {error}\n")
             print(f"{name}: computed", flush=True)
         else:
             rows += [row for row in known if row[0] == name]
             print(f"{name}: as it was", flush=True)
-    write_sheet(rows, arguments.output)
+    write_sheet(rows, asked.output)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,16 @@
     ./run_all.sh python study/tools/file_figures.py results/released/figures --tag long
 
 A report writes all its files into one folder. Their names begin with the dataset and the exhibit,
-such as `cifar10-orders-figure.png`. FOLDERS says in which folder of `figures/` a file belongs. A
-tag tells two pages of one exhibit apart, such as those of a long and of a short stream. With the
-tag `long`, `cifar10-orders-figure.png` becomes `cifar10_long-orders-figure.png`.
+such as `cifar10-orders-figure.png`. The dataset may have hyphens, such as `npz-pets`; it is read
+from the pages of the report, DATASET-EXHIBIT.md, because the name of an exhibit has no hyphen.
+FOLDERS says in which folder of `figures/` a file belongs. A tag tells two pages of one exhibit
+apart, such as those of a long and of a short stream. With the tag `long`,
+`cifar10-orders-figure.png` becomes `cifar10_long-orders-figure.png`.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -44,10 +46,27 @@ OTHER = "other"
 """The folder of exhibits that FOLDERS does not name, such as one of your own."""
 
 
-def folder_of(name: str) -> str:
-    """Return the folder of `figures/` in which a file of a report belongs."""
-    dataset, _, rest = Path(name).stem.partition("-")
-    exhibit = (rest or dataset).replace("_", "-")  # the names of verdicts have no dataset
+def dataset_of(name: str, names: Iterable[str]) -> str:
+    """Return the dataset in the name of a report's file. If no page has the file's dataset, it ends
+    at the first hyphen. It is empty for the verdicts, whose names have none.
+
+    names: the names of all files of the report.
+    """
+    pages = [Path(each).stem for each in names if each.endswith(".md")]
+    datasets = {page.rpartition("-")[0] for page in pages}
+    known = [dataset for dataset in datasets if dataset and name.startswith(f"{dataset}-")]
+    if known:
+        return max(known, key=len)
+    first, hyphen, _ = name.partition("-")
+    return first if hyphen else ""
+
+
+def folder_of(name: str, dataset: str) -> str:
+    """Return the folder of `figures/` in which a file of a report belongs.
+
+    dataset: the dataset in its name; see `dataset_of`.
+    """
+    exhibit = Path(name).stem.removeprefix(f"{dataset}-").replace("_", "-")
     for folder, beginnings in FOLDERS.items():
         for beginning in beginnings:
             if f"{exhibit}-".startswith(f"{beginning}-"):
@@ -55,16 +74,17 @@ def folder_of(name: str) -> str:
     return OTHER
 
 
-def tagged(name: str, tag: str) -> str:
-    """Return a file's name with the tag after the dataset. The names of verdicts have no dataset,
-    so there the tag comes first.
+def tagged(name: str, tag: str, dataset: str) -> str:
+    """Return a file's name with the tag after the dataset. If the dataset is empty, the tag comes
+    first.
+
+    dataset: the dataset in its name; see `dataset_of`.
     """
     if not tag:
         return name
-    if name.startswith("verdicts."):
+    if not dataset:
         return f"{tag}-{name}"
-    dataset, dash, rest = name.partition("-")
-    return f"{dataset}_{tag}{dash}{rest}"
+    return f"{dataset}_{tag}{name.removeprefix(dataset)}"
 
 
 def file_report(report: Path, figures: Path, tag: str = "") -> list[Path]:
@@ -76,13 +96,19 @@ def file_report(report: Path, figures: Path, tag: str = "") -> list[Path]:
     files = sorted(path for path in report.glob("*.*") if not path.name.startswith("."))
     if not any(path.suffix == ".md" for path in files):
         raise ValueError(f"{report}: no page of a report is there")
-    targets = {path: figures / folder_of(path.name) / tagged(path.name, tag) for path in files}
+    names = [path.name for path in files]
+    datasets = {name: dataset_of(name, names) for name in names}
+    new_names = {name: tagged(name, tag, datasets[name]) for name in names}
+    targets = {
+        path: figures / folder_of(path.name, datasets[path.name]) / new_names[path.name]
+        for path in files
+    }
     for path, target in targets.items():
         content = path.read_bytes()
         if path.suffix in (".md", ".tex") and tag:
             text = content.decode()
-            for other in files:
-                text = text.replace(f"]({other.name})", f"]({tagged(other.name, tag)})")
+            for old, new in new_names.items():
+                text = text.replace(f"]({old})", f"]({new})")
             content = text.encode()
         _write(target, content)
     return list(targets.values())

@@ -288,7 +288,9 @@ class Differences(Table):
         return None
 
     def scope(self, first: str, second: str) -> str:
-        """Say what the interval of a pair is over: `five orders`, `images`, `images, one order`."""
+        """Say what the interval of a pair is over, such as `five orders`, `images` or `images, in
+        one order`.
+        """
         row, _ = self._row(first, second)
         over = self._over(row)
         if over is None:
@@ -298,7 +300,7 @@ class Differences(Table):
         if over != "test batches":
             return f"{word(count)} {name}s"
         if "orders" in self.over:
-            name += f", {word(count)} order"
+            name += f", in {word(count)} order"
         return name
 
     def points(self, first: str, second: str) -> str:
@@ -463,33 +465,52 @@ def without_reason(verdict: str) -> str:
     return verdict.split(" (")[0]
 
 
-def losses(name: str, first: str, second: str, column: str = "E") -> list[float]:
-    """Return by how many points the network of `first` is worse than that of `second`, at each
-    seed.
+def losses(
+    name: str, first: str, second: str, column: str = "E", rate: float | None = None
+) -> list[float]:
+    """Return by how many points the network of `first` is worse than that of `second`, at each seed
+    that both have.
 
-    The value is NaN at a seed that only one of the two has.
+    Raises KeyError for a label that the table lacks, and ValueError if the two share no seed.
 
     name: a table of runs, `*-numbers`.
     first, second: labels.
     column: E or A.
+    rate: the learning rate of `first`; None: of the main study. `second` is always of the main
+        study.
     """
     runs = pd.read_csv(FIGURES / f"{name}.csv")
-    values = runs.pivot(index="seed", columns="label", values=column)
-    lost = values[first] - values[second]
+    if "stream" in runs:
+        runs = runs[runs["stream"].isna()]  # the profile's stream, not that of the source
+    rates = runs["online_learning_rate"] if "online_learning_rate" in runs else math.nan
+    optimizers = runs["online_optimizer"] if "online_optimizer" in runs else math.nan
+    runs = runs.assign(rate=rates, optimizer=optimizers)
+    of_main = runs[runs["rate"].isna() & runs["optimizer"].isna()]
+    of_first = of_main
+    if rate is not None:
+        of_first = runs[(runs["rate"] == rate) & runs["optimizer"].isna()]
+    values = of_first[of_first["label"] == first].set_index("seed")[column]
+    others = of_main[of_main["label"] == second].set_index("seed")[column]
+    lost = (values - others).dropna()
+    if lost.empty:
+        raise ValueError(f"{name}: {first} and {second} share no seed")
     return [float(each) for each in (lost if column == "E" else -lost)]
 
 
-def over_networks(name: str, first: str, second: str) -> str:
+def over_networks(
+    name: str, first: str, second: str, rate: float | None = None, called: str = ""
+) -> str:
     """Say how much higher or lower the error of `first` is than that of `second`, with the interval
     over networks.
 
-    name: a table of runs, `*-numbers`.
+    name, first, second, rate: see `losses`.
+    called: what the sentence calls the first method, such as `it`; by default its label.
     """
-    lost = losses(name, first, second)
+    lost = losses(name, first, second, rate=rate)
     found = mean_with_interval(lost)
     interval = (found.mean, found.low, found.high)
     return (
-        f"{first} has an error {_by_how_much(*interval)} than {second} "
+        f"{called or first} has an error {_by_how_much(*interval)} than {second} "
         f"(95 % over {word(len(lost))} networks: {_ends(*interval)})"
     )
 

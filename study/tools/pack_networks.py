@@ -124,9 +124,9 @@ def study_of(profile: str, packed: Path = SHIPPED) -> Study:
     for path in packed.glob("*.safetensors"):
         if (known := read_card(path)).data_fingerprint != study.dataset.fingerprint:
             here = f"{study.dataset_name} ({study.dataset.source})"
-            advice = "move all networks there away first"
             raise ValueError(
-                f"{path} learned from {known.data}, not from {here}: {advice} (README.md stays)"
+                f"{path} learned from {known.data}, not from {here}: first move all networks out "
+                "of this folder; leave README.md"
             )
     return study
 

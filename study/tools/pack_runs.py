@@ -480,7 +480,7 @@ def pack(
     lacks distances by batch and a results folder has them, the entry is packed again with them.
 
     Raises ValueError if a result differs from the packed one, and Damaged if an entry or a packed
-    file cannot be used.
+    file cannot be used. Nothing is written then.
     """
     there = read_packed(folder)
     new: dict[str, Packed] = {}
@@ -491,13 +491,14 @@ def pack(
                 check_same(known, entry, one)
             if known is None or (entry.distances_by_batch and not known.distances_by_batch):
                 new[key] = entry
+    together = there | new
+    # Made before anything is written, because it fails if a packed entry is of another version.
+    table = table_of_runs(together.values()).to_csv(index=False)
     folder.mkdir(parents=True, exist_ok=True)
     if new:
         text = "\n".join(new[key].line for key in sorted(new)) + "\n"
         content = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
         write_atomically(folder / file_name(text), lambda file: file.write(content))
-    together = there | new
-    table = table_of_runs(together.values()).to_csv(index=False)
     write_atomically(folder / TABLE, lambda file: file.write(table.encode()))
     write_atomically(folder / DICTIONARY, lambda file: file.write(dictionary().encode()))
     return len(new), len(together)
@@ -518,9 +519,9 @@ def check_same(known: Packed, other: Packed, place: Path) -> None:
     method = records[0]["request"].get("method", known.kind)
     devices = [record["provenance"]["device"] for record in records]
     raise ValueError(
-        f"{place}: {method} ({known.key}) has another result than the one that is packed, with the "
-        f"same request, data and code ({devices[1]} and {devices[0]}): pack it into a folder of "
-        "its own (--folder)"
+        f"{place}: {method} ({known.key}) differs from the packed result of the same request, data "
+        f"and code (made on {devices[1]}; packed: {devices[0]}): pack it into a folder of its own "
+        "(--folder)"
     )
 
 
@@ -578,15 +579,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("results", nargs="*", type=Path, help="results folders")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="of the packed runs")
     parser.add_argument(
-        "--by-batch", nargs="*", default=BY_BATCH, help="methods whose entropies stay by batch"
+        "--by-batch",
+        nargs="*",
+        action="extend",
+        help=f"methods whose entropies stay by batch (default: {' '.join(BY_BATCH)})",
     )
     asked = parser.parse_args(arguments)
+    by_batch = BY_BATCH if asked.by_batch is None else asked.by_batch
     try:
         if asked.command == "pack":
             for results in asked.results:
                 if not results.is_dir():
                     raise ValueError(f"{results} is no folder")
-            added, count = pack(asked.results, asked.folder, asked.by_batch)
+            added, count = pack(asked.results, asked.folder, by_batch)
             print(f"{added} entries added, {count} in {asked.folder}")
         elif asked.command == "check":
             print(f"{check(asked.folder)} entries, as they were written")

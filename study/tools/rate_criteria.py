@@ -29,7 +29,7 @@ import torch
 from scipy.special import entr, log_softmax, rel_entr
 from torch import Tensor, nn
 
-from cascadetta_lib.data.base import Dataset, Split
+from cascadetta_lib.data.base import DataMissing, Dataset, Split
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS, corrupt
 from cascadetta_lib.data.streams import (
     GRADUAL_SEVERITIES,
@@ -44,7 +44,7 @@ from study import ROOT
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.rendering import markdown
 from study.provenance import code_revision
-from study.settings import load_profile
+from study.settings import SettingsError, load_profile
 from study.study import Study
 
 TABLE = ROOT / "docs" / "rate-criteria.csv"
@@ -453,11 +453,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", default=data, help="where the official CIFAR-10 is")
     asked = parser.parse_args(arguments)
     if asked.step == "compare":
+        if asked.weights is not None:
+            parser.error(f"compare needs RECORDS alone, without {asked.weights}")
+        lacking = [name for name in RECIPES if not (asked.records / f"{name}.npz").is_file()]
+        if lacking:
+            parser.error(f"{asked.records} has no {lacking[0]}.npz; `record` writes the records")
         records = {name: read(asked.records / f"{name}.npz") for name in RECIPES}
         table = compare(records)
         write_text_atomically(TABLE, table.to_csv(index=False, float_format="%.4f"))
         write_text_atomically(PAGE, page(table, code_revision()))
         return
+    if asked.weights is None:
+        parser.error("record needs WEIGHTS and RECORDS: the authors' checkpoint, and a folder")
     changes = {
         "image_dataset": "cifar10",
         "image_test_size": MOST_IMAGES,
@@ -465,12 +472,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "data_folder": asked.data,
         "device": "cpu",
     }
-    study = Study(load_profile("released", changes))
-    network = study.checkpoint(METHODS["tent"].objective).model
+    try:
+        study = Study(load_profile("released", changes))
+        network = study.checkpoint(METHODS["tent"].objective).model
+        dataset = study.dataset
+    except (SettingsError, DataMissing, ValueError) as error:
+        parser.error(str(error))
     for name, recipe in RECIPES.items():
         path = asked.records / f"{name}.npz"
         if not path.exists():
-            keep(path, record(recipe, study.dataset, network))
+            keep(path, record(recipe, dataset, network))
             print(f"{name}: recorded", flush=True)
 
 

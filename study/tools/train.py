@@ -23,9 +23,9 @@ from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.training.objectives import OBJECTIVES
 from study.settings import SettingsError, load_profile
 from study.study import Study
-from study.workflow.configuration import from_folder
-from study.workflow.refusal import STOPPED
-from study.yaml12 import parse_yaml
+from study.workflow.arguments import check_pairs
+from study.workflow.configuration import values_of_pairs
+from study.workflow.refusal import STOPPED, Refusal
 
 
 class Job(NamedTuple):
@@ -48,7 +48,7 @@ def jobs_of(study: Study, objectives: Sequence[str] = ()) -> list[Job]:
         raise ValueError(
             f"--objectives {unknown[0]}: the profile has {', '.join(study.objectives)}"
         )
-    chosen = list(objectives) or study.objectives
+    chosen = list(dict.fromkeys(objectives)) or study.objectives
     in_order = sorted(chosen, key=lambda name: not OBJECTIVES[name].meta)
     return [Job(objective, seed) for objective in in_order for seed in study.settings.seeds]
 
@@ -109,23 +109,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description="Train the networks of a profile for images side by side, a process for each."
     )
     parser.add_argument("profile", help="its name, or a YAML file")
-    parser.add_argument("--objectives", nargs="+", default=[], help="default: all of the profile")
+    several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
+    parser.add_argument("--objectives", help="default: all of the profile", **several)
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", dest="changes")
+    parser.add_argument("--set", metavar="NAME=VALUE", dest="changes", **several)
     asked = parser.parse_args(arguments)
     if asked.processes < 1:
         parser.error(f"--processes {asked.processes}: at least 1 is needed")
     try:
-        pairs = [pair.partition("=") for pair in asked.changes]
-        values = {name: from_folder(name, parse_yaml(text), Path.cwd()) for name, _, text in pairs}
+        check_pairs(asked.changes)
+        values = values_of_pairs(asked.changes, Path.cwd())
+        if "seed" in values:
+            raise ValueError(f"--set seed={values['seed']}: each network has its own; set seeds")
         study = Study(load_profile(asked.profile, values, "--set"))
         if not study.section.weights.trained_here:
             raise ValueError(
-                f"image_weights = {study.section.weights}: nothing is trained; train is needed"
+                f"image_weights = {study.section.weights}: no network is trained here; set "
+                "image_weights=train"
             )
         jobs = jobs_of(study, asked.objectives)
         study.check()
-    except (SettingsError, DataMissing, ValueError) as error:
+    except (Refusal, SettingsError, DataMissing, ValueError) as error:
         parser.exit(2, f"train.py: {error}\n")
     print(f"{len(jobs)} networks, {asked.processes} at a time, into {study.store.folder}")
     try:

@@ -98,7 +98,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add(
         "--cluster",
-        "run the jobs on a cluster: slurm (profiles/slurm), or a folder of your own with "
+        "run the jobs on a cluster: slurm (profiles/slurm), or your own folder that holds "
         "Snakemake's config.yaml",
         "--profile paper --cluster slurm",
         metavar="NAME",
@@ -135,15 +135,24 @@ def check(options: argparse.Namespace, notebooks: Path) -> None:
     chosen = options.only or known
     check_notebooks("--only", options.only, known)
     check_notebooks("--force", options.force, chosen)
-    named = [] if options.seeds is None else ["seeds"]
     for pair in options.set:
+        if pair.startswith("seed="):
+            raise Refusal(f"--set {pair[:200]}: each job has its own seed; use --seeds")
+    check_pairs(options.set, [] if options.seeds is None else ["seeds"])
+
+
+def check_pairs(pairs: Sequence[str], given: Sequence[str] = ()) -> None:
+    """Raise Refusal if a text of --set is not NAME=VALUE, or if a name is given twice.
+
+    given: names that another option gives.
+    """
+    named = list(given)
+    for pair in pairs:
         name, equals, _ = pair.partition("=")
         if not equals:
             raise Refusal(
                 f"--set {pair[:200]}: allowed is NAME=VALUE, such as image_training_epochs=2"
             )
-        if name == "seed":
-            raise Refusal(f"--set {pair[:200]}: each job has its own seed; use --seeds")
         if name in named:
             raise Refusal(f"--set {pair[:200]}: it is given twice")
         named.append(name)

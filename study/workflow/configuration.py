@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,23 @@ def _within(folder: Path, path: str) -> str:
     return str(folder / Path(path).expanduser())
 
 
+def values_of_pairs(pairs: Sequence[str], caller: Path) -> dict[str, Any]:
+    """Return the values of --set, by the parameters' names. Raises Refusal for a value that cannot
+    be read.
+
+    pairs: texts NAME=VALUE, whose values are YAML.
+    caller: the folder that relative paths start from.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        try:
+            values[name] = from_folder(name, parse_yaml(text), caller)
+        except (ValueError, RuntimeError) as error:
+            raise Refusal(f"--set {pair[:200]}: {error}") from None
+    return values
+
+
 def settings_of_command_line(options: argparse.Namespace, caller: Path) -> Settings:
     """Return the settings of a profile, with the values of --set and --seeds.
 
@@ -71,13 +89,7 @@ def settings_of_command_line(options: argparse.Namespace, caller: Path) -> Setti
     pairs = list(options.set)
     if options.seeds is not None:
         pairs.insert(0, f"seeds=[{options.seeds}]")
-    changes: dict[str, Any] = {}
-    for pair in pairs:
-        name, _, text = pair.partition("=")
-        try:
-            changes[name] = from_folder(name, parse_yaml(text), caller)
-        except (ValueError, RuntimeError) as error:
-            raise Refusal(f"--set {pair[:200]}: {error}") from None
+    changes = values_of_pairs(pairs, caller)
     try:
         plain = load_profile(options.profile)
         settings = load_profile(options.profile, changes, "--set")
@@ -117,6 +129,6 @@ def _check_training(changed: dict[str, Any], values: dict[str, Any]) -> None:
         weights = WeightsName.parse(values[f"{modality}_weights"])
         if not weights.trained_here:
             raise Refusal(
-                f"--set {name}={value}: no network is trained where {modality}_weights = "
-                f"{weights}, so it would change nothing"
+                f"--set {name}={value}: it would change nothing, because {modality}_weights = "
+                f"{weights} trains no network"
             )

@@ -78,25 +78,41 @@ def declared_exhibits(path: Path) -> tuple[str, ...]:
 
     `exhibits.run` refuses an exhibit that is not declared, so a notebook makes only what it
     declares.
+
+    Raises Refusal if the cell with the call is not plain Python, or if the list cannot be read.
     """
     for cell in code_cells(path):
         if "notebook.begin(" not in cell["source"]:
             continue
-        for node in ast.walk(ast.parse(cell["source"])):
+        try:
+            whole = ast.parse(cell["source"])
+        except SyntaxError as error:
+            raise Refusal(
+                f"{path.name}: the cell with notebook.begin is not plain Python "
+                f"(line {error.lineno}: {(error.text or '').strip()}): write magics such as "
+                "%matplotlib into another cell, because the scheduler reads this one"
+            ) from None
+        for node in ast.walk(whole):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "notebook.begin":
                 return _exhibits(path, node)
     return ()
 
 
 def _exhibits(path: Path, call: ast.Call) -> tuple[str, ...]:
-    """Return the names in `exhibits=[…]` of a call; none if the call has no such argument."""
-    for keyword in call.keywords:
-        if keyword.arg == "exhibits":
-            try:
-                return tuple(ast.literal_eval(keyword.value))
-            except ValueError:
-                raise Refusal(
-                    f"{path.name}: exhibits={ast.unparse(keyword.value)}: allowed is a list of "
-                    'names as they are, such as ["main_image"], because the scheduler reads it'
-                ) from None
+    """Return the names in `exhibits=[…]` of a call, or in its second argument; none if the call has
+    neither. Raises Refusal unless it is a list of texts.
+    """
+    given = [keyword.value for keyword in call.keywords if keyword.arg == "exhibits"]
+    for value in given or call.args[1:2]:
+        try:
+            names = ast.literal_eval(value)
+        except (ValueError, TypeError):
+            names = None
+        is_list = isinstance(names, list | tuple)
+        if not is_list or not all(isinstance(name, str) for name in names):
+            raise Refusal(
+                f"{path.name}: exhibits={ast.unparse(value)}: allowed is a list of names as they "
+                'are, such as ["main_image"], because the scheduler reads it'
+            )
+        return tuple(names)
     return ()

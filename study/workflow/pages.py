@@ -5,10 +5,12 @@
 There are as many pages as notebooks. The command writes HTML.
 """
 
+import ast
 import base64
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +24,6 @@ from study import ROOT
 
 PLAIN = {"exclude_input_prompt": True, "exclude_output_prompt": True}
 IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
-ASSIGNMENT = re.compile(r"^(?P<name>\w+) = .*?(?P<comment>  #.*)?$", re.MULTILINE)
 
 
 def without_paths(text: str) -> str:
@@ -53,22 +54,39 @@ def read(path: Path) -> NotebookNode:
             else _without_folder(value)
         )
 
-    def used(line: re.Match[str]) -> str:
-        name = line["name"]
-        if name not in given:
-            return line[0]
-        return f"{name} = {given[name]!r}{line['comment'] or ''}"
-
     tagged = "injected-parameters"
     notebook.cells = [
         cell for cell in notebook.cells if tagged not in cell.metadata.get("tags", ())
     ]
     for cell in notebook.cells:
         if "parameters" in cell.metadata.get("tags", ()):
-            cell.source = ASSIGNMENT.sub(used, cell.source)
+            cell.source = with_values(cell.source, given)
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     return notebook
+
+
+def with_values(source: str, given: Mapping[str, Any]) -> str:
+    """Return the source of a parameters cell with other values. Comments stay, except those inside
+    a value that is replaced.
+
+    given: the values, by the parameters' names.
+    """
+    # In bytes, because the parser counts columns in them.
+    lines = source.encode().splitlines(keepends=True)
+    # From the last line on, because a value of several lines becomes one line.
+    for line in reversed(ast.parse(source).body):
+        if not isinstance(line, ast.Assign | ast.AnnAssign) or line.value is None:
+            continue
+        name = ast.unparse(line.target if isinstance(line, ast.AnnAssign) else line.targets[0])
+        if name not in given:
+            continue
+        first = line.value.lineno - 1
+        last = line.value.end_lineno or line.value.lineno
+        before = lines[first][: line.value.col_offset]
+        after = lines[last - 1][line.value.end_col_offset :]
+        lines[first:last] = [before + repr(given[name]).encode() + after]
+    return b"".join(lines).decode()
 
 
 def _without_folder(value: Any) -> Any:

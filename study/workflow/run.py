@@ -285,7 +285,7 @@ def run(options: argparse.Namespace, settings: Settings, folder_of_notebooks: Pa
         return
     _save_pages(settings, jobs, outputs)
     if not made:
-        print("nothing to do, all of it was done before (--force NAME executes a notebook again)")
+        print("nothing to do: all notebooks are up to date (--force NAME runs one again)")
     has_report = any(job.report for job in jobs.values())
     shown = folder / ("report.html" if has_report else "notebooks")
     print(f"{shown.stem}: {shown.relative_to(caller) if shown.is_relative_to(caller) else shown}")

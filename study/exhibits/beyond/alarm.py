@@ -87,14 +87,15 @@ class CollapseAlarm(Exhibit):
             return ["None of these runs has recorded the level of the alarm."]
         judged = pd.DataFrame([judge(row, heard, each) for row, each in _recorded(heard)])
         note = (
-            "Each signal is over about the last 256 images. The entropy of the mean prediction, "
-            f"over that of a uniform one, rings below {LEAST}. Agreement, the share of images on "
-            "which a method names the class that the source model names, normalised as the method "
-            f"normalises, rings below {LEAST_SOURCE_AGREEMENT}; that of RoTTA, PeTTA, MEMO, LAME, "
-            "T3A, ROID and CMF may be below 1 before the first update. Both limits were set before "
-            "any of these streams was looked at. Collapsed: E on the last fifth of the domains is "
-            f"at least {WORSE:g} points above ERM's on the same seed and stream. Runs of ERM "
-            "itself are not counted."
+            "Each signal is over about the last 256 images. The first signal is the entropy of the "
+            f"mean prediction, divided by that of a uniform one. It rings below {LEAST}. The "
+            "second is agreement: the share of images for which the method predicts the class that "
+            "the source model predicts, both with the method's normalisation. It rings below "
+            f"{LEAST_SOURCE_AGREEMENT}. For RoTTA, PeTTA, MEMO, LAME, T3A, ROID and CMF it may be "
+            "below 1 before the first update. Both limits were set before any of these streams was "
+            "looked at. Collapsed: E on the last fifth of the domains is at least "
+            f"{WORSE:g} points above ERM's on the same seed and stream. Runs of ERM itself are not "
+            "counted."
         )
         figures = [_figure(heard, signal) for signal in SIGNALS]
         drawn = [each for each in figures if each is not None]
@@ -187,8 +188,8 @@ def _figure(heard: pd.DataFrame, signal: Signal) -> Part | None:
     legend(figure)
     stream = first["stream"].iloc[0]
     name = signal.name.capitalize()
-    rings = "It rings below the dotted line"
+    rings = "It rings below the dotted line."
     if ringing_at.empty:
-        rings += ", and for none of these runs"
-    note = f"{name} on the {stream} stream. {rings}. {reading(first)}"
+        rings = "It would ring below the dotted line, but does so for none of these runs."
+    note = f"{name} on the {stream} stream. {rings} {reading(first)}"
     return Part(signal.part, figure, note, list(first["run"]))

@@ -4,6 +4,7 @@ blending in the source's statistics.
 
 import pandas as pd
 
+from cascadetta_lib.evaluation.batch_variance import EXAMPLES
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.numbers import number
 from study.exhibits.kit.points import Point, source_prior_points
@@ -40,14 +41,15 @@ class BatchVariance(Exhibit):
         return source_prior_points("meta")
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs. Measure the errors of a batch's variance as well, if each domain has
-        enough examples for two batches.
+        """Make the runs. Measure the errors of a batch's variance as well, if two batches fit into
+        the examples of each domain that the measurement uses, at most EXAMPLES.
         """
         made = super().make(study)
         if not made:
             return []
         run = made[0]
-        if run.batches.groupby("step")["count"].sum().min() >= 2 * run.request.batch_size:
+        fewest = run.batches.groupby("step")["count"].sum().min()
+        if min(fewest, EXAMPLES) >= 2 * run.request.batch_size:
             study.batch_variance(run)
         return made
 
@@ -59,14 +61,17 @@ class BatchVariance(Exhibit):
             if layers is not None:
                 measured.append(pd.DataFrame(layers).assign(network=weights_of(run)))
         if not measured:
-            return ["Missing: the errors of a batch's variance were not measured."]
+            return [
+                "Missing: the errors of a batch's variance were not measured. They need two "
+                f"batches among the first {EXAMPLES:,} examples of each domain."
+            ]
         errors = pd.concat(measured, ignore_index=True)
         size = base["run"].iloc[0].request.batch_size
         count = errors["network"].nunique()
         note = (
-            f"Batches of {size} against all examples, at the inputs of each BatchNorm layer, all "
-            "layers normalising by the statistics of all examples: so each layer's own error. The "
-            "root of the mean square over batches, channels and domains; mean over "
+            f"Compared: batches of {size} and all examples, at the inputs of each BatchNorm layer. "
+            "All layers normalise by the statistics of all examples, so each layer shows only its "
+            "own error. The root of the mean square over batches, channels and domains; mean over "
             f"{count} network{'' if count == 1 else 's'}. Independent values: what n values of a "
             "batch would give if they were independent and normal, √(2n − 1) / n."
         )

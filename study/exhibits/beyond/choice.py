@@ -58,7 +58,7 @@ class Choice(OnSource):
         table = text.mask(is_chosen, "**" + text + "**").rename(columns="{:g}".format)
         table = table.rename_axis("method").rename_axis(None, axis=1)
         note = (
-            f"{ON_SOURCE} by online learning rate. Bold: chosen; beyond an edge of the grid "
-            "may be better still."
+            f"{ON_SOURCE} by online learning rate. Bold: the chosen rate. If it is at an edge "
+            "of the grid, a rate beyond may be better."
         )
         return [Part("choice", table, note)]

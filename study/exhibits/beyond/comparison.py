@@ -29,8 +29,8 @@ from study.settings import Settings
 from study.study import Study
 
 ALIKE_NOTE = (
-    f"On {PLUS}'s network and the control all have its memory of statistics, both "
-    "Tents its diversity, too."
+    f"On {PLUS}'s network and on the control, all methods have {PLUS}'s memory of statistics, and "
+    "both Tents its diversity."
 )
 SIZES = (128, 16, 4)
 """Other batch sizes at which Cascade+ is measured."""
@@ -90,6 +90,6 @@ class Comparison(AtChosenRates):
             parts += method_differences("comparison-differences", main, PLUS)
         if len(held):
             errors = sweep_table(held.assign(metric="E (%)"), "metric")
-            note = "Other batch sizes; the gradual stream."
+            note = "E (%) at other batch sizes, and on the gradual stream."
             parts.append(Part("comparison-holding", errors, note))
         return parts

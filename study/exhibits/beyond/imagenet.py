@@ -11,9 +11,8 @@ from study.settings import Settings
 
 DATASET = "imagenet_sample"
 NO_BENCHMARK = (
-    "A method that never learns has one rate. The images are perhaps training images, one per "
-    "class, so levels are no benchmark; differences between methods on the same images are what "
-    "counts."
+    "A method that never learns has one rate. The images, one per class, may be training "
+    "images. So compare differences between methods, not levels of E."
 )
 
 

@@ -20,8 +20,8 @@ class LearningRate(Exhibit):
     label = "beyond: learning rate"
     title = "Online learning rate and batch size"
     question = (
-        "Is the ranking the methods' or the learning rate's, and is a gain that of "
-        "steps which hardly move?"
+        "Does the ranking come from the methods or from the learning rate, and does a gain come "
+        "from steps that hardly move the network?"
     )
 
     def points(self, settings: Settings) -> list[Point]:

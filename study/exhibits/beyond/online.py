@@ -52,8 +52,8 @@ class Online(Exhibit):
         note = (
             "E (%) on the target domains by optimiser and rate; own: the optimiser that the method "
             "has in the main study. Source chooses: the step with the least E on held-out source "
-            f"{examples}, the mean over the seeds that every step has, with that E; of equal ones "
-            "the first."
+            f"{examples}. E is the mean over the seeds that have every step, and stands in "
+            "brackets. If two are equal, the first is named."
         )
         return [Part(self.name.replace("_", "-"), table, note)]
 

@@ -120,8 +120,8 @@ class Orders(Exhibit):
         paper = paper_main(frame["run"].iloc[0])
         note = (
             "Each order draws the images and the domains anew; n counts orders. E and A are means "
-            "over orders, with one standard deviation. The interval over images, given the "
-            "network, has the mean limits of the orders' own."
+            "over orders, with one standard deviation. The limits of the interval over "
+            "images, given the network, are means of those in each order."
         )
         gain_note = (
             f"Gains are AdaBN's E less the method's in the same order, in points: over all, the "
@@ -133,7 +133,7 @@ class Orders(Exhibit):
             "bootstrap in each order that both have, and the mean of its limits."
         )
         found: list[Part | str] = [
-            _figure(frame, paper),
+            _figure(frame, paper, runs.settings.image.online.online_learning_rate),
             Part("orders", orders_table(frame, paper), table_note),
         ]
         differences = _differences(frame)
@@ -244,12 +244,14 @@ def _differences(frame: pd.DataFrame) -> pd.DataFrame:
     return table.rename_axis("difference")
 
 
-def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
+def _figure(frame: pd.DataFrame, paper: pd.DataFrame, rate: float) -> Part | str:
     """Draw a panel for each entry of SHOWN that has runs.
 
     A panel shows our error by domain, with a tick per order and a dot for their mean. It also shows
     the paper's row. If the paper has no such row, it shows AdaBN's mean over the same orders
     instead. Return a sentence if no entry has runs.
+
+    rate: the profile's learning rate, which runs without a variant have.
     """
     asked = {
         str(rows["label"].iloc[0]): rows
@@ -291,7 +293,6 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     for axes in grid[::3]:
         axes.set_ylabel("online error (%)")
     legend(figure)
-    rate = frame.loc[frame["variant"] == "", "run"].iloc[0].request.online_learning_rate
     note = (
         f"E by domain at the learning rate {rate:g}, or a tenth of it where the title says so. "
         "Each method has its own optimiser. Each order draws the images and the domains anew. "

@@ -31,9 +31,9 @@ share can be told apart.
 """
 OF_BLENDED = {blended: name for name, blended in BLENDED.items()}
 NOTE = (
-    "N: examples that the source counts against a batch; its share is that of a full one. All that "
-    f"were run are shown, so the best flatters; N = {LEARNING_PRIOR} for learning was taken after "
-    "the first curve."
+    "The source's statistics count as N examples; their share is against a full batch. All N that "
+    f"were run are shown, so the best is optimistic. N = {LEARNING_PRIOR} for learning was chosen "
+    "after the first curve was seen."
 )
 
 
@@ -182,11 +182,11 @@ def _curves(frame: pd.DataFrame) -> Part | str:
     legend(figure, columns=3)
     told = (
         "The band is the 95 % interval over images, where there is one. It does not decide a "
-        "comparison: differences on the same images are known better (last table). Level: "
-        "methods that learn, without theirs. Where a curve is below a level of its kind, "
-        "statistics alone err less. Dashed and hollow: the plainly trained network. Diamonds: "
-        f"learning on a blend, N = {LEARNING_PRIOR}, drawn a little apart. Seeds that all of "
-        "these have: "
+        "comparison: differences on the same images are known better (last table). Horizontal "
+        "lines: methods that learn, without the source's statistics. Where a curve is below a line "
+        "of its kind, statistics alone err less. Dashed and hollow: the plainly trained network. "
+        f"Diamonds: learning on a blend, N = {LEARNING_PRIOR}, drawn a little apart. Seeds that "
+        "all of these have: "
         f"{', '.join(map(str, sorted(common)))}."
     )
     return Part("source-statistics-figure", figure, told, list(frame["run"]))

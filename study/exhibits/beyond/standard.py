@@ -72,7 +72,7 @@ class Standard(Exhibit):
         published = pd.read_csv(BENCHMARK, index_col="method")
         frame = comparable(frame[frame["method"].isin(published.index)])
         if frame.empty:
-            return ["None of these methods is published."]
+            return ["None of these methods has a published number."]
         rows = {}
         for label, each in by_label(frame).items():
             method = each["method"].iloc[0]

@@ -49,8 +49,8 @@ class Streams(Exhibit):
         table = sweep_table(cells, "stream", "value")
         delta = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream."
         note = (
-            f"{delta} It changes nothing of a domain of one batch. The gradual one has "
-            "images of its own."
+            f"{delta} δ does not change the E of a domain that fits into one batch. The gradual "
+            "stream has images of its own."
         )
         return [Part("streams", table, note), *_figure(frame, delta)]
 

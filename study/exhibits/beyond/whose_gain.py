@@ -58,8 +58,8 @@ class WhoseGain(Exhibit):
     label = "beyond: whose gain"
     title = "The network, the adaptation, the optimiser"
     question = (
-        "How much of the paper's gain over AdaBN is the pre-training's, and how much "
-        "the adaptation's?"
+        "How much of the paper's gain over AdaBN comes from pre-training, and how much from "
+        "adaptation?"
     )
     of_several = True
 

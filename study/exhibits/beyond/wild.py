@@ -48,8 +48,8 @@ class Wild(Exhibit):
         cells = frame.melt(about, ["E", "A"], "metric")
         cells["stream"] = cells["metric"] + ", " + cells["stream"]
         note = (
-            f"δ = {runs.settings.image.dirichlet_delta:g}. A of {RESET_EACH}: each domain by the "
-            "model that adapted to it alone. The gradual stream and the walk have images of their "
-            "own."
+            f"δ = {runs.settings.image.dirichlet_delta:g}. A of {RESET_EACH}: the accuracy on "
+            "each domain of the model that adapted to it alone. The gradual stream and the walk "
+            "have images of their own."
         )
         return [Part("wild", sweep_table(cells, "stream", "value"), note)]

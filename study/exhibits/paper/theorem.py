@@ -13,10 +13,10 @@ from study.study import Study
 TRAININGS = ("meta", "multi_task")
 """The pre-trainings whose networks are checked."""
 NOTE = (
-    "Errors: of a formula for the meta-gradient, as a share of its norm. Chain rule: α and H at ψ; "
-    "as printed: β and H at ψ′; first order: no H; with α = β, moved point: H at ψ′, equal rates: "
-    "no H. Curvatures: of H at ψ′, the Hessian of ENT; one clearly below 0 refutes the theorem's "
-    "assumption."
+    "Error: the distance of a formula from the meta-gradient, divided by the meta-gradient's norm. "
+    "Chain rule: α and H at ψ; as printed: β and H at ψ′; first order: no H; with α = β, moved "
+    "point: H at ψ′, equal rates: no H. Curvatures: of H at ψ′, the Hessian of ENT; one clearly "
+    "below 0 refutes the theorem's assumption."
 )
 
 

@@ -49,7 +49,7 @@ class Uncertainty(Exhibit):
         }
         for over, table in tables.items():
             if table.empty or table[over].nunique() < 2:
-                return ["No figure: it takes two whole batches of a domain and two severities."]
+                return ["No figure: it needs two full batches per domain, and two severities."]
         figure, grid = panels(2 * len(COLUMNS), 2, columns=2, sharex="col")
         classes = len(frame["run"].iloc[0].provenance.class_names)
         differences = minus_adabn(tables["position"])
